@@ -8,7 +8,7 @@ typedef struct HeadViews {
   View q, k, v;
 } HeadViews;
 
-/* Packed QKV, as the model has it. */
+/* The heads in packed QKV, the layout of the model. */
 static HeadViews packed(const Bench *b, const Attention *a, void *qkv) {
   int64_t q = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim, width = q + 2 * kv;
   int64_t batch = width * a->queries, head = a->head_dim;
@@ -23,19 +23,27 @@ static View heads_of(const Attention *a, void *data) {
   return (View){data, width * a->queries, width, a->head_dim};
 }
 
+static Attention attention_of(const Operands *o) {
+  Attention a = o->attention;
+  a.dropout = o->dropout.p > 0 ? &o->dropout : NULL;
+  return a;
+}
+
 /* arrays: qkv, out, lse, dqkv, dout */
 static void call_attention(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  HeadViews in = packed(b, &o->attention, a[0]);
-  b->ops->attention(b->c, &o->attention, heads_of(&o->attention, a[1]), in.q, in.k, in.v, a[2]);
+  const Attention attention = attention_of(o);
+  HeadViews in = packed(b, &attention, a[0]);
+  b->ops->attention(b->c, &attention, heads_of(&attention, a[1]), in.q, in.k, in.v, a[2]);
 }
 
 static void call_attention_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  HeadViews in = packed(b, &o->attention, a[0]), d = packed(b, &o->attention, a[3]);
+  const Attention attention = attention_of(o);
+  HeadViews in = packed(b, &attention, a[0]), d = packed(b, &attention, a[3]);
   Rope rope = {o->model ? o->model->rope : NULL, NULL};
-  b->ops->attention_backward(b->c, &o->attention, d.q, d.k, d.v, heads_of(&o->attention, a[4]), in.q, in.k, in.v,
-                             heads_of(&o->attention, a[1]), a[2], o->model ? &rope : NULL);
+  b->ops->attention_backward(b->c, &attention, d.q, d.k, d.v, heads_of(&attention, a[4]), in.q, in.k, in.v,
+                             heads_of(&attention, a[1]), a[2], o->model ? &rope : NULL);
 }
 
 static void call_rope(Bench *b, const Operands *o, int set) {
@@ -52,40 +60,22 @@ static void call_cache_store(Bench *b, const Operands *o, int set) {
   b->ops->cache_store(b->c, &cache, 0, 0, in.k, in.v, a->queries);
 }
 
-/* Forward, then backward of what the forward left (its lse has to belong to the scores). The backward's arrays are made
- * at once with the forward's, and lse and out come from a call before the timing. */
+/* Times forward and backward. Before the timing of backward, a forward call computes its `out` and `lse`. */
 static void attention_pair(Bench *b, BenchModel *m, const char *model, Attention a, float p) {
-  static char names[2][32];
-  int64_t rows = (int64_t)a.batch * a.queries, q = rows * a.heads * a.head_dim,
-          qkv = rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
-  double forward = 2.0 * a.queries * (double)a.queries * a.head_dim * a.heads * a.batch; /* 4 T^2 D H B, half seen */
-  Dropout dropout = {p, SITE_DROPOUT + 1, 42, b->state};
-  Operands o = {.model = m, .attention = a};
-  Case k = {.group = "attention", .model = model, .against_gemm = true};
-  k.operands = &o;
-  snprintf(k.shape, sizeof k.shape, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
-  Need needs[] = {
-      {FILL_COMPUTE, qkv}, {FILL_COMPUTE, q}, {FILL_FLOATS, rows * a.heads}, {FILL_COMPUTE, qkv}, {FILL_COMPUTE, q}};
-  for (int backward = 0; backward < 2; backward++) {
-    snprintf(names[backward], sizeof names[0], "%s%s", backward ? "attention_backward" : "attention",
-             p > 0 ? ", dropout" : "");
-    k.operation = names[backward];
-    k.run = backward ? call_attention_backward : call_attention;
-    k.flops = backward ? 2.5 * forward : forward;
-    k.bytes = (double)b->dt * (double)(backward ? 2 * qkv + 2 * q : qkv + q);
-    if (m && !bench_model_ready(b, m)) {
-      bench_skip(b, &k, "the model does not fit");
-      continue;
-    }
-    dropout.state = b->state;
-    o.attention.dropout = p > 0 ? &dropout : NULL;
-    if (!bench_sets(b, &o, needs, backward ? 5 : 3)) bench_skip(b, &k, "skipped: does not fit");
-    else {
-      for (int set = 0; backward && set < o.sets; set++) call_attention(b, &o, set);
-      bench_case(b, &k);
-    }
-    bench_free(b);
-  }
+  const int64_t rows = (int64_t)a.batch * a.queries, q = rows * a.heads * a.head_dim,
+                qkv = rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
+  const double dt = (double)b->dt;
+  /* 4 T^2 D H B, of which the causal mask leaves half */
+  const double forward = 2.0 * a.queries * (double)a.queries * a.head_dim * a.heads * a.batch;
+  const Need in = {FILL_COMPUTE, qkv}, out = {FILL_COMPUTE, q}, lse = {FILL_FLOATS, rows * a.heads};
+  const Case cases[] = {{p > 0 ? "attention, dropout" : "attention", call_attention, dt * (double)(qkv + q), forward,
+                         .needs = {in, out, lse}, .dropout = p, .against_gemm = true},
+                        {p > 0 ? "attention_backward, dropout" : "attention_backward", call_attention_backward,
+                         dt * (double)(2 * qkv + 2 * q), 2.5 * forward, .needs = {in, out, lse, in, out}, .dropout = p,
+                         .against_gemm = true, .prepare = call_attention}};
+  Operands o = {.model = m, .attention = a, .dropout = {.site = SITE_DROPOUT + 1, .seed = 42}};
+  const Group group = bench_group("attention", model, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
+  bench_rows(b, &group, &o, cases, 2);
 }
 
 static Attention causal(int batch, int heads, int head_dim, int length) {
@@ -103,21 +93,18 @@ void bench_attention(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   Attention a = causal(m->batch, c->heads, c->head_dim, c->ctx);
   attention_pair(b, m, m->name, a, 0);
-  int64_t rows = (int64_t)m->batch * c->ctx, qkv = rows * bench_qkv_width(c);
+  const int64_t rows = (int64_t)m->batch * c->ctx, keys = (int64_t)c->ctx * bench_key_width(c);
   Operands o = {.model = m, .attention = a};
-  Case k = bench_case_of("attention", m->name, "rope, queries and keys", call_rope);
-  snprintf(k.shape, sizeof k.shape, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
-  k.bytes = 2.0 * (double)(rows * (bench_query_width(c) + bench_key_width(c))) * (double)b->dt;
-  Need needs[] = {{FILL_COMPUTE, qkv}, {FILL_COMPUTE, 0}, {FILL_COMPUTE, 0}};
-  bench_row(b, k, &o, needs, 1);
-  k.operation = "cache_store";
-  k.run = call_cache_store;
-  k.bytes = 4.0 * c->ctx * bench_key_width(c) * (double)b->dt;
+  Group group = bench_group("attention", m->name, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
+  bench_row(b, &group, &o,
+            (Case){"rope, queries and keys", call_rope,
+                   2.0 * (double)(rows * (bench_query_width(c) + bench_key_width(c))) * (double)b->dt,
+                   .needs = {{FILL_COMPUTE, rows * bench_qkv_width(c)}}});
   o.attention.batch = 1;
-  needs[0].count = (int64_t)c->ctx * bench_qkv_width(c);
-  needs[1].count = needs[2].count = (int64_t)c->ctx * bench_key_width(c);
-  snprintf(k.shape, sizeof k.shape, "T%d H%d D%d", a.queries, a.kv_heads, a.head_dim);
-  bench_row(b, k, &o, needs, 3);
+  group = bench_group("attention", m->name, "T%d H%d D%d", a.queries, a.kv_heads, a.head_dim);
+  const Need qkv = {FILL_COMPUTE, (int64_t)c->ctx * bench_qkv_width(c)}, cache = {FILL_COMPUTE, keys};
+  bench_row(b, &group, &o,
+            (Case){"cache_store", call_cache_store, 4.0 * (double)keys * (double)b->dt, .needs = {qkv, cache, cache}});
 }
 
 /* The shapes of the FlashAttention papers: 16384 tokens, width 2048. */

@@ -3,15 +3,15 @@
  * formula (kernels.h).
  *
  * N rows, C width, T positions, dt the bytes of the compute dtype, u = N*C*dt. Cold arrays: all activations
- * (bench_sets), because in training they also exceed the cache. Weights of GEMMs are warm. Decoding uses the layers of
+ * (Case.needs), because in training they also exceed the cache. Weights of GEMMs are warm. Decoding uses the layers of
  * the model in turn, as generation does, so small models stay in the cache. */
 #ifndef INKLING_BENCH_BENCH_H
 #define INKLING_BENCH_BENCH_H
 
 #include "kernels.h"
 #include "model.h"
-#include "util/clock.h"
 #include "model/parameters.h"
+#include "util/clock.h"
 
 #include <stdio.h>
 
@@ -58,33 +58,54 @@ typedef struct Operands {
   int sets;
   bool warm; /* only one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
-  BenchModel *model;
-  Linear layer;            /* or an embedding, with its table as weight */
+  BenchModel *model; /* NULL: none */
+  Linear layer;
   int batch, length, rows; /* rows = batch * length if the operation has both */
   int width;               /* width of a row; its meaning depends on the case */
-  bool flag;
-  Dropout dropout;
+  bool flag;               /* Case.flag */
+  Dropout dropout;         /* with the p of Case.dropout */
   Attention attention;
   Sequences sequences;
   KvCache *caches; /* [layers] */
 } Operands;
 
-typedef struct Case {
-  const char *group, *model, *operation;
-  char shape[64];
-  double bytes, flops; /* per call, by the operation's formula; 0 = not reported */
-  bool against_gemm;   /* efficiency relative to the GEMM rate, not the copy rate */
-  bool direct;         /* cannot be recorded: each call is timed */
-  const char *note;
-  void (*run)(Bench *b, const Operands *o, int set);
-  Operands *operands;
-} Case;
-
-typedef enum Fill { FILL_COMPUTE, FILL_FLOATS, FILL_ZEROS } Fill;
+typedef enum Fill {
+  FILL_COMPUTE, /* random numbers in the compute dtype */
+  FILL_FLOATS,  /* random numbers in fp32 */
+  FILL_ZEROS,   /* zero bytes */
+  FILL_TOKENS,  /* random token ids; all sets share the array */
+  FILL_OFFSETS, /* the counting sort of the same ids, for embedding_backward: offsets, */
+  FILL_SORTED   /* and positions */
+} Fill;
 typedef struct Need {
   Fill fill;
-  int64_t count; /* elements: of the compute dtype, of 4 bytes, of 1 byte */
+  int64_t count; /* elements; token ids for the last three kinds. 0: the array is NULL */
 } Need;
+
+typedef void BenchCall(Bench *b, const Operands *o, int set);
+
+/* What several rows have in common. */
+typedef struct Group {
+  const char *name, *model; /* model: "-" without one */
+  char shape[64];
+} Group;
+
+/* A row of the output. */
+typedef struct Case {
+  const char *operation;
+  BenchCall *run;
+  double bytes, flops; /* per call, by the operation's formula; 0 = not reported */
+  Need needs[MAX_ARRAYS];
+  float dropout; /* probability */
+  bool flag;
+  bool against_gemm;  /* efficiency relative to the GEMM rate, not the copy rate */
+  bool direct;        /* cannot be recorded: each call is timed */
+  BenchCall *prepare; /* called once for each set, before the timing; NULL: nothing */
+  const char *note;
+  /* set by bench_row() */
+  const Group *group;
+  Operands *operands;
+} Case;
 
 /* ---- measure.c ---- */
 
@@ -93,7 +114,12 @@ bool bench_open(Bench *b, Error *error);
 const char *bench_dtype(const Bench *b);  /* "f32", "bf16" */
 _Noreturn void bench_out_of_memory(void); /* prints an error and exits */
 
-/* Times one case, prints its row and writes it; every error becomes a row. Returns milliseconds per call, or zeros. */
+Group bench_group(const char *name, const char *model, const char *shape, ...) __attribute__((format(printf, 3, 4)));
+/* Makes at most 16 sets of k.needs that together exceed the caches, times the case as a row and frees the sets. */
+Quantiles bench_row(Bench *b, const Group *group, Operands *o, Case k);
+void bench_rows(Bench *b, const Group *group, Operands *o, const Case *cases, size_t count);
+/* Times one case whose operands exist, prints its row and writes it; every error becomes a row. Returns milliseconds
+ * per call, or zeros. */
 Quantiles bench_case(Bench *b, const Case *k);
 /* Reports a row that was not timed, and the reason. */
 void bench_skip(Bench *b, const Case *k, const char *why);
@@ -109,8 +135,6 @@ bool bench_alive(Bench *b, const char *what);
 /* Allocates device memory until bench_free(); NULL when it does not fit, which is no error. */
 void *bench_array(Bench *b, Fill fill, int64_t count);
 void bench_free(Bench *b);
-/* Makes enough sets of `needs` to exceed the caches, at most 16. */
-bool bench_sets(Bench *b, Operands *o, const Need *needs, int count);
 int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
 
 /* ---- model.c ---- */
@@ -119,8 +143,9 @@ int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
  * have dim / heads channels, and ffn is the default, unless given. Returns false when the text is wrong or the model is
  * invalid. */
 bool bench_shape(BenchModel *m, const char *text);
-float bench_small_number(size_t i);                     /* an initial weight */
-int32_t *bench_random_tokens(int64_t count, int vocab); /* malloc */
+/* Return memory of malloc(): random matrices and norm weights of 1; random token ids. */
+float *bench_random_weights(const ParameterTable *table);
+int32_t *bench_random_tokens(int64_t count, int vocab);
 
 /* Makes random weights, and cos and sin of all positions; again after an error has closed the context. */
 bool bench_model_ready(Bench *b, BenchModel *m);
@@ -134,10 +159,8 @@ static inline int bench_query_width(const ModelConfig *c) { return c->heads * c-
 static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }
 static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_width(c) + 2 * bench_key_width(c); }
 
-Case bench_case_of(const char *group, const char *model, const char *operation,
-                   void (*run)(Bench *, const Operands *, int));
-/* Makes the sets, times the case and frees the sets, as most rows need it. */
-Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count);
+/* A call for rows: the linear layer o->layer of o->rows rows, from array 1 to array 0. */
+void bench_call_linear(Bench *b, const Operands *o, int set);
 
 /* ---- groups, one file each ---- */
 

@@ -22,7 +22,7 @@ typedef struct Shape {
   int rows, outputs, inputs; /* N, M, K */
 } Shape;
 
-/* The weights of nano and of the demo with their 768 and 1024 rows, and baby's with 4096. */
+/* Weights of nano and the demo with their 768 and 1024 rows, of baby with 4096, and of 15m. */
 static const Shape shapes[] = {
     {"nano qkv", 768, 384, 128},    {"nano output", 768, 128, 128},   {"nano gate+up", 768, 704, 128},
     {"nano down", 768, 128, 352},   {"demo qkv", 1024, 192, 64},      {"demo gate+up", 1024, 352, 64},
@@ -49,7 +49,7 @@ typedef struct Operands {
   Matrix w;
 } Operands;
 
-/* c[m][n] = op(a) op(b), k terms each */
+/* c[m][n] = op(a) op(b), sums of k products */
 static void library_product(const Library *l, bool a_transposed, bool b_transposed, int m, int n, int k, const float *a,
                             const float *b, float *c) {
   int a_stride = a_transposed ? m : k, b_stride = b_transposed ? k : n;
@@ -74,13 +74,8 @@ static void by_backend(const Backend *ops, Context *c, const Operands *o, int pr
     ops->linear_backward_weight(c, &o->params, (Linear){.weight = o->w}, o->y, o->x, o->shape->rows, false);
 }
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Seconds of a call of party `who` (0: the backend), the mean of `calls` after a first one. The threads of the party
- * before spin for some milliseconds when their work is done, and would be in the way. */
+/* Returns the mean seconds of `calls` calls of competitor `who` (0: the backend), after a first one. The pause is for
+ * the threads of the previous competitor, which spin for some milliseconds after their work. */
 static double one_turn(const Backend *ops, Context *c, const Library *libraries, int who, const Operands *o,
                        int product, int calls) {
   double start = 0;
@@ -93,7 +88,7 @@ static double one_turn(const Backend *ops, Context *c, const Library *libraries,
   return (clock_seconds() - start) / calls;
 }
 
-/* Everybody in turn, so that all of them meet the same machine. */
+/* The competitors take turns, so that the load of the machine affects all of them equally. */
 static void measure(const Backend *ops, Context *c, const Library *libraries, int count, const Operands *o,
                     int product) {
   static double seconds[MAX_LIBRARIES + 1][TURNS];
@@ -103,10 +98,7 @@ static void measure(const Backend *ops, Context *c, const Library *libraries, in
     for (int who = 0; who <= count; who++) seconds[who][turn] = one_turn(ops, c, libraries, who, o, product, calls);
   static const char *const names[PRODUCTS] = {"forward", "input gradient", "weight gradient"};
   printf("%-14s %-16s", o->shape->name, names[product]);
-  for (int who = 0; who <= count; who++) {
-    qsort(seconds[who], TURNS, sizeof(double), compare);
-    printf(" %14.0f", 1e-9 * flops / seconds[who][TURNS / 2]);
-  }
+  for (int who = 0; who <= count; who++) printf(" %14.0f", 1e-9 * flops / quantiles_of(seconds[who], TURNS).median);
   printf("\n");
   fflush(stdout);
 }

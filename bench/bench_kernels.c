@@ -1,8 +1,6 @@
 /* Measures the speed of every operation of kernels.h on this device, also relative to the peak rates of the device.
  *
- *   bench_kernels [--device cuda|cpu] [--isa v2|v3|v4] [--threads N] [--dtype bf16|f32] [--weights bf16|int8]
- *                 [--only GROUP,...] [--model NAME,... | --shape NAME=N,...] [--batch N] [--head-rows N]
- *                 [--train-ms N] [--autotune] [--json FILE] [--quick]
+ *   build/bench_kernels [options]     (--help)
  *
  * It first measures peak rates of the device: a copy of 1 GiB (counting read and written bytes), a large GEMM. Then it
  * measures operations at the shapes of models, GEMMs, attention, decoding and whole training steps. Groups: rates,
@@ -21,10 +19,9 @@
  * such batches. Data are random, never zeros; sets of arrays are used in turn, so that together they exceed the caches.
  * Training steps are timed for at least 2.75 s, or for about --train-ms. --quick: tiny shapes, to test the program. */
 #include "bench/bench.h"
-
 #include "cli/bench_line.h"
+#include "cli/option_rows.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static BenchModel model_of(const char *name, int layers, int heads, int dim, int ctx, int vocab, int batch) {
@@ -44,15 +41,16 @@ static BenchModel model_of(const char *name, int layers, int heads, int dim, int
                                  .gated = true}};
 }
 
-/* A part of the command line. */
-typedef struct Choice {
-  const char *only, *model; /* lists with commas; NULL: the usual */
-  int batch;                /* 0: the model's */
-  const char *shape_text;   /* NULL: none */
-  BenchModel shape;         /* the only model, where there is a text; `model` is its name */
-} Choice;
+typedef struct Settings {
+  const char *only, *model;   /* lists with commas; NULL: the usual */
+  int batch;                  /* 0: the model's */
+  const char *shape_text;     /* --shape; NULL: none */
+  BenchModel shape;           /* with --shape the only model; `model` is its name */
+  int device, dtype, weights; /* choices; -1: not given */
+  const char *isa, *json;
+} Settings;
 
-/* Whether `name` is in a list. */
+/* Returns whether `name` is in a list. */
 static bool listed(const char *list, const char *name) {
   const size_t size = strlen(name);
   for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
@@ -73,37 +71,37 @@ static const char *const groups[] = {"rates", "elementwise", "gemm",     "attent
                                      "train", "token",       "ceilings", NULL};
 static const char *const models[] = {"nano", "demo", "baby", "15m", "110m", "124m", "tiny", NULL};
 
-static void measure_training(Bench *b, const Choice *choice, BenchModel *list, int count) {
+static void measure_training(Bench *b, const Settings *s, BenchModel *list, int count) {
   for (int i = 0; i < count; i++) {
     BenchModel *m = &list[i];
-    const bool named = listed(choice->model, m->name);
+    const bool named = listed(s->model, m->name);
     m->trains = true;
-    if (choice->model ? !named : !m->usual) continue;
-    if (choice->batch && (named || strcmp(m->name, "124m") == 0)) m->batch = choice->batch;
-    if (chosen(choice->only, "elementwise")) bench_elementwise(b, m);
-    if (chosen(choice->only, "gemm")) bench_gemm(b, m);
-    if (chosen(choice->only, "attention")) bench_attention(b, m);
+    if (s->model ? !named : !m->usual) continue;
+    if (s->batch && (named || strcmp(m->name, "124m") == 0)) m->batch = s->batch;
+    if (chosen(s->only, "elementwise")) bench_elementwise(b, m);
+    if (chosen(s->only, "gemm")) bench_gemm(b, m);
+    if (chosen(s->only, "attention")) bench_attention(b, m);
     bench_model_free(b, m);
-    if (chosen(choice->only, "train")) bench_train(b, m, !choice->model && m->config.dim < 512);
+    if (chosen(s->only, "train")) bench_train(b, m, !s->model && m->config.dim < 512);
   }
-  if (chosen(choice->only, "attention") && !choice->model) bench_attention_sweep(b);
+  if (chosen(s->only, "attention") && !s->model) bench_attention_sweep(b);
 }
 
-static void measure_decoding(Bench *b, const Choice *choice, BenchModel *list, int count) {
+static void measure_decoding(Bench *b, const Settings *s, BenchModel *list, int count) {
   BenchModel *wanted[8];
   int wanted_count = 0;
-  const bool operations = chosen(choice->only, "decode");
+  const bool operations = chosen(s->only, "decode");
   for (int i = 0; i < count; i++)
-    if (chosen(choice->model, list[i].name)) wanted[wanted_count++] = &list[i];
-  if (listed(choice->only, "ceilings")) bench_ceilings(b, wanted, wanted_count);
-  for (int i = 0; i < wanted_count && (operations || listed(choice->only, "token")); i++) {
+    if (chosen(s->model, list[i].name)) wanted[wanted_count++] = &list[i];
+  if (listed(s->only, "ceilings")) bench_ceilings(b, wanted, wanted_count);
+  for (int i = 0; i < wanted_count && (operations || listed(s->only, "token")); i++) {
     bench_decode(b, wanted[i], wanted[i]->batch, !operations);
-    if (!choice->shape_text) bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
+    if (!s->shape_text) bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
     bench_model_free(b, wanted[i]);
   }
 }
 
-static void measure_groups(Bench *b, const Choice *choice) {
+static void measure_groups(Bench *b, const Settings *s) {
   const bool gpu = b->accelerator;
   BenchModel trained[] = {model_of("nano", 4, 4, 128, 64, 257, 12), model_of("demo", 4, 4, 64, 256, 257, 4),
                           model_of("baby", 6, 6, 384, 256, 257, gpu ? 64 : 16),
@@ -111,34 +109,22 @@ static void measure_groups(Bench *b, const Choice *choice) {
                           model_of("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
   BenchModel decoded[] = {model_of("15m", 6, 6, 288, 256, 32000, 1), model_of("110m", 12, 12, 768, 1024, 32000, 1),
                           model_of("124m", 12, 12, 768, 1024, 50304, 1)};
-  BenchModel one = choice->shape_text ? choice->shape : model_of("tiny", 2, 2, 32, 16, 70, 2), one_decoded = one;
-  const bool alone = choice->shape_text || b->quick;
+  BenchModel one = s->shape_text ? s->shape : model_of("tiny", 2, 2, 32, 16, 70, 2), one_decoded = one;
+  const bool alone = s->shape_text || b->quick;
   static const char *const need_rates[] = {"rates", "elementwise", "gemm", "attention", "decode"};
-  bool rates = !choice->only;
-  for (size_t i = 0; i < sizeof need_rates / sizeof *need_rates; i++) rates |= listed(choice->only, need_rates[i]);
+  bool rates = !s->only;
+  for (size_t i = 0; i < sizeof need_rates / sizeof *need_rates; i++) rates |= listed(s->only, need_rates[i]);
   if (rates) bench_rates(b);
-  if (!choice->shape_text) one_decoded.batch = 1;
+  if (!s->shape_text) one_decoded.batch = 1;
   one.usual = true;
   trained[0].usual = trained[1].usual = trained[3].usual = !gpu;
   trained[2].usual = true;
   trained[4].usual = gpu;
-  measure_training(b, choice, alone ? &one : trained, alone ? 1 : 5);
-  measure_decoding(b, choice, alone ? &one_decoded : decoded, alone ? 1 : 3);
+  measure_training(b, s, alone ? &one : trained, alone ? 1 : 5);
+  measure_decoding(b, s, alone ? &one_decoded : decoded, alone ? 1 : 3);
 }
 
-static int usage(const char *flag) {
-  fprintf(stderr,
-          "bench_kernels: %s: use --device cuda|cpu, --isa v2|v3|v4, --threads N, --dtype bf16|f32, "
-          "--weights bf16|int8 (decoding on a CPU), "
-          "--only rates|elementwise|gemm|attention|decode|train|token|ceilings, "
-          "--model nano|demo|baby|15m|110m|124m (--quick: tiny), both lists with commas, "
-          "--shape layers=N,heads=N,kv_heads=N,dim=N,ffn=N,ctx=N,vocab=N,batch=N,position=N (some of them) instead, "
-          "--batch N, --head-rows N, --train-ms N, --json FILE, --autotune, --quick\n",
-          flag);
-  return EXIT_USAGE;
-}
-
-/* Prints what is measured. */
+/* Prints the device that is measured. */
 static void print_device(Bench *b) {
   ContextInfo info;
   const char *isa = b->ops->isa, *quote = isa ? "\"" : "";
@@ -152,79 +138,68 @@ static void print_device(Bench *b) {
              INKLING_COMMIT);
 }
 
-typedef struct Arguments {
-  Choice choice;
-  const char *device, *isa, *json, *dtype, *weights;
-} Arguments;
-
-/* NULL, or the flag that is wrong. */
-static const char *parse(int argc, char **argv, Arguments *a, Bench *b) {
-  const struct {
-    const char *flag, **text;
-    int *number;
-  } flags[] = {{"--device", &a->device, NULL},       {"--isa", &a->isa, NULL},
-               {"--only", &a->choice.only, NULL},    {"--model", &a->choice.model, NULL},
-               {"--json", &a->json, NULL},           {"--dtype", &a->dtype, NULL},
-               {"--threads", NULL, &b->threads},     {"--batch", NULL, &a->choice.batch},
-               {"--head-rows", NULL, &b->head_rows}, {"--train-ms", NULL, &b->train_ms},
-               {"--weights", &a->weights, NULL},     {"--shape", &a->choice.shape_text, NULL}};
-  for (int i = 1; i < argc; i++) {
-    const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-    if (strcmp(flag, "--quick") == 0 || strcmp(flag, "--autotune") == 0) {
-      *(flag[2] == 'q' ? &b->quick : &b->autotune) = true;
-      continue;
-    }
-    bool known = false;
-    for (size_t t = 0; value && t < sizeof flags / sizeof flags[0]; t++) {
-      if (strcmp(flag, flags[t].flag) != 0) continue;
-      if (flags[t].text) *flags[t].text = value;
-      else *flags[t].number = atoi(value);
-      known = flags[t].text || *flags[t].number > 0;
-    }
-    if (!known) return flag;
-    i++;
-  }
-  if (!all_known(a->choice.only, groups)) return "--only";
-  if (!all_known(a->choice.model, models)) return "--model";
-  if (a->choice.shape_text) {
-    a->choice.shape = model_of("shape", 4, 4, 128, 64, 257, 12);
-    if (a->choice.model || !bench_shape(&a->choice.shape, a->choice.shape_text)) return "--shape";
-    a->choice.model = a->choice.shape.name;
-  }
-  if (a->dtype && strcmp(a->dtype, "bf16") != 0 && strcmp(a->dtype, "f32") != 0) return "--dtype";
-  if (a->weights && strcmp(a->weights, "bf16") != 0 && strcmp(a->weights, "int8") != 0) return "--weights";
-  return NULL;
+static void bench_options(Options *options, Bench *b, Settings *s) {
+  static const char *const devices[] = {"cuda", "cpu", NULL}, *const dtypes[] = {"f32", "bf16", NULL};
+  static const char *const weights[] = {"bf16", "int8", NULL};
+  const Option rows[] = {
+      CHOICE("device", &s->device, devices, "cuda, if there is a GPU", "device to measure"),
+      TEXT("isa", &s->isa, "LEVEL", "the best one that the processor has", "instruction set on a CPU: v2, v3, v4"),
+      INT("threads", &b->threads, 1, 4096, "all", "number of CPU threads"),
+      CHOICE("dtype", &s->dtype, dtypes, "the device's", "dtype to compute in"),
+      CHOICE("weights", &s->weights, weights, "as --dtype", "dtype of weights for decoding on a CPU"),
+      TEXT("only", &s->only, "GROUP,...", "all but the last two",
+           "groups to measure: rates, elementwise, gemm, attention, decode, train, token, ceilings"),
+      TEXT("model", &s->model, "NAME,...", "those of the device",
+           "models to measure: nano, demo, baby, 15m, 110m, 124m; with --quick: tiny"),
+      TEXT("shape", &s->shape_text, "NAME=N,...", NULL,
+           "the only model: layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position; some of them",
+           .excludes = "model"),
+      INT("batch", &s->batch, 1, 1 << 20, "the model's", "sequences of a training step"),
+      INT("head-rows", &b->head_rows, 1, 1 << 30, "auto", "rows of logits that training computes at a time"),
+      INT("train-ms", &b->train_ms, 1, 1 << 30, "enough for reliable numbers", "duration of timing training steps"),
+      FLAG("autotune", &b->autotune, "try several algorithms for each matrix product"),
+      TEXT("json", &s->json, "FILE", NULL, "file to which a JSON line per row is appended"),
+      FLAG("quick", &b->quick, "tiny shapes, to test the program"),
+  };
+  *options = (Options){.program = "bench_kernels", .usage = "[options]"};
+  options_init(options, rows, sizeof rows / sizeof *rows);
 }
 
-/* The backend, and the dtype: the natural one unless it was given. */
-static const Backend *find_backend(const Arguments *a, DType *dtype) {
-  const char *name = a->device ? a->device : a->isa || !backend_find("cuda", NULL, ~0u) ? "cpu" : "cuda";
-  const Backend *best = backend_find(name, a->isa, ~0u);
-  if (!best) return NULL;
-  *dtype = a->dtype ? strcmp(a->dtype, "f32") == 0 ? DTYPE_F32 : DTYPE_BF16 : best->natural_dtype;
-  return backend_find(name, a->isa, 1u << *dtype);
+static bool check_settings(Bench *b, Settings *s, Error *error) {
+  if (!all_known(s->only, groups)) return fail(error, EXIT_USAGE, "--only %s: no such group", s->only);
+  if (!all_known(s->model, models)) return fail(error, EXIT_USAGE, "--model %s: no such model", s->model);
+  if (s->shape_text) {
+    s->shape = model_of("shape", 4, 4, 128, 64, 257, 12);
+    if (!bench_shape(&s->shape, s->shape_text)) return fail(error, EXIT_USAGE, "--shape %s: no model", s->shape_text);
+    s->model = s->shape.name;
+  }
+  const bool cpu = s->device == 1 || (s->device < 0 && (s->isa || !backend_find("cuda", NULL, ~0u)));
+  const Backend *best = backend_find(cpu ? "cpu" : "cuda", s->isa, ~0u);
+  if (best) b->dtype = s->dtype < 0 ? best->natural_dtype : s->dtype ? DTYPE_BF16 : DTYPE_F32;
+  b->ops = best ? backend_find(cpu ? "cpu" : "cuda", s->isa, 1u << b->dtype) : NULL;
+  if (!b->ops) return fail(error, EXIT_USAGE, "this machine has no such device, instruction set or dtype");
+  b->dt = dtype_bytes(b->dtype);
+  b->weights = s->weights < 0 ? DTYPE_F32 : s->weights ? DTYPE_I8 : DTYPE_BF16;
+  b->batches = b->quick ? 1 : MAX_BATCHES;
+  return !s->json || (b->json = fopen(s->json, "a")) || fail(error, EXIT_OUTPUT, "%s cannot be written", s->json);
 }
 
 int main(int argc, char **argv) {
   Bench b = {0};
-  Arguments a = {0};
-  const char *wrong = parse(argc, argv, &a, &b);
-  if (wrong) return usage(wrong);
-  b.ops = find_backend(&a, &b.dtype);
-  if (!b.ops) return usage(a.isa ? "--isa" : a.dtype ? "--dtype" : "--device");
-  b.dt = dtype_bytes(b.dtype);
-  b.weights = !a.weights ? DTYPE_F32 : strcmp(a.weights, "int8") == 0 ? DTYPE_I8 : DTYPE_BF16;
-  b.batches = b.quick ? 1 : MAX_BATCHES;
-  if (a.json && !(b.json = fopen(a.json, "a"))) return usage("--json");
+  Settings s = {.device = -1, .dtype = -1, .weights = -1};
+  Options options;
   Error error = {0};
-  if (!bench_open(&b, &error)) {
-    fprintf(stderr, "bench_kernels: %s\n", error.text);
-    return EXIT_INTERNAL;
+  bench_options(&options, &b, &s);
+  const bool ok = options_parse(&options, argc, argv, &error);
+  if (ok && (options.help || options.version)) options_help(&options, stdout);
+  else if (ok && check_settings(&b, &s, &error) && bench_open(&b, &error)) {
+    print_device(&b);
+    measure_groups(&b, &s);
+    b.ops->close(b.c);
+    printf("%d failed\n", b.failures);
   }
-  print_device(&b);
-  measure_groups(&b, &a.choice);
-  b.ops->close(b.c);
   if (b.json) fclose(b.json);
-  printf("%d failed\n", b.failures);
-  return b.failures ? EXIT_INTERNAL : EXIT_DONE;
+  if (error.code) fprintf(stderr, "bench_kernels: %s\n", error.text);
+  options_free(&options);
+  return b.failures ? EXIT_INTERNAL : (int)error.code;
 }

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef uint64_t Block __attribute__((vector_size(64))); /* a line of the cache */
+typedef uint64_t Block __attribute__((vector_size(64))); /* a cache line */
 
 typedef uint64_t ReadFunction(const Block *data, size_t count, size_t streams);
 
-/* Sums all blocks, as so many streams side by side as the hardware may like better; `count` is a multiple of `streams`.
- * Without unaligned or narrow loads, what remains is what the memory and the caches can deliver. */
+/* Sums all blocks, reading 1 or 4 streams side by side, whichever suits the hardware better; `count` is a multiple of
+ * `streams`. All loads are aligned and wide, so only the memory and the caches limit the rate. */
 static inline __attribute__((always_inline)) uint64_t sum_streams(const Block *data, size_t count, size_t streams) {
   Block sum[4] = {0};
   const size_t each = count / streams;
@@ -40,7 +40,7 @@ __attribute__((target("avx512f"))) static uint64_t read_avx512(const Block *data
 }
 #endif
 
-/* The widest loads of this processor, whatever the backend was compiled for. */
+/* Uses the widest loads of this processor, independently of the backend. */
 static ReadFunction *widest_read(void) {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx512f")) return read_avx512;
@@ -49,13 +49,13 @@ static ReadFunction *widest_read(void) {
   return read_narrow;
 }
 
-enum { PIECE = 4096, MOST_PIECES = 64 }; /* blocks that are read at a time, and pieces that a thread takes at a time */
+enum { PIECE = 4096, MOST_PIECES = 64 }; /* blocks in a piece; pieces that a thread takes at a time */
 
 typedef struct Reading {
   const Block *data;
   size_t streams;
   ReadFunction *read;
-  _Atomic uint64_t *sum; /* so that it is needed */
+  _Atomic uint64_t *sum; /* keeps the compiler from removing the loads */
 } Reading;
 
 static void read_pieces(const void *job, int begin, int end, int thread) {
@@ -64,14 +64,14 @@ static void read_pieces(const void *job, int begin, int end, int thread) {
   *r->sum += r->read(r->data + (size_t)begin * PIECE, (size_t)(end - begin) * PIECE, r->streams);
 }
 
-/* Seconds of one pass through all pieces. */
+/* Returns the seconds of one pass over all pieces. */
 static double time_reading(Pool *pool, int pieces, const Reading *r, int passes) {
   const double start = clock_seconds();
   for (int pass = 0; pass < passes; pass++) pool_run(pool, pieces, 1, MOST_PIECES, read_pieces, r);
   return (clock_seconds() - start) / passes;
 }
 
-/* The better of two ways to read, in seconds. */
+/* Returns the seconds of the faster of two ways to read. */
 static double read_seconds(const Bench *b, Pool *pool, const Block *data, int pieces) {
   double best = INFINITY;
   for (size_t streams = 1; streams <= 4; streams += 3) {
@@ -87,8 +87,8 @@ static double read_seconds(const Bench *b, Pool *pool, const Block *data, int pi
   return best;
 }
 
-/* Bytes/s of reading the same `bytes` over and over, with the threads that the operations have: what is left in the
- * caches between two passes is what a model of that size finds there. 0: no memory. */
+/* Returns the bytes/s of reading the same `bytes` again and again, with the threads of the operations. As much of them
+ * stays in the caches between two passes as of a model with that size. 0: out of memory. */
 static double read_rate(Bench *b, double bytes) {
   ContextInfo info;
   Error error = {0};

@@ -1,13 +1,12 @@
 /* Benchmarks of decoding: every operation, a whole token, and sampling. */
 #include "bench/bench.h"
 #include "inference/sampling.h"
-#include "model/parameters.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* arrays: x, q, attention, h, logits, spare logits; one set only, `set` counts layers */
+/* arrays: x, q, attention, h, logits, spare logits. There is only one set; `set` counts layers. */
 static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
   const Embedding e = {.table = o->model->table.decoder.embedding, .scale = 1};
@@ -18,11 +17,11 @@ static int layer_of(const Operands *o, int set) { return set % o->model->config.
 
 static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
-  const Sublayer *part = bench_sublayer(o->model, layer, SUBLAYER_SELF);
-  const Norm norm = bench_norm(o->model, part->norm);
+  const Sublayer *sublayer = bench_sublayer(o->model, layer, SUBLAYER_SELF);
+  const Norm norm = bench_norm(o->model, sublayer->norm);
   Rope rope = {o->model->rope, NULL};
-  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, part->in, &rope,
-                     &o->sequences);
+  b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, sublayer->in,
+                     &rope, &o->sequences);
 }
 
 static void call_decode_attention(Bench *b, const Operands *o, int set) {
@@ -37,10 +36,10 @@ static void call_decode_output(Bench *b, const Operands *o, int set) {
 }
 
 static void call_decode_mlp(Bench *b, const Operands *o, int set) {
-  const Sublayer *part = bench_sublayer(o->model, layer_of(o, set), SUBLAYER_MLP);
-  const Norm norm = bench_norm(o->model, part->norm);
+  const Sublayer *sublayer = bench_sublayer(o->model, layer_of(o, set), SUBLAYER_MLP);
+  const Norm norm = bench_norm(o->model, sublayer->norm);
   const MlpShape mlp = bench_mlp(&o->model->config);
-  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], &norm, &o->model->params, part->in, &mlp, &o->sequences);
+  b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], &norm, &o->model->params, sublayer->in, &mlp, &o->sequences);
 }
 
 static void call_decode_down(Bench *b, const Operands *o, int set) {
@@ -69,14 +68,14 @@ static void call_decode_token(Bench *b, const Operands *o, int set) {
   call_decode_logits(b, o, 0);
 }
 
-/* sample() may use the logits up: they are copied first. */
+/* sample() may change the logits, so it gets a copy. */
 static void call_sample(Bench *b, const Operands *o, int set) {
   (void)set;
   b->ops->copy(b->c, o->array[0][5], o->array[0][4], (size_t)o->rows * (size_t)o->width * sizeof(float));
   b->ops->sample(b->c, &o->sequences, o->array[0][5], o->width);
 }
 
-/* On the device: first, first + step, ... */
+/* Makes an array on the device: first, first + step, ... */
 static int32_t *put_numbers(Bench *b, int count, int first, int step) {
   int32_t *host = malloc((size_t)count * sizeof *host);
   if (!host) bench_out_of_memory();
@@ -103,7 +102,7 @@ static bool put_sequences(Bench *b, Operands *o, int rows, int position, int voc
   return s->sampling && s->tokens && s->lengths && s->positions && s->streams && s->status && s->drawn;
 }
 
-/* Everything a decoded token needs; the context may be a new one. */
+/* Makes all operands; the context may be a new one. */
 static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCache *caches, const Sampling *sampling) {
   const ModelConfig *c = &m->config;
   if (!bench_model_ready(b, m)) return false;
@@ -125,15 +124,16 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
   return put_sequences(b, o, rows, bench_position(m), c->vocab, sampling);
 }
 
-typedef struct TokenParts { /* bytes of each operation for one layer, or for all rows */
+/* Bytes of each operation, for one layer and all rows. */
+typedef struct TokenBytes {
   double embedding, qkv, cache, output, mlp, down, head;
-} TokenParts;
+} TokenBytes;
 
-static TokenParts token_parts(const Bench *b, const BenchModel *m, int rows) {
+static TokenBytes token_bytes(const Bench *b, const BenchModel *m, int rows) {
   const ModelConfig *c = &m->config;
   double dt = (double)b->dt, dim = c->dim, seen = bench_position(m) + 1;
   double wt = b->weights == DTYPE_I8 ? 1.125 : (double)dtype_bytes(b->weights ? b->weights : b->dtype); /* a weight */
-  return (TokenParts){.embedding = 2.0 * rows * dim * dt,
+  return (TokenBytes){.embedding = 2.0 * rows * dim * dt,
                       .qkv = dim * bench_qkv_width(c) * wt,
                       .cache = 2.0 * rows * seen * bench_key_width(c) * dt,
                       .output = dim * bench_query_width(c) * wt,
@@ -143,8 +143,9 @@ static TokenParts token_parts(const Bench *b, const BenchModel *m, int rows) {
 }
 
 double bench_token_bytes(const Bench *b, const BenchModel *m, int rows) {
-  const TokenParts p = token_parts(b, m, rows);
-  return p.embedding + p.head + m->config.layers * (p.qkv + p.cache + p.output + p.mlp + p.down);
+  const TokenBytes bytes = token_bytes(b, m, rows);
+  return bytes.embedding + bytes.head +
+         m->config.layers * (bytes.qkv + bytes.cache + bytes.output + bytes.mlp + bytes.down);
 }
 
 static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantiles *ms) {
@@ -160,47 +161,46 @@ static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantile
 
 void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
   const ModelConfig *c = &m->config;
-  const TokenParts p = token_parts(b, m, rows);
+  const TokenBytes bytes = token_bytes(b, m, rows);
   const double logits = 12.0 * rows * c->vocab;
+  static const char copies[] = "with a copy of the logits";
   Sampling greedy = sampling_greedy();
   greedy.seed = 1;
   Sampling none = greedy;
   none.temperature = 1;
   Sampling usual = none;
   usual.temperature = 0.8f, usual.top_k = 40, usual.top_p = 0.95f;
-  struct {
-    const char *name;
-    void (*run)(Bench *, const Operands *, int);
-    double bytes;
+  const struct {
+    Case k;
     int sets;
-    Sampling sampling;
-  } list[] = {{"decode_embedding", call_decode_embedding, p.embedding, 1, none},
-              {"decode_qkv", call_decode_qkv, p.qkv, c->layers, none},
-              {"decode_attention", call_decode_attention, p.cache, c->layers, none},
-              {"decode_residual, output", call_decode_output, p.output, c->layers, none},
-              {"decode_mlp", call_decode_mlp, p.mlp, c->layers, none},
-              {"decode_residual, down", call_decode_down, p.down, c->layers, none},
-              {"decode_logits", call_decode_logits, p.head, 1, none},
-              {"a token: all of the above", call_decode_token, bench_token_bytes(b, m, rows), 1, none},
-              {"sample, top-k 40 top-p 0.95", call_sample, logits, 1, usual},
-              {"sample, no filter", call_sample, logits, 1, none},
-              {"sample, greedy", call_sample, logits, 1, greedy}};
+    const Sampling *sampling;
+  } list[] = {{{"decode_embedding", call_decode_embedding, .bytes = bytes.embedding}, 1, &none},
+              {{"decode_qkv", call_decode_qkv, .bytes = bytes.qkv}, c->layers, &none},
+              {{"decode_attention", call_decode_attention, .bytes = bytes.cache}, c->layers, &none},
+              {{"decode_residual, output", call_decode_output, .bytes = bytes.output}, c->layers, &none},
+              {{"decode_mlp", call_decode_mlp, .bytes = bytes.mlp}, c->layers, &none},
+              {{"decode_residual, down", call_decode_down, .bytes = bytes.down}, c->layers, &none},
+              {{"decode_logits", call_decode_logits, .bytes = bytes.head}, 1, &none},
+              {{"a token: all of the above", call_decode_token, .bytes = bench_token_bytes(b, m, rows)}, 1, &none},
+              {{"sample, top-k 40 top-p 0.95", call_sample, .bytes = logits, .note = copies}, 1, &usual},
+              {{"sample, no filter", call_sample, .bytes = logits, .note = copies}, 1, &none},
+              {{"sample, greedy", call_sample, .bytes = logits, .note = copies}, 1, &greedy}};
   KvCache *caches = calloc((size_t)c->layers, sizeof *caches);
   if (!caches) bench_out_of_memory();
   Operands o;
+  const Group group =
+      bench_group("decode", m->name, "%d row%s, position %d", rows, rows == 1 ? "" : "s", bench_position(m));
   bench_reopen(b);
   for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-    if (token_alone && list[i].run != call_decode_token) continue;
-    Case k = bench_case_of("decode", m->name, list[i].name, list[i].run);
-    snprintf(k.shape, sizeof k.shape, "%d row%s, position %d", rows, rows == 1 ? "" : "s", bench_position(m));
-    k.bytes = list[i].bytes;
-    if (list[i].run == call_sample) k.note = "with a copy of the logits";
-    if (!decode_operands(b, &o, m, rows, caches, &list[i].sampling)) bench_skip(b, &k, "skipped: does not fit");
+    Case k = list[i].k;
+    if (token_alone && k.run != call_decode_token) continue;
+    k.group = &group;
+    k.operands = &o;
+    if (!decode_operands(b, &o, m, rows, caches, list[i].sampling)) bench_skip(b, &k, "skipped: does not fit");
     else {
       o.sets = list[i].sets;
-      k.operands = &o;
       const Quantiles ms = bench_case(b, &k);
-      if (list[i].run == call_decode_token && ms.median > 0) print_tokens(b, m, rows, &ms);
+      if (k.run == call_decode_token && ms.median > 0) print_tokens(b, m, rows, &ms);
     }
     bench_free(b);
   }

@@ -9,7 +9,7 @@
 
 enum { MAX_OWNED = 512 };
 
-static void *owned[MAX_OWNED]; /* device memory of the row at work */
+static void *owned[MAX_OWNED]; /* device memory of the current row */
 static int owned_count;
 
 _Noreturn void bench_out_of_memory(void) {
@@ -27,7 +27,7 @@ static uint32_t next_random(void) {
   return (uint32_t)(state >> 32);
 }
 
-/* About normal: the sum of four uniform numbers. */
+/* Returns an approximately normal number: the sum of four uniform ones. */
 static float random_number(void) {
   uint32_t r = next_random();
   float sum = 0;
@@ -94,6 +94,8 @@ bool bench_alive(Bench *b, const char *what) {
   return false;
 }
 
+/* ---- operands ---- */
+
 static size_t fill_bytes(const Bench *b, Fill fill) {
   if (fill == FILL_COMPUTE) return b->dt;
   return fill == FILL_FLOATS ? 4 : 1;
@@ -124,17 +126,44 @@ int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count) {
   return device;
 }
 
-bool bench_sets(Bench *b, Operands *o, const Need *needs, int count) {
+/* Counting sort of `count` token ids: offsets [vocab + 1] and positions [count]. */
+static void sort_tokens(Bench *b, const int32_t *tokens, int64_t count, int vocab, void *out[2]) {
+  int32_t *starts = calloc((size_t)vocab + 2, sizeof *starts), *positions = malloc((size_t)count * sizeof *positions);
+  if (!starts || !positions) bench_out_of_memory();
+  for (int64_t i = 0; i < count; i++) starts[tokens[i] + 2]++;
+  for (int v = 0; v < vocab; v++) starts[v + 2] += starts[v + 1]; /* starts[v + 1]: first position of token v */
+  for (int64_t i = 0; i < count; i++) positions[starts[tokens[i] + 1]++] = (int32_t)i;
+  out[0] = bench_ints(b, starts, vocab + 1);
+  out[1] = bench_ints(b, positions, count);
+  free(starts);
+  free(positions);
+}
+
+/* Fills the arrays of set 0 that depend on token ids. */
+static void make_token_arrays(Bench *b, Operands *o, const Need *needs) {
+  for (int i = 0; i < MAX_ARRAYS; i++) {
+    if (needs[i].fill != FILL_TOKENS && needs[i].fill != FILL_OFFSETS) continue;
+    const int vocab = o->model->config.vocab;
+    int32_t *tokens = bench_random_tokens(needs[i].count, vocab);
+    if (needs[i].fill == FILL_TOKENS) o->array[0][i] = bench_ints(b, tokens, needs[i].count);
+    else sort_tokens(b, tokens, needs[i].count, vocab, &o->array[0][i]);
+    free(tokens);
+  }
+}
+
+static bool make_sets(Bench *b, Operands *o, const Need *needs) {
   double bytes = 0, wanted = b->quick ? 1 : 256 << 20; /* several times the 50 or 60 MB of cache of a Hopper */
-  for (int i = 0; i < count; i++) bytes += (double)needs[i].count * (double)fill_bytes(b, needs[i].fill);
-  double sets = ceil(wanted / bytes);
-  o->sets = sets < 1 ? 1 : sets > (double)MAX_SETS ? MAX_SETS : (int)sets;
-  if (b->quick) o->sets = 2;
-  if (o->warm) o->sets = 1;
+  for (int i = 0; i < MAX_ARRAYS; i++)
+    if (needs[i].fill < FILL_TOKENS) bytes += (double)needs[i].count * (double)fill_bytes(b, needs[i].fill);
+  const double sets = ceil(wanted / bytes);
+  o->sets = o->warm ? 1 : b->quick ? 2 : sets < 1 ? 1 : sets > (double)MAX_SETS ? MAX_SETS : (int)sets;
+  make_token_arrays(b, o, needs);
   for (int set = 0; set < o->sets; set++)
-    for (int i = 0; i < count; i++) {
-      o->array[set][i] = needs[i].count ? bench_array(b, needs[i].fill, needs[i].count) : NULL;
-      if (!o->array[set][i] && needs[i].count) return false;
+    for (int i = 0; i < MAX_ARRAYS; i++) {
+      void **array = &o->array[set][i];
+      if (needs[i].fill >= FILL_TOKENS) *array = o->array[0][i];
+      else *array = needs[i].count ? bench_array(b, needs[i].fill, needs[i].count) : NULL;
+      if (!*array && needs[i].count) return false;
     }
   return true;
 }
@@ -163,7 +192,7 @@ static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Erro
   return clock_seconds() - start;
 }
 
-/* Milliseconds of one call. */
+/* Returns the milliseconds of one call. */
 static Quantiles measure(Bench *b, const Case *k, Error *error) {
   CapturedGraph *slot = NULL;
   Repeat r = {b, k, k->operands->sets};
@@ -204,14 +233,14 @@ void bench_json(Bench *b, const char *format, ...) {
 
 const char *bench_dtype(const Bench *b) { return b->dtype == DTYPE_F32 ? "f32" : "bf16"; }
 
-/* Text of messages as it may stand in JSON. */
+/* Replaces characters that need an escape in JSON. */
 static void clean_text(char *text) {
   for (; *text; text++)
     if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ') *text = '\'';
 }
 
 static void print_start(const Bench *b, const Case *k) {
-  printf("%-8s %-30s %-28s %-4s ", k->model, k->operation, k->shape, bench_dtype(b));
+  printf("%-8s %-30s %-28s %-4s ", k->group->model, k->operation, k->group->shape, bench_dtype(b));
 }
 
 void bench_skip(Bench *b, const Case *k, const char *why) {
@@ -224,15 +253,15 @@ void bench_skip(Bench *b, const Case *k, const char *why) {
   bench_json(b,
              "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
              "\"dtype\": \"%s\", \"error\": \"%s\"}",
-             k->group, k->model, k->operation, k->shape, bench_dtype(b), text);
+             k->group->name, k->group->model, k->operation, k->group->shape, bench_dtype(b), text);
   bench_alive(b, NULL);
 }
 
-/* A rate above the ceiling says that the ceiling is none: operands that live in a cache, or a machine that was slower
- * while it was measured. */
-static void print_share(const char *of, double share) {
-  if (share > 1) printf("  above the rate of the %s", of);
-  else printf(" %6.1f %% of %s", 100 * share, of);
+/* A rate can exceed its ceiling when operands stay in a cache, or when the machine was slower while the ceiling was
+ * measured. */
+static void print_efficiency(const char *of, double fraction) {
+  if (fraction > 1) printf("  above the rate of the %s", of);
+  else printf(" %6.1f %% of %s", 100 * fraction, of);
 }
 
 Quantiles bench_case(Bench *b, const Case *k) {
@@ -243,25 +272,59 @@ Quantiles bench_case(Bench *b, const Case *k) {
     return (Quantiles){0};
   }
   double gb = k->bytes / (1e6 * ms.median), tflop = k->flops / (1e9 * ms.median);
-  double share = k->against_gemm ? 1e12 * tflop / b->gemm_rate : 1e9 * gb / b->copy_rate;
-  bool has_share = (k->against_gemm ? b->gemm_rate > 0 && k->flops > 0 : b->copy_rate > 0 && k->bytes > 0);
+  double fraction = k->against_gemm ? 1e12 * tflop / b->gemm_rate : 1e9 * gb / b->copy_rate;
+  const bool has_fraction = k->against_gemm ? b->gemm_rate > 0 && k->flops > 0 : b->copy_rate > 0 && k->bytes > 0;
   print_start(b, k);
   printf("%10.4f ms", ms.median);
   if (k->bytes > 0) printf(" %8.1f GB/s", gb);
   else printf(" %13s", "");
   if (k->flops > 0) printf(" %8.3f TFLOP/s", tflop);
   else printf(" %17s", "");
-  if (has_share) print_share(k->against_gemm ? "GEMM" : "copy", share);
+  if (has_fraction) print_efficiency(k->against_gemm ? "GEMM" : "copy", fraction);
   printf("%s%s\n", k->note ? "  " : "", k->note ? k->note : "");
   fflush(stdout);
-  char share_text[32] = "null";
-  if (has_share && share <= 1) snprintf(share_text, sizeof share_text, "%.4f", share);
+  char fraction_text[32] = "null";
+  if (has_fraction && fraction <= 1) snprintf(fraction_text, sizeof fraction_text, "%.4f", fraction);
   bench_json(b,
              "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
              "\"dtype\": \"%s\", \"ms\": %.6g, \"ms_p10\": %.6g, \"ms_p90\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, "
              "\"gb_per_s\": %.2f, \"tflop_per_s\": %.4f, \"share\": %s, \"share_of\": \"%s\", \"sets\": %d, "
              "\"note\": \"%s\"}",
-             k->group, k->model, k->operation, k->shape, bench_dtype(b), ms.median, ms.p10, ms.p90, k->bytes, k->flops,
-             gb, tflop, share_text, k->against_gemm ? "gemm" : "copy", k->operands->sets, k->note ? k->note : "");
+             k->group->name, k->group->model, k->operation, k->group->shape, bench_dtype(b), ms.median, ms.p10, ms.p90,
+             k->bytes, k->flops, gb, tflop, fraction_text, k->against_gemm ? "gemm" : "copy", k->operands->sets,
+             k->note ? k->note : "");
   return ms;
+}
+
+/* ---- rows ---- */
+
+Group bench_group(const char *name, const char *model, const char *shape, ...) {
+  Group group = {.name = name, .model = model};
+  va_list arguments;
+  va_start(arguments, shape);
+  vsnprintf(group.shape, sizeof group.shape, shape, arguments);
+  va_end(arguments);
+  return group;
+}
+
+Quantiles bench_row(Bench *b, const Group *group, Operands *o, Case k) {
+  Quantiles ms = {0};
+  k.group = group;
+  k.operands = o;
+  o->flag = k.flag;
+  const bool ready = !o->model || bench_model_ready(b, o->model);
+  o->dropout.p = k.dropout;
+  o->dropout.state = b->state; /* another one after an error */
+  if (!ready) bench_skip(b, &k, "the model does not fit");
+  else if (!make_sets(b, o, k.needs)) bench_skip(b, &k, "skipped: its operands do not fit the memory that is free");
+  else {
+    for (int set = 0; k.prepare && set < o->sets; set++) k.prepare(b, o, set);
+    ms = bench_case(b, &k);
+  }
+  bench_free(b);
+  return ms;
+}
+
+void bench_rows(Bench *b, const Group *group, Operands *o, const Case *cases, size_t count) {
+  for (size_t i = 0; i < count; i++) bench_row(b, group, o, cases[i]);
 }

@@ -1,7 +1,6 @@
-/* The benchmarked models, and functions for all rows. */
+/* The benchmarked models. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
-#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,9 +36,20 @@ bool bench_shape(BenchModel *m, const char *text) {
 
 int bench_position(const BenchModel *m) { return m->position ? m->position : m->config.ctx / 2; }
 
-float bench_small_number(size_t i) {
+/* An initial weight. */
+static float small_number(size_t i) {
   PhiloxWords r = philox(99, (uint32_t)(i / 2), 0xFDu << 24, 0, 0);
   return 0.02f * ((float)(r.word[0] & 0xFFFF) + (float)(r.word[1] & 0xFFFF) - 65535.0f) / 26754.0f;
+}
+
+float *bench_random_weights(const ParameterTable *table) {
+  enum { PERIOD = 65537 };
+  float *weights = malloc(table->arena * sizeof *weights);
+  if (!weights) bench_out_of_memory();
+  for (size_t i = 0; i < table->arena; i++) weights[i] = i < PERIOD ? small_number(i) : weights[i - PERIOD];
+  for (const ParameterTensor *t = table->tensors; t < table->tensors + table->count; t++)
+    for (int j = 0; t->rank == 1 && j < t->cols; j++) weights[t->offset + (size_t)j] = 1;
+  return weights;
 }
 
 bool bench_model_ready(Bench *b, BenchModel *m) {
@@ -52,13 +62,8 @@ bool bench_model_ready(Bench *b, BenchModel *m) {
   }
   m->params = (Parameters){0};
   parameter_table_describe(&m->table, &m->params);
-  size_t arena = m->table.arena * sizeof(float), pattern = b->quick ? 1 << 10 : 1 << 18;
-  float *host = malloc(arena);
-  if (!host) bench_out_of_memory();
-  for (size_t i = 0; i < m->table.arena; i++) host[i] = i < pattern ? bench_small_number(i) : host[i - pattern];
-  for (int i = 0; i < m->table.count; i++)
-    for (int j = 0; m->table.tensors[i].rank == 1 && j < m->table.tensors[i].cols; j++)
-      host[m->table.tensors[i].offset + (size_t)j] = 1;
+  const size_t arena = m->table.arena * sizeof(float);
+  float *host = bench_random_weights(&m->table);
   float **arenas[] = {&m->params.master, &m->params.grad, &m->params.m, &m->params.v};
   for (int i = 0; i < (m->trains ? 4 : 1); i++) *arenas[i] = b->ops->alloc(b->c, "weights", arena);
   if (m->params.master) b->ops->upload(b->c, m->params.master, host, arena);
@@ -103,20 +108,8 @@ Norm bench_norm(const BenchModel *m, NormParameters norm) {
                 .eps = m->config.norm_eps};
 }
 
-Quantiles bench_row(Bench *b, Case k, Operands *o, const Need *needs, int count) {
-  k.operands = o;
-  Quantiles ms = {0};
-  if (o->model && !bench_model_ready(b, o->model)) bench_skip(b, &k, "the model does not fit");
-  else if (!bench_sets(b, o, needs, count))
-    bench_skip(b, &k, "skipped: its operands do not fit the memory that is free");
-  else ms = bench_case(b, &k);
-  bench_free(b);
-  return ms;
-}
-
-Case bench_case_of(const char *group, const char *model, const char *operation,
-                   void (*run)(Bench *, const Operands *, int)) {
-  return (Case){.group = group, .model = model, .operation = operation, .run = run};
+void bench_call_linear(Bench *b, const Operands *o, int set) {
+  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->layer, o->rows);
 }
 
 int32_t *bench_random_tokens(int64_t count, int vocab) {

@@ -9,10 +9,6 @@ static void call_copy(Bench *b, const Operands *o, int set) {
   b->ops->copy(b->c, o->array[set][0], o->array[set][1], (size_t)o->rows * 1024);
 }
 
-static void call_linear(Bench *b, const Operands *o, int set) {
-  b->ops->linear(b->c, o->array[set][0], o->array[set][1], &o->model->params, o->layer, o->rows);
-}
-
 static void call_write(Bench *b, const Operands *o, int set) {
   const Embedding e = {.table = o->layer.weight, .scale = 1};
   b->ops->embedding(b->c, o->array[set][0], &o->model->params, &e, o->array[set][1], 1, o->rows, NULL);
@@ -27,37 +23,33 @@ static void call_download(Bench *b, const Operands *o, int set) {
 }
 
 void bench_copy_rates(Bench *b) {
-  int mega = b->quick ? 1 : 1024;
-  Operands o = {.rows = mega * 1024};
-  Need needs[] = {{FILL_FLOATS, (int64_t)mega << 18}, {FILL_FLOATS, (int64_t)mega << 18}};
-  Case k = bench_case_of("rates", "-", "copy", call_copy);
-  k.bytes = 2.0 * mega * 1048576.0;
-  k.note = "bytes read + bytes written";
-  snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
-  double ms = bench_row(b, k, &o, needs, 2).median;
+  int mebibytes = b->quick ? 1 : 1024;
+  double bytes = mebibytes * 1048576.0;
+  Operands o = {.rows = mebibytes * 1024};
+  const Need array = {FILL_FLOATS, (int64_t)mebibytes << 18};
+  Group group = bench_group("rates", "-", "%d MiB", mebibytes);
+  const Case copy = {"copy", call_copy, 2 * bytes, .needs = {array, array}, .note = "bytes read + bytes written"};
+  const double ms = bench_row(b, &group, &o, copy).median;
   if (ms > 0) {
-    b->copy_rate = 1e3 * k.bytes / ms;
+    b->copy_rate = 1e3 * copy.bytes / ms;
     bench_json(b, "{\"kind\": \"rate\", \"name\": \"copy\", \"value\": %.6g, \"unit\": \"byte/s\"}", b->copy_rate);
   }
-  mega = b->quick ? 1 : 64;
-  o = (Operands){.rows = mega * 1024};
-  host_buffer = malloc((size_t)mega << 20);
+  mebibytes = b->quick ? 1 : 64;
+  bytes = mebibytes * 1048576.0;
+  o = (Operands){.rows = mebibytes * 1024};
+  host_buffer = malloc((size_t)mebibytes << 20);
   if (!host_buffer) bench_out_of_memory();
-  memset(host_buffer, 1, (size_t)mega << 20);
-  needs[0] = (Need){FILL_FLOATS, (int64_t)mega << 18};
-  k = bench_case_of("rates", "-", "upload", call_upload);
-  k.bytes = (double)mega * 1048576.0;
-  k.direct = true;
-  k.note = "from pageable memory";
-  snprintf(k.shape, sizeof k.shape, "%d MiB", mega);
-  bench_row(b, k, &o, needs, 1);
-  k.operation = "download";
-  k.run = call_download;
-  bench_row(b, k, &o, needs, 1);
+  memset(host_buffer, 1, (size_t)mebibytes << 20);
+  group = bench_group("rates", "-", "%d MiB", mebibytes);
+  const Need memory = {FILL_FLOATS, (int64_t)mebibytes << 18};
+  static const char note[] = "from pageable memory";
+  const Case transfers[] = {{"upload", call_upload, bytes, .needs = {memory}, .direct = true, .note = note},
+                            {"download", call_download, bytes, .needs = {memory}, .direct = true, .note = note}};
+  bench_rows(b, &group, &o, transfers, 2);
   free(host_buffer);
 }
 
-/* A model whose embedding is a matrix of that shape, which linear() and embedding() can be called with. */
+/* A model whose embedding is a matrix of that shape, for linear() and embedding(). */
 static BenchModel model_of_matrix(int rows, int cols) {
   return (BenchModel){.name = "-",
                       .config = {.vocab = (rows + 127) / 128 * 128,
@@ -82,42 +74,40 @@ static double product_rate(Bench *b, Product p) {
   Operands o = {.model = &m, .rows = p.rows, .warm = true};
   if (!bench_model_ready(b, &m)) return 0;
   o.layer.weight = (Matrix){m.table.decoder.embedding.offset, p.outputs, p.inputs};
-  Need needs[] = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}};
-  Case k = bench_case_of("rates", "-", "linear", call_linear);
-  k.flops = 2.0 * p.rows * p.outputs * p.inputs;
-  snprintf(k.shape, sizeof k.shape, "%d x %d x %d", p.rows, p.outputs, p.inputs);
-  double ms = bench_row(b, k, &o, needs, 2).median;
+  const Group group = bench_group("rates", "-", "%d x %d x %d", p.rows, p.outputs, p.inputs);
+  const Case k = {"linear", bench_call_linear, .flops = 2.0 * p.rows * p.outputs * p.inputs,
+                  .needs = {{FILL_COMPUTE, (int64_t)p.rows * p.outputs}, {FILL_COMPUTE, (int64_t)p.rows * p.inputs}}};
+  const double ms = bench_row(b, &group, &o, k).median;
   bench_model_free(b, &m);
   return ms > 0 ? 1e3 * k.flops / ms : 0;
 }
 
-/* The GEMM as training calls it: weights of one matrix, random numbers in and out, always the same. Which shape is the
- * fastest depends on a CPU's caches, so the best of several counts. */
+/* Measures the GEMM as training calls it. Which shape is the fastest depends on a CPU's caches, so the best of several
+ * shapes counts. */
 void bench_gemm_rate(Bench *b) {
   static const Product on_cpu[] = {{768, 768, 128}, {1024, 1024, 1024}, {2048, 1024, 512}, {4096, 2048, 384}};
   static const Product on_gpu[] = {{8192, 8192, 8192}}, to_try[] = {{64, 64, 64}};
   const Product *list = b->quick ? to_try : b->accelerator ? on_gpu : on_cpu;
   int count = b->quick || b->accelerator ? 1 : (int)(sizeof on_cpu / sizeof *on_cpu);
-  b->gemm_rate = 0; /* no share of an earlier one in these rows */
+  b->gemm_rate = 0; /* these rows are not compared with an earlier rate */
   double best = 0;
   for (int i = 0; i < count; i++) best = fmax(best, product_rate(b, list[i]));
   b->gemm_rate = best;
   if (best > 0) bench_json(b, "{\"kind\": \"rate\", \"name\": \"gemm\", \"value\": %.6g, \"unit\": \"FLOP/s\"}", best);
 }
 
-/* What has to be written is nearly all that moves: every row is the same row of the table. */
+/* Measures writing: nothing but one row of the table is read. */
 static void write_rate(Bench *b) {
   int n = b->quick ? 64 : b->accelerator ? 8192 : 1024;
   BenchModel square = model_of_matrix(n, n);
   Operands o = {.model = &square, .rows = n, .width = n};
   if (!bench_model_ready(b, &square)) return;
   o.layer.weight = (Matrix){square.table.decoder.embedding.offset, n, n};
-  Need one_row[] = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}};
-  Case k = bench_case_of("rates", "-", "write only (embedding)", call_write);
-  k.bytes = (double)n * n * (double)b->dt;
-  k.note = "one row of the table for every token";
-  snprintf(k.shape, sizeof k.shape, "%d x %d", n, n);
-  bench_row(b, k, &o, one_row, 2);
+  const Group group = bench_group("rates", "-", "%d x %d", n, n);
+  bench_row(b, &group, &o,
+            (Case){"write only (embedding)", call_write, (double)n * n * (double)b->dt,
+                   .needs = {{FILL_COMPUTE, (int64_t)n * n}, {FILL_ZEROS, 4 * (int64_t)n}},
+                   .note = "one row of the table for every token"});
   bench_model_free(b, &square);
 }
 

@@ -1,7 +1,6 @@
 /* Benchmarks of whole training steps, through model.h with random tokens: the same as ./train --bench, for any
  * vocabulary. */
 #include "bench/bench.h"
-#include "model/parameters.h"
 #include "util/clock.h"
 
 #include <inttypes.h>
@@ -10,8 +9,8 @@
 
 enum { CHUNKS = 11 };
 
-/* Seconds of one step, over CHUNKS chunks of some steps each, a wait after every chunk; fewer, but three, where a step
- * takes longer than there is time for a chunk. */
+/* Measures the seconds of one step in CHUNKS chunks of several steps, with a wait after every chunk; in at least three
+ * chunks where a step takes longer than the time for a chunk. */
 static bool time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, Quantiles *out,
                           double *loss, Error *error) {
   double chunk[CHUNKS] = {0}, start;
@@ -31,7 +30,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
     for (int step = 0; step < steps; step++) {
       model_train_step(model, &batch);
       if (model_reports(model, &report, 1, false, error) < 0)
-        return false; /* as a run does: it bounds how far ahead we are */
+        return false; /* as a run does: it limits the number of submitted steps */
     }
     int taken;
     while ((taken = model_reports(model, &report, 1, true, error)) > 0) *loss = (double)report.loss;
@@ -40,22 +39,6 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
   }
   *out = quantiles_of(chunk, (size_t)chunks);
   return true;
-}
-
-/* Random matrices, norms of 1. */
-static void upload_weights(Model *model) {
-  const ParameterTable *table = model_table(model);
-  float *host = calloc(table->arena, sizeof *host);
-  if (!host) bench_out_of_memory();
-  for (int i = 0; i < table->count; i++) {
-    const ParameterTensor *t = &table->tensors[i];
-    for (size_t j = 0; j < (size_t)t->rows * (size_t)t->cols; j++)
-      host[t->offset + j] = t->rank == 1 ? 1
-                            : j < 65536  ? bench_small_number(j + 7919 * (size_t)i)
-                                         : host[t->offset + j - 65536];
-  }
-  model_upload(model, ARENA_MASTER, host);
-  free(host);
 }
 
 static void print_training(Bench *b, const BenchModel *m, const TrainConfig *train, const Quantiles *s, double loss) {
@@ -77,7 +60,7 @@ static void print_training(Bench *b, const BenchModel *m, const TrainConfig *tra
       1e3 * s->p90, flops / s->median, bench_peak_bytes(b), model_parameters(c));
 }
 
-/* One attempt; false with EXIT_MEMORY where the batch does not fit. */
+/* Returns false with EXIT_MEMORY when the batch does not fit. */
 static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, Error *error) {
   const ModelConfig *c = &m->config;
   Model *model = NULL;
@@ -94,7 +77,11 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   double loss = NAN;
   bench_reopen(b);
   bool ok = model_open(&model, b->ops, b->c, c, error) && model_train_begin(model, &train, error);
-  if (ok) upload_weights(model);
+  if (ok) {
+    float *weights = bench_random_weights(model_table(model));
+    model_upload(model, ARENA_MASTER, weights);
+    free(weights);
+  }
   ok = ok && time_training(b, model, tokens, tokens + 1, &seconds, &loss, error);
   if (ok) print_training(b, m, &train, &seconds, loss);
   model_close(model);
@@ -102,7 +89,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   return ok;
 }
 
-/* With the batch asked for, or half of it as often as memory wants. */
+/* Trains with the requested batch, and halves it until it fits into memory. */
 void bench_train(Bench *b, BenchModel *m, bool dropout_too) {
   for (int dropped = 0; dropped < (dropout_too ? 2 : 1); dropped++)
     for (int batch = m->batch; batch >= 1; batch /= 2) {

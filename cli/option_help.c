@@ -119,7 +119,9 @@ void options_help(const Options *options, FILE *stream) {
   if (!all) return;
   fputc('\n', stream);
   text_print_wrapped(stream,
-                     "Exit status: 0 done, 1 a bug, 2 options and values, 3 text or prompt, 4 model or tokenizer, "
-                     "5 memory, 6 not finite, 7 output, 8 the run is in use, 128 + n stopped by signal n",
+                     "Exit status: 0 success, 1 internal error (a bug), 2 invalid option or value, 3 problem with the "
+                     "text or prompt, 4 problem with the model or tokenizer, "
+                     "5 out of memory, 6 loss or logits not finite, 7 output cannot be written, 8 the run is in use, "
+                     "128 + n stopped by signal n",
                      0, 0, width);
 }

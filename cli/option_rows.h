@@ -37,11 +37,11 @@
  * are members for all rows. */
 #define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
-       "field of JSON Lines (.jsonl files, or standard input with this option) that holds the document", __VA_ARGS__), \
+       "JSON field that holds the document (.jsonl files, or standard input with this option)", __VA_ARGS__),          \
       TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
-           "field of JSON Lines that holds the prompt, which is excluded from the loss", __VA_ARGS__),                 \
+           "JSON field that holds the prompt, which is excluded from the loss", __VA_ARGS__),                          \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
-           "field of JSON Lines that holds the response, which counts in the loss", __VA_ARGS__),                      \
+           "JSON field that holds the response; the loss counts only the response", __VA_ARGS__),                      \
       FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__)
 
 /* Options for the device. `machine`: DeviceSettings of cli/device.h; then the choices of dtypes, the meaning of auto
@@ -49,7 +49,7 @@
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
   CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
       CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
-      TEXT("isa", &(machine)->isa, "LEVEL", "the best one that the processor has",                                     \
+      TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor supports",                                    \
            "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512); for training in bf16 also " \
            "avx512bf16, amx"),                                                                                         \
       INT("threads", &(machine)->threads, 0, 4096, "all", "number of CPU threads")

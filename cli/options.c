@@ -42,7 +42,7 @@ void options_init(Options *options, const Option *table, size_t count) {
   const Option builtin[] = {
       GROUP("Other", .modes = OPTION_ALL_MODES),
       TEXT("config", &options->config, "FILE", NULL,
-           "read `key = value` lines from FILE; the command line takes precedence", .transient = true),
+           "read `key = value` lines from FILE; options on the command line take precedence", .transient = true),
       FLAG("quiet", &options->quiet, "print only warnings and errors", .transient = true),
       FLAG("help", &options->help, "print the most common options and exit", .letter = 'h', .transient = true,
            .common = true),

@@ -28,6 +28,16 @@ static const double TOGETHER_SECONDS = 0.5;
 
 bool startup_go_on(const char *doing, Error *error) { return stop_go_on(&stop_signal, doing, error); }
 
+static bool report(void *context, int64_t done, Error *error) {
+  StartupWork *w = context;
+  w->began = true;
+  const double total = w->later_total ? (double)*w->later_total : w->total;
+  console_work(w->console, &(ConsoleWork){w->name, (double)done, total, w->bytes});
+  return startup_go_on(w->name, error);
+}
+
+Progress startup_progress(StartupWork *work) { return (Progress){report, work}; }
+
 bool startup_take_interrupt(void) {
   int interrupt = SIGINT;
   return atomic_compare_exchange_strong(&stop_signal, &interrupt, 0);

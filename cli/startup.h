@@ -5,6 +5,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "collective/collective.h"
+#include "util/progress.h"
 
 /* 0, or the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 (sent by batch systems shortly before the time limit). Loops check
  * it and stop at the next safe point. Another signal, at least half a second later, exits at once; this is safe because
@@ -19,6 +20,17 @@ bool startup_take_interrupt(void);
 /* Returns false, with `error` filled, when a signal has asked to stop; `doing` is the interrupted work, in the -ing
  * form. */
 bool startup_go_on(const char *doing, Error *error);
+
+/* Work that shows its progress on the console until console_work_end(), and that a signal stops with an error. */
+typedef struct StartupWork {
+  Console *console;
+  const char *name;           /* in the -ing form */
+  double total;               /* 0: unknown */
+  const int64_t *later_total; /* the total, if the work sets it before its first report; NULL: `total` */
+  bool bytes;                 /* counts bytes; otherwise items */
+  bool began;                 /* set by the first report */
+} StartupWork;
+Progress startup_progress(StartupWork *work);
 
 /* The program that main() passes to startup_run(). */
 typedef struct Startup {

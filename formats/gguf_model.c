@@ -315,7 +315,7 @@ static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
 static GgufFacts facts_of(const Plan *plan, const GgufHeader *h) {
   GgufFacts facts = {.architecture = plan->architecture->layout.model_type,
                      .tensors = plan->layout.count,
-                     .bytes = h->size + h->data,
+                     .bytes = (int64_t)(h->size + h->data),
                      .note_count = plan->tokenizer.note_count};
   memcpy(facts.notes, plan->tokenizer.notes, sizeof facts.notes);
   return facts;

@@ -20,7 +20,7 @@ typedef struct GgufModel {
 typedef struct GgufFacts {
   const char *architecture; /* llama.cpp's name */
   int tensors;
-  uint64_t bytes;                          /* size of the file */
+  int64_t bytes;                           /* size of the file */
   const char *notes[GGUF_TOKENIZER_NOTES]; /* notes about tokenization in llama.cpp */
   int note_count;
 } GgufFacts;

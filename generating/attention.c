@@ -1,6 +1,5 @@
 /* Attention weights (--attention): every layer and head as a small map in HTML, or as numbers in JSON. */
 #include "generating/program.h"
-
 #include "model/attention_maps.h"
 #include "util/file.h"
 #include "util/html.h"
@@ -9,38 +8,34 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
   KINDS = 3,           /* AttentionKind */
   LEVELS = 12,         /* shades */
-  PICTURE_TOKENS = 256 /* of a text, at most: what is still a picture */
+  PICTURE_TOKENS = 256 /* the longest text that is drawn */
 };
 static const char *const kind_names[KINDS] = {"encoder", "self", "cross"};
 static const char *const kind_titles[KINDS] = {"Encoder self-attention", "Self-attention", "Cross-attention"};
 
-/* A text, and what its tokens are called. */
-typedef struct ShownText {
+/* The tokens of an axis of the maps. */
+typedef struct TokenAxis {
   const int32_t *ids;
   int count;
   const Tokenizer *tokenizer;
-} ShownText;
+} TokenAxis;
 
 typedef struct Maps {
-  Program *p;
-  ShownText source, text;
-  FILE *out;          /* JSON */
-  FILE *kinds[KINDS]; /* HTML: the maps of each kind, which do not come one kind after the other */
-  char *texts[KINDS];
-  size_t sizes[KINDS];
-  bool any;
+  const LoadedModel *model;
+  TokenAxis source, text;
+  FILE *out;
+  AttentionKind kind; /* HTML: the kind that is written */
+  bool any;           /* JSON: a map was written */
 } Maps;
 
 /* ---- names of tokens ---- */
 
-/* In valid UTF-8 and one line; spaces are shown. */
-static OneLine label(const ShownText *of, int at) {
+/* Returns a token as one line of valid UTF-8, with visible spaces. */
+static OneLine label(const TokenAxis *of, int at) {
   char text[128];
   size_t size, used = 0;
   const uint8_t *bytes = tokenizer_decode(of->tokenizer, of->ids[at], &size);
@@ -54,9 +49,14 @@ static OneLine label(const ShownText *of, int at) {
   return text_one_line(text, 40);
 }
 
+static bool run_model(Maps *m, AttentionSeen *map, Error *error) {
+  return model_attention(m->model->model, m->source.count ? m->source.ids : NULL, m->source.count, m->text.ids,
+                         m->text.count, map, m, error);
+}
+
 /* ---- JSON ---- */
 
-/* A token's bytes as a string; those that are no UTF-8 become U+FFFD. */
+/* Writes bytes as a JSON string; those that are not UTF-8 become U+FFFD. */
 static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
   fputc('"', out);
   for (size_t i = 0, length; i < size; i += length) {
@@ -70,7 +70,7 @@ static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
   fputc('"', out);
 }
 
-static void put_text(const Maps *m, const char *name, const ShownText *text) {
+static void put_text(const Maps *m, const char *name, const TokenAxis *text) {
   fprintf(m->out, " \"%s\": {\"ids\": [", name);
   for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
   fputs("], \"tokens\": [", m->out);
@@ -88,7 +88,7 @@ static bool json_map(void *context, AttentionKind kind, int layer, const float *
   Maps *m = context;
   (void)error;
   fprintf(m->out, "%s\n  {\"kind\": \"%s\", \"layer\": %d, \"weights\": [", m->any ? "," : "", kind_names[kind], layer);
-  for (int h = 0; h < m->p->config.heads; h++)
+  for (int h = 0; h < m->model->config.heads; h++)
     for (int i = 0; i < queries; i++) {
       fputs(i ? ", [" : h ? ", [[" : "[[", m->out);
       for (int j = 0; j < keys; j++) fprintf(m->out, "%s%.7g", j ? ", " : "", (double)*weights++);
@@ -104,44 +104,31 @@ static bool write_json(Maps *m, Error *error) {
   if (m->source.count) put_text(m, "source", &m->source);
   put_text(m, "text", &m->text);
   fputs(" \"maps\": [", m->out);
-  if (!model_attention(m->p->model, m->source.count ? m->source.ids : NULL, m->source.count, m->text.ids, m->text.count,
-                       json_map, m, error))
-    return false;
+  if (!run_model(m, json_map, error)) return false;
   fputs("\n ]\n}\n", m->out);
   return true;
 }
 
 /* ---- HTML ---- */
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
-    "<title>Attention</title>\n<style>\n"
-    ":root { --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #fff; --box: #f6f8fa; --weight: #0550ae; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #8b949e; --line: #30363d; --paper: #0d1117; "
-    "--box: "
-    "#161b22; --weight: #79c0ff; } }\n"
-    "body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 1600px; padding: 1rem; color: "
-    "var(--ink); "
-    "background: var(--paper); }\n"
-    "h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: "
-    ".6em 0 "
-    ".2em; font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
+static const char style[] =
+    ":root { --weight: #0550ae; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --weight: #79c0ff; } }\n"
+    "body { max-width: 1600px; }\n"
+    "h1 { font-size: 1.4rem; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: .6em 0 .2em; "
+    "font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
     ".layer { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(45%, 190px), 1fr)); gap: 12px; }\n"
     "details { max-width: 380px; } details[open] { grid-column: 1 / -1; max-width: none; min-width: 0; }\n"
-    "summary { list-style: none; cursor: pointer; font-size: .9rem; } summary::-webkit-details-marker { display: none; "
-    "} "
-    "details[open] > summary { max-width: 190px; margin-bottom: 6px; }\n"
-    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; border: 1px solid "
-    "var(--line); "
-    "background: var(--box); }\n"
-    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; fill: "
-    "var(--ink); } path { fill: var(--weight); }\n"
-    "</style>\n</head>\n<body>\n";
+    "summary { list-style: none; cursor: pointer; font-size: .9rem; } "
+    "summary::-webkit-details-marker { display: none; } details[open] > summary { max-width: 190px; "
+    "margin-bottom: 6px; }\n"
+    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; "
+    "border: 1px solid var(--line); background: var(--box); }\n"
+    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; "
+    "fill: var(--ink); } path { fill: var(--weight); }\n";
 
-/* Cells of one shade are one path, neighbors in a row one rectangle. As roots small weights can be seen, too. */
+/* Draws the cells of each shade as one path, with one rectangle for neighbors in a row. The shade shows the square root
+ * of a weight, so that small weights are visible. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   for (int level = 1; level <= LEVELS; level++) {
     bool began = false;
@@ -161,8 +148,8 @@ static void put_paths(FILE *out, const float *weights, int queries, int keys) {
   }
 }
 
-/* Characters of the longest name. */
-static int longest_label(const ShownText *text) {
+/* Returns the number of characters of the longest label. */
+static int longest_label(const TokenAxis *text) {
   int longest = 0;
   for (int i = 0; i < text->count; i++) {
     const OneLine name = label(text, i);
@@ -172,12 +159,12 @@ static int longest_label(const ShownText *text) {
   return longest;
 }
 
-enum { LETTER = 8, GAP = 6, UPRIGHT = 2 }; /* longer names slant */
+enum { LETTER = 8, GAP = 6, UPRIGHT = 2 }; /* pixels; labels of more than UPRIGHT characters slant */
 
 static int cell_size(int tokens) { return tokens <= 12 ? 36 : tokens <= 24 ? 26 : 18; }
 
-/* The names above the columns, whose lower ends are at `bottom`. */
-static void put_columns(FILE *out, const ShownText *to, int left, int bottom, int cell, bool upright) {
+/* Writes the labels above the columns; their lower ends are at `bottom`. */
+static void put_columns(FILE *out, const TokenAxis *to, int left, int bottom, int cell, bool upright) {
   for (int j = 0; j < to->count; j++) {
     const int middle = left + j * cell + cell / 2;
     if (upright) fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", middle, bottom);
@@ -187,8 +174,8 @@ static void put_columns(FILE *out, const ShownText *to, int left, int bottom, in
   }
 }
 
-/* The map again, with the names of what looks (left) and of what it looks at (above). */
-static void put_large(FILE *out, const char *id, const ShownText *from, const ShownText *to) {
+/* Draws the map again, with labels of the queries (left) and of the keys (above). */
+static void put_large(FILE *out, const char *id, const TokenAxis *from, const TokenAxis *to) {
   const int cell = cell_size(from->count > to->count ? from->count : to->count);
   const int longest = longest_label(to), slanted = LETTER * longest * 3 / 4;
   const bool upright = longest <= UPRIGHT;
@@ -210,12 +197,13 @@ static void put_large(FILE *out, const char *id, const ShownText *from, const Sh
 static bool html_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
                      Error *error) {
   Maps *m = context;
-  FILE *out = m->kinds[kind];
-  const ShownText *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
-  const ShownText *to = kind == ATTENTION_SELF ? &m->text : &m->source;
+  FILE *out = m->out;
+  const TokenAxis *from = kind == ATTENTION_ENCODER ? &m->source : &m->text;
+  const TokenAxis *to = kind == ATTENTION_SELF ? &m->text : &m->source;
   (void)error;
+  if (kind != m->kind) return true;
   fprintf(out, "<h3>layer %d</h3>\n<div class=\"layer\">\n", layer + 1);
-  for (int h = 0; h < m->p->config.heads; h++, weights += queries * keys) {
+  for (int h = 0; h < m->model->config.heads; h++, weights += queries * keys) {
     char id[64];
     snprintf(id, sizeof id, "%s-%d-%d", kind_names[kind], layer + 1, h + 1);
     fprintf(out,
@@ -231,59 +219,35 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
   return true;
 }
 
-static bool open_kinds(Maps *m, Error *error) {
-  for (int k = 0; k < KINDS; k++)
-    if (!(m->kinds[k] = open_memstream(&m->texts[k], &m->sizes[k]))) return error_memory(error, "pictures");
-  return true;
-}
-
-/* Closes the streams, so that texts and sizes hold what was written. */
-static bool close_kinds(Maps *m) {
-  bool ok = true;
-  for (int k = 0; k < KINDS; k++) {
-    if (m->kinds[k]) ok = fclose(m->kinds[k]) == 0 && ok;
-    m->kinds[k] = NULL;
-  }
-  return ok;
-}
-
-static void put_page(const Maps *m) {
-  const OneLine name = text_one_line(m->p->dir, 80);
-  fputs(head, m->out);
-  fputs("<h1>Attention of ", m->out);
-  html_write_text(m->out, name.text);
+/* Writes the maps of each kind together; a pass over the model, which is short, yields the kinds of a layer in turn. */
+static bool write_html(Maps *m, Error *error) {
+  html_begin(m->out, style);
+  fputs("<title>Attention</title>\n</head>\n<body>\n<h1>Attention of ", m->out);
+  html_write_text(m->out, text_one_line(m->model->dir, 80).text);
   fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the stronger the color, the more of its "
-        "weight "
-        "goes there. Click a map to see it with its tokens.</p>\n",
+        "weight goes there. Click a map to see it with its tokens.</p>\n",
         m->out);
-  for (int k = 0; k < KINDS; k++) {
-    if (m->sizes[k] == 0) continue;
-    fprintf(m->out, "<h2>%s</h2>\n", kind_titles[k]);
-    fwrite(m->texts[k], 1, m->sizes[k], m->out);
+  for (int kind = 0; kind < KINDS; kind++) {
+    m->kind = (AttentionKind)kind;
+    if (kind != ATTENTION_SELF && !m->source.count) continue;
+    fprintf(m->out, "<h2>%s</h2>\n", kind_titles[kind]);
+    if (!run_model(m, html_map, error)) return false;
   }
   fputs("</body>\n</html>\n", m->out);
-}
-
-static bool write_html(Maps *m, Error *error) {
-  bool ok = open_kinds(m, error) && model_attention(m->p->model, m->source.count ? m->source.ids : NULL,
-                                                    m->source.count, m->text.ids, m->text.count, html_map, m, error);
-  if (!close_kinds(m) && ok) ok = error_memory(error, "pictures");
-  if (ok) put_page(m);
-  for (int k = 0; k < KINDS; k++) free(m->texts[k]);
-  return ok;
+  return true;
 }
 
 /* ---- files ---- */
 
 static bool is_html(const char *path) { return text_ends_with(path, ".html") || text_ends_with(path, ".htm"); }
 
-bool program_check_attention(const Program *p, Error *error) {
-  const TextList *files = &p->settings.attention;
+bool attention_check(const GenerateSettings *s, Error *error) {
+  const TextList *files = &s->attention;
   for (int i = 0; i < files->count; i++)
     if (!is_html(files->items[i]) && !text_ends_with(files->items[i], ".json"))
       return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
                   text_one_line(files->items[i], 250).text);
-  for (int i = 0; i < files->count; i++) { /* where nothing can be written is known before anything is */
+  for (int i = 0; i < files->count; i++) { /* reports files that cannot be written before the model is loaded */
     FileWriter file;
     if (!file_writer_begin(&file, files->items[i], error)) return false;
     file_writer_abort(&file);
@@ -291,30 +255,34 @@ bool program_check_attention(const Program *p, Error *error) {
   return true;
 }
 
-static bool write_file(Program *p, const char *path, const BpeIds *text, Error *error) {
-  Maps m = {.p = p,
-            .source = {p->source.ids, (int)p->source.count, p->source_tokenizer ? p->source_tokenizer : p->tokenizer},
-            .text = {text->ids, (int)text->count, p->tokenizer}};
-  if (m.text.count > p->config.ctx) m.text.count = p->config.ctx; /* the last token was drawn and never read */
-  const int longest = m.source.count > m.text.count ? m.source.count : m.text.count;
+static bool write_file(const char *path, const LoadedModel *m, Console *console, const BpeIds *source,
+                       const BpeIds *ids, Error *error) {
+  /* the last token was drawn but may not have been read */
+  const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx;
+  Maps maps = {.model = m,
+               .source = {source->ids, (int)source->count, loaded_source_tokenizer(m)},
+               .text = {ids->ids, count, m->tokenizer}};
+  const int longest = maps.source.count > count ? maps.source.count : count;
   FileWriter file;
   if (is_html(path) && longest > PICTURE_TOKENS)
-    return fail(error, EXIT_INPUT, "--attention %s: %d tokens are no picture; up to %d are; a .json file takes all",
+    return fail(error, EXIT_INPUT,
+                "--attention %s: %d tokens are too many for a picture; the limit is %d, and a .json file has none",
                 text_one_line(path, 200).text, longest, PICTURE_TOKENS);
   if (!file_writer_begin(&file, path, error)) return false;
-  m.out = file.stream;
-  if (!(is_html(path) ? write_html(&m, error) : write_json(&m, error))) {
+  maps.out = file.stream;
+  if (!(is_html(path) ? write_html(&maps, error) : write_json(&maps, error))) {
     file_writer_abort(&file);
     return false;
   }
   if (!file_writer_commit(&file, error)) return false;
-  console_note(&p->console, "attention of %s x %s is in %s", text_plural(p->config.layers, "layer").text,
-               text_plural(p->config.heads, "head").text, path);
+  console_note(console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
+               text_plural(m->config.heads, "head").text, path);
   return true;
 }
 
-bool program_write_attention(Program *p, const BpeIds *text, Error *error) {
-  for (int i = 0; i < p->settings.attention.count; i++)
-    if (!write_file(p, p->settings.attention.items[i], text, error)) return false;
+bool attention_write(const GenerateSettings *s, const LoadedModel *m, Console *console, const BpeIds *source,
+                     const BpeIds *ids, Error *error) {
+  for (int i = 0; i < s->attention.count; i++)
+    if (!write_file(s->attention.items[i], m, console, source, ids, error)) return false;
   return true;
 }

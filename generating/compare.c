@@ -1,10 +1,6 @@
 /* Comparison of models (--compare): one prompt, the same random numbers, side by side. */
-#include "generating/program.h"
-
 #include "checkpoint/directory.h"
-#include "cli/startup.h"
-#include "generating/texts.h"
-#include "model/decoder.h"
+#include "generating/program.h"
 #include "report/history.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -20,23 +16,14 @@ enum { GAP = 3, LEAST_COLUMNS = 24, MOST_COLUMNS = 70, USUAL_COLUMNS = 100 };
 
 typedef struct Compared {
   const char *dir;
-  char about[64]; /* what is known of its training */
-  Text text;
+  char about[64]; /* the step and loss of its training; "": unknown */
+  Output output;
+  size_t printed; /* bytes */
 } Compared;
 
 /* ---- texts ---- */
 
-static bool keep_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
-  (void)context;
-  return text_add(text, bytes, size);
-}
-
-static bool go_on(void *context, int64_t tokens, Error *error) {
-  (void)context, (void)tokens;
-  return startup_go_on("comparing", error);
-}
-
-/* A model of another program has no metrics. */
+/* Describes the training of a model, if it is a run of ./train. */
 static bool describe(Compared *c, Error *error) {
   History history = {0};
   Error none = {0};
@@ -47,35 +34,31 @@ static bool describe(Compared *c, Error *error) {
   return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }
 
-static bool generate(Program *p, Compared *c, const Program *asked, uint64_t seed, Error *error) {
-  if (!program_encode(p, asked->given, asked->given_size, &p->source, &p->prompt, error) ||
-      !decoder_open(&p->decoder, p->model, 1, error))
-    return false;
-  GenerationRequest request = program_request(p);
-  GenerationResult result;
+static bool generate(Program *p, LoadedModel *m, Compared *c, uint64_t seed, Error *error) {
+  PromptTokens tokens = {0};
+  bool ok = prompt_encode(m, &p->command.settings, p->prompt.bytes, p->prompt.size, &tokens, error);
+  GenerationRequest request = request_make(&p->command, m, &tokens);
   request.sampling.seed = seed;
-  request.text = &c->text;
-  const Generation generation = {
-      .decoder = p->decoder, .tokenizer = p->tokenizer, .emit = keep_bytes, .progress = {go_on, NULL}};
-  return generation_run_one(&generation, &request, &result, error) && startup_go_on("comparing", error) &&
-         text_end(&c->text, &result, error);
+  ok = ok && output_generate(&c->output, m, request, "comparing", error);
+  prompt_tokens_free(&tokens);
+  return ok;
 }
 
-/* A program of its own for each model, with the settings of this one. */
-static bool compare(const Program *p, Compared *c, uint64_t seed, Error *error) {
-  Program own = {.settings = p->settings, .options = p->options, .console = p->console, .stops = p->stops};
-  const bool ok = program_open(&own, c->dir, error) && program_load(&own, error) &&
-                  (!own.config.encoder_layers || p->given_size ||
-                   fail(error, EXIT_USAGE, "%s answers a text: give one with -p TEXT or -f FILE", c->dir)) &&
-                  (generate(&own, c, p, seed, error) || error_append(error, " (%s)", c->dir));
-  program_close(&own);
+static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
+  LoadedModel m = {0};
+  const GenerateSettings *s = &p->command.settings;
+  const bool ok = loaded_open_files(&m, c->dir, s, error) && loaded_open_model(&m, s, &p->console, error) &&
+                  (!m.config.encoder_layers || p->prompt.size ||
+                   fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
+                  (generate(p, &m, c, seed, error) || error_append(error, " (%s)", c->dir));
+  loaded_close(&m);
   return ok && describe(c, error);
 }
 
 /* ---- columns ---- */
 
-/* Bytes of the next line of at most `width` characters; *next: where the one after it begins. Lines are broken between
- * words where there are some. */
+/* Returns the bytes of the next line of at most `width` characters, broken between words where possible. Sets *next to
+ * the beginning of the line after it. */
 static size_t line_size(const uint8_t *text, size_t size, int width, size_t *next) {
   size_t at = 0, blank = 0;
   for (int columns = 0; at < size && text[at] != '\n' && columns < width; columns++) {
@@ -90,7 +73,7 @@ static size_t line_size(const uint8_t *text, size_t size, int width, size_t *nex
   return end;
 }
 
-/* In so many columns; `last`: nothing stands to the right. */
+/* Prints a text padded to `width` columns; `last`: there is no cell to its right. */
 static void put_cell(const char *text, size_t size, int width, bool last) {
   char bytes[ONE_LINE_BYTES];
   if (size >= sizeof bytes) size = sizeof bytes - 1;
@@ -108,21 +91,22 @@ static void put_name(const char *text, int width, bool last) {
   put_cell(line.text, strlen(line.text), width, last);
 }
 
-static void print_columns(const Compared *compared, size_t *at, int count, int width) {
-  for (int i = 0; i < count; i++) put_name(compared[i].dir, width, i == count - 1);
-  putchar('\n');
-  for (int i = 0; i < count; i++) put_name(compared[i].about, width, i == count - 1);
-  putchar('\n');
+static void print_columns(Compared *compared, int count, int width) {
+  for (int row = 0; row < 2; row++) {
+    for (int i = 0; i < count; i++) put_name(row ? compared[i].about : compared[i].dir, width, i == count - 1);
+    putchar('\n');
+  }
   for (bool more = true; more;) {
     more = false;
     for (int i = 0; i < count; i++) {
-      const Text *text = &compared[i].text;
-      size_t next = 0, size = 0;
-      const uint8_t *line = text->bytes ? text->bytes + at[i] : (const uint8_t *)"";
-      if (at[i] < text->size) size = line_size(line, text->size - at[i], width, &next);
+      Compared *c = &compared[i];
+      const size_t left = c->output.size - c->printed;
+      const uint8_t *line = left ? c->output.bytes + c->printed : (const uint8_t *)"";
+      size_t next;
+      const size_t size = line_size(line, left, width, &next);
       put_cell((const char *)line, size, width, i == count - 1);
-      at[i] += next;
-      more = more || at[i] < text->size;
+      c->printed += next;
+      more = more || next < left;
     }
     putchar('\n');
   }
@@ -132,42 +116,37 @@ static void print_blocks(const Compared *compared, int count) {
   for (int i = 0; i < count; i++) {
     printf("%s=== %s%s%s\n", i ? "\n" : "", text_one_line(compared[i].dir, ONE_LINE_BYTES - 1).text,
            *compared[i].about ? ": " : "", compared[i].about);
-    fwrite(compared[i].text.bytes, 1, compared[i].text.size, stdout);
+    fwrite(compared[i].output.bytes, 1, compared[i].output.size, stdout);
     putchar('\n');
   }
 }
 
-/* `at`: [count] zeros. */
-static void print(const Compared *compared, size_t *at, int count) {
-  const int terminal = console_width(stdout), room = terminal > 0 ? terminal : USUAL_COLUMNS;
-  const int width = (room - GAP * (count - 1)) / count;
+static void print(Compared *compared, int count) {
+  const int terminal = console_width(stdout), columns = terminal > 0 ? terminal : USUAL_COLUMNS;
+  const int width = (columns - GAP * (count - 1)) / count;
   if (width < LEAST_COLUMNS) print_blocks(compared, count);
-  else print_columns(compared, at, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
+  else print_columns(compared, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
 }
 
-/* ---- all of it ---- */
-
 bool program_compare(Program *p, Error *error) {
-  const TextList *dirs = &p->settings.runs;
+  const TextList *dirs = &p->command.settings.runs;
   if (dirs->count < 2)
     return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
                 program_name("generate").text);
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
-  size_t *at = calloc((size_t)dirs->count, sizeof *at);
-  const uint64_t seed = program_seed(p);
-  bool ok = ((compared && at) || error_memory(error, "texts")) && program_read_prompt(p, error);
+  const uint64_t seed = request_seed(&p->command);
+  bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->command.settings, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
-    compared[i].text.request.alternatives = -1;
+    compared[i].output.request.alternatives = -1;
     ok = compare(p, &compared[i], seed, error);
   }
   if (ok) {
-    print(compared, at, dirs->count);
-    program_flush(p);
+    print(compared, dirs->count);
+    stdout_flush(&p->out);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
-  for (int i = 0; compared && i < dirs->count; i++) text_free(&compared[i].text);
+  for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].output);
   free(compared);
-  free(at);
-  return ok && program_report_output(p, error);
+  return ok && stdout_check(&p->out, error);
 }

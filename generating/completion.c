@@ -3,6 +3,7 @@
 #include "util/json.h"
 #include "util/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,26 +19,32 @@ void completion_free(Completion *c) {
   json_decref(c->prompt);
   json_decref(c->choices);
   json_decref(c->score);
-  program_free_stops(&c->stops);
+  request_free_stops(&c->stops);
   free(c);
 }
 
 /* ---- bytes as JSON ---- */
 
-json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole) {
+/* Makes a JSON string of a text, which it frees; NULL: no memory, or there is no text. */
+static json_t *take_text(char *text, size_t size) {
+  json_t *string = text ? json_stringn(text, size) : NULL;
+  free(text);
+  return string;
+}
+
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
-  *whole = true;
+  bool all_valid = true;
   for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
     uint32_t point;
     length = utf8_read(bytes + i, size - i, &point);
     if (length) memcpy(text + used, bytes + i, length);
     used += length ? length : utf8_write(0xFFFD, (uint8_t *)text + used);
-    *whole = *whole && length;
+    all_valid = all_valid && length;
   }
-  json_t *string = text ? json_stringn(text, used) : NULL;
-  free(text);
-  return string;
+  if (valid) *valid = all_valid;
+  return take_text(text, used);
 }
 
 /* RFC 4648 */
@@ -51,27 +58,24 @@ static json_t *base64(const uint8_t *bytes, size_t size) {
         (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0u);
     for (size_t k = 0; k < 4; k++) text[used++] = k <= left ? digits[three >> (18 - 6 * k) & 63] : '=';
   }
-  json_t *string = text ? json_stringn(text, used) : NULL;
-  free(text);
-  return string;
+  return take_text(text, used);
 }
 
-/* A token by itself: its text, the name of a special one, or "bytes:\xe2\x80" where its bytes are no characters. */
+/* Returns the name of a token: its text, the name of a special token, or "bytes:\xe2\x80" where its bytes are not whole
+ * characters. */
 static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
-  bool whole;
+  bool valid;
   if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
-  if (!tokenizer_has_id(tokenizer, id)) return json_string(program_token(tokenizer, id).text);
-  json_t *text = completion_string(bytes, size, &whole);
-  if (whole) return text;
+  if (!tokenizer_has_id(tokenizer, id)) return json_string(output_show_token(tokenizer, id).text);
+  json_t *text = completion_string(bytes, size, &valid);
+  if (valid) return text;
   json_decref(text);
   char *name = json_allocate(6 + 4 * size + 1);
   if (name) strcpy(name, "bytes:");
   for (size_t i = 0; name && i < size; i++) sprintf(name + 6 + 4 * i, "\\x%02x", (unsigned)bytes[i]);
-  text = name ? json_string(name) : NULL;
-  free(name);
-  return text;
+  return take_text(name, 6 + 4 * size);
 }
 
 /* ---- log-probabilities ---- */
@@ -81,80 +85,82 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
   for (int k = 0; k < count; k++) {
     json_t *name = token_name(tokenizer, top[k].id);
     const char *key = json_string_value(name);
-    /* of names that are the same the likelier token's */
+    /* of tokens with the same name, the likeliest */
     if (key && !json_object_get(object, key)) json_object_set_new(object, key, json_real((double)top[k].logprob));
     json_decref(name);
   }
   return object;
 }
 
-/* Of the tokens that begin in the text. Offsets are counted in characters, as Python does. */
-static json_t *logprobs_json(const Program *p, const Text *text) {
-  const int alternatives = text->request.alternatives;
+/* Returns the number of tokens that begin before the end of the text. */
+static size_t token_count(const Output *o) {
+  size_t count = 0;
+  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->size) count++;
+  return count;
+}
+
+/* Offsets count characters, as Python does. */
+static json_t *logprobs_json(const Tokenizer *tokenizer, const Output *o) {
+  const int alternatives = o->request.alternatives;
   json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
   int64_t at = 0, characters = 0;
-  for (size_t i = 0; i < text->ids.count && text->begins[i] < (int64_t)text->size; i++) {
-    for (; at < text->begins[i]; at++) characters += !utf8_continues(text->bytes[at]);
-    const bool inside = at < (int64_t)text->size && utf8_continues(text->bytes[at]) && characters > 0;
-    json_array_append_new(tokens, token_name(p->tokenizer, text->ids.ids[i]));
-    json_array_append_new(values, json_real((double)text->logprobs[i]));
+  for (size_t i = 0, count = token_count(o); i < count; i++) {
+    for (; at < o->tokens[i].begin; at++) characters += !utf8_continues(o->bytes[at]);
+    const bool inside = at < (int64_t)o->size && utf8_continues(o->bytes[at]) && characters > 0;
+    json_array_append_new(tokens, token_name(tokenizer, o->ids.ids[i]));
+    json_array_append_new(values, json_real((double)o->tokens[i].logprob));
     json_array_append_new(offsets, json_integer(characters - inside));
     if (alternatives > 0)
-      json_array_append_new(tops, top_of(p->tokenizer, text->top + i * (size_t)alternatives, alternatives));
+      json_array_append_new(tops, top_of(tokenizer, o->top + i * (size_t)alternatives, alternatives));
   }
   return json_pack("{s:o,s:o,s:o,s:o}", "tokens", tokens, "token_logprobs", values, "top_logprobs",
                    alternatives > 0 ? tops : (json_decref(tops), json_null()), "text_offset", offsets);
 }
 
-/* ---- a text ---- */
+/* ---- completions ---- */
 
-static json_t *ids_json(const Text *text) {
+static json_t *ids_json(const Output *o) {
   json_t *ids = json_array();
-  for (size_t i = 0; i < text->ids.count && text->begins[i] < (int64_t)text->size; i++)
-    json_array_append_new(ids, json_integer(text->ids.ids[i]));
+  for (size_t i = 0, count = token_count(o); i < count; i++) json_array_append_new(ids, json_integer(o->ids.ids[i]));
   return ids;
 }
 
-bool completion_add(const Program *p, Completion *c, const Text *text, Error *error) {
-  const bool stopped = text->result.reason == STOP_END || text->result.reason == STOP_TEXT;
-  bool whole;
-  json_t *string = completion_string(text->bytes, text->size, &whole);
+bool completion_add(const Tokenizer *tokenizer, Completion *c, const Output *o, Error *error) {
+  const bool stopped = o->result.reason == STOP_END || o->result.reason == STOP_TEXT;
+  bool valid;
+  json_t *string = completion_string(o->bytes, o->size, &valid);
   json_t *choice =
-      json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", text->index, "text", string, "finish_reason",
-                stopped ? "stop" : "length", "seed", (json_int_t)text->request.sampling.seed, "logprobs",
-                text->request.alternatives < 0 ? json_null() : logprobs_json(p, text), "token_ids", ids_json(text));
-  if (choice && !whole) json_object_set_new(choice, "bytes", base64(text->bytes, text->size));
+      json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
+                stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
+                o->request.alternatives < 0 ? json_null() : logprobs_json(tokenizer, o), "token_ids", ids_json(o));
+  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->bytes, o->size));
   if (!c->choices) c->choices = json_array();
-  c->tokens += text->result.tokens;
+  c->tokens += o->result.tokens;
   if (choice && json_array_append_new(c->choices, choice) == 0) return json_memory_ok(error, "a completion");
   return error_memory(error, "a completion");
 }
 
-/* ---- all texts of a prompt ---- */
-
 static json_t *refusal(const Completion *c) {
-  bool whole;
   return json_pack("{s:{s:I,s:o,s:s}}", "error", "line", (json_int_t)c->line, "message",
-                   completion_string((const uint8_t *)c->why.text, strlen(c->why.text), &whole), "type",
+                   completion_string((const uint8_t *)c->why.text, strlen(c->why.text), NULL), "type",
                    "invalid_request_error");
 }
 
-static json_t *answer(const Program *p, const Completion *c) {
-  bool whole;
-  json_t *name = completion_string((const uint8_t *)p->dir, strlen(p->dir), &whole);
+static json_t *answer(const char *model, const Completion *c) {
+  json_t *name = completion_string((const uint8_t *)model, strlen(model), NULL);
   return json_pack("{s:s,s:o,s:O,s:O,s:{s:I,s:I,s:I}}", "object", "text_completion", "model", name, "prompt", c->prompt,
                    "choices", c->choices, "usage", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
                    (json_int_t)c->tokens, "total_tokens", (json_int_t)(c->prompt_tokens + c->tokens));
 }
 
-bool completion_print(Program *p, const Completion *c, Error *error) {
-  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(p, c);
+bool completion_print(const char *model, const Completion *c, Stdout *out, Error *error) {
+  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(model, c);
   if (c->id) json_object_set(line, "id", c->id);
   if (c->score && !c->why.code) json_object_set(rest, "score", c->score);
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   if (text) puts(text);
-  program_flush(p);
+  stdout_flush(out);
   const bool ok = text || error_memory(error, "a completion");
   free(text);
   json_decref(rest);

@@ -2,7 +2,7 @@
 #ifndef INKLING_GENERATING_COMPLETION_H
 #define INKLING_GENERATING_COMPLETION_H
 
-#include "generating/program.h"
+#include "generating/outputs.h"
 
 #include <jansson.h>
 
@@ -13,7 +13,7 @@ typedef struct Completion {
   int n;          /* the number of texts */
   json_t *choices;
   int64_t prompt_tokens, tokens; /* tokens: generated tokens of all texts */
-  StopTexts stops;               /* stop texts of this prompt; none: those of the program */
+  StopTexts stops;               /* stop texts of this prompt; none: those of the command line */
   int64_t line;                  /* line number of the input */
   Error why;                     /* has a code when the prompt was refused */
 } Completion;
@@ -22,14 +22,15 @@ typedef struct Completion {
 Completion *completion_new(Error *error);
 void completion_free(Completion *completion);
 
-/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *whole: there are none. NULL: no memory. */
-json_t *completion_string(const uint8_t *bytes, size_t size, bool *whole);
+/* Makes a JSON string in which each byte that is not UTF-8 becomes U+FFFD; *valid, unless `valid` is NULL, says
+ * whether there is none. NULL: no memory. */
+json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
 /* Adds a finished text. EXIT_MEMORY. */
-bool completion_add(const Program *p, Completion *completion, const Text *text, Error *error);
+bool completion_add(const Tokenizer *tokenizer, Completion *completion, const Output *output, Error *error);
 
-/* Prints a line on stdout: all texts, or the reason for refusal. EXIT_MEMORY; errors of stdout are in
- * p->write_error. */
-bool completion_print(Program *p, const Completion *completion, Error *error);
+/* Prints a line on stdout: all texts, or the reason for refusal. `model` is the name of the model. EXIT_MEMORY; errors
+ * of stdout are in *out. */
+bool completion_print(const char *model, const Completion *completion, Stdout *out, Error *error);
 
 #endif

@@ -1,47 +1,202 @@
-/* Export (--export): writes the files of a run that others need to use the model to a directory of their own. */
-#include "generating/card.h"
-
-#include "cli/startup.h"
-#include "formats/model_files.h"
+/* Export (--export): writes the model for Hugging Face transformers into a directory of its own, with a model card
+ * (README.md, as model hubs show it). */
+#include "checkpoint/directory.h"
+#include "generating/program.h"
+#include "report/result.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+typedef struct Export {
+  LoadedModel *model;
+  TensorType type; /* of the weights */
+  const Prompt *prompt;
+  Output sample; /* a generated text for the model card, if `sampled` */
+  bool sampled;
+} Export;
+
 /* ---- the sample ---- */
 
-static bool collect(void *context, void *text, const uint8_t *bytes, size_t size) {
-  (void)text;
-  return fwrite(bytes, 1, size, context) == size && !stop_signal;
+/* Generates the text of -p, -n, ...; an encoder needs -p for it. */
+static bool make_sample(Program *p, Export *e, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  Prompt *prompt = &p->prompt;
+  e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
+  if (!e->sampled) return true;
+  if (!prompt_read(prompt, s, error) ||
+      !prompt_encode(e->model, s, prompt->bytes, prompt->size, &prompt->tokens, error))
+    return false;
+  e->sample.request = request_make(&p->command, e->model, &prompt->tokens);
+  return output_generate(&e->sample, e->model, e->sample.request, "writing a sample", error);
 }
 
-static bool write_sample(Program *p, FILE *stream, uint64_t *seed, Error *error) {
-  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
-  const GenerationRequest request = program_request(p);
-  const Generation generation = {.decoder = p->decoder, .tokenizer = p->tokenizer, .context = stream, .emit = collect};
-  GenerationResult result = {0};
-  *seed = request.sampling.seed;
-  return generation_run_one(&generation, &request, &result, error) && startup_go_on("writing a sample", error);
+/* ---- the model card: training ---- */
+
+static double number_of(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* What -p asks for; of a model with an encoder nothing else. */
-static bool make_sample(Program *p, char **text, CardSample *out, Error *error) {
-  if (!p->settings.tokens || (p->config.encoder_layers && !p->settings.prompt)) return true;
-  bool ok = program_read_prompt(p, error) && program_encode(p, p->given, p->given_size, &p->source, &p->prompt, error);
-  FILE *stream = ok ? open_memstream(text, &out->text_size) : NULL;
-  if (ok && !stream) ok = error_memory(error, "a sample");
-  ok = ok && write_sample(p, stream, &out->seed, error);
-  if (stream && fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  out->prompt = (const char *)p->given;
-  out->prompt_size = p->given_size;
-  out->text = *text;
-  return ok;
+static void write_row(FILE *out, const char *name, double value, const char *unit) {
+  if (isfinite(value)) fprintf(out, "| %s | %.6g%s |\n", name, value, unit);
+}
+
+static void write_kept(FILE *out, const HistoryEvaluation *kept) {
+  write_row(out, kept->all ? "validation loss" : "validation loss, on the beginning of the validation text", kept->loss,
+            " nats per token");
+  write_row(out, "the same", kept->bits_per_byte, " bits per byte");
+  write_row(out, "answers that are exactly right", 100 * kept->exact, " %");
+  write_row(out, "these weights are of step", (double)kept->step, "");
+}
+
+static void write_results(FILE *out, const json_t *result, const HistoryEvaluation *kept) {
+  fputs("\n## Training\n\n| | |\n|---|---|\n", out);
+  write_row(out, "steps", number_of(result, "step"), "");
+  write_row(out, "tokens seen", number_of(result, "tokens"), "");
+  write_row(out, "passes over the text", number_of(result, "epochs"), "");
+  if (kept) write_kept(out, kept);
+}
+
+/* Returns whether a setting comes from the base model of --init. */
+static bool is_of_base(const char *key) {
+  static const char *const keys[] = {"preset", "arch", "init-like", "init-std"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (strcmp(key, keys[i]) == 0) return true;
+  return false;
+}
+
+static void write_flag(FILE *out, const char *key, const json_t *value) {
+  if (json_is_true(value)) fprintf(out, " --%s", key);
+  else if (json_is_false(value)) fprintf(out, " --no-%s", key);
+  else if (json_is_integer(value)) fprintf(out, " --%s %lld", key, (long long)json_integer_value(value));
+  else if (json_is_real(value)) fprintf(out, " --%s %s", key, text_number(json_real_value(value), false).text);
+  else if (json_is_string(value) && !strpbrk(json_string_value(value), "/\\ '\"\n`$"))
+    fprintf(out, " --%s %s", key, json_string_value(value));
+}
+
+/* Writes the option of a tokenizer without its path. */
+static void write_tokenizer(FILE *out, const json_t *settings, const char *key) {
+  const char *name = json_string_value(json_object_get(settings, key));
+  if (!name) return;
+  const bool made = strcmp(name, "byte") == 0 || strcmp(name, "bpe") == 0;
+  fprintf(out, " --%s %s", key, made ? name : "TOKENIZER");
+}
+
+static void write_command(FILE *out, const json_t *settings) {
+  const char *key;
+  json_t *value;
+  const bool based = json_object_get(settings, "init");
+  fputs("\nTrained with Inkling:\n\n```\n./train TEXT", out);
+  if (json_object_get(settings, "val")) fputs(" --val VALIDATION", out);
+  if (based) fputs(" --init MODEL", out);
+  write_tokenizer(out, settings, "tokenizer");
+  write_tokenizer(out, settings, "source-tokenizer");
+  json_object_foreach((json_t *)settings, key, value) {
+    if (result_setting_kind(key) == SETTING_OF_MODEL && !(based && is_of_base(key))) write_flag(out, key, value);
+  }
+  fputs("\n```\n", out);
+}
+
+/* Writes nothing when the model is not a run of ./train. */
+static bool write_training(FILE *out, const char *dir, Error *error) {
+  Error why = {0};
+  History history = {0};
+  json_t *result = result_json(dir, CHECKPOINT_RESULT, &why), *settings = result_settings(dir, &why);
+  history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &why);
+  if (result) write_results(out, result, history_kept(&history));
+  if (json_object_size(settings) > 0) write_command(out, settings);
+  history_free(&history);
+  json_decref(result);
+  json_decref(settings);
+  return why.code != EXIT_MEMORY || fail(error, why.code, "%s", why.text);
+}
+
+/* ---- the model card: the rest ---- */
+
+static void write_front(FILE *out, const LoadedModel *m) {
+  fprintf(out,
+          "---\n# Choose a license (mit, apache-2.0, cc-by-4.0, ...) and say which languages the text is in:\n"
+          "# license: mit\n# language: en\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- inkling\n---\n\n",
+          m->config.encoder_layers ? "text2text-generation" : "text-generation");
+}
+
+static void write_model(FILE *out, const Export *e, const char *name) {
+  const ModelConfig *c = &e->model->config;
+  bool own;
+  const char *class = model_files_class(c, &own);
+  fprintf(out,
+          "# %s\n\nA language model of %s parameters: %s of width %d, %s, a context of %d tokens, a "
+          "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
+          name, text_count((double)model_parameters(c)).text, text_plural(c->layers, "layer").text, c->dim,
+          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(e->model->tokenizer), class,
+          e->type == TENSOR_BF16 ? "bfloat16" : "float32");
+  if (own)
+    fputs("\nNo class of transformers has these parts: `modeling_inkling.py` computes them, which "
+          "`trust_remote_code=True` lets it do.\n",
+          out);
+}
+
+static void write_use(FILE *out, const LoadedModel *m) {
+  bool own;
+  model_files_class(&m->config, &own);
+  const char *trust = own ? ", trust_remote_code=True" : "";
+  const char *auto_class = m->config.encoder_layers ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
+  fprintf(out,
+          "\n## Use\n\n```python\nfrom transformers import %s, AutoTokenizer\n"
+          "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n```\n\n"
+          "```\n./generate DIR -p \"...\"\n"
+          "lm_eval --model hf --model_args pretrained=DIR%s%s --tasks ...\n```\n",
+          auto_class, auto_class, trust, own ? ",trust_remote_code=True" : "",
+          m->config.encoder_layers ? ",backend=seq2seq" : "");
+}
+
+/* Writes an indented block, which no text can end. Bytes that are not UTF-8 become U+FFFD. */
+static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *begins) {
+  uint32_t point;
+  for (size_t i = 0, length; i < size; i += length ? length : 1) {
+    length = utf8_read(text + i, size - i, &point);
+    if (*begins) fputs("    ", out);
+    *begins = text[i] == '\n';
+    if (!length) fputs("\xEF\xBF\xBD", out);
+    else if (length == 1 && text[i] < 32 && text[i] != '\n' && text[i] != '\t') putc('?', out);
+    else fwrite(text + i, 1, length, out);
+  }
+}
+
+static void write_sample(FILE *out, const Export *e) {
+  if (!e->sampled) return;
+  fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.request.sampling.seed,
+          e->prompt->size ? ", the prompt first" : "");
+  bool begins = true;
+  write_indented(out, e->prompt->bytes, e->prompt->size, &begins);
+  write_indented(out, e->sample.bytes, e->sample.size, &begins);
+  if (!begins) putc('\n', out);
+}
+
+static bool write_card(const Export *e, const char *path, const char *name, Error *error) {
+  FileWriter file;
+  if (!file_writer_begin(&file, path, error)) return false;
+  write_front(file.stream, e->model);
+  write_model(file.stream, e, name);
+  if (!write_training(file.stream, e->model->dir, error)) {
+    file_writer_abort(&file);
+    return false;
+  }
+  write_sample(file.stream, e);
+  write_use(file.stream, e->model);
+  return file_writer_commit(&file, error);
 }
 
 /* ---- the directory ---- */
@@ -55,11 +210,6 @@ static const char *const files[] = {MODEL_FILE_CONFIG,
                                     MODEL_FILE_CODE,
                                     CARD};
 
-static void remove_files(const char *dir) {
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) file_remove_in(dir, files[i]);
-  model_files_remove_source_tokenizer(dir);
-}
-
 static bool is_empty(const char *dir) {
   DIR *stream = opendir(dir);
   int names = 0;
@@ -68,24 +218,19 @@ static bool is_empty(const char *dir) {
   return stream && names <= 2;
 }
 
-/* It is new, or empty. */
-static bool check_directory(const char *dir, bool *there, Error *error) {
+/* Fails unless the directory is new or empty. */
+static bool check_directory(const char *dir, bool *exists, Error *error) {
   struct stat info;
   if (path_is_stdin(dir) || !text_is_plain(dir))
     return fail(error, EXIT_USAGE, "--export \"%s\": name a directory", text_one_line(dir, 100).text);
-  *there = stat(dir, &info) == 0;
-  if (!*there) return path_is_writable(dir) || file_fail_write(dir, error);
+  *exists = stat(dir, &info) == 0;
+  if (!*exists) return path_is_writable(dir) || file_fail_write(dir, error);
   if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: there is a file of that name", dir);
   return is_empty(dir) ||
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
 }
 
-static bool check_flags(const GenerateSettings *s, Error *error) {
-  return s->tokens >= 0 ||
-         fail(error, EXIT_USAGE, "-n %lld has no end; the sample of a model card needs one", (long long)s->tokens);
-}
-
-/* A hidden neighbor, which takes the name once everything is in it. */
+/* Returns the name of a hidden directory beside `dir`. */
 static char *temporary_of(const char *dir) {
   const PathText parent = path_directory(dir);
   const size_t size = strlen(dir) + 64 + strlen(parent.text);
@@ -94,22 +239,30 @@ static char *temporary_of(const char *dir) {
   return out;
 }
 
-static bool write_files(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
-  const TensorType type = export_types[p->settings.export_type];
-  tokenizer_set_starts_elsewhere(p->tokenizer, p->special.start != p->special.end);
-  return model_files_copy_weights(p->files, dir, type, error) &&
-         model_files_write_tokenizers(dir, p->tokenizer, p->source_tokenizer, p->config.ctx, error) &&
-         model_files_write_config(dir, &p->config, p->special, type, error) &&
-         card_write(p, path_in(dir, CARD).text, name, type, sample, error);
+static void remove_files(const char *dir) {
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) file_remove_in(dir, files[i]);
+  model_files_remove_source_tokenizer(dir);
 }
 
-static bool write_new(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
+static bool write_files(const Export *e, const char *dir, const char *name, Error *error) {
+  const LoadedModel *m = e->model;
+  tokenizer_set_starts_elsewhere(m->tokenizer, m->special.start != m->special.end);
+  if (model_files_copy_weights(m->files, dir, e->type, error) &&
+      model_files_write_tokenizers(dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error) &&
+      model_files_write_config(dir, &m->config, m->special, e->type, error) &&
+      write_card(e, path_in(dir, CARD).text, name, error))
+    return true;
+  remove_files(dir);
+  return false;
+}
+
+/* Writes a new directory, which gets its name when it is complete. */
+static bool write_new(const Export *e, const char *dir, const char *name, Error *error) {
   char *temporary = temporary_of(dir);
   if (!temporary) return error_memory(error, "a path");
   bool ok = mkdir(temporary, 0777) == 0 || file_fail_write(dir, error);
   if (ok) {
-    ok = write_files(p, temporary, name, sample, error);
-    if (ok && rename(temporary, dir) != 0) ok = file_fail_write(dir, error);
+    ok = write_files(e, temporary, name, error) && (rename(temporary, dir) == 0 || file_fail_write(dir, error));
     if (!ok) remove_files(temporary);
     if (!ok) rmdir(temporary);
   }
@@ -117,50 +270,34 @@ static bool write_new(Program *p, const char *dir, const char *name, const CardS
   return ok;
 }
 
-/* Into an empty directory that is there, whoever's it is and whatever leads to it. */
-static bool write_there(Program *p, const char *dir, const char *name, const CardSample *sample, Error *error) {
-  if (write_files(p, dir, name, sample, error)) return true;
-  remove_files(dir);
-  return false;
-}
-
-static bool write_directory(Program *p, const char *dir, bool there, const CardSample *sample, Error *error) {
-  char *name = path_last_name(dir);
-  const bool ok = name ? (there ? write_there : write_new)(p, dir, text_one_line(name, 100).text, sample, error)
-                       : error_memory(error, "a path");
-  free(name);
-  return ok;
-}
-
-/* ---- all of it ---- */
-
-static void print_commands(Program *p, const char *dir) {
+/* Changes `name` into one that a hub takes. */
+static void print_commands(Console *console, const ModelConfig *config, const char *dir, char *name) {
   bool own;
   const ShellWord word = text_shell_word(dir, 250);
-  char *name = path_last_name(dir);
-  for (char *at = name; at && *at; at++)
-    if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-'; /* what else a hub does not take */
-  model_files_class(&p->config, &own);
-  console_note(&p->console, "%s holds the model, its tokenizer and a model card, in which a license is to be chosen",
-               dir);
-  printf("hf upload NAME/%s %s\n", name ? name + strspn(name, "-.") : "MODEL", word.text);
-  free(name);
+  for (char *at = name; *at; at++)
+    if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-';
+  model_files_class(config, &own);
+  console_note(console, "%s holds the model, its tokenizer and a model card; choose a license in the card", dir);
+  printf("hf upload NAME/%s %s\n", name + strspn(name, "-."), word.text);
   printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
-         own ? ",trust_remote_code=True" : "", p->config.encoder_layers ? ",backend=seq2seq" : "");
+         own ? ",trust_remote_code=True" : "", config->encoder_layers ? ",backend=seq2seq" : "");
 }
 
 bool program_export(Program *p, Error *error) {
-  char *dir = strdup(p->settings.export), *text = NULL;
-  CardSample sample = {0};
-  if (!dir) return error_memory(error, "a path");
-  for (size_t end = strlen(dir); end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
-  bool there = false;
-  const bool ok = check_flags(&p->settings, error) && check_directory(dir, &there, error) &&
-                  make_sample(p, &text, &sample, error) && write_directory(p, dir, there, &sample, error);
-  if (ok && !p->console.quiet) print_commands(p, dir);
-  free(text);
+  const GenerateSettings *s = &p->command.settings;
+  if (s->tokens < 0)
+    return fail(error, EXIT_USAGE, "-n %" PRId64 " has no end; the sample of a model card needs one", s->tokens);
+  Export e = {.model = &p->model, .type = export_types[s->export_type], .prompt = &p->prompt};
+  char *dir = strdup(s->export);
+  for (size_t end = dir ? strlen(dir) : 0; end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
+  char *name = dir ? path_last_name(dir) : NULL;
+  bool exists = false;
+  const bool ok = ((dir && name) || error_memory(error, "a path")) && check_directory(dir, &exists, error) &&
+                  make_sample(p, &e, error) &&
+                  (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
+  if (ok && !p->console.quiet) print_commands(&p->console, &p->model.config, dir, name);
+  output_free(&e.sample);
+  free(name);
   free(dir);
-  if (!ok) return false;
-  program_flush(p);
-  return program_report_output(p, error);
+  return ok && stdout_flush_and_check(&p->out, error);
 }

@@ -1,10 +1,8 @@
 /* GGUF export (--gguf): writes a file that llama.cpp and ollama read, and prints how to run it. */
-#include "generating/program.h"
-
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
 #include "formats/gguf_model.h"
-#include "formats/model_files.h"
+#include "generating/program.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -14,20 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Work {
-  Program *p;
-  const GgufFacts *facts;
-} Work;
+/* ---- paths ---- */
 
-static bool report(void *context, int64_t done, Error *error) {
-  const Work *work = context;
-  console_work(&work->p->console, &(ConsoleWork){"writing", (double)done, (double)work->facts->bytes, true});
-  return startup_go_on("writing", error);
-}
-
-/* ---- where it is written ---- */
-
-/* Whether there is nothing, or something that began with the same bytes. */
+/* Returns whether the file is missing or begins with the bytes of `magic`, so that it may be replaced. */
 static bool is_free(const char *path, const char *magic) {
   char head[8] = "";
   FILE *stream = fopen(path, "rb");
@@ -37,11 +24,10 @@ static bool is_free(const char *path, const char *magic) {
   return size == strlen(magic) && memcmp(head, magic, size) == 0;
 }
 
-/* It may stand in a run, but not in the place of what is there. */
+/* Fails for a path that would replace a file of a run or another kind of file. */
 static bool check_path(const char *flag, const char *path, const char *ending, const char *magic, Error *error) {
   if (path_is_stdin(path) || !text_is_plain(path))
-    return fail(error, EXIT_USAGE, "%s: \"%s\" is no name for a file that is written; give one", flag,
-                text_one_line(path, 100).text);
+    return fail(error, EXIT_USAGE, "%s: \"%s\" is not the name of an output file", flag, text_one_line(path, 100).text);
   const PathText dir = path_directory(path);
   if ((checkpoint_is_run(dir.text) || model_files_exist(dir.text)) && !text_ends_with(path, ending))
     return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
@@ -51,8 +37,7 @@ static bool check_path(const char *flag, const char *path, const char *ending, c
               path);
 }
 
-static bool check_paths(const Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+static bool check_paths(const GenerateSettings *s, Error *error) {
   if (!check_path("--gguf", s->gguf, ".gguf", "GGUF", error)) return false;
   if (!s->modelfile) return true;
   if (path_same(s->gguf, s->modelfile))
@@ -62,7 +47,7 @@ static bool check_paths(const Program *p, Error *error) {
 
 /* ---- ollama ---- */
 
-/* The path from the Modelfile: beside it the name alone, else as it was given. */
+/* Writes the path of the model: its name if both files are in one directory, otherwise the absolute path. */
 static void write_from(FILE *out, const char *gguf, const char *modelfile) {
   const bool together = strcmp(path_directory(gguf).text, path_directory(modelfile).text) == 0;
   char *real = together ? NULL : realpath(gguf, NULL);
@@ -71,55 +56,57 @@ static void write_from(FILE *out, const char *gguf, const char *modelfile) {
   free(real);
 }
 
-/* A model that continues texts: the prompt as it is, and no turns. Its sampling is what ./generate does. */
-static bool write_modelfile(const Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+/* Describes a model that continues texts: an unchanged prompt, no turns, and the sampling of ./generate. */
+static bool write_modelfile(const CommandLine *c, const LoadedModel *m, Error *error) {
+  const GenerateSettings *s = &c->settings;
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
   write_from(file.stream, s->gguf, s->modelfile);
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
-  const char *end = tokenizer_end_text(p->tokenizer);
+  const char *end = tokenizer_end_text(m->tokenizer);
   if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
-  fprintf(file.stream, "PARAMETER num_ctx %d\n", p->config.ctx);
+  fprintf(file.stream, "PARAMETER num_ctx %d\n", m->config.ctx);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) {
     char value[40];
-    options_value(&p->options, row->name, value, sizeof value);
+    options_value(&c->options, row->name, value, sizeof value);
     if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %s\n", row->key, value);
   }
   return file_writer_commit(&file, error);
 }
 
-/* ---- all of it ---- */
+/* ---- the mode ---- */
 
-static void print_commands(const Program *p) {
-  const GenerateSettings *s = &p->settings;
+static void print_commands(const GenerateSettings *s, int ctx) {
   printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", text_shell_word(s->gguf, 250).text,
-         p->config.ctx);
+         ctx);
   if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
 }
 
-static bool write_model(Program *p, const char *name, GgufFacts *facts, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  const GgufModel model = {.files = p->files, .name = name, .tokenizer = p->tokenizer, .type = (GgufType)s->gguf_type};
-  Work work = {p, facts};
-  return gguf_model_write(&model, s->gguf, (Progress){report, &work}, facts, error);
+static bool write_model(const Program *p, Console *console, GgufFacts *facts, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  StartupWork writing = {.console = console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
+  char *name = path_last_name(p->model.dir);
+  if (!name) return error_memory(error, "a path");
+  const OneLine line = text_one_line(name, 200);
+  const GgufModel model = {
+      .files = p->model.files, .name = line.text, .tokenizer = p->model.tokenizer, .type = (GgufType)s->gguf_type};
+  const bool ok = gguf_model_write(&model, s->gguf, startup_progress(&writing), facts, error);
+  free(name);
+  console_work_end(console);
+  return ok;
 }
 
 bool program_gguf(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+  const GenerateSettings *s = &p->command.settings;
   GgufFacts facts;
-  if (options_origin(&p->options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
-    return fail(error, EXIT_USAGE, "--dtype is what is computed in; --gguf-type says what --gguf writes");
-  if (!check_paths(p, error)) return false;
-  char *name = path_last_name(p->dir);
-  const bool ok = name ? write_model(p, text_one_line(name, 200).text, &facts, error) : error_memory(error, "a path");
-  free(name);
-  console_work_end(&p->console);
-  if (!ok || (s->modelfile && !write_modelfile(p, error))) return false;
+  if (options_origin(&p->command.options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
+    return fail(error, EXIT_USAGE,
+                "--dtype is the type that the model computes in; --gguf-type is the type that --gguf writes");
+  if (!check_paths(s, error) || !write_model(p, &p->console, &facts, error)) return false;
+  if (s->modelfile && !write_modelfile(&p->command, &p->model, error)) return false;
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,
                text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
   for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
-  if (!p->console.quiet) print_commands(p);
-  program_flush(p);
-  return program_report_output(p, error);
+  if (!p->console.quiet) print_commands(s, p->model.config.ctx);
+  return stdout_flush_and_check(&p->out, error);
 }

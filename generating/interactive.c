@@ -1,9 +1,7 @@
 /* Interactive generation (-i): the user adds a line, the model continues the text. */
-#include "generating/program.h"
-
 #include "cli/startup.h"
 #include "generating/line_editor.h"
-#include "model/decoder.h"
+#include "generating/program.h"
 #include "util/array.h"
 #include "util/file.h"
 #include "util/text.h"
@@ -14,35 +12,37 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* How far the text has come. */
-typedef struct Place {
+/* A state of the session, as offsets into its text. */
+typedef struct Turn {
   size_t size;     /* of the text */
-  size_t begin;    /* where it began: what is before is of no interest any more */
-  size_t document; /* where that begins which the model sees: behind the last end of a text */
-  size_t typed;    /* where the last line begins that was typed */
-  size_t answer;   /* where what the model has made of it begins */
+  size_t begin;    /* of the current text; /new and /load set it */
+  size_t document; /* the beginning of what the model sees: after the last end-of-text token */
+  size_t typed;    /* the beginning of the last line that was typed */
+  size_t answer;   /* the beginning of the model's answer to it */
   bool answered;   /* there is such an answer */
-  bool ended;      /* by the model, as the end of a text */
-} Place;
+  bool ended;      /* the model ended it with an end-of-text token */
+} Turn;
 
 typedef struct Session {
   Program *p;
   LineEditor *editor;
   uint8_t *text;
   size_t capacity;
-  Place now;
-  Place *before; /* each turn, the last one last, for /undo */
+  Turn now;
+  Turn *before; /* [turns] the states before each turn, for /undo */
   int turns;
-  size_t turns_room;
-  uint64_t seed; /* of the next answer */
-  char *saved;   /* the file that /save may replace, as long as it is what it has written: */
-  struct timespec saved_at;
-  Error problem; /* of adding an answer to the text */
+  size_t turns_capacity;
+  uint64_t seed;            /* of the next answer */
+  char *saved;              /* the file that /save wrote; it may replace the file while its time is saved_at */
+  struct timespec saved_at; /* modification time */
+  Error problem;            /* the error of adding an answer to the text */
   bool over;
-  bool noted; /* that a backslash is only a backslash */
+  bool noted; /* the note about backslashes was printed */
 } Session;
 
 enum { TEXT_LIMIT = 64 << 20 }; /* bytes of a session */
+
+static bool has_encoder(const Session *s) { return s->p->model.config.encoder_layers > 0; }
 
 static bool no_memory(Error *error) { return error_memory(error, "a text of many turns"); }
 
@@ -62,73 +62,67 @@ static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error
 static bool emit(void *session, void *text, const uint8_t *bytes, size_t size) {
   Session *s = session;
   (void)text;
-  return add_text(s, bytes, size, &s->problem) && program_emit(s->p, bytes, size);
+  return add_text(s, bytes, size, &s->problem) && stdout_write(&s->p->out, bytes, size);
 }
 
-static bool go_on(void *context, int64_t tokens, Error *error) {
-  (void)context, (void)tokens, (void)error;
-  return !stop_signal;
-}
-
-/* What the model reads. A text that is longer than the context loses its beginning. */
+/* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
 static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
-  const bool source = p->config.encoder_layers > 0; /* is a line, whose end the model does not see */
-  const size_t from = source ? s->now.typed : s->now.document;
-  p->prompt.count = p->source.count = 0;
-  return program_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - source, &p->source,
-                        &p->prompt, error);
+  const bool encoder = has_encoder(s);
+  const size_t from = encoder ? s->now.typed : s->now.document;
+  return prompt_encode(&p->model, &p->command.settings, s->text ? s->text + from : (const uint8_t *)"",
+                       s->now.size - from - encoder, &p->prompt.tokens, error);
 }
 
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   s->problem = (Error){0};
   if (!encode(s, error)) return false;
-  program_note_unseen(p);
-  GenerationRequest request = program_request(p);
+  unseen_note(&p->seen, &p->model, &p->prompt.tokens.source, &p->console);
+  GenerationRequest request = request_make(&p->command, &p->model, &p->prompt.tokens);
   GenerationResult result;
   request.sampling.seed = s->seed++;
   s->now.answer = s->now.size;
   s->now.answered = true;
-  const Generation generation = {
-      .decoder = p->decoder, .tokenizer = p->tokenizer, .context = s, .emit = emit, .progress = {go_on, NULL}};
+  const Generation generation = {.decoder = p->model.decoder,
+                                 .tokenizer = p->model.tokenizer,
+                                 .context = s,
+                                 .emit = emit,
+                                 .progress = {output_until_signal, NULL}};
   if (!generation_run_one(&generation, &request, &result, error)) return false;
   if (s->problem.code) return fail(error, s->problem.code, "%s", s->problem.text);
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
-  program_flush(p);
+  stdout_flush(&p->out);
   s->now.ended = result.reason == STOP_END;
-  program_note_result(p, &request, &result);
+  program_note_result(&p->console, &request, &result);
   if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
-  return program_report_output(p, error);
+  return stdout_check(&p->out, error);
 }
 
 /* ---- turns ---- */
 
 static bool begin_turn(Session *s, Error *error) {
-  if (!array_reserve(&s->before, &s->turns_room, (size_t)s->turns + 1, sizeof *s->before)) return no_memory(error);
+  if (!array_reserve(&s->before, &s->turns_capacity, (size_t)s->turns + 1, sizeof *s->before)) return no_memory(error);
   s->before[s->turns++] = s->now;
   s->now.answered = false;
   return true;
 }
 
-/* What is typed stands on lines of its own. */
+/* Adds what was typed, on a line of its own, and the answer. */
 static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (s->p->config.encoder_layers && size == 0) {
-    console_note(&s->p->console, "this model answers a text: type one");
+  if (has_encoder(s) && size == 0) {
+    console_note(&s->p->console, "this model needs a prompt: type one");
     return true;
   }
   if (!begin_turn(s, error)) return false;
   if (s->now.ended) s->now.document = s->now.size;
   s->now.ended = false;
   const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
-  if (follows && !add_text(s, (const uint8_t *)"\n", 1, error)) {
-    s->now = s->before[--s->turns];
-    return false;
-  }
+  bool ok = !follows || add_text(s, (const uint8_t *)"\n", 1, error);
   if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
   s->now.typed = s->now.size;
-  if (add_text(s, line, size, error) && (!s->p->config.encoder_layers || add_text(s, (const uint8_t *)"\n", 1, error)))
-    return answer(s, error);
+  ok = ok && add_text(s, line, size, error) && (!has_encoder(s) || add_text(s, (const uint8_t *)"\n", 1, error));
+  if (ok) return answer(s, error);
   s->now = s->before[--s->turns];
   return false;
 }
@@ -156,28 +150,24 @@ static bool undo(Session *s, const char *argument, Error *error) {
   return true;
 }
 
-static bool forget(Session *s, Error *error) {
+static bool begin_anew(Session *s, const char *argument, Error *error) {
+  (void)argument;
   if (!begin_turn(s, error)) return false;
   s->now.begin = s->now.document = s->now.typed = s->now.answer = s->now.size;
   s->now.ended = false;
   return true;
 }
 
-static bool begin_anew(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  return forget(s, error);
-}
-
 static bool show(Session *s, const char *argument, Error *error) {
   (void)argument;
-  if (s->now.size > s->now.begin) program_emit(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
+  if (s->now.size > s->now.begin) stdout_write(&s->p->out, s->text + s->now.begin, s->now.size - s->now.begin);
   if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
-  program_flush(s->p);
+  stdout_flush(&s->p->out);
   if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
-  return program_report_output(s->p, error);
+  return stdout_check(&s->p->out, error);
 }
 
-/* Nothing is replaced but what it wrote itself. */
+/* Replaces only a file that it wrote itself. */
 static bool save(Session *s, const char *path, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
   struct stat info;
@@ -198,13 +188,13 @@ static bool save(Session *s, const char *path, Error *error) {
 static bool load(Session *s, const char *path, Error *error) {
   MappedFile file;
   if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
-  if (s->p->config.encoder_layers) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
+  if (has_encoder(s)) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
   if (!file_map(&file, path, EXIT_INPUT, error)) return false;
   if (file.size > TEXT_LIMIT - s->now.size) {
     file_unmap(&file);
     return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
   }
-  const bool ok = forget(s, error) && add_text(s, file.bytes, file.size, error);
+  const bool ok = begin_anew(s, path, error) && add_text(s, file.bytes, file.size, error);
   if (ok)
     console_note(&s->p->console, "%s of %s; an empty line continues the text",
                  text_plural((double)file.size, "byte").text, path);
@@ -230,16 +220,14 @@ static const Command commands[] = {{"retry", "", "another answer, with the next 
                                    {"quit", "", "end (or Ctrl-D)", quit}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* Options of the program that may be changed here, by what they are called here; and all settings of sampling. */
-static const struct {
-  const char *name, *option;
-} settings[] = {{"n", "tokens"}, {"greedy", "greedy"}, {"ignore-eos", "ignore-eos"}, {"seed", "seed"}};
+/* Names of options that may be changed here, in addition to all sampling settings. */
+static const char *const settings[] = {"n", "greedy", "ignore-eos", "seed"};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-/* The option that a name stands for; NULL: it stands for none. */
+/* Returns the option with that name here; NULL: there is none. */
 static const char *option_called(const char *name) {
   for (int i = 0; i < SETTINGS; i++)
-    if (strcmp(name, settings[i].name) == 0) return settings[i].option;
+    if (strcmp(name, settings[i]) == 0) return strcmp(name, "n") == 0 ? "tokens" : name;
   for (const SamplingSetting *s = sampling_settings; s->name; s++)
     if (strcmp(name, s->name) == 0) return s->name;
   return NULL;
@@ -249,13 +237,13 @@ static bool help(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
   fprintf(
       stderr,
-      "Type a line: it is added to the text, and the model goes on. An empty line adds nothing. To add a line that\n"
+      "Type a line: it is added to the text, and the model continues. An empty line adds nothing. To add a line that\n"
       "begins with /, type // in place of the /.\n");
   for (int i = 0; i < COMMANDS; i++)
     fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
             commands[i].help);
   fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
-  for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i].name);
+  for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i]);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) fprintf(stderr, " %s", row->name);
   fprintf(stderr, "\n  Ctrl-C stops an answer.\n");
   (void)s;
@@ -263,22 +251,24 @@ static bool help(Session *s, const char *argument, Error *error) {
 }
 
 static bool change(Session *s, const char *name, const char *option, const char *value, Error *error) {
-  Program *p = s->p;
+  CommandLine *c = &s->p->command;
+  const bool is_temp = strcmp(name, "temp") == 0, is_seed = strcmp(name, "seed") == 0;
   char text[64];
   if (*value) {
-    if (!options_set(&p->options, option, value, error)) return false;
-    if (strcmp(name, "temp") == 0) p->settings.greedy = false;
-    if (strcmp(name, "seed") == 0) s->seed = p->settings.seed;
+    if (!options_set(&c->options, option, value, error)) return false;
+    if (is_temp) c->settings.greedy = false;
+    if (is_seed) s->seed = c->settings.seed;
     return true;
   }
-  options_value(&p->options, option, text, sizeof text);
-  if (strcmp(name, "seed") == 0) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
-  if (p->settings.greedy && strcmp(name, "temp") == 0) snprintf(text, sizeof text, "0 (greedy)");
-  console_note(&p->console, "%s %s", name, text);
+  options_value(&c->options, option, text, sizeof text);
+  if (is_seed) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
+  if (is_temp && c->settings.greedy) snprintf(text, sizeof text, "0 (greedy)");
+  console_note(&s->p->console, "%s %s", name, text);
   return true;
 }
 
-static bool run_command(Session *s, char *line, Error *error) {
+static bool run_command(Session *s, char *line, size_t size, Error *error) {
+  if (strlen(line) != size) return fail(error, EXIT_USAGE, "a command must not contain a zero byte");
   const size_t length = strcspn(line, " ");
   const char *argument = line + length + strspn(line + length, " ");
   line[length] = '\0';
@@ -291,45 +281,32 @@ static bool run_command(Session *s, char *line, Error *error) {
                 : fail(error, EXIT_USAGE, "/%.40s is no command; /help lists them", line);
 }
 
-/* A copy that ends with a 0. */
-static char *copy_of(const uint8_t *line, size_t size) {
-  char *text = malloc(size + 1);
-  if (!text) return NULL;
-  if (size) memcpy(text, line, size);
-  text[size] = '\0';
-  return text;
-}
-
-static bool take_command(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (memchr(line, '\0', size)) return fail(error, EXIT_USAGE, "a command has no zero byte");
-  char *text = copy_of(line, size);
-  const bool ok = text ? run_command(s, text, error) : no_memory(error);
-  free(text);
-  return ok;
-}
-
+/* A line that begins with / is a command; one that begins with // is text without the first /. */
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (size && line[0] == '/' && !(size > 1 && line[1] == '/')) return take_command(s, line + 1, size - 1, error);
-  const bool slash = size && line[0] == '/';
-  if (!s->p->settings.escapes && !s->noted && program_has_escapes(line, size)) {
+  const bool slash = size && line[0] == '/', command = slash && !(size > 1 && line[1] == '/');
+  const bool escapes = s->p->command.settings.escapes;
+  size_t used = size - slash;
+  char *copy = malloc(used + 1);
+  if (!copy) return no_memory(error);
+  if (used) memcpy(copy, line + slash, used);
+  copy[used] = '\0';
+  uint8_t *text = (uint8_t *)copy;
+  if (!command && !escapes && !s->noted && prompt_has_escapes(text, used)) {
     console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
     s->noted = true;
   }
-  if (!s->p->settings.escapes) return take_text(s, line + slash, size - slash, error);
-  size_t used = size - slash;
-  uint8_t *text = (uint8_t *)copy_of(line + slash, used);
-  const bool ok =
-      text ? program_replace_escapes(text, &used, error) && take_text(s, text, used, error) : no_memory(error);
-  free(text);
+  const bool ok = command ? run_command(s, copy, used, error)
+                          : (!escapes || prompt_replace_escapes(text, &used, error)) && take_text(s, text, used, error);
+  free(copy);
   return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the session ---- */
 
-/* Mistakes of a person are said, and the session goes on; those of a script end it. */
+/* Prints the mistake of a person and goes on; returns the mistake of a script as an error. */
 static bool forgive(const Session *s, const Error *why, Error *error) {
   const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
-  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->write_error)
+  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->out.error)
     return fail(error, why->code, "%s", why->text);
   console_error(&s->p->console, why);
   return true;
@@ -338,11 +315,12 @@ static bool forgive(const Session *s, const Error *why, Error *error) {
 static bool talk(Session *s, Error *error) {
   const uint8_t *line;
   size_t size;
-  while (!s->over && !s->p->write_error) {
+  while (!s->over && !s->p->out.error) {
     if (!line_editor_read(s->editor, &line, &size, error)) return false;
     Error why = {0};
     if (line) {
-      if (line_editor_is_terminal(s->editor)) startup_take_interrupt(); /* it was meant for what is over */
+      if (line_editor_is_terminal(s->editor))
+        startup_take_interrupt(); /* it was meant for the last answer, which is complete */
       if (!take_line(s, line, size, &why) && !forgive(s, &why, error)) return false;
     } else if (line_editor_is_terminal(s->editor)) {
       if (startup_take_interrupt()) fputs("^C\n", stderr);
@@ -350,24 +328,25 @@ static bool talk(Session *s, Error *error) {
       if (s->over && !stop_signal) fputc('\n', stderr);
     } else s->over = true;
   }
-  return program_report_output(s->p, error);
+  return stdout_check(&s->p->out, error);
 }
 
 static void greet(const Session *s) {
   Console *console = &s->p->console;
   if (!line_editor_is_terminal(s->editor)) return;
-  console_note(console, "type a text, and the model goes on; /help lists what else there is");
-  if (!line_editor_edits(s->editor)) console_note(console, "without libedit lines cannot be edited much");
+  console_note(console, "type a text, and the model continues it; /help lists the commands");
+  if (!line_editor_edits(s->editor))
+    console_note(console, "without libedit, only the editing of the terminal itself works");
 }
 
 bool program_interactive(Program *p, Error *error) {
-  Session s = {.p = p, .seed = program_seed(p)};
-  p->settings.truncate_prompt = 1;
-  bool ok = decoder_open(&p->decoder, p->model, 1, error) && line_editor_open(&s.editor, error);
+  Session s = {.p = p, .seed = request_seed(&p->command)};
+  p->command.settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
+  bool ok = decoder_open(&p->model.decoder, p->model.model, 1, error) && line_editor_open(&s.editor, error);
   if (ok) greet(&s);
-  if (ok && p->given_size) {
-    program_emit(p, p->given, p->given_size);
-    ok = take_text(&s, p->given, p->given_size, error);
+  if (ok && p->prompt.size) {
+    stdout_write(&p->out, p->prompt.bytes, p->prompt.size);
+    ok = take_text(&s, p->prompt.bytes, p->prompt.size, error);
   }
   ok = ok && talk(&s, error);
   line_editor_close(s.editor);

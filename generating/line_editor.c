@@ -15,24 +15,22 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+
+#define LIBEDIT_FUNCTIONS(F)                                                                                           \
+  F(el_init) F(el_end) F(el_set) F(el_gets) F(el_source) F(history) F(history_init) F(history_end)
 #endif
 
 struct LineEditor {
-  LineInput input; /* where there is no libedit */
+  LineInput input; /* used without libedit */
   bool terminal;
   int failed; /* errno of reading from the terminal */
 #ifdef INKLING_LIBEDIT
   void *library;
   EditLine *edit; /* NULL: lines come from `input` */
-  History *history;
-  __typeof__(el_init) *el_init;
-  __typeof__(el_end) *el_end;
-  __typeof__(el_set) *el_set;
-  __typeof__(el_gets) *el_gets;
-  __typeof__(el_source) *el_source;
-  __typeof__(history) *add;
-  __typeof__(history_init) *history_init;
-  __typeof__(history_end) *history_end;
+  History *lines;
+#define POINTER(name) __typeof__(name) *name;
+  LIBEDIT_FUNCTIONS(POINTER)
+#undef POINTER
 #endif
 };
 
@@ -45,21 +43,21 @@ static bool load(LineEditor *e) {
   for (size_t i = 0; !e->library && i < sizeof names / sizeof *names; i++) e->library = dlopen(names[i], RTLD_NOW);
   const struct {
     const char *name;
-    void *where; /* a pointer to a function */
-  } functions[] = {{"el_init", &e->el_init},           {"el_end", &e->el_end},          {"el_set", &e->el_set},
-                   {"el_gets", &e->el_gets},           {"el_source", &e->el_source},    {"history", &e->add},
-                   {"history_init", &e->history_init}, {"history_end", &e->history_end}};
+    void *pointer;
+#define ROW(name) {#name, &e->name},
+  } functions[] = {LIBEDIT_FUNCTIONS(ROW)};
+#undef ROW
   for (size_t i = 0; e->library && i < sizeof functions / sizeof *functions; i++) {
     void *found = dlsym(e->library, functions[i].name);
     if (!found) return false;
-    memcpy(functions[i].where, &found, sizeof found);
+    memcpy(functions[i].pointer, &found, sizeof found);
   }
   return e->library;
 }
 
-static LineEditor *reading; /* what libedit's calls are for: there is one standard input */
+static LineEditor *reading; /* the editor that libedit's calls belong to; there is one standard input */
 
-/* A character of the terminal. What is not UTF-8 is replaced. A signal, which no read notices, ends the line. */
+/* Reads a character from the terminal; invalid UTF-8 becomes U+FFFD. A signal ends the line. */
 static int read_character(EditLine *edit, wchar_t *out) {
   uint8_t bytes[4];
   uint32_t point = 0xFFFD;
@@ -81,7 +79,7 @@ static char *prompt(EditLine *edit) {
   return text;
 }
 
-/* Characters beyond ASCII are edited as such only where the locale has UTF-8. */
+/* libedit edits characters beyond ASCII only in a UTF-8 locale. */
 static void take_locale(void) {
   setlocale(LC_CTYPE, "");
   if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
@@ -93,22 +91,22 @@ static bool open_libedit(LineEditor *e, Error *error) {
   take_locale();
   reading = e;
   e->edit = e->el_init("generate", stdin, stderr, stderr);
-  e->history = e->edit ? e->history_init() : NULL;
-  if (!e->history) return error_memory(error, "a line");
-  e->add(e->history, &event, H_SETSIZE, 1000);
-  e->add(e->history, &event, H_SETUNIQUE, 1);
+  e->lines = e->edit ? e->history_init() : NULL;
+  if (!e->lines) return error_memory(error, "a line");
+  e->history(e->lines, &event, H_SETSIZE, 1000);
+  e->history(e->lines, &event, H_SETUNIQUE, 1);
   e->el_set(e->edit, EL_SIGNAL, 0);
   e->el_set(e->edit, EL_EDITOR, "emacs");
-  e->el_set(e->edit, EL_HIST, e->add, e->history);
+  e->el_set(e->edit, EL_HIST, e->history, e->lines);
   e->el_set(e->edit, EL_PROMPT, prompt);
   e->el_set(e->edit, EL_GETCFN, read_character);
   e->el_source(e->edit, NULL); /* ~/.editrc, if there is one */
   return true;
 }
 
-/* The library stays: what it keeps of terminals to the end of the program is its own. */
+/* The library stays loaded, because it keeps data about terminals until the program ends. */
 static void close_libedit(LineEditor *e) {
-  if (e->history) e->history_end(e->history);
+  if (e->lines) e->history_end(e->lines);
   if (e->edit) e->el_end(e->edit);
 }
 
@@ -116,13 +114,13 @@ static bool edit_line(LineEditor *e, const uint8_t **line, size_t *size, Error *
   HistEvent event;
   int count = 0;
   e->failed = 0;
-  e->el_set(e->edit, EL_PREP_TERM, 1); /* before the prompt: a Ctrl-D in between would become a zero byte */
+  e->el_set(e->edit, EL_PREP_TERM, 1); /* before the prompt; otherwise an early Ctrl-D becomes a zero byte */
   const char *text = e->el_gets(e->edit, &count);
   if (!text || count <= 0)
     return !e->failed || fail(error, EXIT_INPUT, "cannot read the terminal: %s", strerror(e->failed));
   *line = (const uint8_t *)text;
   *size = (size_t)count - (text[count - 1] == '\n');
-  if (*size) e->add(e->history, &event, H_ENTER, text);
+  if (*size) e->history(e->lines, &event, H_ENTER, text);
   return true;
 }
 

@@ -32,7 +32,7 @@ static bool is_ready(const LineInput *in) {
   return poll(&input, 1, 0) > 0;
 }
 
-/* A signal interrupts no call of this thread: it is looked for in between. */
+/* A signal interrupts no call of this thread, so the loop checks for one. */
 bool line_input_wait(int fd) {
   enum { MILLISECONDS = 100 };
   struct pollfd input = {.fd = fd, .events = POLLIN};

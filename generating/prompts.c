@@ -1,107 +1,84 @@
 /* Batch mode (--prompts): JSON lines in, JSON lines out. */
 #include "generating/completion.h"
-
-#include "cli/startup.h"
 #include "generating/line_input.h"
+#include "generating/program.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/clock.h"
 #include "util/json.h"
 #include "util/text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { WAITING = 16 * GENERATE_ROWS, MOST_TEXTS = 1000000 };
+enum { MOST_TEXTS = 1000000 };
 
 typedef struct Prompts {
-  Texts texts;
+  Outputs outputs;
   Program *p;
   LineInput input;
-  GenerationRequest request; /* what is not given in a line */
-  int64_t begun, bad;        /* texts, of which each has the next seed; lines that were refused */
-  /* the line whose texts are being begun */
+  GenerationRequest request; /* the settings of the command line */
+  int64_t begun;             /* texts; each has the next seed */
+  int64_t bad;               /* lines that were refused */
+  /* the line whose texts are being begun: text `next` of `n` is the next one */
   Completion *completion;
-  GenerationRequest own;
-  BpeIds source, prompt;
+  GenerationRequest own; /* the settings of the line */
+  PromptTokens tokens;
   int n, next;
-  bool noted; /* what "n" is */
+  bool noted; /* the note about "n" was printed */
 } Prompts;
 
 /* ---- a line ---- */
 
-/* The keys of a line that are whole numbers and no settings of sampling, and what they may be. */
-typedef struct NumberKey {
-  const char *name;
-  double least, most;
-  enum { KEY_N, KEY_TOKENS, KEY_SEED, KEY_LOGPROBS } key;
-} NumberKey;
-
-static const NumberKey number_keys[] = {{"n", 1, MOST_TEXTS, KEY_N},
-                                        {"max_tokens", -1, 1e12, KEY_TOKENS},
-                                        {"seed", -1, 9e18, KEY_SEED},
-                                        {"logprobs", 0, 1000, KEY_LOGPROBS},
-                                        {.name = NULL}};
+/* Keys with a whole number, in addition to the sampling settings. */
+enum { KEY_N, KEY_TOKENS, KEY_SEED, KEY_LOGPROBS, KEYS };
+static const SamplingSetting number_keys[KEYS] = {{.key = "n", .whole = true, .min = 1, .max = MOST_TEXTS},
+                                                  {.key = "max_tokens", .whole = true, .min = -1, .max = 1e12},
+                                                  {.key = "seed", .whole = true, .min = -1, .max = 9e18},
+                                                  {.key = "logprobs", .whole = true, .min = 0, .max = 1000}};
 
 typedef struct Line {
   Prompts *s;
-  bool seeded, scored, numbered, limited; /* it has "seed", "score", "n", "max_tokens" */
+  bool given[KEYS]; /* it has that key */
+  bool scored;      /* its "score" is true */
 } Line;
 
-static void set_number(Line *line, const NumberKey *key, const json_t *value) {
-  GenerationRequest *r = &line->s->own;
+static bool check_number(const char *name, const json_t *value, const SamplingSetting *row, Error *why) {
   const double number = json_number_value(value);
-  switch (key->key) {
-  case KEY_N:
-    line->s->n = (int)number;
-    line->numbered = true;
-    break;
-  case KEY_TOKENS:
-    r->max_tokens = (int64_t)number;
-    line->limited = true;
-    break;
-  case KEY_LOGPROBS:
-    r->alternatives = number < line->s->p->config.vocab ? (int)number : line->s->p->config.vocab;
-    break;
-  case KEY_SEED:
-    r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
-    line->seeded = true;
-    break;
-  }
+  if ((row->whole ? json_is_integer(value) : json_is_number(value)) && number <= row->max &&
+      (row->above ? number > row->min : number >= row->min))
+    return true;
+  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, row->whole ? "whole " : "",
+              row->min, row->above ? " (excluded)" : "", row->max);
 }
 
-static bool check_number(const char *name, const json_t *value, bool whole, double least, bool above, double most,
-                         Error *why) {
+static void set_number(Line *line, int key, const json_t *value) {
+  GenerationRequest *r = &line->s->own;
   const double number = json_number_value(value);
-  if ((whole ? json_is_integer(value) : json_is_number(value)) && number <= most &&
-      (above ? number > least : number >= least))
-    return true;
-  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, whole ? "whole " : "", least,
-              above ? " (excluded)" : "", most);
+  const int vocab = line->s->p->model.config.vocab;
+  line->given[key] = true;
+  if (key == KEY_N) line->s->n = (int)number;
+  if (key == KEY_TOKENS) r->max_tokens = (int64_t)number;
+  if (key == KEY_SEED) r->sampling.seed = number < 0 ? options_random_seed() : (uint64_t)json_integer_value(value);
+  if (key == KEY_LOGPROBS) r->alternatives = number < vocab ? (int)number : vocab;
 }
 
 static bool take_number(Line *line, const char *name, const json_t *value, bool *known, Error *why) {
-  *known = true;
-  for (const SamplingSetting *row = sampling_settings; row->name; row++) {
-    if (strcmp(name, row->key) != 0 && strcmp(name, row->name) != 0) continue;
-    if (!check_number(name, value, row->whole, row->min, row->above, row->max, why)) return false;
-    sampling_set(&line->s->own.sampling, row, json_number_value(value));
-    return true;
-  }
-  for (const NumberKey *key = number_keys; key->name; key++) {
-    if (strcmp(name, key->name) != 0) continue;
-    if (!check_number(name, value, true, key->least, false, key->most, why)) return false;
-    set_number(line, key, value);
-    return true;
-  }
-  *known = false;
+  const SamplingSetting *row = sampling_settings;
+  int key = 0;
+  while (row->name && strcmp(name, row->key) != 0 && strcmp(name, row->name) != 0) row++;
+  while (key < KEYS && strcmp(name, number_keys[key].key) != 0) key++;
+  *known = row->name || key < KEYS;
+  if (!*known) return true;
+  if (!check_number(name, value, row->name ? row : &number_keys[key], why)) return false;
+  if (row->name) sampling_set(&line->s->own.sampling, row, json_number_value(value));
+  else set_number(line, key, value);
   return true;
 }
 
 static bool add_stop(Completion *c, const json_t *text, Error *why) {
   if (!json_is_string(text) || !json_string_length(text))
-    return fail(why, EXIT_INPUT, "\"stop\" has to be a text, or a list of texts, none of nothing");
-  return program_add_stop(&c->stops, json_string_value(text), json_string_length(text), why);
+    return fail(why, EXIT_INPUT, "\"stop\" has to be a text that is not empty, or a list of such texts");
+  return request_add_stop(&c->stops, json_string_value(text), json_string_length(text), why);
 }
 
 static bool take_stops(Completion *c, const json_t *value, Error *why) {
@@ -113,7 +90,7 @@ static bool take_stops(Completion *c, const json_t *value, Error *why) {
 
 static bool take_score(Line *line, const json_t *value, Error *why) {
   if (!json_is_boolean(value)) return fail(why, EXIT_INPUT, "\"score\" has to be true or false");
-  if (line->s->p->config.encoder_layers && json_is_true(value))
+  if (line->s->p->model.config.encoder_layers && json_is_true(value))
     return fail(why, EXIT_INPUT, "\"score\" is for models without an encoder");
   line->scored = json_is_true(value);
   return true;
@@ -122,7 +99,7 @@ static bool take_score(Line *line, const json_t *value, Error *why) {
 static bool fail_key(const char *name, Error *why) {
   fail(why, EXIT_INPUT, "\"%s\" is not known here; a line has prompt and id, stop, score",
        text_one_line(name, 60).text);
-  for (const NumberKey *key = number_keys; key->name; key++) error_append(why, ", %s", key->name);
+  for (int key = 0; key < KEYS; key++) error_append(why, ", %s", number_keys[key].key);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) error_append(why, ", %s", row->key);
   return false;
 }
@@ -132,7 +109,7 @@ static bool take_key(Line *line, const char *name, json_t *value, Error *why) {
   bool known;
   if (!take_number(line, name, value, &known, why) || known) return !why->code;
   if (strcmp(name, "stop") == 0) return take_stops(c, value, why);
-  if (strcmp(name, "id") == 0) return true; /* taken before */
+  if (strcmp(name, "id") == 0) return true; /* see read_object() */
   if (strcmp(name, "score") == 0) return take_score(line, value, why);
   if (strcmp(name, "prompt") != 0) return fail_key(name, why);
   if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" has to be a text");
@@ -154,29 +131,29 @@ static bool read_object(Line *line, json_t *object, Error *why) {
 
 static bool encode_prompt(Prompts *s, Error *why) {
   const json_t *prompt = s->completion->prompt;
-  s->source.count = s->prompt.count = 0;
-  return program_encode(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), &s->source,
-                        &s->prompt, why);
+  return prompt_encode(&s->p->model, &s->p->command.settings, (const uint8_t *)json_string_value(prompt),
+                       json_string_length(prompt), &s->tokens, why);
 }
 
-/* As --score --per-line has it. */
+/* Computes the same score as --score --per-line. */
 static bool score_prompt(Prompts *s, Error *why) {
   const json_t *prompt = s->completion->prompt;
   TextScore score;
-  if (!program_score_text(s->p, (const uint8_t *)json_string_value(prompt), json_string_length(prompt), NULL, NULL,
-                          &score, why))
+  if (!score_text(&s->p->model, &s->p->console, (const uint8_t *)json_string_value(prompt), json_string_length(prompt),
+                  NULL, NULL, &score, why))
     return false;
   s->completion->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
                                    (json_int_t)score.bytes);
   return s->completion->score || error_memory(why, "a score");
 }
 
-/* On the command line -n is a length. */
+/* Explains "n", which may be mistaken for -n, the length. */
 static void note_number(Prompts *s, const Line *line) {
-  Program *p = s->p;
-  if (s->noted || !line->numbered || line->limited || s->n < 2 || options_given(&p->options, &p->settings.tokens))
+  const CommandLine *c = &s->p->command;
+  if (s->noted || !line->given[KEY_N] || line->given[KEY_TOKENS] || s->n < 2 ||
+      options_given(&c->options, &c->settings.tokens))
     return;
-  console_note(&p->console,
+  console_note(&s->p->console,
                "line %" PRId64 ": \"n\" is the number of texts, here %d of up to %" PRId64
                " tokens each; \"max_tokens\" is their length",
                s->input.taken, s->n, s->own.max_tokens);
@@ -192,74 +169,73 @@ static bool read_line(Prompts *s, const uint8_t *bytes, size_t size, Error *why)
   const bool ok = read_object(&line, object, why) && encode_prompt(s, why);
   json_decref(object);
   if (ok && line.scored && !score_prompt(s, why)) return false;
-  if (!line.seeded) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
+  if (!line.given[KEY_SEED]) s->own.sampling.seed = s->request.sampling.seed + (uint64_t)s->begun;
   if (ok) note_number(s, &line);
-  if (ok) program_count_unseen(s->p, s->input.taken, &s->source);
+  if (ok) unseen_count(&s->p->seen, &s->p->model, s->input.taken, &s->tokens.source);
   if (s->completion->stops.count) s->own.stops = s->completion->stops;
-  s->completion->prompt_tokens = (int64_t)(s->source.count ? s->source.count : s->prompt.count);
+  s->completion->prompt_tokens = (int64_t)prompt_tokens_count(&s->tokens);
   return ok;
 }
 
-/* ---- texts ---- */
+/* ---- outputs ---- */
 
-static Text *add_text(Prompts *s, int index, Error *error) {
-  Text *text = texts_add(&s->texts, error);
-  if (!text) return NULL;
-  text->completion = s->completion;
-  text->index = index;
-  text->keep_ids = true;
-  text->request = s->own;
-  text->request.sampling.seed += (uint64_t)index;
-  return text;
+static Output *add_output(Prompts *s, int index, Error *error) {
+  Output *output = outputs_add(&s->outputs, error);
+  if (!output) return NULL;
+  output->completion = s->completion;
+  output->index = index;
+  output->keep_ids = true;
+  output->request = s->own;
+  output->request.sampling.seed += (uint64_t)index;
+  return output;
 }
 
-/* A line, which begins texts, or is refused: then a text of nothing keeps its place. */
+/* Adds the refusal of a line as an output without text, so that it is printed in order. */
+static bool refuse_line(Prompts *s, const Error *why, Error *error) {
+  s->bad++;
+  s->completion->why = *why;
+  s->completion->line = s->input.taken;
+  s->completion->n = 1;
+  Output *output = add_output(s, 0, error);
+  if (output) output->done = true;
+  else completion_free(s->completion);
+  return output && outputs_print(&s->outputs, error);
+}
+
 static bool take_line(Prompts *s, const uint8_t *bytes, size_t size, Error *error) {
   Error why = {0};
   s->completion = completion_new(error);
   if (!s->completion) return false;
   s->own = s->request;
-  s->n = s->p->settings.samples;
+  s->n = s->p->command.settings.samples;
   s->next = 0;
   if (read_line(s, bytes, size, &why)) {
     s->completion->n = s->n;
     s->begun += s->n;
     return true;
   }
-  if (why.code != EXIT_INPUT) {
-    completion_free(s->completion);
-    s->n = 0;
-    return fail(error, why.code, "%s", why.text);
-  }
-  s->bad++;
-  s->completion->why = why;
-  s->completion->line = s->input.taken;
-  s->completion->n = 1;
   s->n = 0;
-  Text *text = add_text(s, 0, error);
-  if (text) text->done = true;
-  else completion_free(s->completion);
-  return text && texts_print(&s->texts, error);
+  if (why.code == EXIT_INPUT) return refuse_line(s, &why, error);
+  completion_free(s->completion);
+  return fail(error, why.code, "%s", why.text);
 }
 
-static bool keep_prompt(const Prompts *s, Text *text, GenerationRequest *out, Error *error) {
-  if (!bpe_ids_sink(&text->source, s->source.ids, s->source.count, error) ||
-      !bpe_ids_sink(&text->prompt, s->prompt.ids, s->prompt.count, error))
+static bool begin_output(Prompts *s, GenerationRequest *out, Error *error) {
+  Output *output = add_output(s, s->next, error);
+  if (!output) return false;
+  s->next++;
+  if (!bpe_ids_sink(&output->prompt.source, s->tokens.source.ids, s->tokens.source.count, error) ||
+      !bpe_ids_sink(&output->prompt.decoder, s->tokens.decoder.ids, s->tokens.decoder.count, error))
     return false;
-  *out = text_request(text);
+  *out = output_request(output);
   return true;
 }
 
-static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
+static bool next_output(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
   Prompts *s = context;
-  while (s->texts.count < WAITING) {
-    if (s->next < s->n) {
-      Text *text = add_text(s, s->next, error);
-      if (!text) return false;
-      s->next++;
-      *given = true;
-      return keep_prompt(s, text, out, error);
-    }
+  while (s->outputs.count < OUTPUTS_WAITING) {
+    *given = s->next < s->n;
+    if (*given) return begin_output(s, out, error);
     const uint8_t *line;
     size_t size;
     if (!line_input_next(&s->input, wait, &line, &size, error)) return false;
@@ -269,42 +245,39 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
   return true;
 }
 
-static bool print_text(void *context, const Text *text, Error *error) {
-  Program *p = context;
-  Completion *c = text->completion;
-  if (!c->why.code && !completion_add(p, c, text, error)) return false;
-  if (text->index < c->n - 1) return true;
-  return completion_print(p, c, error) && program_report_output(p, error);
+static bool print_output(void *program, const Output *output, Error *error) {
+  Program *p = program;
+  Completion *c = output->completion;
+  if (!c->why.code && !completion_add(p->model.tokenizer, c, output, error)) return false;
+  if (output->index < c->n - 1) return true;
+  return completion_print(p->model.dir, c, &p->out, error) && stdout_check(&p->out, error);
 }
 
-/* The last text of a line takes what it is a part of with it. */
-static void release_text(Text *text) {
-  if (text->index == text->completion->n - 1) completion_free(text->completion);
+/* Frees the completion with its last output. */
+static void release_output(Output *output) {
+  if (output->index == output->completion->n - 1) completion_free(output->completion);
 }
-
-/* ---- all of it ---- */
 
 static bool answer_all(Prompts *s, Error *error) {
   Program *p = s->p;
   const double start = clock_seconds();
-  if (!program_run_texts(p, s, GENERATE_ROWS, next_text, error)) return false;
-  console_note(&p->console, "%s, %s in %s; seed %" PRIu64, text_plural((double)s->input.taken, "line").text,
-               text_plural((double)s->texts.tokens, "token").text, text_duration(clock_seconds() - start).text,
-               s->request.sampling.seed);
-  program_note_unseen_lines(p, s->input.taken);
-  return !s->bad || p->write_error ||
+  if (!outputs_run(s, &p->model, &p->out, OUTPUTS_ROWS, next_output, error)) return false;
+  outputs_note_lines(&s->outputs, &p->console, s->input.taken, start, s->request.sampling.seed);
+  unseen_note_lines(&p->seen, &p->model, s->input.taken, &p->console);
+  return !s->bad || p->out.error ||
          fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", s->bad,
               text_plural((double)s->input.taken, "line").text);
 }
 
 bool program_prompts(Program *p, Error *error) {
-  Prompts s = {.p = p, .input.fd = -1, .request = program_request(p)};
-  s.texts = (Texts){.print = print_text, .release = release_text, .context = p};
-  bool ok = line_input_open(&s.input, p->settings.prompts, error) && answer_all(&s, error);
+  Prompts s = {.p = p,
+               .input.fd = -1,
+               .outputs = {.print = print_output, .release = release_output, .context = p},
+               .request = request_make(&p->command, &p->model, &p->prompt.tokens)};
+  bool ok = line_input_open(&s.input, p->command.settings.prompts, error) && answer_all(&s, error);
   line_input_close(&s.input);
-  texts_free(&s.texts);
+  outputs_free(&s.outputs);
   if (s.next < s.n) completion_free(s.completion);
-  free(s.source.ids);
-  free(s.prompt.ids);
+  prompt_tokens_free(&s.tokens);
   return ok;
 }

@@ -1,104 +1,105 @@
 /* Several texts for one prompt (-N), and texts as JSON (--json). */
 #include "generating/completion.h"
-
-#include "cli/startup.h"
+#include "generating/program.h"
 #include "util/clock.h"
 #include "util/text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <unistd.h>
 
 typedef struct Samples {
-  Texts texts;
+  Outputs outputs;
   Program *p;
+  const GenerateSettings *settings;
   GenerationRequest request;
   int begun;
-  Completion *completion; /* --json */
-  bool at_end;            /* texts are printed when it is known what to mark */
-  int held;               /* so many of them wait for that */
+  Completion *completion; /* for --json */
+  bool at_end;            /* texts are printed at the end, when the overlap to underline is known */
+  int held;               /* the number of texts that wait for that */
 } Samples;
 
-/* The i-th text is that of the seed i further on. */
-static bool next_sample(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
+/* Begins text i with seed + i. */
+static bool next_output(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
   Samples *s = context;
   (void)wait;
-  if (s->begun >= s->p->settings.samples) return true;
-  Text *text = texts_add(&s->texts, error);
-  if (!text) return false;
-  text->index = s->begun++;
-  text->keep_ids = s->completion || s->p->settings.novelty;
-  text->request = s->request;
-  text->request.sampling.seed += (uint64_t)text->index;
-  text->request.text = text;
-  *out = text->request;
+  if (s->begun >= s->settings->samples) return true;
+  Output *output = outputs_add(&s->outputs, error);
+  if (!output) return false;
+  output->index = s->begun++;
+  output->keep_ids = s->completion || s->settings->overlap;
+  output->request = s->request;
+  output->request.sampling.seed += (uint64_t)output->index;
+  output->request.text = output;
+  *out = output->request;
   *given = true;
   return true;
 }
 
-/* What stands before a text, and after the last. */
-static bool begin_sample(const Samples *s, int index) {
-  const GenerateSettings *settings = &s->p->settings;
-  if (settings->samples > 1)
-    printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, settings->samples,
+/* Prints the heading of a text, and the prompt with --echo; false when writing failed. */
+static bool print_head(const Samples *s, int index) {
+  const Prompt *prompt = &s->p->prompt;
+  if (s->settings->samples > 1)
+    printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, s->settings->samples,
            s->request.sampling.seed + (uint64_t)index);
-  if (settings->echo) program_emit(s->p, s->p->given, s->p->given_size);
-  return !s->p->write_error;
+  if (s->settings->echo) stdout_write(&s->p->out, prompt->bytes, prompt->size);
+  return !s->p->out.error;
 }
 
-static void end_sample(const Samples *s, int index) {
-  if (index == s->p->settings.samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
-  program_flush(s->p);
+static void print_end(const Samples *s, int index) {
+  if (index == s->settings->samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
+  stdout_flush(&s->p->out);
 }
 
-static bool print_sample(void *context, const Text *text, Error *error) {
+static bool print_sample(void *context, const Output *o, Error *error) {
   Samples *s = context;
   Program *p = s->p;
-  if (p->novelty && !program_novelty_add(p, text->ids.ids, text->ids.count, (int64_t)text->size, error)) return false;
+  if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
   if (s->at_end) return s->held++, true;
   if (s->completion) {
-    if (!completion_add(p, s->completion, text, error)) return false;
-    return text->index < p->settings.samples - 1 ||
-           (completion_print(p, s->completion, error) && program_report_output(p, error));
+    if (!completion_add(p->model.tokenizer, s->completion, o, error)) return false;
+    return o->index < s->settings->samples - 1 ||
+           (completion_print(p->model.dir, s->completion, &p->out, error) && stdout_check(&p->out, error));
   }
-  if (begin_sample(s, text->index) && (!text->size || program_emit(p, text->bytes, text->size)))
-    end_sample(s, text->index);
-  return program_report_output(p, error);
+  if (print_head(s, o->index) && (!o->size || stdout_write(&p->out, o->bytes, o->size))) print_end(s, o->index);
+  return stdout_check(&p->out, error);
 }
 
-/* All texts at once: the other one may be long. Those that are there are printed whatever went wrong. */
+/* Compares all texts at once, because the other text may be long. Prints the texts that wait, even after an error. */
 static bool finish_samples(const Samples *s, bool ok, Error *error) {
   Program *p = s->p;
-  ok = ok && (!p->novelty || program_novelty_compare(p, error));
-  for (int i = 0; i < s->held && begin_sample(s, i) && program_novelty_print(p, (size_t)i); i++) end_sample(s, i);
+  ok = ok && (!p->overlap || overlap_compare(p->overlap, &p->out, error));
+  for (int i = 0; i < s->held && print_head(s, i) && overlap_print(p->overlap, (size_t)i, &p->out); i++)
+    print_end(s, i);
   return ok;
 }
 
 static bool open_completion(Samples *s, Error *error) {
-  Program *p = s->p;
-  if (!p->settings.json) return true;
+  const Prompt *prompt = &s->p->prompt;
+  if (!s->settings->json) return true;
   s->completion = completion_new(error);
   if (!s->completion) return false;
-  s->completion->n = p->settings.samples;
-  s->completion->prompt_tokens = (int64_t)(p->source.count ? p->source.count : p->prompt.count);
-  bool whole;
-  s->completion->prompt = completion_string(p->given, p->given_size, &whole);
+  s->completion->n = s->settings->samples;
+  s->completion->prompt_tokens = (int64_t)prompt_tokens_count(&prompt->tokens);
+  s->completion->prompt = completion_string(prompt->bytes, prompt->size, NULL);
   return s->completion->prompt || error_memory(error, "a completion");
 }
 
 bool program_samples(Program *p, Error *error) {
-  Samples s = {.p = p, .request = program_request(p)};
-  const int rows = p->settings.samples < GENERATE_ROWS ? p->settings.samples : GENERATE_ROWS;
+  Samples s = {.p = p,
+               .settings = &p->command.settings,
+               .request = request_make(&p->command, &p->model, &p->prompt.tokens),
+               .at_end = p->overlap && isatty(STDOUT_FILENO)};
+  const int count = s.settings->samples, rows = count < OUTPUTS_ROWS ? count : OUTPUTS_ROWS;
   const double start = clock_seconds();
-  s.at_end = p->settings.novelty && isatty(STDOUT_FILENO);
-  s.texts = (Texts){.print = print_sample, .context = &s};
-  bool ok = open_completion(&s, error) && program_run_texts(p, &s, rows, next_sample, error);
+  s.outputs = (Outputs){.print = print_sample, .context = &s};
+  bool ok = open_completion(&s, error) && outputs_run(&s, &p->model, &p->out, rows, next_output, error);
   ok = finish_samples(&s, ok, error);
-  if (ok && !p->write_error)
-    console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)s.texts.tokens, "token").text,
-                 text_plural(p->settings.samples, "text").text, text_duration(clock_seconds() - start).text,
-                 s.request.sampling.seed);
-  if (ok && p->novelty) program_novelty_note(p);
-  texts_free(&s.texts);
+  if (ok && !p->out.error)
+    console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)s.outputs.tokens, "token").text,
+                 text_plural(count, "text").text, text_duration(clock_seconds() - start).text, s.request.sampling.seed);
+  if (ok && p->overlap) overlap_note(p->overlap);
+  outputs_free(&s.outputs);
   completion_free(s.completion);
-  return ok && program_report_output(p, error);
+  return ok && stdout_check(&p->out, error);
 }

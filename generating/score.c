@@ -1,23 +1,112 @@
-/* Loss of the model on a text (--score). */
-#include "generating/program.h"
-
+/* Loss of the model (--score): on a text, or with --per-line on each line of a file. */
 #include "cli/startup.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
+#include "generating/line_input.h"
+#include "generating/program.h"
+#include "generating/surprisal.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
-#include "model/decoder.h"
+#include "tokenizer/bpe_encode.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* ---- a text, or each line ---- */
+
+typedef struct TextScoring {
+  LoadedModel *m;
+  Console *console;
+  BpeIds ids;       /* the token that starts a text, then those of the text */
+  int32_t *targets; /* [ctx] */
+  float *logits;    /* [ctx][vocab]; NULL: `take` is NULL */
+  TokenSink *take;
+  void *context;
+} TextScoring;
+
+/* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
+static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, double *nats, Error *error) {
+  const TokenBatch batch = {s->ids.ids + first, s->targets, NULL, NULL};
+  const size_t vocab = (size_t)s->m->config.vocab;
+  int64_t counted = 0;
+  for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
+  if (!model_evaluate(s->m->model, &batch, 1, length, nats, &counted, s->logits, error)) return false;
+  for (int64_t i = scored - first; s->logits && i < length; i++)
+    if (!s->take(s->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
+  return true;
+}
+
+/* Scores windows of at most ctx tokens; the first half of each but the first window is context. */
+static bool score_ids(TextScoring *s, double *nats, Error *error) {
+  const int ctx = s->m->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
+  const int64_t count = (int64_t)s->ids.count - 1; /* of targets */
+  int64_t scored = 0;
+  for (int64_t first = 0; scored < count; first += step) {
+    const int length = count - first < ctx ? (int)(count - first) : ctx;
+    console_work(s->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
+    if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, nats, error)) return false;
+    scored = first + length;
+  }
+  return isfinite(*nats) ||
+         fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
+}
+
+bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t size, TokenSink *take, void *context,
+                TextScore *out, Error *error) {
+  const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
+  const size_t ctx = (size_t)m->config.ctx;
+  TextScoring s = {
+      .m = m, .console = console, .take = take, .context = context, .targets = malloc(ctx * sizeof *s.targets)};
+  s.logits = take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
+  *out = (TextScore){.bytes = (int64_t)size};
+  const bool ok = ((s.targets && (s.logits || !take)) || error_memory(error, "the logits of a window")) &&
+                  bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
+                  tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
+                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, &out->nats, error);
+  console_work_end(console);
+  out->tokens = (int64_t)s.ids.count - 1;
+  free(s.ids.ids);
+  free(s.targets);
+  free(s.logits);
+  return ok;
+}
+
+static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
+  TextScore score;
+  if (!score_text(&p->model, &p->console, line, size, NULL, NULL, &score, error))
+    return error_append(error, " (line %" PRId64 ")", number);
+  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64 "}\n", number,
+         score.nats, score.tokens, score.bytes);
+  return stdout_flush_and_check(&p->out, error);
+}
+
+static bool score_lines(Program *p, Error *error) {
+  LineInput input = {.fd = -1};
+  if (p->model.config.encoder_layers)
+    return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
+  bool ok = line_input_open(&input, p->command.settings.score, error);
+  while (ok && !p->out.error) {
+    const uint8_t *line;
+    size_t size;
+    ok = line_input_next(&input, true, &line, &size, error);
+    if (!ok || !line) break;
+    ok = startup_go_on("scoring", error) && score_line(p, input.taken, line, size, error);
+  }
+  line_input_close(&input);
+  return ok;
+}
+
+/* ---- a file, in windows as in training ---- */
 
 typedef struct Scoring {
-  Program *p;
+  Model *model;
+  Console *console;
   EvaluationPlan plan;
-  int64_t before, all; /* windows: of passes before this one, of all of them */
+  int64_t before, all; /* windows: in passes before this one, in all passes */
   Evaluation result;   /* over windows `plan.stride` apart */
-  Evaluation disjoint; /* over windows that do not overlap, as training validates */
+  Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
 } Scoring;
 
 static bool keep_scoring(void *context, int64_t windows, Error *error) {
@@ -30,73 +119,65 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
                              .tokens_per_s = NAN,
                              .peak = NAN,
                              .seconds_left = NAN};
-  if (scoring->p->console.terminal) console_progress(&scoring->p->console, &numbers, false);
+  if (scoring->console->terminal) console_progress(scoring->console, &numbers, false);
   return startup_go_on("evaluating", error);
 }
 
-static bool keep_answering(void *context, int64_t pairs, Error *error) {
-  Program *p = context;
-  console_work(&p->console, &(ConsoleWork){"answering", (double)pairs, 0, false});
-  return startup_go_on("answering", error);
-}
-
 static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
   if (result->bytes == 0)
-    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens that stand for text", p->settings.score);
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", s->score);
   if (!isfinite(result->nats))
     return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
-                p->settings.score);
+                s->score);
   printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
-         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d"
-         ", \"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
+         ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d, "
+         "\"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
          plan->windows.range.end, result->tokens, result->bytes, evaluation_loss(result),
          evaluation_bits_per_byte(result), exp(evaluation_loss(result)), plan->windows.ctx, plan->stride,
          evaluation_loss(&scoring->disjoint), evaluation_bits_per_byte(&scoring->disjoint));
-  if (p->settings.exact)
+  if (s->exact)
     printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
   if (pairs->range.file) printf(", \"pairs_left_out\": %" PRId64, pairs->left_out);
   puts("}");
-  program_flush(p);
-  return program_report_output(p, error);
+  return stdout_flush_and_check(&p->out, error);
 }
 
-/* Windows that the model was trained on: of pairs, of packed documents, each from its beginning and without those
- * before it, or of the stream. That documents were packed is known from the tokenizer alone: prompts begin with a token
- * of their own. */
+/* Windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
+ * beginning, without the documents before it. Documents were packed if the tokenizer has a token that begins them. */
 typedef struct ScoredWindows {
   Windows windows, pairs; /* pairs: for --exact */
   Packing packing;
   Pairs table;
 } ScoredWindows;
 
-static bool open_windows(const Program *p, const TokenFile *tokens, ScoredWindows *out, Error *error) {
-  const int ctx = p->config.ctx;
-  const bool encoder = p->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(p->tokenizer) >= 0;
+static bool open_windows(const LoadedModel *m, const TokenFile *tokens, bool exact, ScoredWindows *out, Error *error) {
+  const int ctx = m->config.ctx;
+  const bool encoder = m->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(m->tokenizer) >= 0;
   const TokenRange all = {tokens, 0, tokens->info.tokens};
   *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
-  const PairTokens tokens_of = pair_tokens(p->tokenizer, p->source_tokenizer);
-  if ((encoder || p->settings.exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error))
-    return false;
-  if (packed && !packing_make(&out->packing, &all, ctx, pack_tokens(p->tokenizer), (Progress){0}, error)) return false;
+  const PairTokens tokens_of = pair_tokens(m->tokenizer, m->source_tokenizer);
+  if ((encoder || exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error)) return false;
+  if (packed && !packing_make(&out->packing, &all, ctx, pack_tokens(m->tokenizer), (Progress){0}, error)) return false;
   out->windows.packing = packed ? &out->packing : NULL;
   out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
   if (encoder) out->windows = out->pairs;
   return true;
 }
 
-static bool count_exact(Program *p, const Windows *pairs, ExactCount *out, Error *error) {
-  const Progress progress = {keep_answering, p};
-  const int rows = generation_rows(p->model, GENERATE_ROWS);
-  bool ok = decoder_open(&p->decoder, p->model, rows, error) &&
-            answers_count_exact(p->decoder, rows, p->tokenizer, pairs, 0, progress, out, error);
-  console_work_end(&p->console);
+static bool count_exact(LoadedModel *m, Console *console, const Windows *pairs, ExactCount *out, Error *error) {
+  StartupWork answering = {.console = console, .name = "answering"};
+  const int rows = generation_rows(m->model, OUTPUTS_ROWS);
+  bool ok = decoder_open(&m->decoder, m->model, rows, error) &&
+            answers_count_exact(m->decoder, rows, m->tokenizer, pairs, 0, startup_progress(&answering), out, error);
+  console_work_end(console);
   return ok;
 }
 
-/* Windows of packed documents and of pairs do not overlap, whatever the stride. */
+/* Windows of packed documents and of pairs do not overlap with any stride. */
 static bool measure(Scoring *s, Error *error) {
   const Progress progress = {keep_scoring, s};
   const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < s->plan.windows.ctx;
@@ -104,9 +185,9 @@ static bool measure(Scoring *s, Error *error) {
   disjoint.stride = disjoint.windows.ctx;
   const int64_t first = overlap ? evaluation_windows(&disjoint) : 0;
   s->all = first + evaluation_windows(&s->plan);
-  if (overlap && !evaluation_run(s->p->model, &disjoint, &s->disjoint, progress, error)) return false;
+  if (overlap && !evaluation_run(s->model, &disjoint, &s->disjoint, progress, error)) return false;
   s->before = first;
-  if (!evaluation_run(s->p->model, &s->plan, &s->result, progress, error)) return false;
+  if (!evaluation_run(s->model, &s->plan, &s->result, progress, error)) return false;
   if (!overlap) s->disjoint = s->result;
   return true;
 }
@@ -114,30 +195,39 @@ static bool measure(Scoring *s, Error *error) {
 static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
   enum { BATCH = 8 };
   ExactCount exact = {0};
-  Scoring scoring = {.p = p,
-                     .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = p->tokenizer}};
-  bool ok = model_evaluate_begin(p->model, BATCH, p->config.ctx, error) && measure(&scoring, error) &&
-            (!p->settings.exact || count_exact(p, &w->pairs, &exact, error));
+  LoadedModel *m = &p->model;
+  Scoring scoring = {.model = m->model,
+                     .console = &p->console,
+                     .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
+  bool ok = model_evaluate_begin(m->model, BATCH, m->config.ctx, error) && measure(&scoring, error) &&
+            (!p->command.settings.exact || count_exact(m, &p->console, &w->pairs, &exact, error));
   console_end_line(&p->console);
   return ok && print_score(p, &scoring, &exact, &w->table, error);
 }
 
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
   ScoredWindows w;
-  bool ok = open_windows(p, tokens, &w, error) && score_windows(p, &w, stride, error);
+  bool ok =
+      open_windows(&p->model, tokens, p->command.settings.exact, &w, error) && score_windows(p, &w, stride, error);
   packing_free(&w.packing);
   pairs_free(&w.table);
   return ok;
 }
 
-bool program_score(Program *p, Error *error) {
-  int ctx = p->config.ctx, stride = p->settings.stride ? p->settings.stride : ctx > 1 ? ctx / 2 : 1;
+static bool score_file(Program *p, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!program_open_tokens(p, p->settings.score, &tokens, error)) return false;
+  if (!loaded_encode_file(&p->model, s, &p->console, s->score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
-                                           p->settings.score, tokens.info.tokens);
+                                           s->score, tokens.info.tokens);
   token_file_close(&tokens);
   return ok;
+}
+
+bool program_score(Program *p, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  return s->per_line ? score_lines(p, error) : surprisal_is_shown(s) ? surprisal_score(p, error) : score_file(p, error);
 }

@@ -83,11 +83,10 @@ void generate_options(Options *options, GenerateSettings *s) {
                 .default_mode = "text generation"};
   const Option table[] = {
       GROUP("Model"),
-      LIST(
-          "run", &s->runs, "RUN",
-          "run directory of train, or a model directory of Hugging Face transformers with a tokenizer.json; without it "
-          "the newest *.run here",
-          .positional = true, .common = true),
+      LIST("run", &s->runs, "RUN",
+           "run directory of train, or a model directory of Hugging Face transformers with a tokenizer.json; default: "
+           "the newest *.run in the current directory",
+           .positional = true, .common = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
 
       GROUP("Prompt", .modes = MODES_PROMPTED),
@@ -102,7 +101,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            .letter = 'e', .needs = "prompt answer stop ban bias interactive"),
       FLAG("special", &s->special,
            "recognize special tokens such as " END_OF_TEXT
-           " in prompts and in the text of --encode; without it they are plain text",
+           " in prompts and in the text of --encode; otherwise they are plain text",
            .modes = MODES_PROMPTED | MODE_ENCODE),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
              "refuse a prompt longer than the context (no), or drop its beginning (left)",
@@ -129,23 +128,22 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("Sampling, in this order", .modes = MODES_DRAWING | MODE_GGUF),
       LIST("bias", &s->biases, "TEXT=N",
-           "add N to the logit of the token with the text TEXT, as in ' Romeo=+2' (-inf: never); repeatable",
-           .modes = MODES_WRITING),
+           "add N to the logit of the token TEXT, as in ' Romeo=+2' (-inf: never); repeatable", .modes = MODES_WRITING),
       LIST("ban", &s->bans, "TEXT", "never generate TEXT, which may span several tokens; repeatable",
            .modes = MODES_WRITING),
   };
   const Option rest[] = {
       FLAG("greedy", &s->greedy, "same as --temp 0", .modes = MODES_PROMPTED | MODE_SCORE),
-      SEED("seed", &s->seed, "random, and printed", "random seed; the same seed gives the same text; -1: a random one",
-           .letter = 's', .modes = MODES_DRAWING, .common = true),
+      SEED("seed", &s->seed, "a random seed, which is printed",
+           "random seed; the same seed gives the same text; -1: a random one", .letter = 's', .modes = MODES_DRAWING,
+           .common = true),
 
       GROUP("Inspection"),
-      FLAG("heat", &s->heat,
-           "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9); with --score "
-           "FILE "
-           "the tokens of FILE",
+      FLAG("heat", &s->surprisal,
+           "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9 bits); with "
+           "--score FILE color the tokens of FILE instead",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
-      TEXT("heat-html", &s->heat_html, "FILE", NULL,
+      TEXT("heat-html", &s->surprisal_html, "FILE", NULL,
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       INT("alts", &s->alternatives, 1, 100, "none",
@@ -158,10 +156,9 @@ void generate_options(Options *options, GenerateSettings *s) {
           .modes = MODE_JSON | MODE_PROMPTS),
       LIST("attention", &s->attention, "FILE",
            "write the attention weights of all layers and heads over the prompt and, with -n, the text (with an "
-           "encoder: "
-           "over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
+           "encoder: over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
            .modes = MODE_TEXT, .excludes = "num-samples"),
-      TEXT("novelty", &s->novelty, "RUN|FILE", NULL,
+      TEXT("novelty", &s->overlap, "RUN|FILE", NULL,
            "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the training tokens of a "
            "run or from a text (a file, a directory; -: standard input), and underline them on a terminal",
            .modes = MODE_TEXT),
@@ -169,7 +166,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Scoring", .modes = MODE_SCORE),
       INT("stride", &s->stride, 1, MODEL_MAX_CTX, "half the context",
           "number of tokens between the windows of --score; only the last N tokens of a window are scored. A stride "
-          "below the context gives each token more context, so the loss is usually lower than val_loss of training, "
+          "below the context gives each token more context, so the loss is usually lower than training's val_loss, "
           "whose windows do not overlap"),
       FLAG("per-line", &s->per_line,
            "score each line of FILE separately, as the beginning of a text, and print nats, tokens and bytes as a line "
@@ -180,19 +177,20 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
       FORMAT_ROWS(s, .needs = "score novelty"),
 
-      GROUP("Other modes: one at most"),
+      GROUP("Other modes (at most one)"),
       FLAG("interactive", &s->interactive,
            "interactive session: type lines, and the model continues the text; /help lists the commands", .letter = 'i',
            .selects = MODE_INTERACTIVE, .common = true),
       FLAG("json", &s->json, "write one JSON object in the format of OpenAI's completions, instead of the text",
            .selects = MODE_JSON),
       FLAG("lines", &s->lines,
-           "answer each line of -f FILE or standard input with a line, up to the end of the text or the context; a "
+           "answer each line of -f FILE or standard input with one line, up to the end of the text or the context; a "
            "newline in an answer is written as \\n, a backslash as \\\\",
            .selects = MODE_LINES),
       TEXT(
           "prompts", &s->prompts, "FILE", NULL,
-          "answer JSON Lines (-: standard input) with JSON Lines, in the same order; a line is a string, or an object "
+          "read prompts from FILE (-: standard input) and write answers, both as JSON Lines and in the same order; a "
+          "line is a string, or an object "
           "with prompt and optionally id (repeated in the answer), n (number of texts), max_tokens (length of each; "
           "-1: no limit), stop (a text or a list), score (true: add the log-probability of the prompt), seed, logprobs "
           "and the sampling options (temp, top_k, ...)",
@@ -201,15 +199,15 @@ void generate_options(Options *options, GenerateSettings *s) {
            "continue the same prompt with several models and the same random numbers, side by side: --compare A.run "
            "B.run ...",
            .selects = MODE_COMPARE, .excludes = "model"),
-      FLAG("lens", &s->lens, "print the most likely next tokens after each layer (logit lens), instead of a text",
+      FLAG("lens", &s->lens,
+           "print the most likely next tokens after each layer (logit lens), instead of generating text",
            .selects = MODE_LENS),
       TEXT("score", &s->score, "FILE", NULL,
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity",
            .selects = MODE_SCORE, .common = true),
       TEXT("encode", &s->encode, "FILE", NULL,
            "tokenize FILE (-: standard input), with the decoder's tokenizer if there are two, and print one token id "
-           "per "
-           "line",
+           "per line",
            .selects = MODE_ENCODE),
       TEXT("decode", &s->decode, "FILE", NULL, "print the text of the token ids in FILE (-: standard input)",
            .selects = MODE_DECODE),
@@ -217,26 +215,29 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT(
           "export", &s->export, "DIR", NULL,
           "write the model and its tokenizer for Hugging Face transformers into a new directory, with a model card and "
-          "a sample (of -p, -n, -s ...), but without training text and local paths",
+          "a sample (generated with -p, -n, -s ...), but without training text or local paths",
           .selects = MODE_EXPORT),
       CHOICE("export-type", &s->export_type, export_type_names, NULL, "data type of the weights of --export",
              .modes = MODE_EXPORT),
-      TEXT("gguf", &s->gguf, "FILE", NULL,
-           "write the model as a GGUF file for llama.cpp and Ollama; of the LLaMA, GPT-2, Starcoder2 and StableLM "
-           "architectures",
-           .selects = MODE_GGUF),
+      TEXT(
+          "gguf", &s->gguf, "FILE", NULL,
+          "write the model as a GGUF file for llama.cpp and Ollama; supports the LLaMA, GPT-2, Starcoder2 and StableLM "
+          "architectures",
+          .selects = MODE_GGUF),
       CHOICE("gguf-type", &s->gguf_type, gguf_type_names, NULL,
              "data type of the matrices of --gguf; f16 takes half the space of f32, q8_0 (blocks of 32) a quarter",
              .modes = MODE_GGUF),
       TEXT("modelfile", &s->modelfile, "FILE", NULL, "also write a Modelfile for Ollama, with the sampling options",
            .modes = MODE_GGUF),
-      INT64("bench", &s->bench, 1, 1e7, NULL, "time N tokens and print one line of JSON, no text", .transient = true,
+      INT64("bench", &s->bench, 1, 1e7, NULL,
+            "time the generation of N tokens and print one line of JSON instead of text", .transient = true,
             .selects = MODE_BENCH),
 
       GROUP("Machine"),
-      DEVICE_ROWS(&s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
-                  "compute data type; on a CPU only that of the weights, where int8 needs a quarter of the memory "
-                  "traffic of f32"),
+      DEVICE_ROWS(
+          &s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
+          "compute data type; on a CPU, the data type of the weights only, where int8 needs a quarter of the memory "
+          "traffic of f32"),
   };
   options_add(options, table, sizeof table / sizeof *table);
   add_sampling(options, &s->sampling);

@@ -35,14 +35,14 @@ typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
   const char *model; /* -m RUN */
-  const char *prompt, *prompt_file, *answer, *score, *encode, *decode, *novelty;
+  const char *prompt, *prompt_file, *answer, *score, *encode, *decode, *overlap;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
-  const char *prompts, *heat_html, *gguf, *modelfile, *export;
+  const char *prompts, *surprisal_html, *gguf, *modelfile, *export;
   int export_type; /* index into export_types: the type of the weights */
   int gguf_type;   /* GgufType */
-  bool heat;
+  bool surprisal;
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
   bool json, per_line, escapes, special, params, lens;

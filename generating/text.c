@@ -1,226 +1,96 @@
-/* Generation of one text to stdout. */
-#include "generating/heat.h"
-
-#include "cli/startup.h"
-#include "model/decoder.h"
+/* Text mode, the default: one text to stdout, as it is generated. */
+#include "generating/program.h"
+#include "generating/surprisal.h"
 #include "tokenizer/bpe_encode.h"
-#include "util/file.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-void program_flush(Program *p) {
-  const int cause = file_flush_cause(stdout);
-  if (!p->write_error) p->write_error = cause;
+typedef struct TextMode {
+  Program *p;
+  BpeIds ids;  /* the prompt and the generated tokens */
+  bool keep;   /* keep the text, for the overlap and for the options of surprisal.h */
+  Output text; /* if kept */
+  bool at_end; /* print the text at the end, when the overlap to underline is known */
+} TextMode;
+
+static bool emit(void *mode, void *text, const uint8_t *bytes, size_t size) {
+  TextMode *m = mode;
+  (void)text;
+  if (m->keep && !output_add(&m->text, bytes, size)) return false;
+  if (m->at_end) return true;
+  if (!m->p->command.settings.surprisal) return stdout_write(&m->p->out, bytes, size);
+  surprisal_print(&m->text, m->text.size - size, m->text.size);
+  return stdout_write(&m->p->out, "", 0);
 }
 
-bool program_emit(Program *p, const uint8_t *bytes, size_t size) {
-  fwrite(bytes, 1, size, stdout);
-  program_flush(p);
-  return !p->write_error && !stop_signal;
+static bool take_token(void *mode, void *text, const GeneratedToken *token, Error *error) {
+  TextMode *m = mode;
+  (void)text;
+  return bpe_ids_sink(&m->ids, &token->id, 1, error) && (!m->keep || output_add_token(&m->text, token, error));
 }
 
-/* Not an error yet: what was written is summed up first. */
-static bool keep_generating(void *context, int64_t tokens, Error *error) {
-  (void)context, (void)tokens, (void)error;
-  return !stop_signal;
-}
-
-bool program_report_output(const Program *p, Error *error) {
-  if (p->write_error == EPIPE) return true; /* the reader has what it wanted */
-  if (p->write_error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->write_error));
-  return startup_go_on("generating", error);
-}
-
-/* When the context is full; 0: that is the end. */
-static int kept_tokens(const Program *p) {
-  const GenerateSettings *s = &p->settings;
-  const int ctx = p->config.ctx, half = ctx > 1 ? ctx / 2 : 1;
-  if (s->on_full == ON_FULL_STOP || s->attention.count) return 0;
-  return !s->keep ? half : s->keep < ctx ? s->keep : ctx;
-}
-
-uint64_t program_seed(const Program *p) {
-  return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
-}
-
-GenerationRequest program_request(Program *p) {
-  const GenerateSettings *s = &p->settings;
-  const bool no_text = s->attention.count && !p->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  GenerationRequest request = {.source = p->source.count ? p->source.ids : NULL,
-                               .source_tokens = (int)p->source.count,
-                               .prompt = p->prompt.ids,
-                               .prompt_tokens = (int)p->prompt.count,
-                               .sampling = s->sampling,
-                               .max_tokens = no_text ? 0 : s->tokens,
-                               .keep = kept_tokens(p),
-                               .ignore_end = s->ignore_end,
-                               .stops = p->stops,
-                               .rules = p->rules.tokenizer ? &p->rules : NULL,
-                               .alternatives = s->logprobs < p->config.vocab ? s->logprobs : p->config.vocab};
-  if (s->novelty && request.max_tokens < 0) request.max_tokens = program_novelty_most(s->samples);
-  request.sampling.seed = program_seed(p);
-  if (s->greedy) request.sampling.temperature = 0;
-  return request;
-}
-
-/* ---- stop texts ---- */
-
-bool program_add_stop(StopTexts *stops, const char *text, size_t size, Error *error) {
-  Pattern *grown = realloc(stops->patterns, (size_t)(stops->count + 1) * sizeof *grown);
-  uint8_t *copy = malloc(size ? size : 1);
-  if (grown) stops->patterns = grown;
-  if (copy && size) memcpy(copy, text, size);
-  if (grown && copy && size && pattern_make(&grown[stops->count], copy, size, error)) {
-    stops->count++;
-    return true;
-  }
-  free(copy);
-  return grown && copy && !size ? fail(error, EXIT_USAGE, "--stop \"\": a text of nothing is everywhere")
-                                : error_memory(error, "a text to look for");
-}
-
-void program_free_stops(StopTexts *stops) {
-  for (int i = 0; i < stops->count; i++) {
-    free((void *)stops->patterns[i].bytes);
-    pattern_free(&stops->patterns[i]);
-  }
-  free(stops->patterns);
-  *stops = (StopTexts){0};
-}
-
-bool program_make_stops(Program *p, Error *error) {
-  const TextList *texts = &p->settings.stops;
-  bool ok = true;
-  for (int i = 0; ok && i < texts->count; i++) {
-    uint8_t *text;
-    size_t size;
-    ok = program_given_text(p, texts->items[i], &text, &size, error) &&
-         program_add_stop(&p->stops, (const char *)text, size, error);
-    free(text);
-  }
-  return ok;
-}
-
-/* ---- many texts ---- */
-
-static bool add_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
-  (void)context;
-  return text_add(text, bytes, size);
-}
-
-static bool add_token(void *context, void *text, const GeneratedToken *token, Error *error) {
-  (void)context;
-  return text_add_token(text, token, error);
-}
-
-static bool end_one(void *context, void *text, const GenerationResult *result, Error *error) {
-  Texts *texts = context;
-  return text_end(text, result, error) && texts_print(texts, error);
-}
-
-static bool keep_writing(void *program, int64_t tokens, Error *error) {
-  const Program *p = program;
-  (void)tokens;
-  return !p->write_error && startup_go_on("generating", error);
-}
-
-bool program_run_texts(Program *p, void *context, int most_rows, GenerationNext *next, Error *error) {
-  const int rows = generation_rows(p->model, most_rows);
-  if (!decoder_open(&p->decoder, p->model, rows, error)) return false;
-  const Generation generation = {.decoder = p->decoder,
-                                 .rows = rows,
-                                 .tokenizer = p->tokenizer,
-                                 .context = context,
-                                 .next = next,
-                                 .emit = add_bytes,
-                                 .token = add_token,
-                                 .done = end_one,
-                                 .progress = {keep_writing, p}};
-  return generation_run(&generation, error) && texts_print(context, error);
-}
-
-/* ---- one text, as it comes ---- */
-
-/* ", then 23.0k tokens/s", or nothing after so few that it would say nothing. */
-typedef struct SpeedWords {
-  char text[48];
-} SpeedWords;
-static SpeedWords speed_words(const GenerationResult *result) {
-  enum { FEWEST = 20 };
-  SpeedWords words = {""};
+void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result) {
+  enum { FEWEST = 20 }; /* the speed of fewer tokens is not printed */
   const double rest = result->seconds - result->first_token_seconds;
+  char speed[48] = "";
+  if (!result->tokens) return;
   if (result->tokens > FEWEST && rest > 0)
-    snprintf(words.text, sizeof words.text, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
-  return words;
+    snprintf(speed, sizeof speed, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
+  console_note(console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+               text_plural((double)result->tokens, "token").text,
+               request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
+               speed, generation_stop_name(result->reason), request->sampling.seed);
 }
 
-static bool emit_text(void *program, void *context, const uint8_t *bytes, size_t size) {
-  Program *p = program;
-  Text *text = context;
-  if (!text) return program_emit(p, bytes, size);
-  if (!text_add(text, bytes, size)) return false;
-  if (!p->settings.heat) return program_emit(p, bytes, size);
-  heat_print(text, text->size - size, text->size);
-  program_flush(p);
-  return !p->write_error && !stop_signal;
-}
-
-static bool keep_token(void *program, void *text, const GeneratedToken *token, Error *error) {
-  Program *p = program;
-  return bpe_ids_sink(&p->text, &token->id, 1, error) && (!text || text_add_token(text, token, error));
-}
-
-void program_note_result(Program *p, const GenerationRequest *request, const GenerationResult *result) {
-  if (result->tokens)
-    console_note(&p->console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-                 text_plural((double)result->tokens, "token").text,
-                 request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
-                 speed_words(result).text, generation_stop_name(result->reason), request->sampling.seed);
-}
-
-static bool judge_novelty(Program *p, const GenerationResult *result, Error *error) {
-  const size_t first = p->prompt.count;
-  return program_novelty_add(p, p->text.ids + first, p->text.count - first, result->bytes, error) &&
-         program_novelty_compare(p, error);
-}
-
-bool program_generate(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  GenerationRequest request = program_request(p);
+static bool generate(TextMode *m, Error *error) {
+  Program *p = m->p;
+  Overlap *overlap = p->overlap;
+  const GenerateSettings *s = &p->command.settings;
+  const Prompt *prompt = &p->prompt;
+  const BpeIds *read = &prompt->tokens.decoder;
+  const bool surprisal = surprisal_is_shown(s), terminal = isatty(STDOUT_FILENO);
+  const bool echo = prompt->size && !prompt->tokens.source.count && (s->echo || terminal);
+  GenerationRequest request = request_make(&p->command, &p->model, &prompt->tokens);
   GenerationResult result;
-  Text heated = {.request.alternatives = heat_alternatives(p)};
-  if (heat_is_asked(s)) {
-    request.alternatives = heated.request.alternatives;
-    request.text = &heated;
+  if (surprisal) request.alternatives = m->text.request.alternatives;
+  if (echo && !m->at_end && !stdout_write(&p->out, prompt->bytes, prompt->size)) return stdout_check(&p->out, error);
+  if (!decoder_open(&p->model.decoder, p->model.model, 1, error)) return false;
+  const Generation generation = {.decoder = p->model.decoder,
+                                 .tokenizer = p->model.tokenizer,
+                                 .context = m,
+                                 .emit = emit,
+                                 .token = take_token,
+                                 .progress = {output_until_signal, NULL}};
+  if (!bpe_ids_sink(&m->ids, read->ids, read->count, error) ||
+      !generation_run_one(&generation, &request, &result, error) || (m->keep && !output_end(&m->text, &result, error)))
+    return false;
+  const bool ok = !overlap || (overlap_add(overlap, &m->text, error) && overlap_compare(overlap, &p->out, error));
+  if (m->at_end) {
+    if (echo) stdout_write(&p->out, prompt->bytes, prompt->size);
+    overlap_print(overlap, 0, &p->out);
   }
-  const bool terminal = isatty(STDOUT_FILENO), echo = !p->source.count && (s->echo || terminal);
-  const bool at_end = s->novelty && terminal; /* when it is known what to mark */
-  if (echo && !at_end && p->given_size && !program_emit(p, p->given, p->given_size))
-    return program_report_output(p, error);
-  if (!decoder_open(&p->decoder, p->model, 1, error)) return false;
-  const Generation generation = {.decoder = p->decoder,
-                                 .tokenizer = p->tokenizer,
-                                 .context = p,
-                                 .emit = at_end ? NULL : emit_text,
-                                 .token = keep_token,
-                                 .progress = {keep_generating, NULL}};
-  bool ok = bpe_ids_sink(&p->text, p->prompt.ids, p->prompt.count, error) &&
-            generation_run_one(&generation, &request, &result, error) && text_end(&heated, &result, error);
-  const bool judged = ok && (!s->novelty || judge_novelty(p, &result, error));
-  if (ok && at_end) {
-    if (echo && p->given_size) program_emit(p, p->given, p->given_size);
-    program_novelty_print(p, 0);
-  }
-  if (ok && (terminal || s->alternatives > 0) && !p->write_error) program_emit(p, (const uint8_t *)"\n", 1);
-  if (ok) program_note_result(p, &request, &result);
-  if (s->novelty && judged) program_novelty_note(p);
-  ok = judged && (!heat_is_asked(s) || heat_finish(p, (HeatPrompt){p->given, p->given_size}, &heated, error));
-  text_free(&heated);
-  return ok && program_report_output(p, error) && program_write_attention(p, &p->text, error);
+  if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
+  program_note_result(&p->console, &request, &result);
+  if (overlap && ok) overlap_note(overlap);
+  return ok && (!surprisal || surprisal_finish(p, prompt, &m->text, error)) && stdout_check(&p->out, error) &&
+         attention_write(s, &p->model, &p->console, &prompt->tokens.source, &m->ids, error);
+}
+
+bool program_text(Program *p, Error *error) {
+  const GenerateSettings *s = &p->command.settings;
+  const bool surprisal = surprisal_is_shown(s);
+  if (s->samples > 1) return program_samples(p, error);
+  const int alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1;
+  TextMode m = {.p = p,
+                .keep = surprisal || p->overlap,
+                .text = {.request.alternatives = alternatives, .keep_ids = p->overlap},
+                .at_end = p->overlap && isatty(STDOUT_FILENO)};
+  const bool ok = generate(&m, error);
+  free(m.ids.ids);
+  output_free(&m.text);
+  return ok;
 }

@@ -1,6 +1,4 @@
-/* Detection of prompt bytes that never appeared in training prompts; a model with an encoder has learned nothing about
- * them. */
-#include "generating/program.h"
+#include "generating/unseen.h"
 
 #include "checkpoint/directory.h"
 #include "dataset/pairs.h"
@@ -8,15 +6,16 @@
 #include "util/utf8.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOKENS = 32 << 20, BLOCK = 4096 }; /* of a larger file it takes too long to know */
+enum { MOST_TOKENS = 32 << 20 /* reading a larger token file takes too long */, BLOCK = 4096 };
 
-/* ---- what training has seen ---- */
+/* ---- training prompts ---- */
 
-/* Which tokens stand in the prompts of the file; false where that cannot be known. */
-static bool find_sources(const TokenFile *file, PairTokens pairs, int32_t vocab, bool *found) {
+/* Marks in found [vocab] the tokens of the prompts in a token file. Returns false when they are unknown. */
+static bool find_tokens(const TokenFile *file, PairTokens pairs, int32_t vocab, bool *found) {
   Error none = {0};
   if (!file->info.loss_mask || file->info.tokens > MOST_TOKENS || file->info.vocab != pairs.source_first + vocab)
     return false;
@@ -32,39 +31,39 @@ static bool find_sources(const TokenFile *file, PairTokens pairs, int32_t vocab,
   return true;
 }
 
-/* Without the tokens of the run nothing is known, and then nothing is said. */
-static void look(Program *p) {
-  const Tokenizer *tokenizer = program_source_tokenizer(p);
+/* Reads the tokens of the run; without them nothing is known. */
+static void look(SeenBytes *seen, const LoadedModel *m) {
+  const Tokenizer *tokenizer = loaded_source_tokenizer(m);
   const int32_t vocab = tokenizer_vocab(tokenizer);
   TokenFile file = {0};
   Error none = {0};
   bool *found = calloc((size_t)vocab, sizeof *found);
-  p->seen.looked = true;
-  if (found && token_file_open(&file, path_in(p->dir, CHECKPOINT_TOKENS).text, &none)) {
-    p->seen.known = find_sources(&file, pair_tokens(p->tokenizer, p->source_tokenizer), vocab, found);
+  seen->looked = true;
+  if (found && token_file_open(&file, path_in(m->dir, CHECKPOINT_TOKENS).text, &none)) {
+    seen->known = find_tokens(&file, pair_tokens(m->tokenizer, m->source_tokenizer), vocab, found);
     token_file_close(&file);
   }
-  for (int32_t id = 0; p->seen.known && id < vocab; id++) {
+  for (int32_t id = 0; found && seen->known && id < vocab; id++) {
     size_t size = 0;
     const uint8_t *bytes = found[id] ? tokenizer_decode(tokenizer, id, &size) : NULL;
-    for (size_t i = 0; i < size; i++) p->seen.bytes[bytes[i]] = true;
+    for (size_t i = 0; i < size; i++) seen->bytes[bytes[i]] = true;
   }
   free(found);
 }
 
-/* ---- what a prompt has ---- */
+/* ---- a prompt ---- */
 
-/* As the model reads it: a tokenizer may change a text. */
-static bool read_source(const Program *p, const BpeIds *source, FILE *out) {
+/* Writes the text that the model reads; a tokenizer may have changed the given one. */
+static bool decode(const LoadedModel *m, const BpeIds *source, FILE *out) {
   for (size_t i = 0; i < source->count; i++) {
     size_t size;
-    const uint8_t *bytes = tokenizer_decode(program_source_tokenizer(p), source->ids[i], &size);
+    const uint8_t *bytes = tokenizer_decode(loaded_source_tokenizer(m), source->ids[i], &size);
     if (size) fwrite(bytes, 1, size, out);
   }
   return fclose(out) == 0;
 }
 
-/* Adds a character to `out`, once, as long as there is room. */
+/* Adds a character to `out` unless it is there already; "..." when `out` is full. */
 static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   char shown[8];
   const size_t used = strlen(out->text);
@@ -77,44 +76,44 @@ static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   else if (strcmp(out->text + used - 3, "...") != 0) strcpy(out->text + used, " ...");
 }
 
-UnseenText program_unseen(Program *p, const BpeIds *source) {
+static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const BpeIds *source) {
   UnseenText out = {""};
   char *text = NULL;
   size_t size = 0;
-  if (!p->config.encoder_layers) return out;
-  if (!p->seen.looked) look(p);
-  FILE *stream = p->seen.known ? open_memstream(&text, &size) : NULL;
-  const bool read = stream && read_source(p, source, stream);
+  if (!m->config.encoder_layers) return out;
+  if (!seen->looked) look(seen, m);
+  FILE *stream = seen->known ? open_memstream(&text, &size) : NULL;
+  const bool read = stream && decode(m, source, stream);
   for (size_t i = 0, length; read && i < size; i += length) {
     const uint8_t *bytes = (const uint8_t *)text + i;
     uint32_t point;
-    bool seen = true;
+    bool all_seen = true;
     length = utf8_read(bytes, size - i, &point);
     length = length ? length : 1;
-    for (size_t k = 0; k < length; k++) seen = seen && p->seen.bytes[bytes[k]];
-    if (!seen) add_character(&out, bytes, length);
+    for (size_t k = 0; k < length; k++) all_seen = all_seen && seen->bytes[bytes[k]];
+    if (!all_seen) add_character(&out, bytes, length);
   }
   free(text);
   return out;
 }
 
-void program_note_unseen(Program *p) {
-  const UnseenText unseen = program_unseen(p, &p->source);
+void unseen_note(SeenBytes *seen, const LoadedModel *m, const BpeIds *source, Console *console) {
+  const UnseenText unseen = unseen_characters(seen, m, source);
   if (unseen.text[0])
-    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->dir, unseen.text);
+    console_note(console, "no training prompt of %s has %s: the answer is a guess", m->dir, unseen.text);
 }
 
-void program_count_unseen(Program *p, int64_t line, const BpeIds *source) {
-  const UnseenText unseen = program_unseen(p, source);
+void unseen_count(SeenBytes *seen, const LoadedModel *m, int64_t line, const BpeIds *source) {
+  const UnseenText unseen = unseen_characters(seen, m, source);
   if (!unseen.text[0]) return;
-  if (p->seen.lines++ == 0) p->seen.first = line, p->seen.in_first = unseen;
+  if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
 }
 
-void program_note_unseen_lines(Program *p, int64_t lines) {
-  if (p->seen.lines)
-    console_note(&p->console,
+void unseen_note_lines(const SeenBytes *seen, const LoadedModel *m, int64_t lines, Console *console) {
+  if (seen->lines)
+    console_note(console,
                  "%" PRId64 " of %" PRId64
                  " lines have characters that no training prompt of %s has, first line %" PRId64
                  " (%s): their answers are guesses",
-                 p->seen.lines, lines, p->dir, p->seen.first, p->seen.in_first.text);
+                 seen->lines, lines, m->dir, seen->first, seen->in_first.text);
 }

@@ -1,7 +1,5 @@
 #include "inference/answers.h"
 
-#include "inference/batch.h"
-#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
@@ -15,21 +13,20 @@ bool pair_reader_open(PairReader *out, const Windows *windows, const Model *mode
                       .encoder = model_config(model)->encoder_layers > 0,
                       .before = tokenizer_before(tokenizer),
                       .end = tokenizer_end(tokenizer),
-                      .room = calloc(1, sizeof *out->room),
-                      .place = windows->ctx};
-  return out->room ? batch_make(out->room, windows, 1, error) : error_memory(error, "a window of pairs");
+                      .position = windows->ctx};
+  return batch_make(&out->batch, windows, 1, error);
 }
 
 void pair_reader_close(PairReader *reader) {
-  if (reader->room) batch_free(reader->room);
-  free(reader->room);
+  batch_free(&reader->batch);
   *reader = (PairReader){0};
 }
 
-/* The pair whose target begins at place `at` of the window. */
+/* Copies the pair whose target begins at position `at` of the window. */
 static bool take_pair(const PairReader *reader, const Window *w, int at, BpeIds *prompt, BpeIds *target, Error *error) {
   const int begin = w->cross_begin[at], ctx = reader->windows->ctx;
-  const int stop = w->cross_end[at] - !reader->encoder; /* in the place of its end token there is one in front of it */
+  /* Without an encoder the prompt has a token before it instead of an end token. */
+  const int stop = w->cross_end[at] - !reader->encoder;
   int length = 0;
   while (at + length < ctx && w->targets[at + length] != reader->end) length++;
   prompt->count = target->count = 0;
@@ -40,15 +37,15 @@ static bool take_pair(const PairReader *reader, const Window *w, int at, BpeIds 
 
 bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *given, Error *error) {
   const Windows *windows = reader->windows;
-  const Window w = batch_window(reader->room, 0);
-  for (*given = false; !*given; reader->place++) {
-    if (reader->place >= windows->ctx) {
+  const Window w = batch_window(&reader->batch, 0);
+  for (*given = false; !*given; reader->position++) {
+    if (reader->position >= windows->ctx) {
       if (reader->window == windows_count(windows, 1)) return true;
       if (!windows_read(windows, 1, reader->window++, &w, error)) return false;
-      reader->place = 0;
+      reader->position = 0;
     }
-    *given = w.positions[reader->place] == 0 && w.cross_begin[reader->place] < w.cross_end[reader->place];
-    if (*given && !take_pair(reader, &w, reader->place, prompt, target, error)) return false;
+    *given = w.positions[reader->position] == 0 && w.cross_begin[reader->position] < w.cross_end[reader->position];
+    if (*given && !take_pair(reader, &w, reader->position, prompt, target, error)) return false;
   }
   return true;
 }
@@ -63,11 +60,11 @@ GenerationRequest answer_request(const PairReader *reader, const BpeIds *prompt,
   return request;
 }
 
-/* ---- exact answers ---- */
+/* ---- exact responses ---- */
 
 typedef struct Answer {
   BpeIds prompt, target;
-  size_t right; /* tokens of the answer that are the target's so far; one more than it has: something is wrong */
+  size_t right; /* number of leading tokens that equal the target's; target.count + 1 after a wrong token */
   bool busy;
 } Answer;
 
@@ -85,7 +82,7 @@ static bool next_pair(void *context, bool wait, GenerationRequest *out, bool *gi
   (void)wait;
   *given = false;
   if (c->limit && c->begun >= c->limit) return true;
-  while (answer->busy) answer++; /* a text is asked for when a row is free */
+  while (answer->busy) answer++; /* `next` is called only when a row is free */
   if (!pair_reader_next(&c->reader, &answer->prompt, &answer->target, given, error) || !*given) return !error->code;
   answer->right = 0;
   answer->busy = true;

@@ -2,20 +2,21 @@
 #ifndef INKLING_INFERENCE_ANSWERS_H
 #define INKLING_INFERENCE_ANSWERS_H
 
-#include "util/error.h"
-#include "util/progress.h"
 #include "dataset/windows.h"
+#include "inference/batch.h"
 #include "inference/generation.h"
 #include "model/decoder.h"
+#include "util/error.h"
+#include "util/progress.h"
 
 /* Reads prompts and their targets, without end tokens, from windows of pairs. */
 typedef struct PairReader {
   const Windows *windows;
   bool encoder;        /* prompts are sources and end with an end token; else they begin with `before` */
   int32_t before, end; /* the tokens before and after a target */
-  struct Batch *room;
-  int64_t window;
-  int place;
+  Batch batch;         /* holds one window */
+  int64_t window;      /* the next window */
+  int position;        /* in the window */
 } PairReader;
 
 /* Opens a reader and closes it; closing is harmless on a zeroed struct. EXIT_MEMORY. */

@@ -16,14 +16,14 @@ static int array_count(const Windows *windows) { return windows->pairs ? ARRAYS 
 
 bool batch_make(Batch *out, const Windows *windows, int sequences, Error *error) {
   *out = (Batch){.ctx = windows->ctx};
-  const size_t room = (size_t)sequences * (size_t)windows->ctx;
+  const size_t tokens = (size_t)sequences * (size_t)windows->ctx;
   const int count = array_count(windows);
-  out->memory = malloc((size_t)count * room * sizeof *out->memory);
+  out->memory = malloc((size_t)count * tokens * sizeof *out->memory);
   if (!out->memory)
     return fail(error, EXIT_MEMORY, "out of memory for a batch of %d windows of %d tokens", sequences, windows->ctx);
   int32_t **arrays[ARRAYS];
   arrays_of(&out->first, arrays);
-  for (int i = 0; i < count; i++) *arrays[i] = out->memory + (size_t)i * room;
+  for (int i = 0; i < count; i++) *arrays[i] = out->memory + (size_t)i * tokens;
   return true;
 }
 

@@ -2,15 +2,15 @@
 #ifndef INKLING_INFERENCE_BATCH_H
 #define INKLING_INFERENCE_BATCH_H
 
-#include "util/error.h"
-#include "model.h"
 #include "dataset/windows.h"
+#include "model.h"
+#include "util/error.h"
 
 /* Made by batch_make, freed by batch_free. */
 typedef struct Batch {
   int32_t *memory;
   int ctx;
-  Window first;       /* sequence 0; the other sequences follow in each array */
+  Window first;       /* sequence 0; in each array the other sequences follow */
   SourceBatch source; /* for pairs; batch_tokens() points to it */
 } Batch;
 

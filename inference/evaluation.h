@@ -2,11 +2,11 @@
 #ifndef INKLING_INFERENCE_EVALUATION_H
 #define INKLING_INFERENCE_EVALUATION_H
 
-#include "util/error.h"
-#include "util/progress.h"
+#include "dataset/windows.h"
 #include "model.h"
 #include "tokenizer/tokenizer.h"
-#include "dataset/windows.h"
+#include "util/error.h"
+#include "util/progress.h"
 
 #define NATS_PER_BIT 0.6931471805599453
 
@@ -26,10 +26,10 @@ static inline double evaluation_bits_per_byte(const Evaluation *s) {
 /* The targets that are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
 typedef struct EvaluationPlan {
   Windows windows;
-  int stride; /* distance between windows of the stream; ctx: disjoint windows */
+  int stride; /* tokens between the beginnings of two windows of the stream; ctx: disjoint windows */
   int batch;
   int64_t limit;   /* 0: none */
-  int rank, ranks; /* each of several processes counts its part of the batches; ranks 0: one process */
+  int rank, ranks; /* each process evaluates every ranks-th batch; ranks 0: one process */
   const Tokenizer *tokenizer;
 } EvaluationPlan;
 

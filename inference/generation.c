@@ -1,7 +1,6 @@
 #include "inference/generation.h"
 
 #include "inference/logprobs.h"
-#include "model/decoder.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
@@ -26,44 +25,48 @@ bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text,
 int generation_rows(const Model *model, int most) {
   enum { CACHE_BYTES = 64 << 20 };
   const ModelConfig *c = model_config(model);
-  const int64_t stacks = c->encoder_layers ? 2 : 1; /* keys and values of the text, and of its source */
+  const int64_t stacks = c->encoder_layers ? 2 : 1; /* caches of the text, and of its source */
   const int64_t row = 2 * stacks * c->layers * c->ctx * c->kv_heads * c->head_dim * (int64_t)sizeof(float);
   const int64_t fit = CACHE_BYTES / row;
   return fit < 1 ? 1 : fit < most ? (int)fit : most;
 }
 
-/* ---- a text that is being written ---- */
+/* ---- a text in progress ---- */
 
-typedef struct Row {
+typedef struct TextRow {
   GenerationRequest request;
   GenerationResult result;
   double start;
-  bool ended;            /* another may take its place */
-  bool at_start;         /* neither the prompt nor what was written has bytes */
-  BpeIds prompt, source; /* what the decoder's row began with; prompt.count 0: it no longer does */
-  uint8_t *held; /* bytes that are not out: of a character that is not whole, or that a stop text may begin with */
-  size_t size, capacity;
-  size_t *matched; /* of each stop text */
-  size_t *banned;  /* of each text of the rules: as much as the text ends with */
-  bool ruled;      /* the decoder's row has the biases that follow from them */
+  bool ended;            /* the row is free for another text */
+  bool at_start;         /* no token so far has any text */
+  BpeIds prompt, source; /* that the decoder's row began with; prompt.count 0: it was changed since */
+  uint8_t *held;         /* bytes not emitted yet: of an incomplete character, or of a possible stop text */
+  size_t size, capacity; /* of `held` */
+  size_t *matched;       /* [stop texts]: bytes of each that the text ends with */
+  size_t *banned;        /* [banned texts]: the same for the texts of the rules */
+  bool ruled;            /* the decoder's row has the current biases */
   TokenAlternative *top;
-  size_t matched_room, banned_room, top_room;
-} Row;
+  size_t matched_capacity, banned_capacity, top_capacity;
+} TextRow;
 
 typedef struct Writer {
   const Generation *g;
-  Row *rows;
-  int active; /* rows that the decoder goes on with */
-  int32_t *drawn;
-  int32_t *ids;   /* [vocab] and */
-  float *values;  /* [vocab]: of biases, where there are any; first those of the unused ids */
-  int unused;     /* ids that stand for no token, which are never drawn */
-  float *logits;  /* [rows][vocab], where a text wants log-probabilities */
+  const GenerationRequest *only; /* generation_run_one(): the request, NULL after it was taken */
+  GenerationResult *only_result; /* NULL: generation_run() */
+  TextRow *rows;
+  int active;     /* number of rows that the decoder computes */
+  int32_t *drawn; /* [rows]: the drawn tokens */
+  int32_t *ids;   /* [vocab]: tokens with a bias, and */
+  float *values;  /* [vocab]: their biases; NULL: there are none. The first `unused` are always -INFINITY */
+  int unused;     /* number of ids without a token */
+  float *logits;  /* [rows][vocab]; NULL: no text needs log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
 } Writer;
 
-static void emit(Writer *w, Row *row, size_t size) {
+static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
+
+static void emit(Writer *w, TextRow *row, size_t size) {
   const Generation *g = w->g;
   if (size == 0) return;
   row->result.bytes += (int64_t)size;
@@ -72,15 +75,15 @@ static void emit(Writer *w, Row *row, size_t size) {
   row->size -= size;
 }
 
-/* What can no longer become part of a stop text, in whole characters. */
-static void emit_ready(Writer *w, Row *row) {
+/* Emits the characters that cannot become part of a stop text. */
+static void emit_ready(Writer *w, TextRow *row) {
   size_t longest = 0;
   for (int i = 0; i < row->request.stops.count; i++) longest = row->matched[i] > longest ? row->matched[i] : longest;
   if (row->size > longest) emit(w, row, utf8_complete(row->held, row->size - longest));
 }
 
-/* One more byte. True when a stop text ends with it: what is held is then cut before the one that begins first. */
-static bool hold_byte(Row *row, uint8_t byte) {
+/* Adds a byte. Returns true when a stop text ends with it, and then removes the longest such stop text. */
+static bool hold_byte(TextRow *row, uint8_t byte) {
   const StopTexts *stops = &row->request.stops;
   size_t longest = 0;
   row->held[row->size++] = byte;
@@ -93,32 +96,33 @@ static bool hold_byte(Row *row, uint8_t byte) {
   return longest > 0;
 }
 
-static bool end_text(Writer *w, Row *row, StopReason reason, Error *error) {
+static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
   const Generation *g = w->g;
   if (reason != STOP_CALLER) emit(w, row, row->size);
   row->ended = true;
   row->result.reason = reason;
   row->result.seconds = clock_seconds() - row->start;
-  return !g->done || g->done(g->context, row->request.text, &row->result, error);
+  if (w->only_result) *w->only_result = row->result;
+  return w->only_result || !g->done || g->done(g->context, row->request.text, &row->result, error);
 }
 
-static bool tell_token(Writer *w, Row *row, int32_t id, Error *error) {
+static bool pass_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   const Generation *g = w->g;
-  const int vocab = model_config(decoder_model(g->decoder))->vocab, count = row->request.alternatives;
+  const int vocab = vocab_of(w), count = row->request.alternatives;
   GeneratedToken token = {.id = id, .begin = row->result.bytes + (int64_t)row->size, .logprob = NAN, .top = row->top};
   if (!g->token) return true;
   if (count >= 0) token.logprob = logprobs_of(w->logits + (row - w->rows) * (int64_t)vocab, vocab, id, row->top, count);
   return g->token(g->context, row->request.text, &token, error);
 }
 
-/* What was drawn for a row. */
-static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
+/* Adds a drawn token to the text. */
+static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   const GenerationRequest *r = &row->request;
   size_t size;
   w->tokens++;
   if (row->result.tokens++ == 0) row->result.first_token_seconds = clock_seconds() - row->start;
   if (id == tokenizer_end(w->g->tokenizer)) return r->ignore_end || end_text(w, row, STOP_END, error);
-  if (!tell_token(w, row, id, error)) return false;
+  if (!pass_token(w, row, id, error)) return false;
   if (r->rules && r->rules->ban_count) {
     token_rules_advance(r->rules, row->banned, id);
     row->ruled = false;
@@ -133,7 +137,7 @@ static bool take_token(Writer *w, Row *row, int32_t id, Error *error) {
 }
 
 static bool apply_rules(Writer *w, int r, Error *error) {
-  Row *row = &w->rows[r];
+  TextRow *row = &w->rows[r];
   int count = 0;
   if (row->request.rules &&
       !token_rules_list(row->request.rules, row->banned, w->ids + w->unused, w->values + w->unused, &count, error))
@@ -142,9 +146,9 @@ static bool apply_rules(Writer *w, int r, Error *error) {
   return decoder_bias(w->g->decoder, r, w->ids, w->values, w->unused + count, error);
 }
 
-/* Whether there is a next token, or the text ends without one. */
-static bool make_room(Writer *w, int r, Error *error) {
-  Row *row = &w->rows[r];
+/* Ends a text that has no next token, because of max_tokens or of the context. */
+static bool prepare_token(Writer *w, int r, Error *error) {
+  TextRow *row = &w->rows[r];
   const GenerationRequest *request = &row->request;
   if (request->max_tokens >= 0 && row->result.tokens >= request->max_tokens)
     return end_text(w, row, STOP_LENGTH, error);
@@ -160,7 +164,7 @@ static bool same_ids(const BpeIds *ids, const int32_t *other, int count) {
   return ids->count == (size_t)count && (count == 0 || memcmp(ids->ids, other, ids->count * sizeof *ids->ids) == 0);
 }
 
-/* A row of the decoder that began as this text does, or -1. */
+/* Returns a row of the decoder that began with the same prompt and source, or -1. */
 static int find_same(const Writer *w, const GenerationRequest *r) {
   for (int i = 0; i < w->g->rows; i++)
     if (same_ids(&w->rows[i].prompt, r->prompt, r->prompt_tokens) &&
@@ -174,9 +178,9 @@ static bool keep_ids(BpeIds *to, const int32_t *ids, int count, Error *error) {
   return bpe_ids_sink(to, ids, (size_t)count, error);
 }
 
-/* The prompt and its source in row `r` of the decoder, computed or copied. */
+/* Computes prompt and source in row `r` of the decoder, or copies them from another row. */
 static bool begin_row(Writer *w, int r, Error *error) {
-  Row *row = &w->rows[r];
+  TextRow *row = &w->rows[r];
   const GenerationRequest *request = &row->request;
   Decoder *d = w->g->decoder;
   const int same = find_same(w, request);
@@ -190,8 +194,6 @@ static bool begin_row(Writer *w, int r, Error *error) {
          keep_ids(&row->prompt, request->prompt, request->prompt_tokens, error);
 }
 
-static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
-
 static bool bias_buffers(Writer *w, Error *error) {
   const size_t vocab = (size_t)vocab_of(w);
   if (w->ids) return true;
@@ -200,7 +202,7 @@ static bool bias_buffers(Writer *w, Error *error) {
   return (w->ids && w->values) || error_memory(error, "rules for tokens");
 }
 
-/* In each row, whatever else its rules are. */
+/* Gives ids without a token a bias of -INFINITY, in each row. */
 static bool mask_unused(Writer *w, Error *error) {
   const Tokenizer *t = w->g->tokenizer;
   const int vocab = vocab_of(w);
@@ -214,19 +216,18 @@ static bool mask_unused(Writer *w, Error *error) {
   return true;
 }
 
-static bool row_buffers(Writer *w, Row *row, Error *error) {
+static bool row_buffers(Writer *w, TextRow *row, Error *error) {
   const GenerationRequest *r = &row->request;
   const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->ban_count : 0;
-  const size_t vocab = (size_t)model_config(decoder_model(w->g->decoder))->vocab,
-               alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
+  const size_t alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
   if (r->alternatives >= 0 && !w->logits) {
-    w->logits = malloc((size_t)w->g->rows * vocab * sizeof *w->logits);
+    w->logits = malloc((size_t)w->g->rows * (size_t)vocab_of(w) * sizeof *w->logits);
     if (!w->logits) return error_memory(error, "log-probabilities");
   }
   if (r->rules && !bias_buffers(w, error)) return false;
-  if ((stops && !array_reserve(&row->matched, &row->matched_room, stops, sizeof *row->matched)) ||
-      (bans && !array_reserve(&row->banned, &row->banned_room, bans, sizeof *row->banned)) ||
-      (alternatives && !array_reserve(&row->top, &row->top_room, alternatives, sizeof *row->top)))
+  if ((stops && !array_reserve(&row->matched, &row->matched_capacity, stops, sizeof *row->matched)) ||
+      (bans && !array_reserve(&row->banned, &row->banned_capacity, bans, sizeof *row->banned)) ||
+      (alternatives && !array_reserve(&row->top, &row->top_capacity, alternatives, sizeof *row->top)))
     return error_memory(error, "the text");
   for (size_t i = 0; i < stops; i++) row->matched[i] = 0;
   for (size_t i = 0; i < bans; i++) row->banned[i] = 0;
@@ -234,11 +235,19 @@ static bool row_buffers(Writer *w, Row *row, Error *error) {
   return true;
 }
 
-/* The next text into row r; *given false: there is none. */
+static bool next_request(Writer *w, bool wait, GenerationRequest *out, bool *given, Error *error) {
+  if (!w->only_result) return w->g->next(w->g->context, wait, out, given, error);
+  *given = w->only != NULL;
+  if (*given) *out = *w->only;
+  w->only = NULL;
+  return true;
+}
+
+/* Begins the next text in row r; *given false: there is none. */
 static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
-  Row *row = &w->rows[r];
+  TextRow *row = &w->rows[r];
   *given = false;
-  if (!w->g->next(w->g->context, wait, &row->request, given, error)) return false;
+  if (!next_request(w, wait, &row->request, given, error)) return false;
   if (!*given) return true;
   row->start = clock_seconds();
   row->result = (GenerationResult){0};
@@ -249,14 +258,14 @@ static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
 }
 
 static void move_row(Writer *w, int to, int from) {
-  const Row ended = w->rows[to];
+  const TextRow ended = w->rows[to];
   decoder_copy(w->g->decoder, to, from);
   w->rows[to] = w->rows[from];
   w->rows[from] = ended;
-  w->rows[from].prompt.count = 0; /* what it began with was in the other row */
+  w->rows[from].prompt.count = 0; /* the decoder's row has the other text now */
 }
 
-/* New texts take the places of those that have ended, and what is left over at the end moves together. */
+/* Begins new texts in free rows. When there are no more texts, moves the last rows into free ones. */
 static bool refill(Writer *w, Error *error) {
   bool more = true;
   int busy = 0;
@@ -276,7 +285,7 @@ static bool refill(Writer *w, Error *error) {
   return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the loop ---- */
 
 static bool wants_logits(const Writer *w) {
   for (int r = 0; r < w->active; r++)
@@ -284,7 +293,7 @@ static bool wants_logits(const Writer *w) {
   return false;
 }
 
-/* A token for every row. */
+/* Draws a token for every row. */
 static bool draw(Writer *w, Error *error) {
   Decoder *d = w->g->decoder;
   for (int r = 0; r < w->active; r++)
@@ -302,9 +311,9 @@ static bool write_texts(Writer *w, Error *error) {
     if (w->active == 0) return true;
     if (!progress_report(w->g->progress, w->tokens, error)) w->stopped = true;
     if (error->code) return false;
-    bool all = !w->stopped; /* rows go on */
+    bool all = !w->stopped; /* no row has ended */
     for (int r = 0; r < w->active && !w->stopped; r++) {
-      if (!make_room(w, r, error)) return false;
+      if (!prepare_token(w, r, error)) return false;
       all = all && !w->rows[r].ended;
     }
     if (all && !draw(w, error)) return false;
@@ -314,9 +323,10 @@ static bool write_texts(Writer *w, Error *error) {
   return true;
 }
 
-bool generation_run(const Generation *g, Error *error) {
-  Writer w = {
-      .g = g, .rows = calloc((size_t)g->rows, sizeof *w.rows), .drawn = calloc((size_t)g->rows, sizeof *w.drawn)};
+static bool run(Writer w, Error *error) {
+  const Generation *g = w.g;
+  w.rows = calloc((size_t)g->rows, sizeof *w.rows);
+  w.drawn = calloc((size_t)g->rows, sizeof *w.drawn);
   bool ok = (w.rows && w.drawn) || error_memory(error, "the texts");
   ok = ok && mask_unused(&w, error) && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {
@@ -335,49 +345,12 @@ bool generation_run(const Generation *g, Error *error) {
   return ok;
 }
 
-/* ---- one text ---- */
-
-typedef struct OneText {
-  const Generation *generation;
-  const GenerationRequest *request;
-  GenerationResult *result;
-} OneText;
-
-static bool one_next(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
-  OneText *one = context;
-  (void)wait, (void)error;
-  *given = one->request != NULL;
-  if (*given) *out = *one->request;
-  one->request = NULL;
-  return true;
-}
-
-static bool one_emit(void *context, void *text, const uint8_t *bytes, size_t size) {
-  const Generation *g = ((OneText *)context)->generation;
-  return !g->emit || g->emit(g->context, text, bytes, size);
-}
-
-static bool one_token(void *context, void *text, const GeneratedToken *token, Error *error) {
-  const Generation *g = ((OneText *)context)->generation;
-  return g->token(g->context, text, token, error);
-}
-
-static bool one_done(void *context, void *text, const GenerationResult *result, Error *error) {
-  (void)text, (void)error;
-  *((OneText *)context)->result = *result;
-  return true;
-}
+bool generation_run(const Generation *generation, Error *error) { return run((Writer){.g = generation}, error); }
 
 bool generation_run_one(const Generation *generation, const GenerationRequest *request, GenerationResult *result,
                         Error *error) {
-  OneText one = {generation, request, result};
   Generation g = *generation;
   g.rows = 1;
-  g.context = &one;
-  g.next = one_next;
-  g.emit = one_emit;
-  g.token = generation->token ? one_token : NULL;
-  g.done = one_done;
   *result = (GenerationResult){0};
-  return generation_run(&g, error);
+  return run((Writer){.g = &g, .only = request, .only_result = result}, error);
 }

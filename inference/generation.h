@@ -3,14 +3,14 @@
 #ifndef INKLING_INFERENCE_GENERATION_H
 #define INKLING_INFERENCE_GENERATION_H
 
+#include "inference/sampling.h"
+#include "inference/token_rules.h"
+#include "model.h"
+#include "model/decoder.h"
+#include "tokenizer/tokenizer.h"
 #include "util/error.h"
 #include "util/matcher.h"
 #include "util/progress.h"
-#include "model.h"
-#include "inference/sampling.h"
-#include "inference/token_rules.h"
-#include "tokenizer/tokenizer.h"
-#include "model/decoder.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",
@@ -58,27 +58,28 @@ typedef struct GeneratedToken {
   const TokenAlternative *top; /* [alternatives], likeliest first; ties: lower id first */
 } GeneratedToken;
 
-/* Gets the next request; the memory it points to must stay until the text is done. *given is false on entry. `wait`: no
- * text is in progress, so the function may block. *given false on return: no text yet; with `wait`: no more texts. */
+/* Gets the next request; the memory that it points to must stay valid until the text is done. *given is false on entry,
+ * and on return if there is no request yet; with `wait`: no more requests. `wait`: no text is in progress, so the
+ * function may block. */
 typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
 
-/* The whole work: decoder, source of requests and receivers of text. NULL functions are not called. */
+/* The decoder, and the functions that supply requests and receive text. NULL functions are not called. */
 typedef struct Generation {
   Decoder *decoder;
   int rows; /* texts at a time, at most the rows of the decoder */
   const Tokenizer *tokenizer;
   void *context; /* passed to the functions */
   GenerationNext *next;
-  /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false stops
-   * all work without an error: all texts are done, with STOP_CALLER. */
+  /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false ends all
+   * texts without an error, with STOP_CALLER. */
   bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size);
   /* Receives a token of a text, before its bytes, except for end tokens that stop the text or are ignored. */
   bool (*token)(void *context, void *text, const GeneratedToken *token, Error *error);
   bool (*done)(void *context, void *text, const GenerationResult *result, Error *error);
-  Progress progress; /* counts tokens, before each; stopping is no error: STOP_CALLER */
+  Progress progress; /* counts tokens, before each one; stopping is no error: STOP_CALLER */
 } Generation;
 
-/* Returns how many texts to generate at a time, given the size of their caches: 1 to `most`. */
+/* Returns how many texts to generate at a time, from the size of their caches: 1 to `most`. */
 int generation_rows(const Model *model, int most);
 
 /* Appends to `ids` the tokens of a prompt, preceded by the end token if the tokenizer says that texts begin with it;
@@ -89,7 +90,7 @@ bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text,
 /* Generates texts until `next` has no more. After an error no further text is done. */
 bool generation_run(const Generation *generation, Error *error);
 
-/* Generates one text, with all functions of `generation` except next and done. */
+/* Generates one text, without the functions next and done. */
 bool generation_run_one(const Generation *generation, const GenerationRequest *request, GenerationResult *result,
                         Error *error);
 

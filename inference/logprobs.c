@@ -10,32 +10,19 @@ static double log_sum(const float *logits, int vocab) {
   return (double)max + log(sum);
 }
 
-/* Orders a heap of the best tokens so far with the worst on top: lower probability first, ties by higher id. */
+/* Orders alternatives: lower logit first, ties by higher id. */
 static bool is_worse(TokenAlternative a, TokenAlternative b) {
   return a.logprob != b.logprob ? a.logprob < b.logprob : a.id > b.id;
 }
 
-static void sift_down(TokenAlternative *heap, int count, int at, TokenAlternative item) {
-  for (int child; (child = 2 * at + 1) < count; at = child) {
-    if (child + 1 < count && is_worse(heap[child + 1], heap[child])) child++;
-    if (!is_worse(heap[child], item)) break;
-    heap[at] = heap[child];
-  }
-  heap[at] = item;
-}
-
-/* Sifting the worst out of what is left, from the end on, leaves the best first. */
+/* Inserts each token into the sorted list of the best ones so far. */
 static void select_top(const float *logits, int vocab, TokenAlternative *top, int count) {
-  for (int i = 0; i < count; i++) top[i] = (TokenAlternative){i, logits[i]};
-  for (int i = count / 2 - 1; i >= 0; i--) sift_down(top, count, i, top[i]);
-  for (int i = count; i < vocab; i++) {
+  for (int i = 0, used = 0; i < vocab; i++) {
     const TokenAlternative item = {i, logits[i]};
-    if (is_worse(top[0], item)) sift_down(top, count, 0, item);
-  }
-  for (int left = count - 1; left > 0; left--) {
-    const TokenAlternative worst = top[0];
-    sift_down(top, left, 0, top[left]);
-    top[left] = worst;
+    if (used == count && !is_worse(top[count - 1], item)) continue;
+    int at = used < count ? used++ : count - 1;
+    for (; at > 0 && is_worse(top[at - 1], item); at--) top[at] = top[at - 1];
+    top[at] = item;
   }
 }
 

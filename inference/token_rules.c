@@ -1,5 +1,7 @@
 #include "inference/token_rules.h"
 
+#include "util/array.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,23 +13,28 @@ typedef struct Completing {
   int count;
 } Completing;
 
+typedef struct Ban {
+  Pattern text;
+  Completing *completing; /* [text.size], by the number of bytes matched so far */
+} Ban;
+
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error) {
   *out = (TokenRules){.tokenizer = tokenizer, .tokens = tokenizer_tokens(tokenizer)};
-  out->room = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *out->room);
-  return out->room || error_memory(error, "rules for tokens");
+  out->dense = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *out->dense);
+  return out->dense || error_memory(error, "rules for tokens");
 }
 
 void token_rules_free(TokenRules *r) {
   for (int i = 0; i < r->ban_count; i++) {
-    for (size_t m = 0; m < r->bans[i].size; m++) free(r->completing[i][m].ids);
-    free(r->completing[i]);
-    free((void *)r->bans[i].bytes);
-    pattern_free(&r->bans[i]);
+    Ban *ban = &r->bans[i];
+    for (size_t m = 0; m < ban->text.size; m++) free(ban->completing[m].ids);
+    free(ban->completing);
+    free((void *)ban->text.bytes);
+    pattern_free(&ban->text);
   }
   free(r->bans);
-  free(r->completing);
   free(r->biases);
-  free(r->room);
+  free(r->dense);
   *r = (TokenRules){0};
 }
 
@@ -45,26 +52,23 @@ bool token_rules_bias(TokenRules *r, int32_t id, float value, Error *error) {
 }
 
 bool token_rules_ban(TokenRules *r, const uint8_t *text, size_t size, Error *error) {
-  const size_t count = (size_t)r->ban_count + 1;
-  Pattern *bans = realloc(r->bans, count * sizeof *bans);
-  if (bans) r->bans = bans;
-  Completing **completing = realloc(r->completing, count * sizeof *completing);
-  if (completing) r->completing = completing;
+  Ban *bans = realloc(r->bans, ((size_t)r->ban_count + 1) * sizeof *bans);
+  if (!bans) return error_memory(error, "rules for tokens");
+  r->bans = bans;
+  Ban *ban = &bans[r->ban_count];
   uint8_t *copy = malloc(size);
-  Completing *own = calloc(size, sizeof *own);
-  if (bans && completing && copy && own) {
-    memcpy(copy, text, size);
-    if (pattern_make(&bans[r->ban_count], copy, size, error)) {
-      completing[r->ban_count++] = own;
-      return true;
-    }
+  ban->completing = calloc(size, sizeof *ban->completing);
+  if (copy) memcpy(copy, text, size);
+  if (copy && ban->completing && pattern_make(&ban->text, copy, size, error)) {
+    r->ban_count++;
+    return true;
   }
   free(copy);
-  free(own);
+  free(ban->completing);
   return error_memory(error, "rules for tokens");
 }
 
-/* What of a ban the text ends with after a token; the ban's size: it was completed. */
+/* Returns the number of bytes of a ban that the text ends with after a token; the size of the ban: it is complete. */
 static size_t after_token(const TokenRules *r, const Pattern *ban, size_t matched, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(r->tokenizer, id, &size);
@@ -76,27 +80,24 @@ static size_t after_token(const TokenRules *r, const Pattern *ban, size_t matche
 }
 
 void token_rules_advance(const TokenRules *r, size_t *matched, int32_t id) {
-  for (int i = 0; i < r->ban_count; i++) matched[i] = after_token(r, &r->bans[i], matched[i], id);
+  for (int i = 0; i < r->ban_count; i++) matched[i] = after_token(r, &r->bans[i].text, matched[i], id);
 }
 
-/* Found when it is asked for the first time: most texts meet few beginnings of what is banned. */
+/* Searches the vocabulary at the first request, because most texts contain few beginnings of banned texts. */
 static const Completing *completing_of(const TokenRules *r, int ban, size_t matched, Error *error) {
-  const Pattern *pattern = &r->bans[ban];
+  const Pattern *text = &r->bans[ban].text;
   const int vocab = tokenizer_vocab(r->tokenizer);
-  Completing *c = &r->completing[ban][matched];
+  Completing *c = &r->bans[ban].completing[matched];
+  size_t capacity = 0;
   if (c->known) return c;
-  for (int pass = 0; pass < 2; pass++) {
-    int count = 0;
-    for (int32_t id = 0; id < vocab; id++) {
-      if (after_token(r, pattern, matched, id) != pattern->size) continue;
-      if (pass) c->ids[count] = id;
-      count++;
-    }
-    if (pass == 0 && !(c->ids = malloc((size_t)(count + 1) * sizeof *c->ids))) {
+  c->count = 0;
+  for (int32_t id = 0; id < vocab; id++) {
+    if (after_token(r, text, matched, id) != text->size) continue;
+    if (!array_reserve(&c->ids, &capacity, (size_t)c->count + 1, sizeof *c->ids)) {
       error_memory(error, "rules for tokens");
       return NULL;
     }
-    c->count = count;
+    c->ids[c->count++] = id;
   }
   c->known = true;
   return c;
@@ -105,19 +106,19 @@ static const Completing *completing_of(const TokenRules *r, int ban, size_t matc
 bool token_rules_list(TokenRules *r, const size_t *matched, int32_t *tokens, float *values, int *count, Error *error) {
   const int vocab = tokenizer_vocab(r->tokenizer);
   int masked = 0;
-  for (int i = 0; i < r->bias_count; i++) r->room[r->biases[i].id] = r->biases[i].value;
+  for (int i = 0; i < r->bias_count; i++) r->dense[r->biases[i].id] = r->biases[i].value;
   for (int b = 0; b < r->ban_count; b++) {
     const Completing *c = completing_of(r, b, matched[b], error);
     if (!c) return false;
-    for (int i = 0; i < c->count; i++) r->room[c->ids[i]] = -INFINITY;
+    for (int i = 0; i < c->count; i++) r->dense[c->ids[i]] = -INFINITY;
   }
   *count = 0;
   for (int32_t id = 0; id < vocab; id++) {
-    if (r->room[id] == 0.0f) continue;
-    masked += r->room[id] == -INFINITY;
+    if (r->dense[id] == 0.0f) continue;
+    masked += r->dense[id] == -INFINITY;
     tokens[*count] = id;
-    values[(*count)++] = r->room[id];
-    r->room[id] = 0;
+    values[(*count)++] = r->dense[id];
+    r->dense[id] = 0;
   }
   return masked < r->tokens || fail(error, EXIT_USAGE, "--bias and --ban leave no token that could be written");
 }

@@ -2,9 +2,9 @@
 #ifndef INKLING_INFERENCE_TOKEN_RULES_H
 #define INKLING_INFERENCE_TOKEN_RULES_H
 
+#include "tokenizer/tokenizer.h"
 #include "util/error.h"
 #include "util/matcher.h"
-#include "tokenizer/tokenizer.h"
 
 typedef struct TokenBias {
   int32_t id;
@@ -16,11 +16,10 @@ typedef struct TokenRules {
   const Tokenizer *tokenizer;
   TokenBias *biases; /* [bias_count], different tokens */
   int bias_count;
-  Pattern *bans; /* [ban_count] banned texts: a token that would complete one is never sampled */
+  struct Ban *bans; /* [ban_count] banned texts: a token that would complete one is never sampled */
   int ban_count;
-  struct Completing **completing; /* [ban_count][size of the ban], indexed by the length matched so far */
-  float *room;                    /* [vocab] */
-  int tokens;                     /* tokens that can be sampled: tokenizer_tokens() */
+  float *dense; /* [vocab]: scratch memory, zeros between calls */
+  int tokens;   /* number of tokens that can be sampled: tokenizer_tokens() */
 } TokenRules;
 
 /* Makes empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free() is harmless on zeros. */
@@ -35,8 +34,8 @@ bool token_rules_ban(TokenRules *rules, const uint8_t *text, size_t size, Error 
 /* Updates `matched` [ban_count] after a token of a text; it is zero at the beginning. */
 void token_rules_advance(const TokenRules *rules, size_t *matched, int32_t id);
 
-/* Lists the current biases: *count of them into `tokens` and `values`, each with room for the vocabulary. EXIT_USAGE:
- * no token is left; EXIT_MEMORY. */
+/* Lists the current biases in `tokens` and `values`, arrays of the size of the vocabulary; *count: their number.
+ * EXIT_USAGE: no token is left; EXIT_MEMORY. */
 bool token_rules_list(TokenRules *rules, const size_t *matched, int32_t *tokens, float *values, int *count,
                       Error *error);
 

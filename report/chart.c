@@ -27,8 +27,8 @@ typedef struct Range {
 
 typedef struct Plot {
   const Chart *chart;
-  bool log;   /* over less than a decade a logarithm shows nothing more */
-  Range x, y; /* with `log` y is the logarithm to base 10 */
+  bool log;   /* chart->log, and y spans more than a decade */
+  Range x, y; /* with `log`, y is the logarithm to base 10 */
 } Plot;
 
 static bool is_shown(const Chart *chart, const ChartPoint *p) {
@@ -51,8 +51,7 @@ static bool find_ranges(Plot *plot) {
       widen(&plot->x, c->points[i].x);
       if (i >= chart_first_counted(c->count)) widen(&plot->y, c->points[i].y);
     }
-  if (!(plot->x.low <= plot->x.high)) return false;
-  if (!(plot->y.low <= plot->y.high)) return false;
+  if (!(plot->x.low <= plot->x.high && plot->y.low <= plot->y.high)) return false;
   plot->log = chart->log && plot->y.high > 10 * plot->y.low;
   if (plot->log) plot->y = (Range){log10(plot->y.low), log10(plot->y.high)};
   const double range = plot->y.high - plot->y.low, margin = 0.04 * range;
@@ -67,21 +66,21 @@ static double pixel_x(const Plot *plot, double x) {
   return (double)LEFT + (x - plot->x.low) / (plot->x.high - plot->x.low) * (double)(RIGHT - LEFT);
 }
 
-/* What lies above the plot is drawn at its edge. */
+/* Values outside of the range are drawn at its edge. */
 static double pixel_y(const Plot *plot, double y) {
-  const double height = height_of(plot, y), share = (height - plot->y.low) / (plot->y.high - plot->y.low);
-  return (double)BOTTOM - fmin(1, fmax(0, share)) * (double)(BOTTOM - TOP);
+  const double height = (height_of(plot, y) - plot->y.low) / (plot->y.high - plot->y.low);
+  return (double)BOTTOM - fmin(1, fmax(0, height)) * (double)(BOTTOM - TOP);
 }
 
 /* ---- axes ---- */
 
-/* 1, 2 or 5 times a power of ten: about TICKS of them in the range. */
+/* Returns 1, 2 or 5 times a power of ten, so that there are about TICKS ticks in the range. */
 static double nice_step(Range range) {
   const double rough = (range.high - range.low) / (double)TICKS, unit = pow(10, floor(log10(rough)));
   return unit * (rough > 5 * unit ? 10 : rough > 2 * unit ? 5 : rough > unit ? 2 : 1);
 }
 
-/* Seconds, minutes or hours that people count in. */
+/* Returns a usual number of seconds, minutes or hours. */
 static double nice_seconds(Range range) {
   static const double steps[] = {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600};
   const double rough = (range.high - range.low) / (double)TICKS;
@@ -128,7 +127,7 @@ static void write_y_axis(FILE *stream, const Plot *plot) {
       write_tick(stream, plot, (first + i) * step);
     return;
   }
-  const bool few = plot->y.high - plot->y.low < 1.5; /* decades: 2 and 5 have ticks, too */
+  const bool few = plot->y.high - plot->y.low < 1.5; /* few decades: also ticks at 2 and 5 */
   const int each = 1 + (int)(plot->y.high - plot->y.low) / MOST_TICKS;
   for (int decade = (int)floor(plot->y.low); decade <= plot->y.high; decade += each) {
     static const double multiples[] = {1, 2, 5};
@@ -181,7 +180,7 @@ static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const
   fputs("</circle>\n", stream);
 }
 
-/* The classes of a color: dashed where all colors were used before. */
+/* A color that is used again is dashed. */
 static const char *dash_of(const ChartCurve *curve) { return curve->color < CHART_COLORS ? "" : " dashed"; }
 
 static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve) {
@@ -205,7 +204,7 @@ static void write_levels(FILE *stream, const Plot *plot) {
   }
 }
 
-/* ---- the words above the picture ---- */
+/* ---- title, note and legend ---- */
 
 static void write_curve_name(FILE *stream, const ChartCurve *curve) {
   const OneLine name = text_one_line(curve->name, NAME_BYTES);
@@ -254,7 +253,7 @@ static void write_caption(FILE *stream, const Plot *plot) {
   fputs("</figcaption>\n", stream);
 }
 
-/* ---- all of it ---- */
+/* ---- the chart ---- */
 
 void chart_write(FILE *stream, const Chart *chart) {
   Plot plot = {.chart = chart};

@@ -18,7 +18,7 @@ enum { CHART_COLORS = 8 };
 typedef struct ChartCurve {
   const char *name; /* in the legend */
   int color;        /* from 0; from CHART_COLORS on colors repeat, dashed */
-  bool dots;        /* also draws a dot per point, unless there are many */
+  bool dots;        /* draw a dot per point, if there are at most 100 */
   ChartPoint *points;
   int count;
 } ChartCurve;
@@ -31,7 +31,7 @@ typedef struct ChartLevel {
 
 typedef struct Chart {
   const char *title;
-  const char *note; /* one sentence that says which values are good */
+  const char *note; /* says which values are good */
   const char *id;   /* unique in the page; letters, digits, hyphens */
   bool time;        /* x is in seconds; else a count of steps */
   bool log;         /* logarithmic y axis if y spans more than a decade */
@@ -42,10 +42,10 @@ typedef struct Chart {
   const ChartPoint *mark; /* the kept model, marked with a circle; NULL: none */
 } Chart;
 
-/* Writes a <figure>: title, note and legend as text that wraps, and the picture below them, so that they cannot
- * overlap. Values that are not finite, or with `log` not positive, are left out. The plot's <g> has the ranges as
+/* Writes a <figure>: title, note and legend as text that wraps, above the picture, so that they cannot overlap. Values
+ * that are not finite, or not positive if `log`, are left out. The plot's <g> has the ranges as
  * data-x0, data-x1, data-y0, data-y1 and the pixels as data-left, data-right, data-bottom, data-top. A chart without a
- * point becomes a line of text that says so. */
+ * point becomes a line of text. */
 void chart_write(FILE *stream, const Chart *chart);
 
 /* ---- rules shared by charts and terminal plots ---- */
@@ -53,8 +53,8 @@ void chart_write(FILE *stream, const Chart *chart);
 /* Returns whether a value can be drawn. Ranges of larger values would overflow. */
 static inline bool chart_can_draw(double value) { return fabs(value) < 1e30; }
 
-/* Returns the first point that determines the range of y. The first fiftieth is skipped: there the loss falls from that
- * of guessing and would take most of the range. */
+/* Returns the first point that determines the range of y. It skips the first fiftieth, in which the loss falls from the
+ * loss of guessing; otherwise that fall would take most of the range. */
 static inline int chart_first_counted(int points) { return points / 50; }
 
 #endif

@@ -15,74 +15,62 @@
 
 enum { DEEPEST = 16 }; /* depth of the search below the named directories */
 
-typedef struct Search {
-  FindRunsTake *take;
-  void *context;
-  int found;
-} Search;
-
-/* ---- the search ---- */
-
 static bool is_run(const char *dir) {
   return checkpoint_is_run(dir) || access(path_in(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
 }
 
-static bool search_below(Search *search, const char *dir, int depth, Error *error);
+static bool add_run(FoundRuns *runs, const char *dir, Error *error) {
+  const size_t wanted = (size_t)runs->count + 1;
+  if (runs->count == INT_MAX || !array_reserve(&runs->items, &runs->capacity, wanted, sizeof *runs->items))
+    return error_memory(error, "a list of runs");
+  FoundRun *run = &runs->items[runs->count++];
+  *run = (FoundRun){.dir = strdup(dir)};
+  return run->dir || error_memory(error, "a path");
+}
 
-static bool search_entry(Search *search, const char *dir, const char *name, int depth, Error *error) {
+static bool search_below(FoundRuns *runs, const char *dir, int depth, Error *error);
+
+static bool search_entry(FoundRuns *runs, const char *dir, const char *name, int depth, Error *error) {
   struct stat info;
   char *path = strcmp(dir, ".") == 0 ? strdup(name) : strdup(path_in(dir, name).text);
   if (!path) return error_memory(error, "a path");
   bool ok = true;
-  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = search_below(search, path, depth, error);
+  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = search_below(runs, path, depth, error);
   free(path);
   return ok;
 }
 
-/* Directories that cannot be read, below those that were named, are left out. */
-static bool search_below(Search *search, const char *dir, int depth, Error *error) {
-  if (is_run(dir)) {
-    search->found++;
-    return search->take(search->context, dir, error);
-  }
+/* Unreadable directories are left out, except for the named ones (depth 0). */
+static bool search_below(FoundRuns *runs, const char *dir, int depth, Error *error) {
+  if (is_run(dir)) return add_run(runs, dir, error);
   struct dirent **names;
   const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
   if (count < 0 && errno == ENOMEM) return error_memory(error, "a list of runs");
   if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
   bool ok = true;
   for (int i = 0; i < count; i++) {
-    if (ok && names[i]->d_name[0] != '.') ok = search_entry(search, dir, names[i]->d_name, depth + 1, error);
+    if (ok && names[i]->d_name[0] != '.') ok = search_entry(runs, dir, names[i]->d_name, depth + 1, error);
     free(names[i]);
   }
   if (count > 0 || depth < DEEPEST) free(names);
   return ok;
 }
 
-bool find_runs(const char *const *dirs, int count, FindRunsTake *take, void *context, Error *error) {
-  Search search = {take, context, 0};
+bool find_runs(FoundRuns *out, const char *const *dirs, int count, Error *error) {
   for (int i = 0; i < count; i++)
-    if (!search_below(&search, dirs[i], 0, error)) return false;
-  return search.found > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that training has made",
-                                  text_one_line(dirs[0], 250).text, count > 1 ? ", nor in the others" : "");
-}
-
-/* ---- with what they have measured ---- */
-
-static bool read_run(void *context, const char *dir, Error *error) {
-  FoundRuns *runs = context;
-  const size_t wanted = (size_t)runs->count + 1;
-  if (runs->count == INT_MAX || !array_reserve(&runs->items, &runs->capacity, wanted, sizeof *runs->items))
-    return error_memory(error, "a list of runs");
-  FoundRun *run = &runs->items[runs->count++];
-  *run = (FoundRun){.dir = strdup(dir)};
-  if (!run->dir) return error_memory(error, "a path");
-  const PathText metrics = path_in(dir, CHECKPOINT_METRICS);
-  const bool absent = access(metrics.text, F_OK) != 0 && errno == ENOENT; /* a run that was killed as it began */
-  return absent || history_read(&run->history, metrics.text, error);
+    if (!search_below(out, dirs[i], 0, error)) return false;
+  return out->count > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that training has made",
+                                text_one_line(dirs[0], 250).text, count > 1 ? ", nor in the others" : "");
 }
 
 bool find_runs_read(FoundRuns *out, const char *const *dirs, int count, Error *error) {
-  return find_runs(dirs, count, read_run, out, error);
+  if (!find_runs(out, dirs, count, error)) return false;
+  for (int i = 0; i < out->count; i++) {
+    const PathText metrics = path_in(out->items[i].dir, CHECKPOINT_METRICS);
+    const bool absent = access(metrics.text, F_OK) != 0 && errno == ENOENT; /* a run killed before its first line */
+    if (!absent && !history_read(&out->items[i].history, metrics.text, error)) return false;
+  }
+  return true;
 }
 
 void find_runs_free(FoundRuns *runs) {

@@ -4,19 +4,9 @@
 
 #include "report/history.h"
 
-/* Receives a run. Returning false, with `error` filled, ends the search. */
-typedef bool FindRunsTake(void *context, const char *dir, Error *error);
-
-/* Calls `take` for each of `dirs` that is a run, and for every run below the others, in alphabetical order. A run is a
- * directory with settings or metrics. Links below `dirs` are not followed, hidden directories are left out. EXIT_INPUT:
- * there is no run; EXIT_MEMORY. */
-bool find_runs(const char *const *dirs, int count, FindRunsTake *take, void *context, Error *error);
-
-/* ---- runs with their metrics ---- */
-
 typedef struct FoundRun {
   char *dir;
-  History history;
+  History history; /* empty until find_runs_read() */
 } FoundRun;
 
 typedef struct FoundRuns {
@@ -25,7 +15,11 @@ typedef struct FoundRuns {
   size_t capacity;
 } FoundRuns;
 
-/* Finds runs and reads their metrics into a zeroed `out`. EXIT_INPUT: there is no run, or one without metrics. */
+/* Adds each of `dirs` that is a run, and every run below the others, to a zeroed `out`, in alphabetical order. A run is
+ * a directory with settings or metrics. Links below `dirs` are not followed, hidden directories are left out.
+ * EXIT_INPUT: there is no run; EXIT_MEMORY. */
+bool find_runs(FoundRuns *out, const char *const *dirs, int count, Error *error);
+/* Finds runs and reads their metrics. A run without metrics has an empty history. EXIT_INPUT, EXIT_MEMORY. */
 bool find_runs_read(FoundRuns *out, const char *const *dirs, int count, Error *error);
 void find_runs_free(FoundRuns *runs); /* also after a failure */
 

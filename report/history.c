@@ -25,15 +25,15 @@ static HistoryPoint point_of(const MetricsLine *line, const HistoryPoint *before
                         .timed_seconds = timed ? tokens / line->tokens_per_s : 0};
 }
 
-/* Of two means over so many lines; one of them may be NaN. */
-static double mean(double a, int64_t of_a, double b, int64_t of_b) {
+/* Returns the mean of `a_lines` lines with mean `a` and `b_lines` lines with mean `b`. One mean may be NaN. */
+static double joint_mean(double a, int64_t a_lines, double b, int64_t b_lines) {
   if (isnan(a)) return b;
-  return isnan(b) ? a : (a * (double)of_a + b * (double)of_b) / (double)(of_a + of_b);
+  return isnan(b) ? a : (a * (double)a_lines + b * (double)b_lines) / (double)(a_lines + b_lines);
 }
 
-/* `b` follows `a`. fmin() and fmax() leave NaN out. */
+/* Merges `b`, the point after `a`, into `a`. fmin() and fmax() ignore NaN. */
 static void join(HistoryPoint *a, const HistoryPoint *b) {
-  a->loss = mean(a->loss, a->lines, b->loss, b->lines);
+  a->loss = joint_mean(a->loss, a->lines, b->loss, b->lines);
   a->timed_tokens += b->timed_tokens;
   a->timed_seconds += b->timed_seconds;
   a->tokens_per_s = a->timed_seconds > 0 ? a->timed_tokens / a->timed_seconds : NAN;
@@ -79,7 +79,7 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
   return true;
 }
 
-/* ---- evaluations and verdicts ---- */
+/* ---- evaluations and diagnoses ---- */
 
 static HistoryEvaluation evaluation_of(const MetricsLine *line) {
   return (HistoryEvaluation){.known = true,
@@ -93,7 +93,7 @@ static HistoryEvaluation evaluation_of(const MetricsLine *line) {
                              .best = line->best && isfinite(line->val_loss)};
 }
 
-/* The last step is evaluated twice where evaluations are over the beginning: at the end over all. */
+/* Adds a second evaluation of the last step, on all of the validation text; the first one used only its beginning. */
 static bool add_at_end(History *h, const HistoryEvaluation *e) {
   if (h->at_end.known && h->at_end.step == e->step) return false;
   h->at_end = *e;
@@ -118,52 +118,43 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   return true;
 }
 
-static bool add_verdict(History *h, const MetricsLine *line, Error *error) {
-  if (!array_reserve(&h->verdicts, &h->verdict_capacity, h->verdict_count + 1, sizeof *h->verdicts))
+static bool add_diagnosis(History *h, const MetricsLine *line, Error *error) {
+  if (!array_reserve(&h->diagnoses, &h->diagnosis_capacity, h->diagnosis_count + 1, sizeof *h->diagnoses))
     return error_memory(error, "the history of a run");
-  HistoryVerdict *verdict = &h->verdicts[h->verdict_count++];
-  verdict->step = line->step;
-  memcpy(verdict->name, line->verdict, sizeof verdict->name);
-  memcpy(verdict->text, line->text, sizeof verdict->text);
+  HistoryDiagnosis *diagnosis = &h->diagnoses[h->diagnosis_count++];
+  diagnosis->step = line->step;
+  memcpy(diagnosis->name, line->diagnosis, sizeof diagnosis->name);
+  memcpy(diagnosis->text, line->text, sizeof diagnosis->text);
   return true;
 }
 
-/* ---- all of it ---- */
+/* ---- lines ---- */
 
 bool history_add(History *history, const MetricsLine *line, Error *error) {
   switch (line->kind) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);
   case METRICS_KEPT: history->kept = evaluation_of(line); return true;
-  case METRICS_VERDICT: return add_verdict(history, line, error);
+  case METRICS_DIAGNOSIS: return add_diagnosis(history, line, error);
   }
   return true;
 }
 
-typedef struct Reading {
-  History *history;
-  Error *error;
-  bool ok;
-} Reading;
-
-static bool take(void *context, const MetricsLine *line) {
-  Reading *reading = context;
-  reading->ok = history_add(reading->history, line, reading->error);
-  return reading->ok;
+static bool take_line(void *context, const MetricsLine *line, Error *error) {
+  return history_add(context, line, error);
 }
 
 bool history_read(History *history, const char *path, Error *error) {
-  Reading reading = {history, error, true};
   int64_t damaged;
-  if (!metrics_read(path, take, &reading, &damaged, error)) return false;
+  if (!metrics_read(path, take_line, history, &damaged, error)) return false;
   history->damaged += damaged;
-  return reading.ok;
+  return true;
 }
 
 void history_free(History *history) {
   free(history->points);
   free(history->evaluations);
-  free(history->verdicts);
+  free(history->diagnoses);
   *history = (History){0};
 }
 
@@ -187,8 +178,8 @@ const HistoryEvaluation *history_kept(const History *history) {
   return best && last->step == best->step && isfinite(last->loss) ? last : best;
 }
 
-bool history_has_verdict(const History *history, const char *name) {
-  for (size_t i = 0; i < history->verdict_count; i++)
-    if (strcmp(history->verdicts[i].name, name) == 0) return true;
+bool history_has_diagnosis(const History *history, const char *name) {
+  for (size_t i = 0; i < history->diagnosis_count; i++)
+    if (strcmp(history->diagnoses[i].name, name) == 0) return true;
   return false;
 }

@@ -1,5 +1,5 @@
-/* The measurements of a run, in memory that does not grow with its length: the lines of metrics.jsonl, with neighboring
- * lines merged. */
+/* The measurements of a run: the lines of metrics.jsonl. Neighboring lines of steps are merged, so that their memory
+ * does not grow with the length of the run. */
 #ifndef INKLING_REPORT_HISTORY_H
 #define INKLING_REPORT_HISTORY_H
 
@@ -24,10 +24,10 @@ typedef struct HistoryEvaluation {
   bool all, best;
 } HistoryEvaluation;
 
-typedef struct HistoryVerdict {
+typedef struct HistoryDiagnosis {
   int64_t step;
   char name[METRICS_NAME_BYTES], text[METRICS_TEXT_BYTES];
-} HistoryVerdict;
+} HistoryDiagnosis;
 
 enum { HISTORY_POINTS = 512 };
 
@@ -41,8 +41,8 @@ typedef struct History {
   HistoryEvaluation at_end; /* of the newest model on all text, when the others use only the beginning */
   HistoryEvaluation kept;   /* of the kept model; old files may not have it */
   uint64_t val_text;        /* from the newest evaluation, as in MetricsLine */
-  HistoryVerdict *verdicts;
-  size_t verdict_count, verdict_capacity;
+  HistoryDiagnosis *diagnoses;
+  size_t diagnosis_count, diagnosis_capacity;
   double xz_bits_per_byte; /* 0: not measured */
   int64_t damaged;         /* unreadable lines of the file */
 } History;
@@ -64,6 +64,6 @@ const HistoryEvaluation *history_last(const History *history);
 const HistoryEvaluation *history_kept(const History *history);
 /* Returns whether the fraction of exact responses counts all pairs: during a run only the first pairs are counted. */
 static inline bool history_counted_all(const HistoryEvaluation *e) { return e->all && !e->best; }
-bool history_has_verdict(const History *history, const char *name);
+bool history_has_diagnosis(const History *history, const char *name);
 
 #endif

@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the numbers of a line ---- */
+/* ---- the numbers in a line ---- */
 
 typedef struct Field {
   const char *name;
-  size_t offset;  /* of a double in a MetricsLine */
-  unsigned kinds; /* of lines that have it: bits 1 << MetricsKind */
-  bool optional;  /* left out when it is NaN; else null */
+  size_t offset;  /* offset of a double in MetricsLine */
+  unsigned kinds; /* kinds of lines that have the field: bits 1 << MetricsKind */
+  bool optional;  /* NaN: left out if optional, else written as null */
 } Field;
 
-/* Lines that have the loss of a model on validation text. */
+/* Kinds of lines with a validation loss. */
 enum { MEASURED = 1u << METRICS_EVALUATION | 1u << METRICS_KEPT };
 
 #define NUMBER(name, kinds, optional)                                                                                  \
@@ -72,71 +72,20 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
             line->val_text);
   if (line->kind == METRICS_EVALUATION) fprintf(stream, ",\"best\":%s", line->best ? "true" : "false");
   if (line->kind == METRICS_KEPT) fputs(",\"kept\":true", stream);
-  if (line->kind == METRICS_VERDICT)
-    ok = write_text(stream, "verdict", line->verdict) && write_text(stream, "text", line->text);
+  if (line->kind == METRICS_DIAGNOSIS)
+    ok = write_text(stream, "verdict", line->diagnosis) && write_text(stream, "text", line->text);
   fputs("}\n", stream);
   if (ok && fflush(stream) == 0 && !ferror(stream)) return true;
   return file_fail_write(metrics->path, error);
 }
 
-/* ---- reading: the lines of steps, of which there may be millions ---- */
+/* ---- reading ---- */
 
-static MetricsLine nothing(void) {
+static MetricsLine empty_line(void) {
   MetricsLine line = {.step = -1};
   for (const Field *f = fields; f < fields + FIELDS; f++) *number_of(&line, f) = NAN;
   return line;
 }
-
-typedef struct Scan {
-  const char *at, *end;
-} Scan;
-
-static bool skip(Scan *s, const char *text) {
-  const size_t size = strlen(text);
-  if ((size_t)(s->end - s->at) < size || memcmp(s->at, text, size) != 0) return false;
-  s->at += size;
-  return true;
-}
-
-/* A number as JSON has it, or null. */
-static bool scan_number(Scan *s, double *out) {
-  char digits[40];
-  size_t size = 0;
-  *out = NAN;
-  if (skip(s, "null")) return true;
-  while (s->at < s->end && size + 1 < sizeof digits && (memchr("+-.eE", *s->at, 5) || (*s->at >= '0' && *s->at <= '9')))
-    digits[size++] = *s->at++;
-  digits[size] = '\0';
-  char *after;
-  *out = strtod(digits, &after);
-  return size > 0 && *after == '\0' && digits[0] != '.' && digits[0] != '+';
-}
-
-static bool scan_count(Scan *s, int64_t *out) {
-  int64_t count = 0;
-  const char *start = s->at;
-  for (; s->at < s->end && s->at < start + 18 && *s->at >= '0' && *s->at <= '9'; s->at++)
-    count = 10 * count + *s->at - '0';
-  *out = count;
-  return s->at > start;
-}
-
-/* A line of steps exactly as metrics_append() writes it; every other one is left to the JSON library, which takes ten
- * times as long. */
-static bool scan_steps(const char *text, size_t size, MetricsLine *line) {
-  Scan s = {text, text + size};
-  if (!skip(&s, "{\"step\":") || !scan_count(&s, &line->step) || !skip(&s, ",\"tokens\":") ||
-      !scan_count(&s, &line->tokens))
-    return false;
-  for (const Field *f = fields; f < fields + FIELDS; f++)
-    if (f->kinds >> METRICS_STEPS & 1)
-      if (!skip(&s, ",\"") || !skip(&s, f->name) || !skip(&s, "\":") || !scan_number(&s, number_of(line, f)))
-        return false;
-  line->kind = METRICS_STEPS;
-  return skip(&s, "}") && s.at == s.end;
-}
-
-/* ---- reading: any line ---- */
 
 static void copy_text(char *out, size_t size, const json_t *object, const char *name) {
   const char *text = json_string_value(json_object_get(object, name));
@@ -145,7 +94,7 @@ static void copy_text(char *out, size_t size, const json_t *object, const char *
 
 static bool parse_object(const json_t *object, MetricsLine *line) {
   const json_t *step = json_object_get(object, "step"), *tokens = json_object_get(object, "tokens");
-  if (!json_is_integer(step) || json_integer_value(step) < 0) return false; /* nor when it is not an object */
+  if (!json_is_integer(step) || json_integer_value(step) < 0) return false; /* also when `object` is an array */
   line->step = json_integer_value(step);
   line->tokens = json_is_integer(tokens) ? json_integer_value(tokens) : 0;
   if (line->tokens < 0) return false;
@@ -155,23 +104,21 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
   }
   const char *over = json_string_value(json_object_get(object, "over"));
   const char *val_text = json_string_value(json_object_get(object, "val_text"));
-  line->kind = json_object_get(object, "verdict")              ? METRICS_VERDICT
+  line->kind = json_object_get(object, "verdict")              ? METRICS_DIAGNOSIS
                : json_is_true(json_object_get(object, "kept")) ? METRICS_KEPT
                : json_object_get(object, "val_loss")           ? METRICS_EVALUATION
                                                                : METRICS_STEPS;
   line->val_text = val_text ? strtoull(val_text, NULL, 16) : 0;
   line->all = over && strcmp(over, "all") == 0;
   line->best = json_is_true(json_object_get(object, "best"));
-  copy_text(line->verdict, sizeof line->verdict, object, "verdict");
+  copy_text(line->diagnosis, sizeof line->diagnosis, object, "verdict");
   copy_text(line->text, sizeof line->text, object, "text");
   return true;
 }
 
 bool metrics_parse(const char *line, size_t size, MetricsLine *out) {
-  *out = nothing();
-  if (scan_steps(line, size, out)) return true;
-  *out = nothing();
-  Error memory = {0}; /* metrics_read() asks for it */
+  *out = empty_line();
+  Error memory = {0}; /* ignored: metrics_read() calls json_memory_ok() */
   json_t *object = json_parse(line, size, 0, NULL, "metrics", &memory);
   const bool ok = object && parse_object(object, out);
   json_decref(object);
@@ -183,13 +130,14 @@ bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *d
   *damaged = 0;
   if (!file_map(&file, path, EXIT_INPUT, error)) return false;
   const char *line = file.size ? (const char *)file.bytes : "", *end = line + file.size, *newline;
+  bool ok = true;
   MetricsLine parsed;
-  /* what follows the last newline is being written, or was torn by a crash */
-  for (; line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
+  /* Text after the last newline is still being written, or is incomplete because of a crash. */
+  for (; ok && line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
     if (!metrics_parse(line, (size_t)(newline - line), &parsed)) ++*damaged;
-    else if (!take(context, &parsed)) break;
+    else ok = take(context, &parsed, error);
   file_unmap(&file);
-  return json_memory_ok(error, path);
+  return ok && json_memory_ok(error, path);
 }
 
 /* ---- opening ---- */
@@ -204,7 +152,7 @@ bool metrics_open(Metrics *metrics, const char *path, int64_t kept_bytes, Error 
 }
 
 void metrics_close(Metrics *metrics) {
-  if (metrics->stream) fclose(metrics->stream); /* every line was flushed: nothing left to fail */
+  if (metrics->stream) fclose(metrics->stream); /* cannot fail: every line was flushed */
   free(metrics->path);
   *metrics = (Metrics){0};
 }

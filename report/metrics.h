@@ -11,8 +11,8 @@
 typedef enum MetricsKind {
   METRICS_STEPS,      /* training steps since the last such line */
   METRICS_EVALUATION, /* an evaluation on validation text */
-  METRICS_KEPT,       /* the kept model, evaluated at the end */
-  METRICS_VERDICT     /* an interpretation of the numbers (report/verdicts.h) */
+  METRICS_KEPT,       /* evaluation of the kept model at the end */
+  METRICS_DIAGNOSIS   /* an interpretation of the numbers (report/diagnosis.h) */
 } MetricsKind;
 
 enum { METRICS_NAME_BYTES = 32, METRICS_TEXT_BYTES = 300 };
@@ -35,8 +35,8 @@ typedef struct MetricsLine {
   uint64_t val_text;       /* identifies the validation text, independently of its tokens; 0: unknown */
   bool all;                /* on all validation text; else on its beginning, the same in the whole run */
   bool best;               /* METRICS_EVALUATION: better than all before, and its model was kept */
-  /* METRICS_VERDICT */
-  char verdict[METRICS_NAME_BYTES];
+  /* METRICS_DIAGNOSIS */
+  char diagnosis[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];
 } MetricsLine;
 
@@ -57,9 +57,9 @@ void metrics_close(Metrics *metrics); /* also after a failure; harmless on a zer
 /* Parses a line. Returns false when it is not a valid line. */
 bool metrics_parse(const char *line, size_t size, MetricsLine *out);
 
-/* Calls `take` for every line of the file in order, until it returns false. *damaged counts invalid lines, except for
- * an incomplete last one. EXIT_INPUT when the file does not exist. */
-typedef bool MetricsTake(void *context, const MetricsLine *line);
+/* Calls `take` for every line of the file in order, until it returns false with an error. *damaged counts invalid
+ * lines, except for an incomplete last one. EXIT_INPUT when the file does not exist. */
+typedef bool MetricsTake(void *context, const MetricsLine *line, Error *error);
 bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *damaged, Error *error);
 
 #endif

@@ -2,8 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "formats/model_files.h"
-#include "report/find_runs.h"
-#include "report/page_charts.h"
+#include "report/chart.h"
 #include "report/result.h"
 #include "report/summary.h"
 #include "util/file.h"
@@ -17,31 +16,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 24, SAMPLE_BYTES = 4000, WHOLE_BYTES = 24 /* words of this length fit into any line */ };
+enum {
+  SAMPLES = 24,
+  SAMPLE_BYTES = 4000,
+  TITLE_BYTES = 120,
+  UNBROKEN_BYTES = 24 /* shorter options fit into any line */
+};
 
-/* ---- a run, read ---- */
+/* ---- the files of a run ---- */
 
-/* What cannot be read is missing on the page; EXIT_MEMORY. */
-static PageSubject read_subject(const PageRun *run, Error *error) {
+/* A run on the page. */
+typedef struct PageRun {
+  const char *dir;
+  const History *history;
+  json_t *settings, *result; /* result NULL: the run has not ended */
+  double chance;             /* nats per token: the loss of guessing; NaN: unknown */
+} PageRun;
+
+/* Unreadable files are missing on the page. EXIT_MEMORY. */
+static PageRun read_run(const FoundRun *run, Error *error) {
   Error problem = {0};
   json_t *model = result_json(run->dir, MODEL_FILE_CONFIG, &problem);
   const json_t *vocab = json_object_get(model, "vocab_size");
-  const PageSubject subject = {.dir = run->dir,
-                               .history = run->history,
-                               .settings = result_settings(run->dir, &problem),
-                               .result = result_json(run->dir, CHECKPOINT_RESULT, &problem),
-                               .chance = json_number_value(vocab) > 1 ? log(json_number_value(vocab)) : (double)NAN};
+  const PageRun out = {.dir = run->dir,
+                       .history = &run->history,
+                       .settings = result_settings(run->dir, &problem),
+                       .result = result_json(run->dir, CHECKPOINT_RESULT, &problem),
+                       .chance = json_number_value(vocab) > 1 ? log(json_number_value(vocab)) : (double)NAN};
   json_decref(model);
   if (problem.code == EXIT_MEMORY) *error = problem;
-  return subject;
+  return out;
 }
 
-static void free_subject(PageSubject *s) {
+static void free_run(PageRun *s) {
   json_decref(s->settings);
   json_decref(s->result);
 }
 
-/* ---- words ---- */
+/* ---- summary and facts ---- */
 
 static void write_json(FILE *stream, const json_t *value) {
   char *text = json_value_text(value, 6);
@@ -59,7 +71,7 @@ __attribute__((format(printf, 3, 4))) static void write_fact(FILE *stream, const
   fputs("</dd></div>\n", stream);
 }
 
-static void write_facts(FILE *stream, const PageSubject *s) {
+static void write_facts(FILE *stream, const PageRun *s) {
   const History *h = s->history;
   const HistoryEvaluation *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
@@ -88,25 +100,25 @@ static void write_facts(FILE *stream, const PageSubject *s) {
   fputs("</dl>\n", stream);
 }
 
-/* NaN: no such number is known. */
-static double number_setting(const PageSubject *s, const char *name) {
+/* NaN: unknown. */
+static double number_setting(const PageRun *s, const char *name) {
   const json_t *value = json_object_get(s->settings, name);
   return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-/* Options stay whole where lines are broken, which happens at hyphens, too. */
+/* Writes text in which no line is broken inside an option, at its hyphens. */
 static void write_words(FILE *stream, const char *text) {
   for (const char *at = text, *end; *at; at = end) {
     end = *at == ' ' ? at + 1 : at + strcspn(at, " ");
     const char *dashes = strstr(at, "--");
-    const bool option = (*at == '-' || (dashes && dashes < end)) && end - at < WHOLE_BYTES;
+    const bool option = (*at == '-' || (dashes && dashes < end)) && end - at < UNBROKEN_BYTES;
     fputs(option ? "<span class=\"option\">" : "", stream);
     html_write(stream, at, (size_t)(end - at));
     fputs(option ? "</span>" : "", stream);
   }
 }
 
-static void write_summary(FILE *stream, const PageSubject *s) {
+static void write_summary(FILE *stream, const PageRun *s) {
   const SummaryFacts facts = {.dir = s->dir,
                               .state = result_state(s->dir, s->result),
                               .steps = number_setting(s, "steps"),
@@ -119,12 +131,169 @@ static void write_summary(FILE *stream, const PageSubject *s) {
   fputs("</p>\n", stream);
 }
 
-static void write_verdicts(FILE *stream, const History *h) {
-  for (size_t i = 0; i < h->verdict_count; i++) {
-    fprintf(stream, "<p class=\"verdict\">Note at step %" PRId64 ": ", h->verdicts[i].step);
-    write_words(stream, h->verdicts[i].text);
+static void write_diagnoses(FILE *stream, const History *h) {
+  for (size_t i = 0; i < h->diagnosis_count; i++) {
+    fprintf(stream, "<p class=\"verdict\">Note at step %" PRId64 ": ", h->diagnoses[i].step);
+    write_words(stream, h->diagnoses[i].text);
     fputs("</p>\n", stream);
   }
+}
+
+/* ---- charts ---- */
+
+/* What a chart shows: a measurement of the logged steps, or evaluations. */
+typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, LOSS_AND_EVALUATIONS } Measure;
+
+static ChartPoint point_of(const HistoryPoint *p, Measure measure, bool time) {
+  ChartPoint point = {.x = time ? p->seconds : (double)p->step, .low = NAN, .high = NAN};
+  switch (measure) {
+  default:
+    point.y = p->loss;
+    if (p->lines > 1 && isfinite(p->most)) {
+      point.low = p->least;
+      point.high = p->most;
+    }
+    break;
+  case LR: point.y = p->lr; break;
+  case GRAD_NORM: point.y = p->grad_norm; break;
+  case SPEED: point.y = p->tokens_per_s; break;
+  }
+  return point;
+}
+
+/* A curve with its memory. */
+typedef struct Drawn {
+  ChartCurve curve;
+  const ChartPoint *kept; /* the point of the kept model's evaluation; NULL: none */
+  char (*titles)[TITLE_BYTES];
+} Drawn;
+
+static bool allocate(Drawn *d, const char *name, int color, size_t count) {
+  *d = (Drawn){.curve = {.name = name, .color = color, .points = calloc(count + 1, sizeof *d->curve.points)}};
+  return d->curve.points;
+}
+
+static void free_drawn(Drawn *d) {
+  free(d->curve.points);
+  free(d->titles);
+}
+
+static bool draw_steps(Drawn *d, const History *h, Measure measure, bool time, const char *name, int color) {
+  if (!allocate(d, name, color, (size_t)h->count)) return false;
+  for (int i = 0; i < h->count; i++) d->curve.points[i] = point_of(&h->points[i], measure, time);
+  d->curve.count = h->count;
+  return true;
+}
+
+/* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
+ * intervals, and the evaluation of the kept model. */
+static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, const char *name, int color) {
+  if (!allocate(d, name, color, HISTORY_POINTS + 1)) return false;
+  d->titles = calloc(HISTORY_POINTS + 1, sizeof *d->titles);
+  const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
+  const HistoryEvaluation *kept = history_kept(h);
+  for (size_t i = 0; d->titles && i < h->evaluation_count; i++) {
+    const HistoryEvaluation *e = &h->evaluations[i];
+    const bool is_kept = kept && e->step == kept->step && !d->kept;
+    if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
+    if (is_kept) d->kept = &d->curve.points[d->curve.count];
+    char *title = d->titles[d->curve.count];
+    char in_bits[40] = "";
+    if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
+    snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->loss, in_bits,
+             text_duration(e->seconds).text);
+    d->curve.points[d->curve.count++] = (ChartPoint){
+        time ? e->seconds : (double)e->step, bits ? e->bits_per_byte : e->loss, (double)NAN, (double)NAN, title};
+  }
+  d->curve.dots = every == 1;
+  return d->titles;
+}
+
+/* One curve per run; LOSS_AND_EVALUATIONS: training and validation loss of one run. */
+typedef struct PageChart {
+  const char *title, *note, *id;
+  Measure measure;
+  bool bits, time, log;
+} PageChart;
+
+static bool write_chart(FILE *stream, const PageRun *runs, int count, const PageChart *c) {
+  const bool both = c->measure == LOSS_AND_EVALUATIONS, alone = count == 1;
+  const int curve_count = both ? 2 : count;
+  Drawn *drawn = calloc((size_t)curve_count, sizeof *drawn);
+  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
+  const double xz = c->bits && alone ? runs[0].history->xz_bits_per_byte : 0;
+  const ChartLevel levels[] = {{"guessing", both      ? runs[0].chance
+                                            : c->bits ? 8
+                                                      : (double)NAN},
+                               {"xz -9", xz > 0 ? xz : (double)NAN}};
+  const ChartPoint *kept = NULL;
+  bool ok = drawn && curves;
+  for (int i = 0; ok && i < curve_count; i++) {
+    const PageRun *s = &runs[both ? 0 : i];
+    const bool evaluations = both ? i == 1 : c->measure == EVALUATIONS;
+    const char *name = !both ? s->dir : evaluations ? "validation" : "training";
+    const int color = alone ? evaluations : i + 1;
+    ok = evaluations ? draw_evaluations(&drawn[i], s->history, c->bits, c->time, name, color)
+                     : draw_steps(&drawn[i], s->history, c->measure, c->time, name, color);
+    curves[i] = drawn[i].curve;
+    if (alone && evaluations) kept = drawn[i].kept;
+  }
+  const Chart chart = {.title = c->title,
+                       .note = c->note,
+                       .id = c->id,
+                       .time = c->time,
+                       .log = c->log,
+                       .curves = curves,
+                       .curve_count = curve_count,
+                       .levels = levels,
+                       .level_count = 2,
+                       .mark = kept};
+  if (ok) chart_write(stream, &chart);
+  for (int i = 0; drawn && i < curve_count; i++) free_drawn(&drawn[i]);
+  free(drawn);
+  free(curves);
+  return ok;
+}
+
+/* Returns false when memory is out. */
+static bool write_charts(FILE *stream, const PageRun *runs, int count) {
+  static const PageChart charts[] = {
+      {"Loss on training and validation text (nats per token)",
+       "How wrong the predictions are; lower is better. Where only the training loss falls, the model learns its text "
+       "by "
+       "heart.",
+       "loss", LOSS_AND_EVALUATIONS, false, false, false},
+      {"Loss over time (nats per token)", "The same losses over the time since the run began. Lower is better.",
+       "loss-time", LOSS_AND_EVALUATIONS, false, true, false},
+      {"Loss on validation text (nats per token)",
+       "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
+       "same text and tokenizer can be compared.",
+       "validation", EVALUATIONS, false, false, false},
+      {"Loss on validation text over time (nats per token)",
+       "The same losses over the time since each run began. Lower is better.", "validation-time", EVALUATIONS, false,
+       true, false},
+      {"Loss on training text (nats per token)",
+       "How wrong the predictions are on the text that the model learns from; lower is better.", "training", LOSS,
+       false, false, false},
+      {"Bits per byte of validation text",
+       "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
+       "a compressor that has read the end of the training text.",
+       "bits", EVALUATIONS, true, false, false},
+      {"Learning rate", "How large the steps of training are. It is planned before the run: nothing to judge.", "lr",
+       LR, false, false, false},
+      {"Gradient norm",
+       "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
+       "sign that training fails.",
+       "norm", GRAD_NORM, false, false, true},
+      {"Speed (tokens per second)", "Higher is faster. The speed falls where the machine does other work, too.",
+       "speed", SPEED, false, false, false}};
+  enum { FOR_SEVERAL = 2, FOR_ANY = 5 }; /* the first charts are for one run, the next ones for several */
+  fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
+  bool ok = true;
+  for (size_t i = 0; ok && i < sizeof charts / sizeof *charts; i++)
+    if (i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) ok = write_chart(stream, runs, count, &charts[i]);
+  fputs("</div>\n</section>\n", stream);
+  return ok;
 }
 
 /* ---- settings ---- */
@@ -135,7 +304,7 @@ static void write_element(FILE *stream, const char *tag, const char *text) {
   fprintf(stream, "</%s>", tag);
 }
 
-/* Of one run: names and values, in as many columns as there is room for. */
+/* The settings of one run: names and values. */
 static void write_list(FILE *stream, json_t *settings) {
   fputs("<dl class=\"settings\">\n", stream);
   for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
@@ -148,13 +317,13 @@ static void write_list(FILE *stream, json_t *settings) {
   fputs("</dl>\n", stream);
 }
 
-/* What another run has otherwise than the first one is marked. */
-static void write_row(FILE *stream, const char *name, const PageSubject *subjects, int count) {
+/* Values that differ from the first run are marked. */
+static void write_row(FILE *stream, const char *name, const PageRun *runs, int count) {
   fputs("<tr>", stream);
   write_element(stream, "th", name);
   for (int i = 0; i < count; i++) {
-    const json_t *own = json_object_get(subjects[i].settings, name);
-    const bool other = i > 0 && !json_equal(own, json_object_get(subjects[0].settings, name));
+    const json_t *own = json_object_get(runs[i].settings, name);
+    const bool other = i > 0 && !json_equal(own, json_object_get(runs[0].settings, name));
     fputs(other ? "<td class=\"other\">" : "<td>", stream);
     write_json(stream, own);
     fputs("</td>", stream);
@@ -162,28 +331,28 @@ static void write_row(FILE *stream, const char *name, const PageSubject *subject
   fputs("</tr>\n", stream);
 }
 
-static void write_table(FILE *stream, const PageSubject *subjects, int count) {
+static void write_table(FILE *stream, const PageRun *runs, int count) {
   json_t *names = json_object();
-  for (int i = 0; i < count; i++) json_object_update_missing(names, subjects[i].settings);
+  for (int i = 0; i < count; i++) json_object_update_missing(names, runs[i].settings);
   fputs("<div class=\"wide\"><table>\n<thead><tr><td></td>", stream);
-  for (int i = 0; i < count; i++) write_element(stream, "th", subjects[i].dir);
+  for (int i = 0; i < count; i++) write_element(stream, "th", runs[i].dir);
   fputs("</tr></thead>\n<tbody>\n", stream);
   for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at))
-    write_row(stream, json_object_iter_key(at), subjects, count);
+    write_row(stream, json_object_iter_key(at), runs, count);
   fputs("</tbody></table></div>\n", stream);
   json_decref(names);
 }
 
-static void write_settings(FILE *stream, const PageSubject *subjects, int count) {
+static void write_settings(FILE *stream, const PageRun *runs, int count) {
   fputs("<section><h2>Settings</h2>\n<details><summary>All settings</summary>\n", stream);
-  if (count == 1) write_list(stream, subjects[0].settings);
-  else write_table(stream, subjects, count);
+  if (count == 1) write_list(stream, runs[0].settings);
+  else write_table(stream, runs, count);
   fputs("</details></section>\n", stream);
 }
 
 /* ---- samples ---- */
 
-/* The next line "=== step N" from `at` on, or the end. */
+/* Returns the next line "=== step N" from `at` on, or `end`. */
 static const char *next_header(const char *at, const char *end) {
   static const char header[] = "=== step ";
   for (; at < end; at = (at = memchr(at, '\n', (size_t)(end - at))) ? at + 1 : end)
@@ -201,7 +370,7 @@ static void write_sample(FILE *stream, const char *at, const char *end, bool ope
   fputs(shown < size ? " ...</pre></details>\n" : "</pre></details>\n", stream);
 }
 
-/* The newest ones, the last of them unfolded; nothing where there are none. False: EXIT_MEMORY. */
+/* Writes the newest samples, with the last one unfolded. EXIT_MEMORY. */
 static bool write_samples(FILE *stream, const char *dir, Error *error) {
   Error problem = {0};
   MappedFile file;
@@ -223,73 +392,49 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
 
 /* ---- the page ---- */
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
-    "<style>\n"
-    ":root { --ink: #1c2733; --soft: #5d6b7a; --line: #dfe4ea; --paper: #fff; --box: "
-    "#f5f7f9; "
-    "--c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; --c6: #b3173f; --c7: "
-    "#00788a; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ee; --soft: #97a5b3; --line: #2c3641; --paper: #12171c; "
-    "--box: #1a2128; --c0: #6f8499; --c1: #5fa8ff; --c2: #ff9a5c; --c3: #5fd38a; --c4: #cf8df0; --c5: #e3b341; --c6: "
-    "#ff7d97; --c7: #4fd0e0; } }\n"
-    "body { margin: 0 auto; max-width: 1340px; padding: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); "
-    "background: var(--paper); }\n"
-    "h1 { font-size: 1.4rem; margin: .4rem 0; } h2 { font-size: 1.1rem; margin: 1.4rem 0 .4rem; } h1, h2 { "
-    "overflow-wrap: anywhere; }\n"
+static const char style[] =
+    ":root { --c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; "
+    "--c6: #b3173f; --c7: #00788a; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --c0: #6f8499; --c1: #5fa8ff; --c2: #ff9a5c; --c3: #5fd38a; "
+    "--c4: #cf8df0; --c5: #e3b341; --c6: #ff7d97; --c7: #4fd0e0; } }\n"
+    "body { max-width: 1340px; }\n"
+    "h1 { font-size: 1.4rem; margin: .4rem 0; } h2 { font-size: 1.1rem; margin: 1.4rem 0 .4rem; }\n"
     "dl { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; } dl div { background: var(--box); "
     "border-radius: 6px; padding: .35rem .8rem; } dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; "
     "font-variant-numeric: tabular-nums; }\n"
     ".verdict { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
     ".charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }\n"
-    ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } .none, .note { color: "
-    "var(--soft); }\n"
+    ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } "
+    ".none, .note { color: var(--soft); }\n"
     "figure { margin: 0; min-width: 0; display: flex; flex-direction: column; justify-content: space-between; } "
-    "figcaption p { "
-    "margin: 0; } .title { font-weight: 600; } .note { font-size: .85rem; }\n"
+    "figcaption p { margin: 0; } .title { font-weight: 600; } .note { font-size: .85rem; }\n"
     ".legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; margin: .2rem 0; padding: 0; "
-    "font-size: .85rem; "
-    "overflow-wrap: anywhere; }\n"
+    "font-size: .85rem; overflow-wrap: anywhere; }\n"
     ".legend li { display: flex; align-items: center; gap: .4em; min-width: 0; } .legend li::before { content: \"\"; "
-    "flex: none; "
-    "width: 1.4em; border-top: 3px solid var(--c, var(--soft)); } .legend .dashed::before, .legend .l0::before { "
-    "border-top-style: "
-    "dashed; } .legend .l1::before { border-top-style: dotted; } .legend .kept::before { width: .6em; height: .6em; "
-    "border: 2px "
-    "solid var(--c2); border-radius: 50%; }\n"
-    "svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; } @media (max-width: 560px) "
-    "{ svg { font-size: "
-    "15px; } "
-    "}\n"
-    "svg text { fill: var(--soft); text-anchor: middle; } svg .end { text-anchor: end; } .grid { stroke: var(--line); "
-    "} .tick "
-    "{ stroke: var(--soft); } .level { stroke: var(--soft); stroke-dasharray: 5 4; } .level.l1 { stroke-dasharray: 2 "
-    "3; }\n"
-    ".curve { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; } .dashed .curve { "
-    "stroke-dasharray: 6 "
-    "3; } .band { fill: var(--c); opacity: .22; } .dot { fill: var(--c); } .mark { fill: none; stroke: var(--c2); "
-    "stroke-width: 2; }\n"
-    ".c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } .c4 { --c: "
-    "var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }\n"
+    "flex: none; width: 1.4em; border-top: 3px solid var(--c, var(--soft)); } "
+    ".legend .dashed::before, .legend .l0::before { border-top-style: dashed; } "
+    ".legend .l1::before { border-top-style: dotted; } .legend .kept::before { width: .6em; height: .6em; "
+    "border: 2px solid var(--c2); border-radius: 50%; }\n"
+    "svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; } "
+    "@media (max-width: 560px) { svg { font-size: 15px; } }\n"
+    "svg text { fill: var(--soft); text-anchor: middle; } svg .end { text-anchor: end; } "
+    ".grid { stroke: var(--line); } .tick { stroke: var(--soft); } .level { stroke: var(--soft); "
+    "stroke-dasharray: 5 4; } .level.l1 { stroke-dasharray: 2 3; }\n"
+    ".curve { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; } "
+    ".dashed .curve { stroke-dasharray: 6 3; } .band { fill: var(--c); opacity: .22; } .dot { fill: var(--c); } "
+    ".mark { fill: none; stroke: var(--c2); stroke-width: 2; }\n"
+    ".c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } "
+    ".c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }\n"
     ".option { white-space: nowrap; }\n"
     ".settings { display: block; columns: 21rem; } .settings div { display: flex; gap: .8rem; break-inside: avoid; "
-    "padding: "
-    ".1rem .5rem; background: none; border-bottom: 1px solid var(--line); border-radius: 0; font-size: .9rem; } "
-    ".settings dt, "
-    "tbody th { white-space: nowrap; font-size: .9rem; } .settings dd { margin-left: auto; text-align: right; "
-    "overflow-wrap: "
-    "anywhere; }\n"
-    ".wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; } th, td { text-align: left; "
-    "padding: "
-    ".1rem .8rem .1rem 0; border-bottom: 1px solid var(--line); vertical-align: top; } thead th, td { min-width: 9rem; "
+    "padding: .1rem .5rem; background: none; border-bottom: 1px solid var(--line); border-radius: 0; "
+    "font-size: .9rem; } .settings dt, tbody th { white-space: nowrap; font-size: .9rem; } "
+    ".settings dd { margin-left: auto; text-align: right; overflow-wrap: anywhere; }\n"
+    ".wide { overflow-x: auto; } th, td { border-bottom: 1px solid var(--line); } thead th, td { min-width: 9rem; "
     "overflow-wrap: anywhere; } th { font-weight: 500; color: var(--soft); } .other { color: var(--c2); }\n"
-    "pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--box); border-radius: 6px; padding: .8rem; "
-    "margin: .4rem 0; } summary { cursor: pointer; color: var(--soft); } code { background: var(--box); padding: .1rem "
-    ".3rem; border-radius: 4px; overflow-wrap: anywhere; }\n"
-    "</style>\n";
+    "pre { background: var(--box); border-radius: 6px; padding: .8rem; margin: .4rem 0; } summary { cursor: pointer; "
+    "color: var(--soft); } code { background: var(--box); padding: .1rem .3rem; border-radius: 4px; "
+    "overflow-wrap: anywhere; }\n";
 
 static void write_command(FILE *stream, const char *dir) {
   fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
@@ -297,50 +442,45 @@ static void write_command(FILE *stream, const char *dir) {
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 
-static bool write_page(FILE *stream, const PageSubject *subjects, int count, Error *error) {
-  fputs(head, stream);
+static bool write_page(FILE *stream, const PageRun *runs, int count, Error *error) {
+  html_begin(stream, style);
   fputs("<title>", stream);
-  html_write_text(stream, subjects[0].dir);
+  html_write_text(stream, runs[0].dir);
   if (count > 1) fprintf(stream, " and %d more", count - 1);
   fputs("</title>\n</head>\n<body>\n", stream);
   if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
   for (int i = 0; i < count; i++) {
-    write_element(stream, count > 1 ? "h2" : "h1", subjects[i].dir);
+    write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
     fputc('\n', stream);
-    write_summary(stream, &subjects[i]);
-    write_facts(stream, &subjects[i]);
-    write_verdicts(stream, subjects[i].history);
+    write_summary(stream, &runs[i]);
+    write_facts(stream, &runs[i]);
+    write_diagnoses(stream, runs[i].history);
   }
-  const bool ok = (page_write_charts(stream, subjects, count) || error_memory(error, "a report")) &&
-                  (count > 1 || write_samples(stream, subjects[0].dir, error));
-  write_settings(stream, subjects, count);
-  if (count == 1) write_command(stream, subjects[0].dir);
+  const bool ok = (write_charts(stream, runs, count) || error_memory(error, "a report")) &&
+                  (count > 1 || write_samples(stream, runs[0].dir, error));
+  write_settings(stream, runs, count);
+  if (count == 1) write_command(stream, runs[0].dir);
   fputs("</body>\n</html>\n", stream);
   return ok && json_memory_ok(error, "a report");
 }
 
-bool page_write(const PageRun *runs, int count, const char *path, Error *error) {
+bool page_write(const FoundRun *found, int count, const char *path, Error *error) {
   FileWriter file;
   if (count < 1) return fail(error, EXIT_INTERNAL, "a report of no run");
-  PageSubject *subjects = calloc((size_t)count, sizeof *subjects);
-  if (!subjects) return error_memory(error, "a report");
-  for (int i = 0; i < count; i++) subjects[i] = read_subject(&runs[i], error);
+  PageRun *runs = calloc((size_t)count, sizeof *runs);
+  if (!runs) return error_memory(error, "a report");
+  for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, subjects, count, error))) file_writer_abort(&file);
+  if (ok && !(ok = write_page(file.stream, runs, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
-  for (int i = 0; i < count; i++) free_subject(&subjects[i]);
-  free(subjects);
+  for (int i = 0; i < count; i++) free_run(&runs[i]);
+  free(runs);
   return ok;
 }
 
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error) {
-  FoundRuns found = {0};
-  PageRun *runs = NULL;
-  bool ok = find_runs_read(&found, dirs, count, error);
-  if (ok) ok = (runs = calloc((size_t)found.count, sizeof *runs)) || error_memory(error, "a report");
-  for (int i = 0; ok && i < found.count; i++) runs[i] = (PageRun){found.items[i].dir, &found.items[i].history};
-  ok = ok && page_write(runs, found.count, path, error);
-  free(runs);
-  find_runs_free(&found);
+  FoundRuns runs = {0};
+  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, path, error);
+  find_runs_free(&runs);
   return ok;
 }

@@ -3,16 +3,12 @@
 #ifndef INKLING_REPORT_PAGE_H
 #define INKLING_REPORT_PAGE_H
 
-#include "report/history.h"
+#include "report/find_runs.h"
 
-typedef struct PageRun {
-  const char *dir; /* directory of config.txt, config.json, result.json and samples.txt; any may be missing */
-  const History *history;
-} PageRun;
-
-/* Writes the page of `count` > 0 runs to `path`. Less than half a megabyte per run, regardless of its length.
- * EXIT_OUTPUT, EXIT_MEMORY. */
-bool page_write(const PageRun *runs, int count, const char *path, Error *error);
+/* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
+ * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
+ * EXIT_MEMORY. */
+bool page_write(const FoundRun *found, int count, const char *path, Error *error);
 
 /* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
 bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error);

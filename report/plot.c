@@ -25,37 +25,42 @@ static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 typedef struct Canvas {
   double steps, low, high; /* x from 0 to steps, y from low to high */
   int columns;
-  uint8_t cells[LINES][MOST_COLUMNS]; /* dots of braille */
-  char marks[LINES][MOST_COLUMNS];    /* instead of dots; 0: none */
+  uint8_t cells[LINES][MOST_COLUMNS]; /* the dots of a braille character each */
+  char marks[LINES][MOST_COLUMNS];    /* letters that replace the dots; 0: none */
 } Canvas;
 
-static void include(Canvas *c, int64_t step, double loss) {
-  if (!chart_can_draw(loss)) return;
-  c->steps = fmax(c->steps, (double)step);
-  c->low = fmin(c->low, loss);
-  c->high = fmax(c->high, loss);
+/* The plotted losses of a run: of its evaluations (`validation`) or of its logged steps. */
+static int loss_count(const History *h, bool validation) { return validation ? (int)h->evaluation_count : h->count; }
+
+static double loss_of(const History *h, bool validation, int i, int64_t *step) {
+  *step = validation ? h->evaluations[i].step : h->points[i].step;
+  return validation ? h->evaluations[i].loss : h->points[i].loss;
 }
 
-static void include_steps(Canvas *c, const History *h) {
-  for (int i = chart_first_counted(h->count); i < h->count; i++) include(c, h->points[i].step, h->points[i].loss);
+static void include_losses(Canvas *c, const History *h, bool validation) {
+  const int count = loss_count(h, validation);
+  for (int i = validation ? 0 : chart_first_counted(count); i < count; i++) {
+    int64_t step;
+    const double loss = loss_of(h, validation, i, &step);
+    if (!chart_can_draw(loss)) continue;
+    c->steps = fmax(c->steps, (double)step);
+    c->low = fmin(c->low, loss);
+    c->high = fmax(c->high, loss);
+  }
 }
 
-static void include_evaluations(Canvas *c, const History *h) {
-  for (size_t i = 0; i < h->evaluation_count; i++) include(c, h->evaluations[i].step, h->evaluations[i].loss);
-}
-
-/* Whether there is something to draw. */
+/* Returns whether there is something to draw, and makes an empty range of losses wider. */
 static bool has_range(Canvas *c) {
   if (c->high - c->low < 1e-6) c->low = c->high - fmax(1e-6, fabs(c->high) * 0.01);
   return isfinite(c->high) && c->steps > 0;
 }
 
-/* From the left and from above. False: not in the picture. */
-static bool place(const Canvas *c, double step, double loss, int *x, int *y) {
-  if (!chart_can_draw(loss) || step > c->steps) return false;
-  const double share = fmin(1, fmax(0, (c->high - loss) / (c->high - c->low)));
-  *x = (int)(step / c->steps * (2 * c->columns - 1));
-  *y = (int)round(share * (DOTS_Y - 1));
+/* Finds the dot of a loss, counted from the left and from the top. Returns false when it is outside of the plot. */
+static bool find_dot(const Canvas *c, int64_t step, double loss, int *x, int *y) {
+  if (!chart_can_draw(loss) || (double)step > c->steps) return false;
+  const double depth = fmin(1, fmax(0, (c->high - loss) / (c->high - c->low)));
+  *x = (int)((double)step / c->steps * (2 * c->columns - 1));
+  *y = (int)round(depth * (DOTS_Y - 1));
   return true;
 }
 
@@ -64,18 +69,18 @@ static void put_dot(Canvas *c, int x, int y) {
   c->cells[y / 4][x / 2] |= bits[y % 4][x % 2];
 }
 
-/* A curve as it is drawn point by point. */
+/* The state of a curve that is drawn point by point. */
 typedef struct Pen {
   int x, y;
-  bool down;     /* the point before was in the picture */
-  char letter;   /* of the run, written on its curve; 0: none */
-  int next_mark; /* the column of its next letter */
+  bool down;     /* the previous point is in the plot */
+  char letter;   /* the run's letter, repeated on its curve; 0: none */
+  int next_mark; /* the column of the next letter */
 } Pen;
 
-/* Dots between neighbors, so that a steep curve has no holes. */
+/* Also draws dots between neighboring points, so that a steep curve has no gaps. */
 static void draw_to(Canvas *c, Pen *pen, int64_t step, double loss) {
   int x = pen->x, y = pen->y;
-  const bool here = place(c, (double)step, loss, &x, &y);
+  const bool here = find_dot(c, step, loss, &x, &y);
   const int count = pen->down ? (int)fmax(1, fmax(x - pen->x, abs(y - pen->y))) : 1;
   for (int k = 1; here && k <= count; k++) {
     const int at_x = pen->down ? pen->x + (x - pen->x) * k / count : x;
@@ -88,20 +93,20 @@ static void draw_to(Canvas *c, Pen *pen, int64_t step, double loss) {
   *pen = (Pen){x, y, here, pen->letter, pen->next_mark};
 }
 
-static void draw_steps(Canvas *c, const History *h, Pen pen) {
-  for (int i = 0; i < h->count; i++) draw_to(c, &pen, h->points[i].step, h->points[i].loss);
+static void draw_curve(Canvas *c, const History *h, bool validation, Pen pen) {
+  for (int i = 0; i < loss_count(h, validation); i++) {
+    int64_t step;
+    const double loss = loss_of(h, validation, i, &step);
+    draw_to(c, &pen, step, loss);
+  }
 }
 
-static void draw_line_of_evaluations(Canvas *c, const History *h, Pen pen) {
-  for (size_t i = 0; i < h->evaluation_count; i++) draw_to(c, &pen, h->evaluations[i].step, h->evaluations[i].loss);
-}
-
-static void draw_evaluations(Canvas *c, const History *h) {
+static void mark_evaluations(Canvas *c, const History *h) {
   const HistoryEvaluation *kept = history_kept(h);
   int x, y;
   for (size_t i = 0; i < h->evaluation_count; i++) {
     const HistoryEvaluation *e = &h->evaluations[i];
-    if (place(c, (double)e->step, e->loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
+    if (find_dot(c, e->step, e->loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
       c->marks[y / 4][x / 2] = kept && e->step == kept->step ? '*' : 'o';
   }
 }
@@ -136,15 +141,15 @@ static void print_canvas(FILE *stream, const Canvas *c, bool utf8) {
 static void print_one(FILE *stream, Canvas *canvas, const FoundRun *run, bool utf8) {
   const History *h = &run->history;
   const OneLine name = text_one_line(run->dir, NAME_BYTES);
-  include_steps(canvas, h);
-  include_evaluations(canvas, h);
+  include_losses(canvas, h, false);
+  include_losses(canvas, h, true);
   if (!has_range(canvas)) {
     fprintf(stream, "%s: %s\n", name.text,
             h->damaged ? "no line of its metrics.jsonl can be read" : "nothing was measured yet");
     return;
   }
-  draw_steps(canvas, h, (Pen){0});
-  draw_evaluations(canvas, h);
+  draw_curve(canvas, h, false, (Pen){0});
+  mark_evaluations(canvas, h);
   fprintf(stream, "%s: loss, nats per token (%s training, o validation, * best)\n", name.text,
           utf8 ? "\xE2\xA3\xBF" : ".");
   print_canvas(stream, canvas, utf8);
@@ -166,14 +171,14 @@ static void print_name(FILE *stream, const FoundRun *run, int index) {
 }
 
 static void print_several(FILE *stream, Canvas *canvas, const FoundRun *runs, int count, bool utf8) {
-  bool validation = true; /* of every run that has measured something */
+  bool validation = true; /* every run with measurements has evaluations */
   for (int i = 0; i < count; i++)
     validation = validation && (runs[i].history.evaluation_count || !runs[i].history.count);
-  for (int i = 0; i < count; i++) (validation ? include_evaluations : include_steps)(canvas, &runs[i].history);
+  for (int i = 0; i < count; i++) include_losses(canvas, &runs[i].history, validation);
   if (has_range(canvas)) {
     for (int i = 0; i < count; i++) {
       const Pen pen = {.letter = letter_of(i), .next_mark = 2 * i % BETWEEN_LETTERS};
-      (validation ? draw_line_of_evaluations : draw_steps)(canvas, &runs[i].history, pen);
+      draw_curve(canvas, &runs[i].history, validation, pen);
     }
     fprintf(stream, "%s loss of %d runs, nats per token\n", validation ? "validation" : "training", count);
     print_canvas(stream, canvas, utf8);
@@ -182,10 +187,10 @@ static void print_several(FILE *stream, Canvas *canvas, const FoundRun *runs, in
 }
 
 void plot_print(FILE *stream, const FoundRun *runs, int count, int width, bool utf8) {
-  const int room = width > 0 ? width - AXIS : MOST_COLUMNS;
-  Canvas canvas = {.columns = room > MOST_COLUMNS    ? MOST_COLUMNS
-                              : room < LEAST_COLUMNS ? LEAST_COLUMNS
-                                                     : room,
+  const int columns = width > 0 ? width - AXIS : MOST_COLUMNS;
+  Canvas canvas = {.columns = columns > MOST_COLUMNS    ? MOST_COLUMNS
+                              : columns < LEAST_COLUMNS ? LEAST_COLUMNS
+                                                        : columns,
                    .low = INFINITY,
                    .high = -INFINITY};
   if (count == 1) print_one(stream, &canvas, runs, utf8);

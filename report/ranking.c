@@ -9,7 +9,8 @@
 
 bool ranking_is_per_token(const char *column) { return strncmp(column, "val_loss", strlen("val_loss")) == 0; }
 
-bool ranking_is_measured(const char *column) {
+/* Returns whether a column is measured on validation text. */
+static bool is_measured(const char *column) {
   return ranking_is_per_token(column) || strncmp(column, "bits_per_byte", strlen("bits_per_byte")) == 0 ||
          strncmp(column, "exact", strlen("exact")) == 0;
 }
@@ -25,13 +26,13 @@ static bool was_measured(const json_t *row) { return has(row, "bits_per_byte") |
 
 static const char UNKNOWN[] = "?";
 
-/* NULL: nothing was measured. */
+/* Returns the fingerprint of the validation text. NULL: nothing was measured. */
 static const char *text_of(const json_t *row) {
   const char *text = json_string_value(json_object_get(row, "val_text"));
   return text ? text : was_measured(row) ? UNKNOWN : NULL;
 }
 
-/* Each text with the number of rows that have a value. */
+/* Counts the rows of each text that have a value in the column. */
 static json_t *count_texts(json_t *const *rows, size_t count, const char *column) {
   json_t *texts = json_object();
   for (size_t i = 0; i < count; i++) {
@@ -43,7 +44,7 @@ static json_t *count_texts(json_t *const *rows, size_t count, const char *column
   return texts;
 }
 
-/* A known text of most rows; the first one of several. NULL: none is known. */
+/* Returns the known text of most rows, the first one if several have as many. NULL: no text is known. */
 static const char *leading_text(json_t *texts) {
   const char *leading = NULL, *text;
   json_int_t most = -1;
@@ -56,21 +57,22 @@ static const char *leading_text(json_t *texts) {
   return leading;
 }
 
-/* Each text with its place: the leading one is 0, the others follow as they come, the unknown one is last. */
+/* Replaces the counts by group numbers: 0 for the leading text, then the others in order, the unknown one last. */
 static void number_texts(json_t *texts) {
   const char *leading = leading_text(texts), *text;
   json_int_t next = leading != NULL;
   json_t *rows;
   json_object_foreach(texts, text, rows) {
     const bool unknown = strcmp(text, UNKNOWN) == 0, leads = leading && strcmp(text, leading) == 0;
-    const json_int_t place = leads ? 0 : unknown ? (json_int_t)json_object_size(texts) - 1 : next++;
-    json_object_set_new(texts, text, json_integer(place));
+    const json_int_t group = leads ? 0 : unknown ? (json_int_t)json_object_size(texts) - 1 : next++;
+    json_object_set_new(texts, text, json_integer(group));
   }
 }
 
 /* ---- tokens ---- */
 
-/* Turns nats per token into bits per byte: of one text the same wherever its tokens are as many. NaN: not known. */
+/* Returns the ratio of bits per byte to nats per token. For the same text it is equal if the number of tokens is equal.
+ * NaN: unknown. */
 static double bits_per_nat(const json_t *row) {
   const json_t *loss = json_object_get(row, "val_loss"), *bits = json_object_get(row, "bits_per_byte");
   return json_is_number(loss) && json_is_number(bits) ? json_number_value(bits) / json_number_value(loss) : (double)NAN;
@@ -89,10 +91,10 @@ static bool same_tokenizer(const json_t *a, const json_t *b) {
   return true;
 }
 
-/* Rows over the same text tell by their numbers, others by their settings. */
+/* Rows with the same validation text are compared by their ratios, others by their settings. */
 static bool tokens_differ(json_t *const *rows, size_t count) {
   const double tolerance = 1e-4;
-  json_t *ratios = json_object(); /* of the first row of a text */
+  json_t *ratios = json_object(); /* the ratio of each text's first row */
   const json_t *first = NULL;
   bool differ = false;
   for (size_t i = 0; i < count; i++) {
@@ -113,8 +115,8 @@ static bool tokens_differ(json_t *const *rows, size_t count) {
 
 typedef struct Ranked {
   json_t *row;
-  const json_t *value; /* NULL: it has none */
-  json_int_t place;    /* of its group */
+  const json_t *value; /* NULL: none */
+  json_int_t group;
   bool largest_first;
 } Ranked;
 
@@ -129,7 +131,7 @@ static int compare_values(const json_t *a, const json_t *b) {
 static int compare_rows(const void *x, const void *y) {
   const Ranked *a = x, *b = y;
   if (!a->value != !b->value) return !a->value - !b->value;
-  if (a->place != b->place) return a->place < b->place ? -1 : 1;
+  if (a->group != b->group) return a->group < b->group ? -1 : 1;
   const int order = a->largest_first ? compare_values(b->value, a->value) : compare_values(a->value, b->value);
   return order ? order
                : strcmp(json_string_value(json_object_get(a->row, "run")),
@@ -140,25 +142,25 @@ static void count_row(Ranking *ranking, const Ranked *ranked) {
   const char *text = text_of(ranked->row);
   const bool unknown = text && strcmp(text, UNKNOWN) == 0;
   ranking->no_text += ranked->value && unknown;
-  ranking->other_text += ranked->value && !unknown && ranked->place > 0;
+  ranking->other_text += ranked->value && !unknown && ranked->group > 0;
   ranking->beginning += !ranked->value && has(ranked->row, "bits_per_byte_beginning");
 }
 
 bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error) {
   const char *column = sort + (sort[0] == '-');
-  const bool measured = ranking_is_measured(column);
+  const bool measured = is_measured(column);
   json_t *texts = count_texts(rows, count, column);
   Ranked *ranked = malloc(count * sizeof *ranked);
   number_texts(texts);
   *ranking = (Ranking){.texts = json_object_size(texts), .tokens_differ = tokens_differ(rows, count)};
   for (size_t i = 0; ranked && i < count; i++) {
     const char *text = text_of(rows[i]);
-    const json_int_t place = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
-    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? table_value(rows[i], column) : NULL, measured ? place : 0,
+    const json_int_t group = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
+    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? table_value(rows[i], column) : NULL, measured ? group : 0,
                          sort[0] == '-'};
     count_row(ranking, &ranked[i]);
   }
-  if (count == 1) *ranking = (Ranking){.texts = ranking->texts}; /* there is nothing to compare */
+  if (count == 1) *ranking = (Ranking){.texts = ranking->texts}; /* nothing to compare */
   if (ranked) qsort(ranked, count, sizeof *ranked, compare_rows);
   for (size_t i = 0; ranked && i < count; i++) rows[i] = ranked[i].row;
   const bool ok = ranked || error_memory(error, "a table of runs");
@@ -167,17 +169,17 @@ bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sor
   return ok;
 }
 
-/* ---- for people ---- */
+/* ---- labels and notes ---- */
 
 void ranking_label(json_t **rows, size_t count) {
   json_t *texts = count_texts(rows, count, "bits_per_byte");
   number_texts(texts);
   for (size_t i = 0; i < count; i++) {
     const char *text = text_of(rows[i]);
-    const int place = text ? (int)json_integer_value(json_object_get(texts, text)) : 0;
+    const int group = text ? (int)json_integer_value(json_object_get(texts, text)) : 0;
     if (!text) continue;
-    char label[16] = {(char)('A' + place % 26)}; /* A, ..., Z, A1, ... */
-    if (place >= 26) snprintf(label + 1, sizeof label - 1, "%d", place / 26);
+    char label[16] = {(char)('A' + group % 26)}; /* A, ..., Z, A1, ... */
+    if (group >= 26) snprintf(label + 1, sizeof label - 1, "%d", group / 26);
     json_object_set_new(rows[i], "val_text", json_string(strcmp(text, UNKNOWN) == 0 ? UNKNOWN : label));
   }
   json_decref(texts);
@@ -188,7 +190,7 @@ static void tell_rows(Console *console, size_t rows, const char *one, const char
 }
 
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console) {
-  if (ranking_is_measured(sort + (sort[0] == '-'))) {
+  if (is_measured(sort + (sort[0] == '-'))) {
     tell_rows(console, ranking->other_text, "run was validated on another text and is not ranked with the others",
               "runs were validated on another text and are not ranked with the others");
     tell_rows(console, ranking->no_text, "run does not say which text it was validated on",

@@ -7,10 +7,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* The facts that make rows of a table (report/table.h) incomparable. */
+/* Reasons why rows of a table (report/table.h) cannot be compared. */
 typedef struct Ranking {
   size_t texts;       /* the number of validation texts; unknown ones count as one */
-  size_t other_text;  /* rows outside of the largest group: validated on another text */
+  size_t other_text;  /* rows outside of the largest group, validated on another text */
   size_t no_text;     /* rows whose validation text is unknown */
   size_t beginning;   /* rows evaluated only on the beginning of their validation text */
   bool tokens_differ; /* nats per token of some rows refer to different tokens */
@@ -26,8 +26,7 @@ void ranking_label(json_t **rows, size_t count);
 /* Prints notes about rows that are not comparable in a table sorted by that column. */
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console);
 
-/* Return whether a column is measured on validation text, and whether in nats per token. */
-bool ranking_is_measured(const char *column);
+/* Returns whether a column is measured in nats per token. */
 bool ranking_is_per_token(const char *column);
 
 #endif

@@ -19,31 +19,32 @@ const char *const run_end_names[RUN_ENDS + 1] = {"done", "minutes", "patience", 
 
 json_t *result_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static json_t *words(const char *text) {
+/* Replaces bytes that are not UTF-8, which JSON cannot have. */
+static json_t *string_of(const char *text) {
   json_t *string = json_string(text);
-  return string ? string : json_string(text_one_line(text, ONE_LINE_BYTES - 1).text); /* not UTF-8 */
+  return string ? string : json_string(text_one_line(text, ONE_LINE_BYTES - 1).text);
 }
 
 /* ---- settings ---- */
 
-/* Numbers and switches as such, other values as text. */
-static json_t *setting(const char *text, bool quoted) {
+/* Returns a number, a switch or a text. */
+static json_t *setting_value(const char *text, bool quoted) {
   char *end;
-  if (quoted || !*text) return words(text);
+  if (quoted || !*text) return string_of(text);
   const long long whole = strtoll(text, &end, 10);
   if (!*end && whole > INT64_MIN && whole < INT64_MAX) return json_integer(whole);
   const double real = strtod(text, &end);
   if (!*end && isfinite(real) && !text[strspn(text, "+-.0123456789eE")]) return json_real(real);
   if (strcmp(text, "yes") == 0 || strcmp(text, "no") == 0) return json_boolean(text[0] == 'y');
-  return words(text);
+  return string_of(text);
 }
 
-/* A name that stands there twice (data) becomes a list. */
+/* The values of a repeated setting (data) become a list. */
 static bool add_setting(void *context, const OptionLine *line, Error *error) {
-  const OneLine name = text_one_line(line->name, ONE_LINE_BYTES - 1); /* of a damaged file it may be anything */
+  const OneLine name = text_one_line(line->name, ONE_LINE_BYTES - 1); /* any bytes in a damaged file */
   json_t *settings = context, *before = json_object_get(settings, name.text);
   if (!line->value) return true;
-  json_t *value = setting(line->value, line->quoted);
+  json_t *value = setting_value(line->value, line->quoted);
   if (json_is_array(before)) return json_array_append_new(before, value) == 0 || error_memory(error, "result.json");
   if (before) value = json_pack("[O,o]", before, value);
   return json_object_set_new(settings, name.text, value) == 0 || error_memory(error, "result.json");
@@ -73,7 +74,8 @@ SettingKind result_setting_kind(const char *name) {
 
 /* ---- states ---- */
 
-const char *result_end(const json_t *result) {
+/* NULL: no result. */
+static const char *end_of(const json_t *result) {
   const char *end = json_string_value(json_object_get(result, "end"));
   for (int i = 0; end && i < RUN_ENDS; i++)
     if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
@@ -81,7 +83,7 @@ const char *result_end(const json_t *result) {
 }
 
 const char *result_state(const char *dir, const json_t *result) {
-  const char *end = result_end(result);
+  const char *end = end_of(result);
   return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
@@ -113,9 +115,10 @@ json_t *result_settings_text(char *text, Error *error) {
   return settings;
 }
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
-double result_training_speed(const History *h) {
+/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged. */
+static double training_speed(const History *h) {
   double tokens = 0, seconds = 0;
   for (int i = 0; i < h->count; i++) {
     tokens += h->points[i].timed_tokens;
@@ -124,7 +127,7 @@ double result_training_speed(const History *h) {
   return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
-json_t *result_evaluation(const HistoryEvaluation *e) {
+static json_t *evaluation_of(const HistoryEvaluation *e) {
   if (!e) return json_null();
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
                              "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
@@ -132,59 +135,50 @@ json_t *result_evaluation(const HistoryEvaluation *e) {
   return object;
 }
 
-static json_t *val_text(const History *h) {
-  return h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null();
-}
-
-static json_t *verdicts(const History *h) {
+static json_t *diagnoses(const History *h) {
   json_t *list = json_array();
-  for (size_t i = 0; i < h->verdict_count; i++)
-    json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->verdicts[i].step, "verdict",
-                                          h->verdicts[i].name, "text", h->verdicts[i].text));
+  for (size_t i = 0; i < h->diagnosis_count; i++)
+    json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->diagnoses[i].step, "verdict",
+                                          h->diagnoses[i].name, "text", h->diagnoses[i].text));
   return list;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole result ---- */
 
-/* Takes `part`; false when memory is out. */
-static bool add_fields(json_t *out, json_t *part) {
-  const bool ok = part && json_object_update(out, part) == 0;
-  json_decref(part);
-  return ok;
-}
-
-static json_t *made(const RunResult *r, const History *h) {
-  return json_pack("{s:I,s:I,s:f,s:I,s:I,s:o,s:o,s:o,s:o}", "params", (json_int_t)r->parameters,
-                   "params_without_embeddings", (json_int_t)r->without_embeddings, "flops_per_step", r->flops_per_step,
-                   "step", (json_int_t)r->step, "tokens", (json_int_t)r->tokens, "epochs", result_number(r->epochs),
-                   "seconds", result_number(r->seconds), "tokens_per_s", result_number((double)r->tokens / r->seconds),
-                   "train_tokens_per_s", result_number(result_training_speed(h)));
-}
-
-static json_t *learned(const History *h) {
-  return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "loss", result_number(h->count ? h->last_loss : (double)NAN), "kept",
-                   result_evaluation(history_kept(h)), "last", result_evaluation(history_last(h)), "val_text",
-                   val_text(h), "xz_bits_per_byte",
-                   result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN), "verdicts", verdicts(h));
-}
+/* A failed allocation is reported by json_text(). */
+static void set(json_t *object, const char *name, json_t *value) { json_object_set_new(object, name, value); }
 
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {
-  json_t *out = json_pack("{s:s,s:o,s:s,s:s,s:s}", "end", run_end_names[r->end], "run", words(r->dir), "version",
-                          r->version, "device", r->device, "dtype", r->dtype);
-  const bool ok = out && add_fields(out, made(r, h)) && add_fields(out, learned(h)) &&
-                  json_object_set_new(out, "settings", result_settings(r->dir, error)) == 0;
-  if (ok) return out;
-  json_decref(out);
-  return NULL;
+  json_t *out = json_object();
+  set(out, "end", json_string(run_end_names[r->end]));
+  set(out, "run", string_of(r->dir));
+  set(out, "version", json_string(r->version));
+  set(out, "device", json_string(r->device));
+  set(out, "dtype", json_string(r->dtype));
+  set(out, "params", json_integer(r->parameters));
+  set(out, "params_without_embeddings", json_integer(r->without_embeddings));
+  set(out, "flops_per_step", json_real(r->flops_per_step));
+  set(out, "step", json_integer(r->step));
+  set(out, "tokens", json_integer(r->tokens));
+  set(out, "epochs", result_number(r->epochs));
+  set(out, "seconds", result_number(r->seconds));
+  set(out, "tokens_per_s", result_number((double)r->tokens / r->seconds));
+  set(out, "train_tokens_per_s", result_number(training_speed(h)));
+  set(out, "loss", result_number(h->count ? h->last_loss : (double)NAN));
+  set(out, "kept", evaluation_of(history_kept(h)));
+  set(out, "last", evaluation_of(history_last(h)));
+  set(out, "val_text", h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
+  set(out, "xz_bits_per_byte", result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN));
+  set(out, "verdicts", diagnoses(h));
+  set(out, "settings", result_settings(r->dir, error));
+  return out;
 }
 
 bool result_write(const RunResult *result, const History *history, Error *error) {
   json_t *object = result_object(result, history, error);
-  char *text = object && error->code == EXIT_DONE
-                   ? json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10), CHECKPOINT_RESULT, error)
-                   : NULL;
-  bool ok = text || error_memory(error, CHECKPOINT_RESULT);
-  ok = ok && file_write_in(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
+  char *text =
+      error->code ? NULL : json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(10), CHECKPOINT_RESULT, error);
+  const bool ok = text && file_write_in(result->dir, CHECKPOINT_RESULT, text, strlen(text), error);
   free(text);
   json_decref(object);
   return ok;

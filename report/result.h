@@ -32,12 +32,10 @@ typedef struct RunResult {
 /* Writes DIR/result.json (fields: docs/formats.md). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */
 bool result_write(const RunResult *result, const History *history, Error *error);
 
-/* ---- parts of a result, for tables ---- */
+/* ---- functions for tables and pages ---- */
 
-/* Returns how a run ended, one of run_end_names; "damaged" for any other text; NULL without a result. */
-const char *result_end(const json_t *result);
-
-/* Returns the same, or "running" or "killed" for a run without a result. */
+/* Returns how a run ended, one of run_end_names; "damaged" for any other text; "running" or "killed" for a run without a
+ * result. */
 const char *result_state(const char *dir, const json_t *result);
 
 /* Returns a state in words; `brief`, for a table: "done" also for a run that reached --minutes. Unknown states are
@@ -45,25 +43,21 @@ const char *result_state(const char *dir, const json_t *result);
 const char *result_state_words(const char *state, bool brief);
 
 json_t *result_number(double value); /* null when not finite */
-/* Reads the settings in DIR/config.txt as an object: numbers, switches (true, false) and texts; a list for repeated
- * settings. After an error it contains the settings read so far. */
+/* Reads the settings in DIR/config.txt into an object: numbers, switches (true, false) and texts; a list for a repeated
+ * setting. After an error the object contains the settings read so far. */
 json_t *result_settings(const char *dir, Error *error);
-json_t *result_settings_text(char *text, Error *error); /* the same from text in memory, which is modified */
+json_t *result_settings_text(char *text, Error *error); /* the same from a text, which is modified */
 
 /* The kind of a setting. */
 typedef enum SettingKind {
   SETTING_OF_MODEL,
-  SETTING_PATH,    /* may name a file: private */
-  SETTING_ASIDE,   /* unrelated to the model: output files, intervals, machine */
+  SETTING_PATH,    /* may be the path of a file: private */
+  SETTING_ASIDE,   /* does not affect the model: output files, intervals, machine */
   SETTING_INTERNAL /* needed only to repeat the run; not shown */
 } SettingKind;
 SettingKind result_setting_kind(const char *name);
 
-/* Reads DIR/NAME; NULL when it does not exist, or with an error: EXIT_INPUT, EXIT_MEMORY. */
+/* Reads DIR/NAME. Returns NULL without an error when it does not exist, else with EXIT_INPUT or EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
-/* Returns tokens per second of training time, without the pauses for evaluating, saving and sampling. NaN: nothing was
- * logged. */
-double result_training_speed(const History *history);
-json_t *result_evaluation(const HistoryEvaluation *evaluation); /* an object; null when there is none */
 
 #endif

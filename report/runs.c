@@ -1,7 +1,6 @@
 #include "report/runs.h"
 
 #include "checkpoint/directory.h"
-#include "report/columns.h"
 #include "report/find_runs.h"
 #include "report/ranking.h"
 #include "report/result.h"
@@ -15,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WIDEST = 32, RESULTS = 6 };
+
 /* ---- a run ---- */
 
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
@@ -27,41 +28,40 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
-/* A number of the kept model over all of its validation text, or over the beginning alone; null in the other column. */
-static json_t *over(const HistoryEvaluation *kept, bool all, double number) {
+/* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
+static json_t *measured_on(const HistoryEvaluation *kept, bool all, double number) {
   return result_number(kept && kept->all == all ? number : (double)NAN);
 }
 
-static json_t *exact_over(const HistoryEvaluation *kept, bool all) {
+static json_t *exact_on(const HistoryEvaluation *kept, bool all) {
   return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
 }
 
-/* The columns for people are the first ones that are needed. */
+/* The order matters: a table for people shows the first columns that have values. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
   const HistoryEvaluation *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const double loss = kept ? kept->loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", over(kept, true, bits));
+  set(row, "bits_per_byte", measured_on(kept, true, bits));
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", over(kept, false, bits));
-  set(row, "exact", exact_over(kept, true));
+  set(row, "bits_per_byte_beginning", measured_on(kept, false, bits));
+  set(row, "exact", exact_on(kept, true));
   set(row, "state", json_string(state));
-  set(row, "val_loss", over(kept, true, loss));
+  set(row, "val_loss", measured_on(kept, true, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
   set(row, "params", count_or(json_object_get(result, "params"), NULL));
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
-  set(row, "val_loss_beginning", over(kept, false, loss));
-  set(row, "exact_beginning", exact_over(kept, false));
+  set(row, "val_loss_beginning", measured_on(kept, false, loss));
+  set(row, "exact_beginning", exact_on(kept, false));
 }
 
-/* A run as an object: run, settings (an object), and what was measured. */
-static bool add_run(void *context, const char *dir, Error *error) {
-  json_t *rows = context;
+/* Adds a run as an object: run, settings (an object), and the measurements. */
+static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
   json_t *row = json_object(), *name = json_string(dir);
@@ -77,38 +77,281 @@ static bool add_run(void *context, const char *dir, Error *error) {
   return error->code == EXIT_DONE && json_memory_ok(error, "a table of runs");
 }
 
-/* ---- all of it ---- */
+/* ---- names ---- */
 
-/* The rows in their order, and what people read: words, labels and names instead of states, fingerprints and paths. */
-static bool order(const RunsTable *table, json_t **rows, size_t count, Ranking *ranking, Error *error) {
-  if (!ranking_sort(ranking, rows, count, table->sort ? table->sort : "bits_per_byte", error)) return false;
-  if (table->format > TABLE_MARKDOWN) return true;
-  ranking_label(rows, count);
-  for (size_t i = 0; i < count; i++) columns_make_readable(rows[i]);
+static const json_t *settings_of(const json_t *row) { return json_object_get(row, TABLE_SETTINGS); }
+
+/* Returns whether runs differ in a setting. A damaged run without any settings is ignored. */
+static bool differs(json_t *const *rows, size_t count, const char *name) {
+  const json_t *first = NULL; /* the settings of the first run that has some */
+  for (size_t i = 0; i < count; i++) {
+    const json_t *settings = settings_of(rows[i]);
+    if (json_object_size(settings) == 0) continue;
+    if (!first) first = settings;
+    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
+    if (!one != !other || (one && !json_equal(one, other))) return true;
+  }
+  return false;
+}
+
+/* A setting of an edited config.txt with the name of a measurement is left out. */
+static void add_settings(json_t *known, json_t *const *rows, size_t count) {
+  const char *name;
+  json_t *value;
+  for (size_t i = 0; i < count; i++) {
+    json_object_foreach((json_t *)settings_of(rows[i]), name, value) {
+      if (result_setting_kind(name) == SETTING_INTERNAL || json_object_get(rows[i], name) ||
+          json_object_get(known, name))
+        continue;
+      json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
+    }
+  }
+}
+
+/* Returns the names of all values in the rows, in table order: run, settings, measurements. A name is true when it is a
+ * column of the whole table, and false when it is a setting that is equal in all runs, or the directory. */
+static json_t *known_columns(json_t *const *rows, size_t count) {
+  json_t *known = json_object(), *value;
+  const char *name;
+  json_object_foreach(rows[0], name, value) {
+    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows, count);
+    else json_object_set_new(known, name, json_true());
+  }
+  return known;
+}
+
+static bool is_setting(const Table *table, const char *name) { return !json_object_get(table->rows[0], name); }
+
+static bool fail_column(const json_t *known, const char *flag, const char *given, Error *error) {
+  const char *name, *between = "";
+  json_t *listed;
+  fail(error, EXIT_USAGE, "%s: there is no column %s; the columns are ", flag, text_one_line(given, 60).text);
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!json_is_true(listed)) continue;
+    error_append(error, "%s%s", between, text_one_line(name, WIDEST).text);
+    between = ", ";
+  }
+  return false;
+}
+
+static bool check_sort(const json_t *known, const char *sort, Error *error) {
+  return !sort || json_is_true(json_object_get(known, sort + (sort[0] == '-'))) ||
+         fail_column(known, "--sort", sort, error);
+}
+
+/* ---- the most informative columns ---- */
+
+static bool is_empty(const Table *table, const char *name) {
+  for (size_t i = 0; i < table->row_count; i++) {
+    const json_t *value = table_value(table->rows[i], name);
+    if (value && !json_is_null(value)) return false;
+  }
   return true;
 }
 
-static void tell(const RunsTable *table, const Ranking *ranking, size_t left_out) {
-  if (table->format > TABLE_MARKDOWN) return;
-  ranking_tell(ranking, table->sort ? table->sort : "bits_per_byte", table->console);
+/* Returns whether a column has values that can be compared. */
+static bool is_comparable(const Table *table, const Ranking *ranking, const char *name) {
+  return !is_empty(table, name) && !(strcmp(name, "val_text") == 0 && ranking->texts < 2) &&
+         !(ranking_is_per_token(name) && ranking->tokens_differ);
+}
+
+static json_t *comparable_results(const Table *table, const json_t *known, const Ranking *ranking) {
+  json_t *results = json_array(), *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
+        json_array_size(results) < RESULTS)
+      json_array_append_new(results, json_string(name));
+  }
+  return results;
+}
+
+/* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last
+ * part is equal in all runs does not differ. */
+static json_t *informative_settings(const Table *table, const json_t *known) {
+  static const char *const first[] = {"dim",  "layers", "lr",        "muon-lr", "ctx",   "arch",    "data",
+                                      "init", "val",    "tokenizer", "steps",   "batch", "dropout", "seed"};
+  json_t *settings = json_object(), *listed;
+  const char *name;
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    if (json_is_true(json_object_get(known, first[i])) && differs(table->rows, table->row_count, first[i]))
+      json_object_set_new(settings, first[i], json_true());
+  json_object_foreach((json_t *)known, name, listed) {
+    if (json_is_true(listed) && is_setting(table, name) && result_setting_kind(name) != SETTING_ASIDE &&
+        differs(table->rows, table->row_count, name))
+      json_object_set_new(settings, name, json_true());
+  }
+  return settings;
+}
+
+typedef struct Fit {
+  const Table *table;
+  json_t *chosen; /* an object with the names */
+  int left;       /* characters left in the line */
+} Fit;
+
+static void add_if_it_fits(Fit *fit, const char *name) {
+  const int width = name ? table_column_width(fit->table, name) : 0;
+  if (!name || width > fit->left) return;
+  json_object_set_new(fit->chosen, name, json_true());
+  fit->left -= width + TABLE_GAP;
+}
+
+/* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
+static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
+  static const char *const first[] = {"bits_per_byte", "val_text", "bits_per_byte_beginning"};
+  Fit fit = {table, json_object(), width};
+  json_t *results = comparable_results(table, known, ranking), *settings = informative_settings(table, known);
+  void *setting = json_object_iter(settings);
+  add_if_it_fits(&fit, "run");
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    if (is_comparable(table, ranking, first[i])) add_if_it_fits(&fit, first[i]);
+  for (size_t i = 0; setting || i < json_array_size(results); i++) {
+    const char *result = json_string_value(json_array_get(results, i));
+    add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
+    if (result && !json_object_get(fit.chosen, result)) add_if_it_fits(&fit, result);
+    setting = setting ? json_object_iter_next(settings, setting) : NULL;
+  }
+  json_decref(results);
+  json_decref(settings);
+  return fit.chosen;
+}
+
+static void keep_informative(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking,
+                             int width) {
+  json_t *informative = choose_informative(table, known, ranking, width), *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (!json_object_get(informative, name)) json_object_del(columns, name);
+  }
+  json_decref(informative);
+}
+
+/* ---- the requested columns ---- */
+
+static bool add_named(json_t *chosen, const json_t *known, const char *name, size_t size, Error *error) {
+  char *copy = strndup(name, size);
+  if (!copy) return error_memory(error, "the columns of a table");
+  const bool is_known = json_object_get(known, copy);
+  if (is_known) json_object_set_new(chosen, copy, json_true());
+  else fail_column(known, "--columns", copy, error);
+  free(copy);
+  return is_known;
+}
+
+/* `list`: "run,lr,seconds" */
+static void choose_named(json_t *chosen, const json_t *known, const char *list, Error *error) {
+  for (;;) {
+    const size_t size = strcspn(list, ",");
+    if (!add_named(chosen, known, list, size, error) || !list[size]) return;
+    list += size + 1;
+  }
+}
+
+static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool with_empty) {
+  json_t *listed;
+  const char *name;
+  json_object_foreach((json_t *)known, name, listed) {
+    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
+  }
+}
+
+static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error *error) {
+  const char *name;
+  json_t *value;
+  table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
+  if (!table->columns) return error_memory(error, "the columns of a table");
+  json_object_foreach(chosen, name, value) {
+    table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  }
+  return true;
+}
+
+/* Chooses the columns of `table` and the width of its widest cell. The caller frees table->columns, whose items point
+ * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
+static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
+                           size_t *left_out, Error *error) {
+  const bool for_people = runs->format <= TABLE_MARKDOWN;
+  json_t *chosen = json_object();
+  table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
+  choose_all(chosen, table, known, !for_people);
+  const size_t all = json_object_size(chosen);
+  if (runs->columns && strcmp(runs->columns, "all") != 0) {
+    json_object_clear(chosen);
+    choose_named(chosen, known, runs->columns, error);
+  } else if (!runs->columns && for_people) {
+    keep_informative(chosen, table, known, ranking, runs->width);
+  }
+  *left_out = runs->columns ? 0 : all - json_object_size(chosen);
+  const bool ok = !error->code && set_columns(table, known, chosen, error);
+  json_decref(chosen);
+  return ok;
+}
+
+/* ---- values for people ---- */
+
+static json_t *base_of(const json_t *path) {
+  const char *text = json_string_value(path);
+  return json_string(path_base(text)[0] ? path_base(text) : text);
+}
+
+/* "a.txt, b.txt" */
+static json_t *bases_of(const json_t *paths) {
+  json_t *all = NULL, *path;
+  size_t i;
+  json_array_foreach((json_t *)paths, i, path) {
+    if (!json_is_string(path)) continue;
+    json_t *base = base_of(path), *before = all;
+    all = before ? json_sprintf("%s, %s", json_string_value(before), json_string_value(base)) : json_incref(base);
+    json_decref(before);
+    json_decref(base);
+  }
+  return all ? all : json_null();
+}
+
+/* Replaces the state by words, and each path by the part after its last slash. */
+static void make_readable(json_t *row) {
+  json_t *settings = json_object_get(row, TABLE_SETTINGS), *value;
+  const char *name, *state = json_string_value(json_object_get(row, "state"));
+  json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
+  json_object_foreach(settings, name, value) {
+    if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
+    json_object_set_new(settings, name, json_is_string(value) ? base_of(value) : bases_of(value));
+  }
+}
+
+/* ---- the table ---- */
+
+/* Sorts the rows, and replaces states, fingerprints and paths by words, labels and names in a table for people. */
+static bool order(const RunsTable *runs, Table *table, Ranking *ranking, Error *error) {
+  const char *sort = runs->sort ? runs->sort : "bits_per_byte";
+  if (!ranking_sort(ranking, table->rows, table->row_count, sort, error)) return false;
+  if (runs->format > TABLE_MARKDOWN) return true;
+  ranking_label(table->rows, table->row_count);
+  for (size_t i = 0; i < table->row_count; i++) make_readable(table->rows[i]);
+  return true;
+}
+
+static void print_notes(const RunsTable *runs, const Ranking *ranking, size_t left_out) {
+  if (runs->format > TABLE_MARKDOWN) return;
+  ranking_tell(ranking, runs->sort ? runs->sort : "bits_per_byte", runs->console);
   if (left_out)
-    console_note(table->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
+    console_note(runs->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
 }
 
 static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream, Error *error) {
   Table table = {.row_count = json_array_size(found)};
   Ranking ranking;
   size_t left_out = 0;
-  json_t *known = columns_known(found);
   table.rows = malloc(table.row_count * sizeof *table.rows);
-  for (size_t i = 0; table.rows && i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
-  bool ok = table.rows || error_memory(error, "a table of runs");
-  ok = ok && columns_check_sort(known, runs->sort, error) &&
-       order(runs, table.rows, table.row_count, &ranking, error) &&
-       columns_choose(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
+  if (!table.rows) return error_memory(error, "a table of runs");
+  for (size_t i = 0; i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
+  json_t *known = known_columns(table.rows, table.row_count);
+  bool ok = check_sort(known, runs->sort, error) && order(runs, &table, &ranking, error) &&
+            choose_columns(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
   if (ok) table_print(&table, runs->format, stream);
   ok = ok && file_flush(stream, "stdout", error) && json_memory_ok(error, "a table of runs");
-  if (ok) tell(runs, &ranking, left_out);
+  if (ok) print_notes(runs, &ranking, left_out);
   free(table.rows);
   free(table.columns);
   json_decref(known);
@@ -116,9 +359,12 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
 }
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
+  FoundRuns found = {0};
   json_t *rows = json_array();
-  bool ok = find_runs(table->dirs, table->count, add_run, rows, error);
+  bool ok = find_runs(&found, table->dirs, table->count, error);
+  for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, error);
   ok = ok && print_rows(table, rows, stream, error);
   json_decref(rows);
+  find_runs_free(&found);
   return ok;
 }

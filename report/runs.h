@@ -12,10 +12,10 @@ typedef struct RunsTable {
   const char *const *dirs; /* runs, or directories that contain runs; links are not followed */
   int count;
   const char *sort; /* a column, "-NAME" for the largest first; NULL: bits_per_byte */
-  const char
-      *columns; /* names separated by commas, or "all"; NULL: all in CSV and JSON, else the most informative ones */
+  /* names separated by commas, or "all"; NULL: all columns in CSV and JSON, else the most informative ones */
+  const char *columns;
   TableFormat format;
-  int width;        /* largest width of text, unless `columns` is given; Markdown has the same columns */
+  int width;        /* greatest width of text, unless `columns` is given; Markdown has the same columns */
   Console *console; /* for notes; CSV and JSON have none */
 } RunsTable;
 
@@ -24,7 +24,7 @@ typedef struct RunsTable {
  *
  *   bits_per_byte            on all of the validation text
  *   val_text                 label of that text
- *   bits_per_byte_beginning  on its beginning, when only that was evaluated; other *_beginning alike
+ *   bits_per_byte_beginning  on its beginning, when only that was evaluated; so the other *_beginning
  *   exact                    fraction of exactly correct responses; exact_beginning: of the first few
  *   state                    as in result.json, or running, killed, damaged
  *   val_loss                 nats per token; val_loss_beginning

@@ -1,7 +1,7 @@
 #include "report/summary.h"
 
+#include "report/diagnosis.h"
 #include "report/result.h"
-#include "report/verdicts.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const double NEAR_CHANCE = 0.05; /* nats per token; a model within this of guessing has learned nothing */
-static const double EARLY = 0.75;  /* of the steps: after a best evaluation before it most of the rest was in vain */
-static const double FALLS = 0.99;  /* what is more of a training loss does not fall */
-static const double WINDOW = 0.05; /* of the steps, before and after one */
+static const double EARLY = 0.75;  /* fraction of the steps; if the best evaluation is earlier, the rest was wasted */
+static const double FALLS = 0.99;  /* a training loss falls when it ends below this fraction of an earlier one */
+static const double WINDOW = 0.05; /* fraction of the steps before and after a step, for a mean loss */
 enum { SHELL_BYTES = 200 };
 
 __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *format, ...) {
@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *fo
   va_end(arguments);
 }
 
-/* ---- what is looked at ---- */
+/* ---- access to the history ---- */
 
 static bool is_state(const SummaryFacts *f, RunEnd end) { return strcmp(f->state, run_end_names[end]) == 0; }
 
@@ -38,13 +38,7 @@ static int64_t last_step(const History *h) {
   return logged > evaluated ? logged : evaluated;
 }
 
-/* The step of the best evaluation; -1: there is none. */
-static int64_t turning_point(const History *h) {
-  const HistoryEvaluation *best = history_best(h);
-  return best ? best->step : -1;
-}
-
-/* The mean training loss of the steps in [from, to]; NaN: none was logged. */
+/* Returns the mean training loss of the steps in [from, to]. NaN: none was logged. */
 static double mean_loss(const History *h, double from, double to) {
   double sum = 0;
   int count = 0;
@@ -56,26 +50,26 @@ static double mean_loss(const History *h, double from, double to) {
   return count ? sum / count : (double)NAN;
 }
 
-/* ---- what it reached ---- */
+/* ---- how good the model is ---- */
 
-static const char *part_of(bool all) { return all ? "all" : "the beginning"; }
+static const char *extent(bool all) { return all ? "all" : "the beginning"; }
 
 static bool only_guesses(const HistoryEvaluation *kept, const SummaryFacts *f) {
   return kept && kept->loss > f->chance - NEAR_CHANCE;
 }
 
-/* Of bits per byte. */
-static const char *compared(double bits, double with) {
-  return bits < 0.6 * with     ? "far better than"
-         : bits < 0.9 * with   ? "better than"
-         : bits < 0.99 * with  ? "a little better than"
-         : bits <= 1.01 * with ? "about as good as"
-         : bits < 1.1 * with   ? "a little worse than"
-                               : "worse than";
+/* Compares bits per byte with those of `other`. */
+static const char *compared(double bits, double other) {
+  return bits < 0.6 * other     ? "far better than"
+         : bits < 0.9 * other   ? "better than"
+         : bits < 0.99 * other  ? "a little better than"
+         : bits <= 1.01 * other ? "about as good as"
+         : bits < 1.1 * other   ? "a little worse than"
+                                : "worse than";
 }
 
 static void say_prediction(Summary *s, const History *h, const HistoryEvaluation *kept) {
-  say(s, "Predicts unseen text (%s of the validation text) at ", part_of(kept->all));
+  say(s, "Predicts unseen text (%s of the validation text) at ", extent(kept->all));
   if (isfinite(kept->bits_per_byte)) say(s, "%.2f bits per byte", kept->bits_per_byte);
   else say(s, "%.2f nats per token", kept->loss);
   if (isfinite(kept->bits_per_byte) && h->xz_bits_per_byte > 0)
@@ -99,12 +93,12 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
   if (!kept) say_unevaluated(s, h, f);
   else if (isfinite(kept->exact))
     say(s, "Gives exactly the right answer to %.1f %% of the prompts of the validation text (%s of it).",
-        100 * kept->exact, part_of(history_counted_all(kept)));
+        100 * kept->exact, extent(history_counted_all(kept)));
   else if (only_guesses(kept, f))
     say(s,
         "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
         "and guessing has %.2f.",
-        part_of(kept->all), kept->loss, f->chance);
+        extent(kept->all), kept->loss, f->chance);
   else say_prediction(s, h, kept);
 }
 
@@ -121,7 +115,7 @@ static StepWords step_words(int64_t step, const SummaryFacts *f) {
   return words;
 }
 
-/* A page may be read on another machine: commands are those of the folder of the programs. */
+/* Commands begin with ./ because the page may be read on another machine. */
 static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
   const StepWords at = step_words(last_step(h), f);
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
@@ -136,21 +130,21 @@ static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
 /* ---- what to do next ---- */
 
 static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
-  const bool diverged = history_has_verdict(h, VERDICT_DIVERGING);
+  const bool diverged = history_has_diagnosis(h, DIAGNOSIS_DIVERGING);
   if (is_state(f, RUN_NONFINITE))
     say(s, " Training failed after step %" PRId64 ": the loss or the gradient was no finite number any more.",
         last_step(h));
   else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
   else return false;
-  const VerdictRates lower = verdict_lower_rates(
-      &(VerdictFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
+  const DiagnosisRates lower = diagnosis_lower_rates(
+      &(DiagnosisFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
   if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
   else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
   return true;
 }
 
 static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
-  if (history_has_verdict(h, VERDICT_LITTLE_TEXT)) {
+  if (history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT)) {
     say(s, ", because there is little text: more text would help more than any setting.");
     return;
   }
@@ -159,17 +153,18 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
   say(s, " would help more than more steps.");
 }
 
-/* The validation loss was least long before the end. */
+/* Reports that the validation loss was lowest long before the end. */
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const int64_t turning = turning_point(h);
-  const double turn = (double)turning, end = (double)last_step(h), window = WINDOW * end;
-  const bool judged = history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+  const HistoryEvaluation *best = history_best(h);
+  const double turn = best ? (double)best->step : -1, end = (double)last_step(h), window = WINDOW * end;
+  const bool judged =
+      history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
   const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
-  if (turning < 0 || (!judged && !has_ended(f)) || turn >= latest * end) return false;
+  if (!best || (!judged && !has_ended(f)) || turn >= latest * end) return false;
   const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
   if (judged || after < FALLS * before) {
     say(s, " The validation loss stopped falling at %s while the training loss went on falling",
-        step_words(turning, f).text);
+        step_words(best->step, f).text);
     say_more_text(s, h, f);
     return true;
   }
@@ -177,14 +172,14 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
   say(s,
       " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
       "(--dim, --layers) would help more than more steps.",
-      step_words(turning, f).text);
+      step_words(best->step, f).text);
   return true;
 }
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
-  const HistoryEvaluation *kept = history_kept(h);
-  if (turning_point(h) >= 0) say(s, " The validation loss was lowest at %s.", step_words(turning_point(h), f).text);
+  const HistoryEvaluation *kept = history_kept(h), *best = history_best(h);
+  if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
   else say(s, " Let it write: ./generate %s -n 500", dir.text);
   say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
@@ -197,7 +192,7 @@ static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
            "meant.");
   else if (say_turned(s, h, f) || !has_ended(f)) return;
-  else if (history_has_verdict(h, VERDICT_STILL_LEARNING) && !(kept && kept->exact >= 1))
+  else if (history_has_diagnosis(h, DIAGNOSIS_STILL_LEARNING) && !(kept && kept->exact >= 1))
     say(s, " It was still learning when it ended: twice as many steps (--steps %.0f) would make it better.",
         2 * (double)last_step(h));
   else say_well(s, h, f);
@@ -208,7 +203,7 @@ Summary summary_of(const History *history, const SummaryFacts *facts) {
   say_reached(&summary, history, facts);
   say_state(&summary, history, facts);
   say_next(&summary, history, facts);
-  if (history_has_verdict(history, VERDICT_COPYING))
+  if (history_has_diagnosis(history, DIAGNOSIS_COPYING))
     say(&summary, " Its sample repeats a long passage of the training text; the note below says how long.");
   return summary;
 }

@@ -1,4 +1,4 @@
-/* The summary of a run and the suggested next step, for people who train their first model. */
+/* The summary of a run and a suggested next step, for people who train their first model. */
 #ifndef INKLING_REPORT_SUMMARY_H
 #define INKLING_REPORT_SUMMARY_H
 

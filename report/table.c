@@ -17,7 +17,7 @@ json_t *table_value(const json_t *row, const char *column) {
   return own ? own : json_object_get(json_object_get(row, TABLE_SETTINGS), column);
 }
 
-/* Formats a value for display, in allocated memory. NULL: out of memory, which json_memory_ok() reports. */
+/* Formats a value for people, in allocated memory. NULL: out of memory, which json_memory_ok() reports. */
 static char *readable(const json_t *value) {
   enum { BYTES = 400 };
   const bool is_switch = json_is_boolean(value);
@@ -31,13 +31,14 @@ static char *readable(const json_t *value) {
 
 /* ---- text: aligned columns ---- */
 
+/* Returns the bytes of the first `count` characters. */
 static size_t bytes_of(const char *text, int count) {
   size_t i = 0;
   while (text[i] && (count > 0 || utf8_continues((uint8_t)text[i]))) count -= !utf8_continues((uint8_t)text[i++]);
   return i;
 }
 
-/* In one line of at most `limit` characters: what is longer loses its middle. */
+/* Returns one line of at most `limit` characters. A longer text loses its middle. */
 static OneLine shorten(const char *text, int limit) {
   static const char dots[] = "...";
   OneLine line = text_one_line(text, ONE_LINE_BYTES - 1);
@@ -70,7 +71,7 @@ int table_column_width(const Table *table, const char *column) {
   return width;
 }
 
-/* Numbers stand below one another's last digits. */
+/* Columns of numbers are aligned to the right. */
 static bool is_of_numbers(const Table *table, const char *column) {
   bool numbers = false;
   for (size_t i = 0; i < table->row_count; i++) {
@@ -86,7 +87,7 @@ typedef struct Layout {
   bool right;
 } Layout;
 
-/* A line of cells; row NULL: of the names. Nothing stands behind the last cell. */
+/* Prints a line of cells, or of column names (row NULL), without trailing spaces. */
 static void print_line(const Table *table, const Layout *layout, const json_t *row, FILE *stream) {
   int blanks = 0;
   for (size_t i = 0; i < table->column_count; i++) {
@@ -134,7 +135,7 @@ static void print_markdown(const Table *table, FILE *stream) {
   }
 }
 
-/* ---- CSV, as RFC 4180 has it ---- */
+/* ---- CSV (RFC 4180) ---- */
 
 static void csv_text(FILE *stream, const char *text) {
   const bool quoted = strpbrk(text, ",\"\r\n");

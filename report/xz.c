@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two functions of liblzma 5 (lzma/container.h) that need none of its structures. */
+/* Two functions of liblzma 5 (lzma/container.h) that use none of its structures. */
 typedef int EncodeBuffer(uint32_t preset, int check, const void *allocator, const uint8_t *in, size_t in_size,
                          uint8_t *out, size_t *out_pos, size_t out_size);
 typedef size_t BufferBound(size_t size);
-/* Up to XZ_BYTES the presets 6 to 9 differ in nothing but the memory that they take. */
+/* Up to XZ_BYTES of text the presets 6 to 9 differ only in the memory they use. */
 enum { PRESET = 6, NO_CHECK = 0, DONE = 0 };
 
 typedef struct Library {
@@ -18,7 +18,7 @@ typedef struct Library {
   BufferBound *bound;
 } Library;
 
-/* ISO C has no conversion from the pointer that dlsym() gives. */
+/* memcpy(): ISO C cannot convert the pointer that dlsym() returns into a function pointer. */
 static void find(void *library, const char *name, void *function) {
   void *symbol = dlsym(library, name);
   memcpy(function, &symbol, sizeof symbol);
@@ -36,12 +36,12 @@ static Library load(void) {
   return out;
 }
 
-/* Bytes of the output; 0: there is none. */
+/* Returns the size of the output; 0: failed. */
 static size_t compressed(const Library *xz, const uint8_t *bytes, size_t size) {
-  const size_t room = xz->bound(size);
-  uint8_t *out = malloc(room);
+  const size_t capacity = xz->bound(size);
+  uint8_t *out = malloc(capacity);
   size_t used = 0;
-  const bool ok = out && xz->encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, room) == DONE;
+  const bool ok = out && xz->encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, capacity) == DONE;
   free(out);
   return ok ? used : 0;
 }

@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { XZ_BYTES = 8 << 20 }; /* its window; longer texts are not measured */
+enum { XZ_BYTES = 8 << 20 }; /* the window of xz; longer texts are not measured */
 
-/* Returns the bits per byte that `xz -9` needs for bytes[before..size) after the bytes before them: the increase of its
- * output. liblzma is loaded at the first call. NaN without it, or without memory (100 MB). */
+/* Returns the bits per byte that `xz -9` needs for bytes[before..size), given the bytes before them: the increase of
+ * its output. liblzma is loaded at the first call. NaN without it, or without memory (100 MB). */
 double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size);
 
 #endif

@@ -30,9 +30,9 @@ learned=$(echo "$score" | sed 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/')
 xz=$(command -v xz >/dev/null 2>&1 && xz -9 -k -c "$dir/stories.txt" | wc -c || echo "")
 awk -v model="$learned" -v limit="$tail_entropy" -v xz="$xz" -v text="$text" 'BEGIN {
   printf "the model        %.4f bits per byte on stories it has never seen\n", model
-  printf "the true limit   %.4f bits per byte: the entropy of the grammar\n", limit
+  printf "the lower bound  %.4f bits per byte: the entropy of the grammar\n", limit
   if (xz != "") printf "xz -9            %.4f bits per byte on the whole text\n", 8 * xz / text
-  printf "the model is %.1f %% above what no model can beat\n", 100 * (model / limit - 1)
+  printf "the model is %.1f %% above the lower bound\n", 100 * (model / limit - 1)
 }'
 
 echo "== a story =="

@@ -14,7 +14,7 @@ import sys
 MISSING = "not measured"
 # Floors and targets in tokens/s on one H200, bf16: the floor counts every byte and FLOP once, at 790 TFLOP/s and 4.3 TB/s.
 GOALS = {"baby": (9.2e6, 3.0e6), "124m": (868e3, 450e3)}
-SHAPES = {"baby": "6 layers x 384, 64 x 256 tokens a step", "124m": "12 layers x 768, vocabulary 50304, 64 x 1024 tokens a step"}
+SHAPES = {"baby": "6 layers x 384, 64 x 256 tokens per step", "124m": "12 layers x 768, vocabulary 50304, 64 x 1024 tokens per step"}
 
 INTRODUCTION = """\
 # NVIDIA GPUs
@@ -23,10 +23,10 @@ INTRODUCTION = """\
 
 ## Building and using the CUDA backend
 
-On a machine with a GPU and the CUDA toolkit (`nvcc`), `make` builds the CUDA backend into both programs, for the GPU of
-the machine. Elsewhere `make CUDA=1` builds it for compute capability 8.0 and 9.0 and later; `make CUDA_ARCH=all` for
-8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="86"` for a list. The programs use the GPU if there is one, else the CPU; the plan
-names the device. `--device cpu` and `--device cuda` force one.
+On a machine with a GPU and the CUDA toolkit (`nvcc`), `make` builds the CUDA backend into both programs, for the GPU in
+that machine. On other machines, `make CUDA=1` builds it for compute capability 8.0 and 9.0 and later; `make CUDA_ARCH=all` for
+8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="86"` for a list. The programs use the GPU if there is one, and otherwise the CPU; the plan
+names the device. `--device cpu` and `--device cuda` select one explicitly.
 
 - Training is mixed precision: bf16 compute with fp32 master weights, gradients and moments. `--dtype f32` computes in
   fp32.
@@ -37,40 +37,40 @@ names the device. `--device cpu` and `--device cuda` force one.
 - Head sizes must be multiples of 8 up to 128; `--dim` and `--ffn` must be multiples of 8.
 - Several GPUs: [scaling.md](scaling.md).
 
-## Floors and targets
+## Upper bounds and targets
 
-Tokens per second of training in bf16 on one H200. The floor is a machine that does only the arithmetic, at 790 TFLOP/s,
-and moves every byte once, at 4.3 TB/s; no program reaches it. The target is the goal of Inkling.
+Tokens per second of training in bf16 on one H200. The upper bound assumes a machine that does only the arithmetic, at 790 TFLOP/s,
+and moves every byte once, at 4.3 TB/s; no program reaches it. The target is Inkling's goal.
 
-| model | step | floor | target |
+| model | step | upper bound | target |
 |---|---|---|---|
 {goals}
 
-Muon adds 54 launches to a step: 18 for each of the three matrix shapes of a LLaMA. By count, in bf16, the matrices of
-the layers move about 115 bytes per parameter with Muon and 30 with AdamW (those of baby stay in the cache). The
-iteration takes 0.11 TFLOP for baby, 9 % of the step, and 1.7 TFLOP for 124m, 3 %.
+Muon adds 54 kernel launches to a step: 18 for each of the three matrix shapes in a LLaMA model. By calculation, in bf16, the matrices of
+the layers cause about 115 bytes of memory traffic per parameter with Muon and 30 with AdamW (the matrices of baby stay in the cache). Muon's
+iteration takes 0.11 TFLOP for baby (9 % of the step) and 1.7 TFLOP for 124m (3 %).
 
 ## Measuring
 
     make gpu-check                  # all stages, at most 24 minutes; or one of them:
-    make gpu-check STAGE=parity     # builds for the card of the machine, tests against the CPU, trains on both
+    make gpu-check STAGE=parity     # builds for this machine's GPU, compares it with the CPU, trains on both
     make gpu-check STAGE=sanitize   # compute-sanitizer: memcheck, racecheck, synccheck, initcheck
-    make gpu-check STAGE=speed      # every operation; training beside PyTorch, where it is installed
+    make gpu-check STAGE=speed      # every operation; training compared with PyTorch, if it is installed
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-A stage ends within 8 minutes in any case. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka. For a
+Each stage is limited to 8 minutes. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka. For a
 machine where nothing can be installed, `scripts/gpu_carry.sh .carry` collects the last four on another machine; `make
-gpu-check` finds them in `.carry`, or in the directory of `CARRY=DIR`. Settings stand at the top of
+gpu-check` finds them in `.carry`, or in the directory given with `CARRY=DIR`. Settings are at the top of
 `scripts/gpu_check.sh`.
 
-- An operation is timed as the median of 11 batches of at least 20 ms each between two synchronizations, as replays of a
-  graph, on random numbers. Activations come from several sets that together exceed the cache; weights of GEMMs are
-  warm; decoding goes through the layers in turn as generation does.
-- Bytes and FLOPs are those of the formula of the operation. Memory-bound operations are compared with a copy of 1 GiB
-  (bytes read and written), GEMMs and attention with a bf16 GEMM of 8192 x 8192 x 8192 through the same backend.
+- The time of an operation is the median of 11 batches. Each batch takes at least 20 ms between two synchronizations and replays a CUDA
+  graph on random numbers. Activations come from several sets that together exceed the cache; GEMM weights stay in the
+  cache; decoding runs through the layers in order, as generation does.
+- Bytes and FLOPs are calculated from the formula of the operation. Memory-bound operations are compared with a copy of 1 GiB
+  (bytes read and written), GEMMs and attention with a bf16 GEMM of 8192 x 8192 x 8192 on the same backend.
   Attention counts 4 T^2 D H B / 2 FLOPs forward and 2.5 times as many backward.
-- Training is the median of 11 chunks of at least a quarter of a second, each ended by a synchronization; the systems
-  alternate in one run. PyTorch has fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW and flash attention.
+- Training speed is the median of 11 chunks of at least a quarter of a second, each ending with a synchronization; the systems
+  alternate within one run. PyTorch uses fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW and flash attention.
 """
 
 
@@ -109,7 +109,7 @@ def rates(rows):
     for name, title, scale, unit in names:
         values = [r["value"] for r in rows if r["kind"] == "rate" and r["name"] == name]
         out.append((title, f"{scale * statistics.median(values):.2f} {unit}" if values else MISSING))
-    return table(("the card", "reaches"), out)
+    return table(("GPU peak", "measured"), out)
 
 
 def training(rows):
@@ -131,7 +131,7 @@ def training(rows):
             floor, _ = GOALS[model]
             out.append((model, f"{system}, {dtype}, batch {batch}", thousands(value), len(runs), f"{100 * value / floor:.0f} %",
                         f"{value / best:.2f}" if best else ""))
-    return table(("model", "system", "tokens/s", "rounds", "of the H200 floor", "against the best of PyTorch"), out)
+    return table(("model", "system", "tokens/s", "rounds", "% of the H200 upper bound", "ratio to the fastest PyTorch"), out)
 
 
 def operation(rows, model, name, shape=None):
@@ -187,7 +187,7 @@ def operations(rows):
 def parts(rows):
     out = [(r["stage"], r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r["kind"] == "part"]
     stages = {r[0] for r in out}
-    for stage, what in (("parity", "tests of the contract on the card"), ("sanitize", "compute-sanitizer"), ("speed", "timings")):
+    for stage, what in (("parity", "backend tests on the GPU"), ("sanitize", "compute-sanitizer"), ("speed", "timings")):
         if stage not in stages:
             out.append((stage, what, MISSING, "", ""))
     return table(("stage", "part", "result", "seconds", ""), out)

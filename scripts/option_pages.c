@@ -141,14 +141,14 @@ static void write_man(const Program *p) {
     man_option(p, row);
   }
   printf(".SH \"EXIT STATUS\"\n");
-  static const char *const statuses[] = {"done",
-                                         "a bug",
-                                         "options and values",
-                                         "text or prompt",
-                                         "model or tokenizer",
-                                         "not enough memory",
-                                         "a loss or logits that are not finite",
-                                         "a disk that is full or not writable",
+  static const char *const statuses[] = {"success",
+                                         "internal error (a bug)",
+                                         "invalid option or value",
+                                         "problem with the text or prompt",
+                                         "problem with the model or tokenizer",
+                                         "out of memory",
+                                         "loss, gradient or logits not finite (NaN or infinity)",
+                                         "disk full or not writable",
                                          "the run directory is in use"};
   for (int i = 0; i < (int)(sizeof statuses / sizeof *statuses); i++) printf(".TP\n%d\n%s\n", i, statuses[i]);
   printf(".TP\n128 + n\nstopped by signal n\n");

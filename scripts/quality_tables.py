@@ -91,7 +91,7 @@ def reached_table(rows):
                 body.append([goal, r["system"], *((
                     f"{got['tokens'] / 1e6:.3f} M", f"{got['fewer_tokens']:.2f}x", f"{got['seconds']:.1f}",
                     f"{got['fewer_seconds']:.2f}x") if got else ("never", "", "", ""))])
-    return body and table(["final loss of", "reached by", "tokens", "fewer", "seconds", "fewer"], body)
+    return body and table(["final loss of", "reached by", "tokens", "ratio", "seconds", "ratio"], body)
 
 
 def about(runs):
@@ -100,8 +100,8 @@ def about(runs):
     versions = dict.fromkeys(f", PyTorch {r['version']}" for r in runs if r["version"])
     counts = sorted({row["threads"] for row in runs})
     threads = " or ".join(map(str, counts)) + (" thread" if counts == [1] else " threads")
-    return (f"{first['processor']}, {threads}{''.join(versions)}. Losses are nats per byte, seconds those of training "
-            "alone.")
+    return (f"{first['processor']}, {threads}{''.join(versions)}. Losses are in nats per byte; seconds count training time "
+            "only.")
 
 
 def tables(runs):
@@ -113,12 +113,12 @@ def tables(runs):
         minutes, entropy = its[0]["minutes"], its[0]["entropy"]
         rows = summarize(its)
         systems += rows
-        parts.append(f"### {name}: {f'{minutes:g} minutes each' if minutes else 'equal tokens'}\n")
+        parts.append(f"### {name}: {f'{minutes:g} minutes each' if minutes else 'the same number of tokens'}\n")
         parts += [f"The entropy of the text is {entropy:.4f}.\n"] if entropy else []
         parts.append(loss_table(rows, not minutes))
         if minutes:
             continue
-        parts += ["Losses after seconds, here and below, are measured on the beginning of the validation text, as during "
-                  "a run. In parentheses: the run had ended before.\n", seconds_table(rows)]
+        parts += ["Losses after a given time, here and below, are measured on the beginning of the validation text, as during "
+                  "a run. Values in parentheses: the run had already ended.\n", seconds_table(rows)]
         parts += filter(None, [reached_table(rows)])
     return "\n".join(parts), systems

@@ -80,7 +80,7 @@ def main():
     run("train", "pairs.tsv", "--arch", "original", *TINY, "--steps", 20, "--out", "pairs.run")
     metrics = [line for name in ("text.run", "bad.run", "pairs.run") for line in lines(f"{name}/metrics.jsonl")]
     kinds = {"Training steps": lambda m: "loss" in m, "Evaluations": lambda m: "best" in m,
-             "The kept model": lambda m: "kept" in m, "Verdicts": lambda m: "verdict" in m}
+             "The kept model": lambda m: "kept" in m, "Diagnoses": lambda m: "verdict" in m}
     for heading, of_kind in kinds.items():
         compare(f"metrics.jsonl: {heading}", docs[heading][0], filter(of_kind, metrics))
     check("metrics.jsonl: every line is of one kind", all(sum(k(m) for k in kinds.values()) == 1 for m in metrics))

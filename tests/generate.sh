@@ -38,8 +38,8 @@ check "a bias" test ! -s banned.txt
 refused "a bias of several tokens" 2 'that text is [0-9]* tokens here' "$generate" a.run -p x --bias 'xyzzy=1'
 refused "a bias of nothing" 2 'need TEXT=N' "$generate" a.run -p x --bias '=1'
 refused "a bias that is no number" 2 'need TEXT=N' "$generate" a.run -p x --bias 'e=lots'
-refused "a ban of nothing" 2 'a text of nothing' "$generate" a.run -p x --ban ''
-refused "no text to stop at" 2 'a text of nothing' "$generate" a.run -p x --stop ''
+refused "a ban of nothing" 2 'must not be empty' "$generate" a.run -p x --ban ''
+refused "no text to stop at" 2 'must not be empty' "$generate" a.run -p x --stop ''
 refused "-N with a score" 2 '-N does not go with --score' "$generate" a.run -N 2 --score text.txt
 refused "log-probabilities without JSON" 2 'belongs to --json' "$generate" a.run -p x --logprobs 2
 refused "--keep without slides" 2 'is for --on-full slide' "$generate" a.run -p x --keep 3 --on-full stop
@@ -72,7 +72,7 @@ cp short.txt numbers.txt texts
 cp short.run/*.json short.run/model.safetensors nothing.run
 : >empty.txt
 recite() { $generate short.run -p "$(head -c 20 once.txt)" -n 300 --greedy "$@" 2>err; }
-share() { sed -n 's/^note: \([0-9.]*\) % of [0-9]* bytes stand in .*/\1/p' err; }
+share() { sed -n 's/^note: \([0-9.]*\) % of [0-9]* bytes appear in .*/\1/p' err; }
 near_all() { awk -v share="$(share)" 'BEGIN { exit !(share >= 90) }'; }
 recite >plain.txt
 recite --novelty short.run >copied.txt
@@ -93,7 +93,7 @@ check "nothing of another text" test "$(share)" = 0
 recite -N 3 -s 1 >plain.txt
 recite -N 3 -s 1 --novelty short.run >copied.txt
 check "many texts are the same" cmp copied.txt plain.txt
-check "a note for each" test "$(grep -c '^note: text [123]: .* stand in short.run' err)" -eq 3
+check "a note for each" test "$(grep -c '^note: text [123]: .* appear in short.run' err)" -eq 3
 recite -n 0 --novelty short.run >/dev/null
 check "a text of nothing" test "$(share)" = 0
 refused "copies of what is not there" 3 'nowhere' "$generate" short.run -p a --novelty nowhere

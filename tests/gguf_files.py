@@ -299,7 +299,7 @@ def check_refusals():
     refused("no blocks of q8_0", 2, "rows of token_embd.weight have 24", generate, "odd.run", "--gguf", "x.gguf",
             "--gguf-type", "q8_0")
     refused("a file of the run", 2, "ends in .gguf", generate, "byte.run", "--gguf", "byte.run/model.safetensors")
-    refused("no name", 2, "is no name", generate, "byte.run", "--gguf", "-")
+    refused("no name", 2, "is not the name", generate, "byte.run", "--gguf", "-")
     refused("no directory", 7, "nosuch", generate, "byte.run", "--gguf", "nosuch/x.gguf")
     refused("no such type", 2, "q4_0", generate, "byte.run", "--gguf", "x.gguf", "--gguf-type", "q4_0")
     refused("--gguf-type alone", 2, "--gguf", generate, "byte.run", "--gguf-type", "f16")
@@ -309,7 +309,7 @@ def check_refusals():
     refused("one name for two", 2, "the same file", generate, "byte.run", "--gguf", "x.gguf", "--modelfile", "./x.gguf")
     refused("no directory for the Modelfile", 7, "nosuch", generate, "byte.run", "--gguf", "x.gguf", "--modelfile",
             "nosuch/Modelfile")
-    refused("a name with a line end", 2, "is no name", generate, "byte.run", "--gguf", "x\ny.gguf")
+    refused("a name with a line end", 2, "is not the name", generate, "byte.run", "--gguf", "x\ny.gguf")
     refused("--dtype", 2, "--gguf-type", generate, "byte.run", "--gguf", "x.gguf", "--dtype", "int8")
     refused("two works", 2, "only one", generate, "byte.run", "--gguf", "x.gguf", "--lens")
     if os.path.exists("/dev/full"):

@@ -96,7 +96,7 @@ long=$(awk 'BEGIN { for (i = 0; i < 70; i++) printf "1" }')
 printf '12\n%s\n34\n' "$long" | $generate reverse-after.run --lines --greedy --quiet >out 2>err
 check "a line that does not fit" sh -c "test $? -eq 3 && test \"\$(sed -n 2p out)\" = '' && grep -q 'standard input:2: the source has 71' err"
 refused "a source that does not fit" 3 "7 more than the context of 64" $generate reverse-after.run -p "$long"
-refused "no source" 2 "answers a text" $generate reverse-after.run
+refused "no source" 2 "needs a prompt" $generate reverse-after.run
 $train reverse.tsv --layers 1 --heads 1 --dim 8 --ctx 32 --batch 2 --steps 2 --quiet --out decoder.run 2>/dev/null
 refused "--answer without an encoder" 2 "with an encoder" $generate decoder.run -p 1 --answer 2
 check "a decoder alone is asked, too" sh -c "$generate decoder.run --score reverse.test.tsv --exact --quiet | grep -q '\"pairs\": 1000, \"exact\": 0'"
@@ -156,7 +156,7 @@ check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(
 $generate reverse-after.run -p 12 --answer 2 --lens --quiet >out
 check_learned "the lens: after the beginning of an answer" sh -c "tail -n 1 out | grep -q \"^layer  2  '1' \""
 refused "the heat of a text without a source" 2 "without an encoder" $generate reverse-after.run --score text.txt --heat
-refused "the lens without a source" 2 "answers a text" $generate reverse-after.run --lens
+refused "the lens without a source" 2 "needs a prompt" $generate reverse-after.run --lens
 
 # ---- training ----
 

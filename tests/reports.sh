@@ -1,5 +1,5 @@
 #!/bin/sh
-# What runs say of themselves: result.json, verdicts and the table over runs. As tests/program_helpers.sh says.
+# What runs say of themselves: result.json, diagnoses and the table over runs. As tests/program_helpers.sh says.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -10,8 +10,8 @@ tiny="text.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sa
 
 # value FILE NAME: of a member of result.json that stands on a line of its own
 value() { sed -n "s/^ *\"$2\": \"*\([^\",]*\)\"*,*\$/\1/p" "$1/result.json" | head -n 1; }
-# verdicts RUN NAME: how many
-verdicts() { grep -c "\"verdict\":\"$2\"" "$1/metrics.jsonl"; }
+# diagnoses RUN NAME: how many
+diagnoses() { grep -c "\"verdict\":\"$2\"" "$1/metrics.jsonl"; }
 
 # ---- result.json ----
 $train $tiny --steps 30 --quiet --out done.run
@@ -79,19 +79,19 @@ check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run ste
 $train long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 0 --minutes 0.1 --quiet --out xz.run
 check "what is done once does not shorten a run" awk "BEGIN { exit !($(value xz.run seconds) >= 4) }"
 
-# ---- verdicts ----
+# ---- diagnoses ----
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
-check "a rate that is too high is said so" test "$(verdicts high.run diverging)" -eq 1
+check "a rate that is too high is said so" test "$(diagnoses high.run diverging)" -eq 1
 check "to those who want to hear nothing but warnings, too" grep -q '^warning: diverging: .* try --lr ' high.err
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --schedule constant --out high2.run 2>high.err
 check "once" test "$(grep -c 'diverging' high.err)" -eq 1
 check "a model that only guesses is not called trained" sh -c "! grep -q '^trained' high.err && grep -q 'no better than guessing' high.err"
-check "a healthy run has no verdict but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
+check "a healthy run has no diagnosis but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
 
 head -c 2000 "$here/README.md" >short.txt
 tail -c 4000 "$here/README.md" >unseen.txt
 $train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch 8 --steps "$(steps 1000)" --dropout 0 --threads 1 --eval-every 0 --quiet --out copy.run 2>/dev/null
-[ "$hurried" ] || check "a sample that copies the text is said so" test "$(verdicts copy.run copying)" -eq 1
+[ "$hurried" ] || check "a sample that copies the text is said so" test "$(diagnoses copy.run copying)" -eq 1
 
 # ---- the table ----
 for seed in 1 2; do

@@ -1,4 +1,4 @@
-/* report/history: neighbors are put together, nothing is lost of evaluations and verdicts, damaged files are read. */
+/* report/history: neighbors are put together, nothing is lost of evaluations and diagnoses, damaged files are read. */
 #include "report/history.h"
 #include "tests/cli_helpers.h"
 
@@ -74,7 +74,7 @@ static MetricsLine evaluation_line(int64_t step, double loss, bool all, bool bes
   return (MetricsLine){.kind = METRICS_EVALUATION, .step = step, .val_loss = loss, .all = all, .best = best};
 }
 
-static void evaluations_and_verdicts(void **state) {
+static void evaluations_and_diagnoses(void **state) {
   (void)state;
   History h = {0};
   const double losses[] = {3, 2, 1.5, 1.7};
@@ -85,13 +85,13 @@ static void evaluations_and_verdicts(void **state) {
   assert_true(history_last(&h)->loss == 1.7);
   add(&h, evaluation_line(40, 1, true, false));
   add(&h, evaluation_line(40, 1, true, false)); /* again */
-  add(&h, (MetricsLine){.kind = METRICS_VERDICT, .step = 40, .verdict = "copying", .text = "it does"});
+  add(&h, (MetricsLine){.kind = METRICS_DIAGNOSIS, .step = 40, .diagnosis = "copying", .text = "it does"});
   assert_int_equal(h.evaluation_count, 4);
   assert_int_equal(h.damaged, 1);
   assert_int_equal(history_best(&h)->step, 30); /* the others are over another part */
   assert_true(history_last(&h)->loss == 1);
-  assert_true(history_has_verdict(&h, "copying") && !history_has_verdict(&h, "copy"));
-  assert_string_equal(h.verdicts[0].text, "it does");
+  assert_true(history_has_diagnosis(&h, "copying") && !history_has_diagnosis(&h, "copy"));
+  assert_string_equal(h.diagnoses[0].text, "it does");
   history_free(&h);
 }
 
@@ -161,8 +161,8 @@ static void a_file(void **state) {
   assert_true(h.points[0].tokens_per_s == 7 && h.points[1].loss == 3 && isnan(h.points[1].lr));
   assert_int_equal(h.evaluation_count, 1);
   assert_true(h.evaluations[0].bits_per_byte == 6 && isnan(h.evaluations[0].exact) && !h.evaluations[0].all);
-  assert_int_equal(h.verdict_count, 1);
-  assert_string_equal(h.verdicts[0].text, "a ?[31m b");
+  assert_int_equal(h.diagnosis_count, 1);
+  assert_string_equal(h.diagnoses[0].text, "a ?[31m b");
   assert_int_equal(h.damaged, 2);
   history_free(&h);
   assert_false(history_read(&h, "/nonexistent/metrics.jsonl", &f->error));
@@ -173,7 +173,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(few_lines_stay_as_they_are),
                                      cmocka_unit_test(many_lines_are_put_together),
                                      cmocka_unit_test(losses_that_are_not_finite),
-                                     cmocka_unit_test(evaluations_and_verdicts),
+                                     cmocka_unit_test(evaluations_and_diagnoses),
                                      cmocka_unit_test(the_kept_model),
                                      cmocka_unit_test(the_best_is_of_the_model_that_is_kept),
                                      cmocka_unit_test(the_last_loss),

@@ -44,14 +44,15 @@ static void metrics_lines(void **state) {
   answers.xz_bits_per_byte = 3.5;
   answers.all = true;
   answers.best = false;
-  const MetricsLine verdict = {.kind = METRICS_VERDICT, .step = 3, .tokens = 4, .verdict = "v", .text = "\"t\" \n"};
+  const MetricsLine diagnosis = {
+      .kind = METRICS_DIAGNOSIS, .step = 3, .tokens = 4, .diagnosis = "v", .text = "\"t\" \n"};
   assert_true(metrics_open(&metrics, f->path, -1, &f->error));
   assert_true(metrics_append(&metrics, &of_steps, &f->error));
   assert_string_equal(get_text(f->path), /* on disk before the file is closed */
                       "{\"step\":10,\"tokens\":7680,\"loss\":0.3333333333333333,\"lr\":0.001,\"grad_norm\":null,"
                       "\"tokens_per_s\":1e+300,\"seconds\":-1.25e-300}\n");
   assert_true(metrics_append(&metrics, &of_evaluation, &f->error) && metrics_append(&metrics, &answers, &f->error) &&
-              metrics_append(&metrics, &verdict, &f->error) && metrics_append(&metrics, &of_kept, &f->error));
+              metrics_append(&metrics, &diagnosis, &f->error) && metrics_append(&metrics, &of_kept, &f->error));
   metrics_close(&metrics);
   assert_string_equal(
       strchr(get_text(f->path), '\n') + 1,
@@ -70,8 +71,9 @@ typedef struct Found {
   int count, wanted;
 } Found;
 
-static bool take(void *context, const MetricsLine *line) {
+static bool take(void *context, const MetricsLine *line, Error *error) {
   Found *found = context;
+  (void)error;
   found->lines[found->count++] = *line;
   return found->count < found->wanted;
 }
@@ -134,7 +136,7 @@ static void lines_of_others(void **state) {
 static void metrics_are_cut(void **state) {
   Scratch *f = *state;
   Metrics metrics;
-  const MetricsLine line = {.kind = METRICS_VERDICT, .step = 3, .tokens = 4};
+  const MetricsLine line = {.kind = METRICS_DIAGNOSIS, .step = 3, .tokens = 4};
   const char *added = "{\"step\":3,\"tokens\":4,\"verdict\":\"\",\"text\":\"\"}\n";
   const struct {
     const char *text, *kept;

@@ -54,9 +54,9 @@ static void add_final(History *h, double loss, double bits, double exact, double
                        .all = true});
 }
 
-static void add_verdict(History *h, const char *name) {
-  MetricsLine line = {.kind = METRICS_VERDICT, .step = h->evaluations[h->evaluation_count - 1].step};
-  snprintf(line.verdict, sizeof line.verdict, "%s", name);
+static void add_diagnosis(History *h, const char *name) {
+  MetricsLine line = {.kind = METRICS_DIAGNOSIS, .step = h->evaluations[h->evaluation_count - 1].step};
+  snprintf(line.diagnosis, sizeof line.diagnosis, "%s", name);
   add(h, line);
 }
 
@@ -81,7 +81,7 @@ static void still_learning(void **state) {
   (void)state;
   History h = run_of(falls, falls, 1000);
   add_final(&h, 1.52, 2.6, NAN, 1.3);
-  add_verdict(&h, "still learning");
+  add_diagnosis(&h, "still learning");
   expect(&h, &facts,
          "Predicts unseen text (all of the validation text) at 2.60 bits per byte, worse than the compressor xz -9 "
          "(1.30). It was still learning when it ended: twice as many steps (--steps 2000) would make it better.");
@@ -92,13 +92,13 @@ static void overfitting(void **state) {
   const char text[] = "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The "
                       "validation loss stopped falling at step 400 of 1000 while the training loss went on falling: "
                       "more text or --dropout 0.2 would help more than more steps.";
-  History h = run_of(falls, is_flat, 1000); /* without a verdict */
+  History h = run_of(falls, is_flat, 1000); /* without a diagnosis */
   expect(&h, &facts, text);
   h = run_of(falls, rises, 1000);
-  add_verdict(&h, "overfitting");
+  add_diagnosis(&h, "overfitting");
   expect(&h, &facts, text);
   h = run_of(falls, rises, 1000);
-  add_verdict(&h, "little text");
+  add_diagnosis(&h, "little text");
   expect(&h, &facts,
          "Predicts unseen text (the beginning of the validation text) at 3.48 bits per byte. The validation loss "
          "stopped falling at step 400 of 1000 while the training loss went on falling, because there is little text: "
@@ -119,7 +119,7 @@ static void diverged(void **state) {
   (void)state;
   SummaryFacts f = facts;
   History h = run_of(falls, falls, 1000);
-  add_verdict(&h, "diverging");
+  add_diagnosis(&h, "diverging");
   expect(&h, &f,
          "Predicts unseen text (the beginning of the validation text) at 3.04 bits per byte. Training diverged: it "
          "made the model worse instead of better. Start again with a lower learning rate; the note below names one.");

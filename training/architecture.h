@@ -14,8 +14,8 @@
     "LayerNorm, GELU, learned positions, biases, tied")                                                                \
   X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "as gpt2, with ReLU")     \
   X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
-    "the Transformer of 2017 (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; with an "   \
-    "encoder for pairs)")
+    "the original 2017 Transformer (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; "     \
+    "with an encoder for pairs)")
 
 /* Numbers that --help also shows; macros, because they become text. */
 #define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding */

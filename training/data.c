@@ -20,26 +20,6 @@
 
 enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
-/* ---- progress of what may take long ---- */
-
-/* What is being done, and how much of it there is: bytes, tokens or merges. */
-typedef struct Work {
-  Run *r;
-  const char *name;
-  double all; /* 0: not known */
-  bool bytes;
-  const TokenFile *file; /* NULL; or all of its tokens, once it is open */
-  bool began;
-} Work;
-
-static bool report(void *context, int64_t done, Error *error) {
-  Work *work = context;
-  const double all = work->file ? (double)work->file->info.tokens : work->all;
-  work->began = true;
-  console_work(&work->r->console, &(ConsoleWork){work->name, (double)done, all, work->bytes});
-  return startup_go_on(work->name, error);
-}
-
 /* ---- sources and corpus ---- */
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
@@ -58,7 +38,7 @@ static PathText data_path(const Run *r, const char *name) {
 /* A resumed run reads the copy of its standard input from its directory. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
-  Work reading = {.r = r, .name = "reading standard input", .bytes = true};
+  StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
       s->resume ? path_in(r->files.dir, run_stdin_file(&r->settings)) : data_path(r, CHECKPOINT_STDIN_COPY);
   const CorpusOptions options = {.field = s->jsonl_field,
@@ -67,7 +47,7 @@ bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out
                                  .tsv = s->tsv,
                                  .spool = copy.text,
                                  .spooled = s->resume,
-                                 .copying = {report, &reading},
+                                 .copying = startup_progress(&reading),
                                  .is_model = model_files_exist};
   bool ok = corpus_open(out, sources, count, &options, error);
   console_work_end(&r->console);
@@ -146,21 +126,25 @@ static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
-static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
-  Work counting = {.r = r, .name = "counting words", .all = (double)corpus_bytes(corpus), .bytes = true};
-  Work merging = {.r = r, .name = "merging pairs", .all = (double)asked->vocab_size - 257};
-  const TokenizerTraining options = {
-      asked->vocab_size, r->text.threads, {report, &counting}, {report, &merging}, asked->texts};
+static bool train_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
+                            Error *error) {
+  StartupWork counting = {
+      .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
+  StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
+  const TokenizerTraining options = {asked->vocab_size, threads, startup_progress(&counting),
+                                     startup_progress(&merging), asked->texts};
   bool ok = tokenizer_training_run(out, corpus, &options, error);
-  console_work_end(&r->console);
+  console_work_end(console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
-    console_note(&r->console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
+    console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
                  asked->vocab_size);
   return ok;
 }
 
-static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
-  if (asked->name && strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
+static bool make_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
+                           Error *error) {
+  if (asked->name && strcmp(asked->name, "bpe") == 0)
+    return train_tokenizer(console, threads, asked, corpus, out, error);
   if (asked->vocab_size)
     return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
                 asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
@@ -184,24 +168,27 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
                            s->vocab_size, TRAINING_RESPONSES, "the responses yield"};
   const Asked prompts = {"source-tokenizer",   "source-vocab-size", s->source_tokenizer,
                          s->source_vocab_size, TRAINING_PROMPTS,    "the prompts yield"};
-  return make_tokenizer(r, separate ? &responses : &all, corpus, &r->text.tokenizer, error) &&
-         (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
+  return make_tokenizer(&r->console, r->text.threads, separate ? &responses : &all, corpus, &r->text.tokenizer,
+                        error) &&
+         (!separate ||
+          make_tokenizer(&r->console, r->text.threads, &prompts, corpus, &r->text.source_tokenizer, error));
 }
 
 /* ---- token files and ranges ---- */
 
-bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
-  Work encoding = {.r = r, .name = "encoding", .all = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
-  Work checking = {.r = r, .name = "checking tokens", .file = out};
-  const Tokenization options = {
-      r->text.source_tokenizer, r->text.threads, {report, &encoding}, {report, &checking}, &stop_signal};
+bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+  StartupWork encoding = {
+      .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
+  StartupWork checking = {.console = console, .name = "checking tokens", .later_total = &out->info.tokens};
+  const Tokenization options = {text->source_tokenizer, text->threads, startup_progress(&encoding),
+                                startup_progress(&checking), &stop_signal};
   const double start = clock_seconds();
-  bool ok = tokenization_open(out, path, corpus, r->text.tokenizer, &options, error);
+  bool ok = tokenization_open(out, path, corpus, text->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
-  console_work_end(&r->console);
+  console_work_end(console);
   if (ok && encoding.began && seconds > 2)
-    console_line(&r->console, "encoded  %s in %s, %s/s", text_bytes(encoding.all).text, text_duration(seconds).text,
-                 text_bytes(encoding.all / seconds).text);
+    console_line(console, "encoded  %s in %s, %s/s", text_bytes(encoding.total).text, text_duration(seconds).text,
+                 text_bytes(encoding.total / seconds).text);
   return ok;
 }
 
@@ -222,14 +209,16 @@ static bool move_cut(RunText *text, Error *error) {
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
+  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error))
+    return false;
   if (r->text.tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
                 text_one_line(run_text_name(&r->settings), 250).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
   if (!s->val) return r->text.val.begin == r->text.val.end || !run_has_encoder(r) || move_cut(&r->text, error);
-  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
+  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error))
+    return false;
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(&r->text)) return true;
@@ -284,29 +273,29 @@ void run_close_data(RunText *text) {
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   *out = (DocumentLengths){0};
   if (r->settings.pack == PACK_STREAM || r->settings.model.ctx) return true;
-  Work work = {.r = r, .name = "measuring documents", .all = (double)token_range_size(&r->text.train)};
+  StartupWork work = {
+      .console = &r->console, .name = "measuring documents", .total = (double)token_range_size(&r->text.train)};
   const int32_t end = tokenizer_end(r->text.tokenizer);
-  const Progress progress = {report, &work};
+  const Progress progress = startup_progress(&work);
   bool ok = run_has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
                                : packing_measure(&r->text.train, end, out, progress, error);
   console_work_end(&r->console);
   return ok;
 }
 
-/* Packs whole documents into windows, or pairs for an encoder. */
-static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
+/* Packs whole documents into windows; with `pairs` not NULL, the pairs for an encoder. */
+static bool pack(Console *console, const RunText *text, Windows *windows, Packing *packing, Pairs *pairs,
+                 Error *error) {
   const TokenRange *range = &windows->range;
-  Work work = {.r = r, .name = "packing documents", .all = (double)token_range_size(range)};
-  const Progress progress = {report, &work};
-  const bool ok =
-      r->model.config.encoder_layers
-          ? pairs_make(pairs, range, r->model.config.ctx, pair_tokens(r->text.tokenizer, r->text.source_tokenizer),
-                       progress, error)
-          : packing_make(packing, range, r->model.config.ctx, pack_tokens(r->text.tokenizer), progress, error);
-  console_work_end(&r->console);
-  if (!ok && windows == &r->text.val_windows) error_append(error, " (validation text)");
-  windows->packing = r->model.config.encoder_layers ? NULL : packing;
-  windows->pairs = r->model.config.encoder_layers ? pairs : NULL;
+  StartupWork work = {.console = console, .name = "packing documents", .total = (double)token_range_size(range)};
+  const Progress progress = startup_progress(&work);
+  const bool ok = pairs ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
+                                     progress, error)
+                        : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
+  console_work_end(console);
+  if (!ok && windows == &text->val_windows) error_append(error, " (validation text)");
+  windows->packing = pairs ? NULL : packing;
+  windows->pairs = pairs;
   return ok;
 }
 
@@ -345,24 +334,24 @@ static void set_ends(RunText *text, int packing, bool encoder) {
 
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  const bool docs = s->pack == PACK_DOCS;
-  r->text.windows = (Windows){.range = r->text.train, .ctx = r->model.config.ctx};
-  r->text.val_windows = (Windows){.range = r->text.val, .ctx = r->model.config.ctx};
-  if (!check_text_length(&r->settings, &r->text, r->model.config.ctx, error)) return false;
-  const bool encoder = r->model.config.encoder_layers > 0;
-  if (!s->resume && (docs || !s->init)) set_ends(&r->text, r->settings.pack, encoder);
+  RunText *text = &r->text;
+  const int ctx = r->model.config.ctx;
+  const bool docs = s->pack == PACK_DOCS, encoder = r->model.config.encoder_layers > 0;
+  text->windows = (Windows){.range = text->train, .ctx = ctx};
+  text->val_windows = (Windows){.range = text->val, .ctx = ctx};
+  if (!check_text_length(s, text, ctx, error)) return false;
+  if (!s->resume && (docs || !s->init)) set_ends(text, s->pack, encoder);
   if (docs) {
-    if (!pack(r, &r->text.windows, &r->text.train_packing, &r->text.train_pairs, error) ||
-        !pack(r, &r->text.val_windows, &r->text.val_packing, &r->text.val_pairs, error))
+    if (!pack(&r->console, text, &text->windows, &text->train_packing, encoder ? &text->train_pairs : NULL, error) ||
+        !pack(&r->console, text, &text->val_windows, &text->val_packing, encoder ? &text->val_pairs : NULL, error))
       return false;
-    if (windows_count(&r->text.windows, 1) == 0)
+    if (windows_count(&text->windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  text_one_line(run_text_name(&r->settings), 250).text);
+                  text_one_line(run_text_name(s), 250).text);
   }
-  token_file_read_randomly(&r->text.tokens_file);
-  note_little_validation(&r->console, &r->settings, &r->text, r->model.config.ctx);
-  return !run_leads(r->peers) ||
-         text_sum(&r->text.val, r->text.tokenizer, r->text.source_tokenizer, &r->text.val_text, error);
+  token_file_read_randomly(&text->tokens_file);
+  note_little_validation(&r->console, s, text, ctx);
+  return !run_leads(r->peers) || text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {

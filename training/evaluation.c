@@ -123,35 +123,35 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
                        .all = kind == METRICS_KEPT};
 }
 
-/* ---- verdicts ---- */
+/* ---- diagnoses ---- */
 
-VerdictFacts run_verdict_facts(const Run *r) {
+DiagnosisFacts run_diagnosis_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
   const double trained = (double)token_range_size(&r->text.train) / (double)r->text.tokens_file.info.tokens;
-  return (VerdictFacts){.steps = run_planned_steps(r),
-                        .warmup = s->warmup,
-                        .chance = log(r->model.config.vocab),
-                        .train_bytes = trained * (double)r->text.facts.bytes,
-                        .train_tokens = (double)run_epoch_tokens(r),
-                        .lr = (double)s->lr,
-                        .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
-                        .usual_lr = auto_learning_rate(s, &r->model.config),
-                        .usual_muon_lr = auto_muon_rate(s),
-                        .dropout = (double)s->dropout,
-                        .early_stopping = s->patience > 0};
+  return (DiagnosisFacts){.steps = run_planned_steps(r),
+                          .warmup = s->warmup,
+                          .chance = log(r->model.config.vocab),
+                          .train_bytes = trained * (double)r->text.facts.bytes,
+                          .train_tokens = (double)run_epoch_tokens(r),
+                          .lr = (double)s->lr,
+                          .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
+                          .usual_lr = auto_learning_rate(s, &r->model.config),
+                          .usual_muon_lr = auto_muon_rate(s),
+                          .dropout = (double)s->dropout,
+                          .early_stopping = s->patience > 0};
 }
 
 static bool judge(Run *r, bool at_end, Error *error) {
-  const VerdictFacts facts = run_verdict_facts(r);
+  const DiagnosisFacts facts = run_diagnosis_facts(r);
   MetricsLine line = {0};
   if (!run_leads(r->peers)) return true;
-  if (!(at_end ? verdict_at_end : verdict_at_evaluation)(&r->files.history, &facts, &line)) return true;
-  return run_log_verdict(&r->console, &r->files, r->peers, &line, error);
+  if (!(at_end ? diagnosis_at_end : diagnosis_at_evaluation)(&r->files.history, &facts, &line)) return true;
+  return run_log_diagnosis(&r->console, &r->files, r->peers, &line, error);
 }
 
 bool run_has_learned(const Run *r) {
-  const VerdictFacts facts = run_verdict_facts(r);
-  return !verdict_worse_than_chance(&r->files.history, &facts);
+  const DiagnosisFacts facts = run_diagnosis_facts(r);
+  return !diagnosis_worse_than_chance(&r->files.history, &facts);
 }
 
 /* ---- during the run ---- */

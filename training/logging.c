@@ -13,10 +13,10 @@ bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, 
   return metrics_append(&files->metrics, line, error) && history_add(&files->history, line, error);
 }
 
-bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
-                     Error *error) {
-  (verdict_is_warning(verdict->verdict) ? console_warning : console_note)(console, "%s", verdict->text);
-  return run_log(files, peers, verdict, error);
+bool run_log_diagnosis(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *diagnosis,
+                       Error *error) {
+  (diagnosis_is_warning(diagnosis->diagnosis) ? console_warning : console_note)(console, "%s", diagnosis->text);
+  return run_log(files, peers, diagnosis, error);
 }
 
 void run_restart_timing(RunNow *now) {
@@ -73,11 +73,11 @@ static void show_progress(Run *r, bool logged) {
 }
 
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
-  const VerdictFacts facts = run_verdict_facts(r);
+  const DiagnosisFacts facts = run_diagnosis_facts(r);
   char saved[64] = "no state was saved yet";
   if (r->now.saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->now.saved_step);
   return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " MODEL_FILE_WEIGHTS " is from step %" PRId64 ". Try %s", what,
-              r->files.dir, saved, r->progress.best_step, verdict_lower_rates(&facts).text);
+              r->files.dir, saved, r->progress.best_step, diagnosis_lower_rates(&facts).text);
 }
 
 static bool diverged(const Run *r, const StepState *report, Error *error) {
@@ -131,7 +131,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 
 bool run_write_report(const RunFiles *files, const Collective *peers, Error *error) {
   if (!run_leads(peers)) return true;
-  return page_write(&(PageRun){files->dir, &files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
+  return page_write(&(FoundRun){files->dir, files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {

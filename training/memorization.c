@@ -63,7 +63,7 @@ bool run_check_memorization(Run *r, Error *error) {
   size_t copied = 0, usual = 0;
   MetricsLine line;
   if (!run_leads(r->peers)) return true;
-  if (history_has_verdict(&r->files.history, VERDICT_COPYING)) return true;
+  if (history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING)) return true;
   if (r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
     return true;
   const size_t all = (EXCERPTS + 1) * (count + 1);
@@ -73,8 +73,8 @@ bool run_check_memorization(Run *r, Error *error) {
   free(ids);
   free(lengths);
   if (!ok) return false;
-  if (stop_signal || !verdict_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings),
-                                        copied, usual, &line))
+  if (stop_signal || !diagnosis_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings),
+                                          copied, usual, &line))
     return true;
-  return run_log_verdict(&r->console, &r->files, r->peers, &line, error);
+  return run_log_diagnosis(&r->console, &r->files, r->peers, &line, error);
 }

@@ -200,7 +200,7 @@ static bool encode_here(Run *r, const char *const *sources, int count, const Sha
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
   bool ok = file_temporary(path, error) && run_open_corpus(r, sources, count, &corpus, error) &&
-            run_encode(r, *path, corpus, out, error);
+            run_encode(&r->console, &r->text, *path, corpus, out, error);
   corpus_close(corpus);
   if (!ok || is_same(out, &leader->info)) return ok;
   return fail(

@@ -51,7 +51,7 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (facts->files > more + 1)
     snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
-  console_row(c, "text", "%s%s: %s, %s tokens to train on, %s to validate, %s",
+  console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s",
               text_one_line(run_text_name(s), 250).text, files, text_bytes((double)facts->bytes).text,
               text_count((double)token_range_size(&text->train)).text,
               text_count((double)token_range_size(&text->val)).text,
@@ -78,7 +78,7 @@ static void print_model(Console *c, const TrainSettings *s, const RunText *text,
               sources, m->tie ? ", tied" : "");
   bool own;
   const char *class = model_files_class(m, &own);
-  console_row(c, "", "%s; in transformers %s%s", architecture_words(m).text, class,
+  console_row(c, "", "%s; transformers class %s%s", architecture_words(m).text, class,
               own ? ", with trust_remote_code (no class has this architecture)" : "");
   if (settings_start_from_model(s))
     console_row(c, "", "starts from the weights in %s", text_one_line(s->init, 250).text);

@@ -1,6 +1,6 @@
-/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them takes
- * the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below name the other
- * files. Functions that return bool fill an Error when they return false. */
+/* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them
+ * takes the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below
+ * name the other files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
 
@@ -16,7 +16,7 @@
 #include "dataset/pairs.h"
 #include "report/result.h"
 #include "tokenizer/bpe_encode.h"
-#include "report/verdicts.h"
+#include "report/diagnosis.h"
 #include "training/auto_settings.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -30,7 +30,8 @@ typedef struct TextFacts {
   size_t stdin_bytes;     /* the part of `bytes` that came from standard input */
 } TextFacts;
 
-/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count steps. */
+/* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
+ * steps. */
 typedef struct TimeBudget {
   double launched;              /* when the program started */
   double minutes, deadline;     /* minutes NaN: the length is given otherwise */
@@ -202,7 +203,7 @@ void run_remove_scratch(RunText *text);   /* after all processes have opened the
 void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
-bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
+bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
@@ -309,8 +310,8 @@ bool run_write_report(const RunFiles *files, const Collective *peers, Error *err
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
-bool run_log_verdict(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *verdict,
-                     Error *error);
+bool run_log_diagnosis(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *diagnosis,
+                       Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -323,7 +324,7 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
  * of the newest. */
 bool run_measure_kept(Run *r, Error *error);
 void run_load_newest(const RunModel *model, RunNow *now); /* restores the newest weights */
-VerdictFacts run_verdict_facts(const Run *r);
+DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
 /* ---- compression.c ---- */

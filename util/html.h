@@ -1,9 +1,13 @@
-/* Writing of text into an HTML page. */
+/* Writing of HTML pages. */
 #ifndef INKLING_UTIL_HTML_H
 #define INKLING_UTIL_HTML_H
 
 #include <stddef.h>
 #include <stdio.h>
+
+/* Writes the beginning of a page up to its title: encoding, security policy, the colors that all pages share, and the
+ * style sheet of this one. */
+void html_begin(FILE *stream, const char *style);
 
 /* Writes text with the special characters of HTML and XML escaped; replaces control characters and bytes that are not
  * UTF-8. */

@@ -1,29 +1,29 @@
-/* report/verdicts: constructed runs get exactly their verdict, healthy ones none. */
-#include "report/verdicts.h"
+/* report/diagnosis: constructed runs get exactly their diagnosis, healthy ones none. */
+#include "report/diagnosis.h"
 #include "tests/cli_helpers.h"
 
 #include <math.h>
 #include <string.h>
 
-static const VerdictFacts facts = {.steps = 1000,
-                                   .warmup = 50,
-                                   .chance = 5.55,
-                                   .train_bytes = 1e6,
-                                   .train_tokens = 1e6,
-                                   .lr = 3e-2,
-                                   .muon_lr = NAN,
-                                   .usual_lr = 1e-3,
-                                   .usual_muon_lr = 1e-2};
+static const DiagnosisFacts facts = {.steps = 1000,
+                                     .warmup = 50,
+                                     .chance = 5.55,
+                                     .train_bytes = 1e6,
+                                     .train_tokens = 1e6,
+                                     .lr = 3e-2,
+                                     .muon_lr = NAN,
+                                     .usual_lr = 1e-3,
+                                     .usual_muon_lr = 1e-2};
 
 /* The losses at a fraction of the run. */
 typedef double Curve(double done);
 
-/* A run of 20 evaluations and five logged lines between them, judged as ./train does. The names of its verdicts, with
+/* A run of 20 evaluations and five logged lines between them, judged as ./train does. The names of its diagnoses, with
  * the evaluation of each. */
-static const char *verdicts_of(Curve train, Curve validation, const VerdictFacts *f, History *h) {
+static const char *diagnoses_of(Curve train, Curve validation, const DiagnosisFacts *f, History *h) {
   static char names[200];
   Error error = {0};
-  MetricsLine verdict;
+  MetricsLine diagnosis;
   names[0] = '\0';
   for (int i = 1; i <= 20; i++) {
     for (int k = 4; k >= 0; k--) {
@@ -34,21 +34,21 @@ static const char *verdicts_of(Curve train, Curve validation, const VerdictFacts
         .kind = METRICS_EVALUATION, .step = 50 * i, .tokens = 5000 * i, .val_loss = validation(i / 20.0)};
     assert_true(history_add(h, &evaluation, &error));
     const bool last = i == 20;
-    if (verdict_at_evaluation(h, f, &verdict) || (last && verdict_at_end(h, f, &verdict))) {
-      assert_true(verdict.kind == METRICS_VERDICT && verdict.step == evaluation.step);
-      assert_true(verdict.tokens == evaluation.tokens);
-      assert_true(strncmp(verdict.text, verdict.verdict, strlen(verdict.verdict)) == 0);
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s at %d\n", verdict.verdict, i);
-      assert_true(history_add(h, &verdict, &error));
+    if (diagnosis_at_evaluation(h, f, &diagnosis) || (last && diagnosis_at_end(h, f, &diagnosis))) {
+      assert_true(diagnosis.kind == METRICS_DIAGNOSIS && diagnosis.step == evaluation.step);
+      assert_true(diagnosis.tokens == evaluation.tokens);
+      assert_true(strncmp(diagnosis.text, diagnosis.diagnosis, strlen(diagnosis.diagnosis)) == 0);
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s at %d\n", diagnosis.diagnosis, i);
+      assert_true(history_add(h, &diagnosis, &error));
     }
   }
   return names;
 }
 
-static void expect(Curve train, Curve validation, const VerdictFacts *f, const char *names, const char *words) {
+static void expect(Curve train, Curve validation, const DiagnosisFacts *f, const char *names, const char *words) {
   History h = {0};
-  assert_string_equal(verdicts_of(train, validation, f, &h), names);
-  if (words && !strstr(h.verdicts[0].text, words)) fail_msg("%s\nis without %s", h.verdicts[0].text, words);
+  assert_string_equal(diagnoses_of(train, validation, f, &h), names);
+  if (words && !strstr(h.diagnoses[0].text, words)) fail_msg("%s\nis without %s", h.diagnoses[0].text, words);
   history_free(&h);
 }
 
@@ -93,7 +93,7 @@ static void healthy_runs(void **state) {
 
 static void diverging_runs(void **state) {
   (void)state;
-  VerdictFacts muon = facts;
+  DiagnosisFacts muon = facts;
   muon.muon_lr = 0.01;
   expect(explodes, explodes, &facts, "diverging at 7\n", "of 10.400 is worse than guessing (5.550)");
   expect(explodes, explodes, &facts, "diverging at 7\n", "try --lr 0.001");
@@ -104,7 +104,7 @@ static void diverging_runs(void **state) {
 
 static void overfitting_runs(void **state) {
   (void)state;
-  VerdictFacts small = facts, patient = facts, most = facts;
+  DiagnosisFacts small = facts, patient = facts, most = facts;
   most.dropout = 0.5;
   small.train_bytes = 20000;
   small.train_tokens = 10000;
@@ -121,7 +121,7 @@ static void overfitting_runs(void **state) {
 /* Judged at the end: the validation loss does not fall in the last third, and the training loss does. */
 static void overfitting_without_a_rise(void **state) {
   (void)state;
-  VerdictFacts repeats = facts, small = facts;
+  DiagnosisFacts repeats = facts, small = facts;
   repeats.train_tokens = 20000; /* five passes */
   small.train_tokens = 20000;
   small.train_bytes = 20000;
@@ -146,9 +146,9 @@ static void overfitting_without_a_rise(void **state) {
 
 static void severity(void **state) {
   (void)state;
-  assert_true(verdict_is_warning(VERDICT_DIVERGING) && verdict_is_warning(VERDICT_OVERFITTING));
-  assert_true(verdict_is_warning(VERDICT_LITTLE_TEXT) && !verdict_is_warning(VERDICT_STILL_LEARNING));
-  assert_false(verdict_is_warning(VERDICT_COPYING) || verdict_is_warning("of a newer version"));
+  assert_true(diagnosis_is_warning(DIAGNOSIS_DIVERGING) && diagnosis_is_warning(DIAGNOSIS_OVERFITTING));
+  assert_true(diagnosis_is_warning(DIAGNOSIS_LITTLE_TEXT) && !diagnosis_is_warning(DIAGNOSIS_STILL_LEARNING));
+  assert_false(diagnosis_is_warning(DIAGNOSIS_COPYING) || diagnosis_is_warning("of a newer version"));
 }
 
 static void runs_that_were_too_short(void **state) {
@@ -156,7 +156,7 @@ static void runs_that_were_too_short(void **state) {
   expect(still_falls, still_falls, &facts, "still learning at 20\n", "by about 0.1");
   expect(learns_all, learns_all, &facts, "", NULL);
   expect(still_falls, still_falls, &facts, "still learning at 20\n", "--steps 2000");
-  VerdictFacts stopped = facts;
+  DiagnosisFacts stopped = facts;
   stopped.steps = 2000; /* it ended before its schedule: there is nothing to tell */
   expect(still_falls, still_falls, &stopped, "", NULL);
 }
@@ -164,12 +164,12 @@ static void runs_that_were_too_short(void **state) {
 static void chance(void **state) {
   (void)state;
   History h = {0};
-  assert_false(verdict_worse_than_chance(&h, &facts)); /* nothing is known */
-  verdicts_of(explodes, explodes, &facts, &h);
-  assert_true(verdict_worse_than_chance(&h, &facts));
+  assert_false(diagnosis_worse_than_chance(&h, &facts)); /* nothing is known */
+  diagnoses_of(explodes, explodes, &facts, &h);
+  assert_true(diagnosis_worse_than_chance(&h, &facts));
   history_free(&h);
-  verdicts_of(learns, learns, &facts, &h);
-  assert_false(verdict_worse_than_chance(&h, &facts));
+  diagnoses_of(learns, learns, &facts, &h);
+  assert_false(diagnosis_worse_than_chance(&h, &facts));
   history_free(&h);
 }
 
@@ -177,12 +177,12 @@ static void chance(void **state) {
 static void copying(void **state) {
   (void)state;
   MetricsLine line;
-  assert_false(verdict_of_sample(9, 90, 59, 0, &line));
-  assert_false(verdict_of_sample(9, 90, 120, 40, &line));
-  assert_false(verdict_of_sample(9, 90, 20, 19, &line));
-  assert_true(verdict_of_sample(9, 90, 121, 40, &line));
-  assert_true(line.kind == METRICS_VERDICT && line.step == 9 && line.tokens == 90);
-  assert_string_equal(line.verdict, VERDICT_COPYING);
+  assert_false(diagnosis_of_sample(9, 90, 59, 0, &line));
+  assert_false(diagnosis_of_sample(9, 90, 120, 40, &line));
+  assert_false(diagnosis_of_sample(9, 90, 20, 19, &line));
+  assert_true(diagnosis_of_sample(9, 90, 121, 40, &line));
+  assert_true(line.kind == METRICS_DIAGNOSIS && line.step == 9 && line.tokens == 90);
+  assert_string_equal(line.diagnosis, DIAGNOSIS_COPYING);
   assert_non_null(strstr(line.text, "121 bytes in a row"));
 }
 

@@ -1,4 +1,4 @@
-#include "report/verdicts.h"
+#include "report/diagnosis.h"
 
 #include "util/text.h"
 
@@ -8,31 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double RISE = 0.01;        /* fraction of the best loss; a smaller rise is noise */
-static const double JUMP = 0.3;         /* nats per token: losses rise by that only where training fails */
-static const double OVER_CHANCE = 0.05; /* nats per token, above a model that knows nothing */
+static const double RISE = 0.01;         /* fraction of the best loss; smaller rises are noise */
+static const double JUMP = 0.3;          /* nats per token; losses rise by this much only when training fails */
+static const double OVER_CHANCE = 0.05;  /* nats per token above the loss of guessing */
+static const double SMALL_BYTES = 100e3; /* with less training text, overfitting is attributed to the text */
+static const double WORTH = 0.04;        /* fraction of the loss that twice the steps must save to be suggested */
 enum { RISEN_EVALUATIONS = 3, FEWEST_EVALUATIONS = 8 };
 
-/* ---- the kinds ---- */
-
-static const struct {
-  const char *name;
-  bool warning;
-} kinds[] = {{VERDICT_DIVERGING, true},
-             {VERDICT_OVERFITTING, true},
-             {VERDICT_LITTLE_TEXT, true},
-             {VERDICT_STILL_LEARNING, false},
-             {VERDICT_COPYING, false}};
-
-bool verdict_is_warning(const char *name) {
-  size_t i = 0;
-  while (i < sizeof kinds / sizeof kinds[0] && strcmp(kinds[i].name, name) != 0) i++;
-  return i < sizeof kinds / sizeof kinds[0] && kinds[i].warning;
+bool diagnosis_is_warning(const char *name) {
+  return strcmp(name, DIAGNOSIS_DIVERGING) == 0 || strcmp(name, DIAGNOSIS_OVERFITTING) == 0 ||
+         strcmp(name, DIAGNOSIS_LITTLE_TEXT) == 0;
 }
 
-/* ---- what is looked at ---- */
+/* ---- access to the history ---- */
 
-/* The last evaluation; *since_best: how many came after the best one. */
+/* Returns the last evaluation. *since_best: the number of evaluations after the best one. */
 static const HistoryEvaluation *newest(const History *h, int *since_best) {
   const HistoryEvaluation *best = history_best(h);
   const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
@@ -40,7 +30,7 @@ static const HistoryEvaluation *newest(const History *h, int *since_best) {
   return last;
 }
 
-/* The evaluation nearest to that step. */
+/* Returns the evaluation nearest to that step. */
 static const HistoryEvaluation *nearest(const History *h, double step) {
   const HistoryEvaluation *found = NULL;
   for (size_t i = 0; i < h->evaluation_count; i++) {
@@ -50,7 +40,8 @@ static const HistoryEvaluation *nearest(const History *h, double step) {
   return found;
 }
 
-/* The training loss about that step: of the point that holds it and of its neighbors. NaN: none. */
+/* Returns the mean training loss of the point that contains the step and of its two neighbors on each side. NaN: none.
+ * */
 static double training_loss(const History *h, int64_t step) {
   double sum = 0;
   int at = 0, count = 0;
@@ -63,11 +54,11 @@ static double training_loss(const History *h, int64_t step) {
   return count ? sum / count : NAN;
 }
 
-__attribute__((format(printf, 4, 5))) static bool say(MetricsLine *out, const char *name, const HistoryEvaluation *at,
-                                                      const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static bool report(MetricsLine *out, const char *name,
+                                                         const HistoryEvaluation *at, const char *format, ...) {
   va_list arguments;
-  *out = (MetricsLine){.kind = METRICS_VERDICT, .step = at->step, .tokens = at->tokens};
-  snprintf(out->verdict, sizeof out->verdict, "%s", name);
+  *out = (MetricsLine){.kind = METRICS_DIAGNOSIS, .step = at->step, .tokens = at->tokens};
+  snprintf(out->diagnosis, sizeof out->diagnosis, "%s", name);
   va_start(arguments, format);
   vsnprintf(out->text, sizeof out->text, format, arguments);
   va_end(arguments);
@@ -78,52 +69,54 @@ __attribute__((format(printf, 4, 5))) static bool say(MetricsLine *out, const ch
 
 static double lower(double rate, double usual) { return fmax(1e-12, fmin(rate / 3, usual)); }
 
-VerdictRates verdict_lower_rates(const VerdictFacts *f) {
-  VerdictRates rates;
+DiagnosisRates diagnosis_lower_rates(const DiagnosisFacts *f) {
+  DiagnosisRates rates;
   char muon[32] = "";
   if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", lower(f->muon_lr, f->usual_muon_lr));
   snprintf(rates.text, sizeof rates.text, "%s--lr %.1g", muon, lower(f->lr, f->usual_lr));
   return rates;
 }
 
-static bool is_over_chance(const HistoryEvaluation *e, const VerdictFacts *f) {
+static bool is_over_chance(const HistoryEvaluation *e, const DiagnosisFacts *f) {
   return e->step > f->warmup && !(e->loss <= f->chance + OVER_CHANCE);
 }
 
-/* Of training and validation: only the latter rises where a model overfits. */
+/* Returns whether both losses have risen a lot. Where a model overfits, only the validation loss rises. */
 static bool has_jumped(const History *h, const HistoryEvaluation *last) {
   const HistoryEvaluation *best = history_best(h);
   return best && best->step < last->step && last->loss > best->loss + JUMP &&
          training_loss(h, last->step) > training_loss(h, best->step) + JUMP;
 }
 
-static bool diverging(const History *h, const HistoryEvaluation *last, const VerdictFacts *f, MetricsLine *out) {
+static bool diverging(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
   if (is_over_chance(last, f))
-    return say(
-        out, VERDICT_DIVERGING, last,
+    return report(
+        out, DIAGNOSIS_DIVERGING, last,
         "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try %s",
-        last->loss, f->chance, verdict_lower_rates(f).text);
+        last->loss, f->chance, diagnosis_lower_rates(f).text);
   return has_jumped(h, last) &&
-         say(out, VERDICT_DIVERGING, last,
-             "diverging: the validation loss rose from %.3f at step %" PRId64
-             " to %.3f, and the training loss with it; the learning rate is too high, try %s",
-             history_best(h)->loss, history_best(h)->step, last->loss, verdict_lower_rates(f).text);
+         report(out, DIAGNOSIS_DIVERGING, last,
+                "diverging: the validation loss rose from %.3f at step %" PRId64
+                " to %.3f, and the training loss with it; the learning rate is too high, try %s",
+                history_best(h)->loss, history_best(h)->step, last->loss, diagnosis_lower_rates(f).text);
 }
 
 /* ---- overfitting ---- */
 
-/* Says `what` of the losses, and what helps: more text and `rest`. `tokens`: trained on when it began. */
-static bool say_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const VerdictFacts *f,
-                            const char *what, const char *rest) {
-  if (f->train_bytes < 1000.0 * VERDICT_SMALL_KB)
-    return say(out, VERDICT_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
-               (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
+/* Reports `what` happened to the losses and what helps: more text and `rest`. `tokens`: tokens trained on when it
+ * began. */
+static bool report_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const DiagnosisFacts *f,
+                               const char *what, const char *rest) {
+  if (f->train_bytes < SMALL_BYTES)
+    return report(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
+                  (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
   char more_dropout[32] = "";
   if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
-  return say(out, VERDICT_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout, rest);
+  return report(out, DIAGNOSIS_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout,
+                rest);
 }
 
-/* The validation loss rose: the last evaluations are all worse than the best one, and the training loss fell. */
+/* Returns whether the last evaluations are all worse than the best one, while the training loss fell. */
 static bool has_risen(const History *h, const HistoryEvaluation *last, int since_best) {
   const HistoryEvaluation *best = history_best(h);
   if (!best || since_best < RISEN_EVALUATIONS) return false;
@@ -133,10 +126,10 @@ static bool has_risen(const History *h, const HistoryEvaluation *last, int since
 }
 
 static bool is_known_to_overfit(const History *h) {
-  return history_has_verdict(h, VERDICT_OVERFITTING) || history_has_verdict(h, VERDICT_LITTLE_TEXT);
+  return history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
 }
 
-static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
+static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
                         MetricsLine *out) {
   char what[METRICS_TEXT_BYTES];
   if (is_known_to_overfit(h) || !has_risen(h, last, since_best)) return false;
@@ -145,13 +138,13 @@ static bool overfitting(const History *h, const HistoryEvaluation *last, int sin
            "the validation loss was best at step %" PRId64
            " (%.3f, which is kept) and is %.3f now, while the training loss falls",
            best->step, best->loss, last->loss);
-  return say_overfitting(out, last, best->tokens, f, what,
-                         f->early_stopping ? "" : ", and --patience 3 saves the time");
+  return report_overfitting(out, last, best->tokens, f, what,
+                            f->early_stopping ? "" : ", and --patience 3 saves the time");
 }
 
-/* A straight line through losses, by least squares. */
+/* A straight line through losses, fitted by least squares. */
 typedef struct Trend {
-  double n, x, y, xx, xy, yy; /* sums; x: 0 where the trend begins, 1 at the last step */
+  double n, x, y, xx, xy, yy; /* sums; x is 0 at the beginning of the trend and 1 at the last step */
 } Trend;
 
 static void trend_add(Trend *t, double x, double loss) {
@@ -164,7 +157,7 @@ static void trend_add(Trend *t, double x, double loss) {
   t->yy += loss * loss;
 }
 
-/* From x = 0 to 1; with fewer than three losses not a number. */
+/* The rise from x = 0 to 1. NaN with fewer than three losses. */
 static double trend_slope(const Trend *t) { return (t->n * t->xy - t->x * t->y) / (t->n * t->xx - t->x * t->x); }
 static double trend_at(const Trend *t, double x) { return (t->y + trend_slope(t) * (t->n * x - t->x)) / t->n; }
 
@@ -174,19 +167,19 @@ static double trend_noise(const Trend *t) {
   return sqrt(fmax(0, t->yy - t->y * t->y / t->n - slope * slope * spread) / (t->n - 2) / spread);
 }
 
-/* Of a run that passed over its text more than once, the last third: the training loss fell by far more than chance
- * explains and is well below the validation loss, which did not fall. While a model learns from its text, both fall;
- * once it has learned what there is, or learning rates are too low, neither does. */
+/* Judges the last third of a run that has read its text more than once. Returns true when the training loss fell by
+ * much more than noise and is well below the validation loss, which did not fall. While a model learns from its text,
+ * both fall; once it has learned all it can, or if learning rates are too low, neither does. */
 static bool is_flat(const Trend *training, const Trend *validation) {
   enum { FEWEST_POINTS = 10, FEWEST_FLAT = 5 };
-  const double CLEAR = 0.02, GAP = 0.05; /* shares of the loss */
+  const double CLEAR = 0.02, GAP = 0.05; /* fractions of the loss */
   const double fall = -trend_slope(training), end = trend_at(validation, 1);
   return training->n >= FEWEST_POINTS && validation->n >= FEWEST_FLAT && fall > CLEAR * trend_at(training, 0) &&
          fall > 4 * trend_noise(training) && trend_at(training, 1) < (1 - GAP) * end &&
          -trend_slope(validation) < fmin(0.1 * fall, RISE / 2 * end);
 }
 
-static bool flat(const History *h, const HistoryEvaluation *last, const VerdictFacts *f, MetricsLine *out) {
+static bool flat(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
   const double FEWEST_PASSES = 2, begin = (double)last->step * 2 / 3, length = (double)last->step - begin;
   Trend training = {0}, validation = {0};
   char what[METRICS_TEXT_BYTES];
@@ -199,60 +192,61 @@ static bool flat(const History *h, const HistoryEvaluation *last, const VerdictF
   snprintf(what, sizeof what,
            "since step %.0f the validation loss has stayed at %.3f, while the training loss fell from %.3f to %.3f",
            begin, validation.y / validation.n, trend_at(&training, 0), trend_at(&training, 1));
-  return say_overfitting(out, last, last->tokens, f, what, ", and more steps would not");
+  return report_overfitting(out, last, last->tokens, f, what, ", and more steps would not");
 }
 
-bool verdict_at_evaluation(const History *history, const VerdictFacts *facts, MetricsLine *out) {
+bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
   int since_best;
-  if (history_has_verdict(history, VERDICT_DIVERGING)) return false; /* which explains all that follows */
+  if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false; /* divergence explains all that follows */
   const HistoryEvaluation *last = newest(history, &since_best);
   return last && (diverging(history, last, facts, out) || overfitting(history, last, since_best, facts, out));
 }
 
-bool verdict_worse_than_chance(const History *history, const VerdictFacts *facts) {
+bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts) {
   return history->evaluation_count > 0 && is_over_chance(&history->evaluations[history->evaluation_count - 1], facts);
 }
 
 /* ---- still learning ---- */
 
-/* What twice the steps would bring, in nats per token. Between a quarter and a half of the steps, where learning rates
- * are still high, the loss fell by something; losses approach their limit about as a power of the steps, so a doubling
- * brings less the later it is: of runs of 300, 600, 1200 and 2400 steps (nano on 1 MB of text) 0.56, 0.34, 0.30 and
- * 0.16 of that fall. NaN: it cannot be told. */
+/* Estimates how much twice the steps would lower the loss, in nats per token. Losses approach their limit about as a
+ * power of the steps, so the estimate is a fraction of the fall between a quarter and a half of the steps, where
+ * learning rates are still high. In runs of 300, 600, 1200 and 2400 steps (nano on 1 MB of text) the true fraction was
+ * 0.56, 0.34, 0.30 and 0.16. NaN: unknown. */
 static double worth_of_doubling(const History *h, const HistoryEvaluation *last, int64_t steps) {
-  const double LATER = 0.3;
+  const double FRACTION = 0.3;
   const HistoryEvaluation *quarter = nearest(h, (double)steps / 4), *half = nearest(h, (double)steps / 2);
   if (h->evaluation_count < FEWEST_EVALUATIONS || last->step < steps) return NAN;
-  return LATER * (quarter->loss - half->loss);
+  return FRACTION * (quarter->loss - half->loss);
 }
 
-static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const VerdictFacts *f,
+static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
                            MetricsLine *out) {
-  if (since_best || h->verdict_count) return false;
+  if (since_best || h->diagnosis_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
-  return worth > VERDICT_WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
-         say(out, VERDICT_STILL_LEARNING, last,
+  return worth > WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
+         report(
+             out, DIAGNOSIS_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "
              "%" PRId64 " continues this run, and a new run of that length would be better",
              worth, 2 * f->steps);
 }
 
-bool verdict_at_end(const History *history, const VerdictFacts *facts, MetricsLine *out) {
+bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
   int since_best;
-  if (history_has_verdict(history, VERDICT_DIVERGING)) return false;
+  if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false;
   const HistoryEvaluation *last = newest(history, &since_best);
   return last && (flat(history, last, facts, out) || still_learning(history, last, since_best, facts, out));
 }
 
 /* ---- copying ---- */
 
-/* Common phrases are as long in text that the model has not seen. */
-bool verdict_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
+/* Unseen texts show how long common phrases are. */
+bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
   enum { FEWEST_BYTES = 60, TIMES = 3 };
   const HistoryEvaluation now = {.step = step, .tokens = tokens};
   return copied_bytes >= FEWEST_BYTES && copied_bytes > TIMES * usual_bytes &&
-         say(out, VERDICT_COPYING, &now,
-             "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "
-             "not seen, at most %zu do); fewer passes over more text would help",
-             copied_bytes, usual_bytes);
+         report(out, DIAGNOSIS_COPYING, &now,
+                "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "
+                "not seen, at most %zu do); fewer passes over more text would help",
+                copied_bytes, usual_bytes);
 }

@@ -1,0 +1,76 @@
+#include "generating/loaded.h"
+
+#include "cli/startup.h"
+#include "cli/vocabulary.h"
+#include "dataset/tokenization.h"
+#include "generating/request.h"
+#include "util/file.h"
+#include "util/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *s, Error *error) {
+  m->dir = strdup(dir);
+  if (!m->dir) return error_memory(error, "a path");
+  if (!model_files_open(&m->files, dir, error) || !model_files_read_tokenizer(m->files, &m->tokenizer, error))
+    return false;
+  m->config = *model_files_config(m->files);
+  m->special = model_files_special_tokens(m->files);
+  tokenizer_set_special(m->tokenizer, s->special);
+  return true;
+}
+
+bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *console, Error *error) {
+  if (!model_files_read_source_tokenizer(m->files, m->tokenizer, &m->source_tokenizer, error)) return false;
+  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, s->special);
+  vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
+  if (tokenizer_has_chat_template(m->tokenizer))
+    console_note(console,
+                 "%s has a chat template, which is not filled in here: write the prompt as the template would, with "
+                 "--special",
+                 m->dir);
+  return request_make_rules(m, s, error) &&
+         device_open(&s->machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
+         model_files_load(m->files, &m->model, m->backend, m->context, error);
+}
+
+void loaded_close(LoadedModel *m) {
+  decoder_close(m->decoder);
+  model_close(m->model);
+  if (m->backend) m->backend->close(m->context);
+  tokenizer_free(m->tokenizer);
+  tokenizer_free(m->source_tokenizer);
+  token_rules_free(&m->rules);
+  model_files_close(m->files);
+  free(m->dir);
+}
+
+bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *s, Console *console, const char *path,
+                        TokenFile *out, Error *error) {
+  StartupWork reading = {.console = console, .name = "reading", .bytes = true};
+  char *copy = NULL, *tokens = NULL;
+  Corpus *corpus = NULL;
+  bool ok = file_temporary(&copy, error) && file_temporary(&tokens, error);
+  const CorpusOptions format = {.field = s->jsonl_field,
+                                .prompt_field = s->prompt_field,
+                                .response_field = s->response_field,
+                                .tsv = s->tsv,
+                                .spool = copy,
+                                .copying = startup_progress(&reading),
+                                .is_model = model_files_exist};
+  const Tokenization options = {.source_tokenizer = m->source_tokenizer,
+                                .threads = threads_count(s->machine.threads),
+                                .encoding = startup_progress(&reading),
+                                .stop = &stop_signal};
+  ok = ok && corpus_open(&corpus, &path, 1, &format, error) &&
+       tokenization_open(out, tokens, corpus, m->tokenizer, &options, error);
+  console_work_end(console);
+  corpus_close(corpus);
+  if (copy) unlink(copy);
+  if (tokens) unlink(tokens);
+  free(copy);
+  free(tokens);
+  return ok;
+}

@@ -1,0 +1,170 @@
+#include "generating/outputs.h"
+
+#include "cli/startup.h"
+#include "tokenizer/bpe_encode.h"
+#include "util/array.h"
+#include "util/clock.h"
+#include "util/text.h"
+#include "util/utf8.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one output ---- */
+
+void output_free(Output *o) {
+  prompt_tokens_free(&o->prompt);
+  free(o->bytes);
+  free(o->ids.ids);
+  free(o->tokens);
+  free(o->top);
+}
+
+GenerationRequest output_request(Output *o) {
+  GenerationRequest request = o->request;
+  request_set_prompt(&request, &o->prompt);
+  request.text = o;
+  return request;
+}
+
+bool output_add(Output *o, const uint8_t *bytes, size_t size) {
+  o->no_memory = !array_reserve(&o->bytes, &o->capacity, o->size + size, 1);
+  if (o->no_memory) return false;
+  memcpy(o->bytes + o->size, bytes, size);
+  o->size += size;
+  return true;
+}
+
+bool output_add_token(Output *o, const GeneratedToken *token, Error *error) {
+  const size_t count = o->ids.count, top = o->request.alternatives > 0 ? (size_t)o->request.alternatives : 0;
+  if (!o->keep_ids && o->request.alternatives < 0) return true;
+  if (!array_reserve(&o->tokens, &o->tokens_capacity, count + 1, sizeof *o->tokens) ||
+      (top && !array_reserve(&o->top, &o->top_capacity, (count + 1) * top, sizeof *o->top)))
+    return error_memory(error, "a text");
+  o->tokens[count] = (OutputToken){token->begin, token->logprob};
+  if (top) memcpy(o->top + count * top, token->top, top * sizeof *o->top);
+  return bpe_ids_sink(&o->ids, &token->id, 1, error);
+}
+
+bool output_end(Output *o, const GenerationResult *result, Error *error) {
+  o->result = *result;
+  o->done = result->reason != STOP_CALLER;
+  return !o->no_memory || error_memory(error, "a text");
+}
+
+bool output_until_signal(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens, (void)error;
+  return !stop_signal;
+}
+
+static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size) {
+  (void)context;
+  return output_add(output, bytes, size);
+}
+
+bool output_generate(Output *o, LoadedModel *m, GenerationRequest request, const char *doing, Error *error) {
+  GenerationResult result;
+  if (!decoder_open(&m->decoder, m->model, 1, error)) return false;
+  const Generation generation = {
+      .decoder = m->decoder, .tokenizer = m->tokenizer, .emit = add_bytes, .progress = {output_until_signal, NULL}};
+  request.text = o;
+  return generation_run_one(&generation, &request, &result, error) && startup_go_on(doing, error) &&
+         output_end(o, &result, error);
+}
+
+/* ---- several outputs ---- */
+
+Output *outputs_add(Outputs *outputs, Error *error) {
+  Output *o = calloc(1, sizeof *o);
+  if (!o) error_memory(error, "a text");
+  if (!o) return NULL;
+  if (outputs->last) outputs->last->next = o;
+  else outputs->first = o;
+  outputs->last = o;
+  outputs->count++;
+  return o;
+}
+
+static void remove_first(Outputs *outputs) {
+  Output *o = outputs->first;
+  outputs->first = o->next;
+  if (!outputs->first) outputs->last = NULL;
+  outputs->count--;
+  if (outputs->release) outputs->release(o);
+  output_free(o);
+  free(o);
+}
+
+bool outputs_print(Outputs *outputs, Error *error) {
+  while (outputs->first && outputs->first->done) {
+    if (!outputs->print(outputs->context, outputs->first, error)) return false;
+    outputs->tokens += outputs->first->result.tokens;
+    remove_first(outputs);
+  }
+  return true;
+}
+
+void outputs_free(Outputs *outputs) {
+  while (outputs->first) remove_first(outputs);
+}
+
+static bool add_token(void *context, void *output, const GeneratedToken *token, Error *error) {
+  (void)context;
+  return output_add_token(output, token, error);
+}
+
+static bool end_output(void *outputs, void *output, const GenerationResult *result, Error *error) {
+  return output_end(output, result, error) && outputs_print(outputs, error);
+}
+
+static bool can_write(void *out, int64_t tokens, Error *error) {
+  (void)tokens;
+  return !((const Stdout *)out)->error && startup_go_on("generating", error);
+}
+
+bool outputs_run(void *context, LoadedModel *m, Stdout *out, int most_rows, GenerationNext *next, Error *error) {
+  const int rows = generation_rows(m->model, most_rows);
+  if (!decoder_open(&m->decoder, m->model, rows, error)) return false;
+  const Generation generation = {.decoder = m->decoder,
+                                 .rows = rows,
+                                 .tokenizer = m->tokenizer,
+                                 .context = context,
+                                 .next = next,
+                                 .emit = add_bytes,
+                                 .token = add_token,
+                                 .done = end_output,
+                                 .progress = {can_write, out}};
+  return generation_run(&generation, error) && outputs_print(context, error);
+}
+
+void outputs_note_lines(const Outputs *outputs, Console *console, int64_t lines, double start, uint64_t seed) {
+  console_note(console, "%s, %s in %s; seed %" PRIu64, text_plural((double)lines, "line").text,
+               text_plural((double)outputs->tokens, "token").text, text_duration(clock_seconds() - start).text, seed);
+}
+
+/* ---- tokens ---- */
+
+ShownToken output_show_token(const Tokenizer *tokenizer, int32_t id) {
+  enum { LONGEST = 4 }; /* bytes that one character becomes */
+  ShownToken out;
+  size_t size, used = 1;
+  const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
+  const char *special = tokenizer_special(tokenizer, id);
+  if (special) snprintf(out.text, sizeof out.text, "%.60s", text_one_line(special, 60).text);
+  else if (!size) snprintf(out.text, sizeof out.text, "<token %d>", (int)id);
+  if (!size) return out;
+  out.text[0] = '\'';
+  for (size_t i = 0, length; i < size && used + LONGEST + 5 < sizeof out.text; i += length ? length : 1) {
+    char *to = out.text + used;
+    const size_t left = sizeof out.text - used;
+    length = utf8_read_visible(bytes + i, size - i);
+    if (bytes[i] == '\n' || bytes[i] == '\t') used += (size_t)snprintf(to, left, bytes[i] == '\n' ? "\\n" : "\\t");
+    else if (!length) used += (size_t)snprintf(to, left, "\\x%02X", bytes[i]);
+    else used += (size_t)snprintf(to, left, "%s%.*s", strchr("'\\", bytes[i]) ? "\\" : "", (int)length, bytes + i);
+    if (used + LONGEST + 5 >= sizeof out.text && i + length + 1 < size)
+      used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
+  }
+  snprintf(out.text + used, sizeof out.text - used, "'");
+  return out;
+}
