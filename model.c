@@ -221,7 +221,7 @@ static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivat
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
   linear(p, a->in, a->n, w->in);
   if (rope) p->ops->rope(p->context, view.q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
-  if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
+  if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, view.k, view.v, p->length);
   p->ops->attention(p->context, &shape, heads_view(p, a->middle), view.q, view.k, view.v, a->lse);
   if (p->maps)
     model_take_map(p, is_encoder(p) ? ATTENTION_ENCODER : ATTENTION_SELF, w->layer, &shape, view.q, view.k, a->lse);
@@ -428,10 +428,10 @@ static void embedding_backward(const Pass *p, bool written) {
   const RowOrder *positions = is_encoder(p) ? &m->source_position_order : &m->position_order;
   Dropout drop;
   const Dropout *dropout = dropout_at(p, 0, DROPOUT_EMBEDDING, &drop);
-  p->ops->embedding_backward(p->context, p->params, s->embedding, 1.0f, p->acts->dx, tokens->offsets, tokens->order,
-                             s->vocab, p->batch, p->length, dropout, p->accumulate || written);
+  p->ops->embedding_backward(p->context, p->params, s->embedding, p->acts->dx, tokens->offsets, tokens->order, s->vocab,
+                             p->batch, p->length, dropout, p->accumulate || written);
   if (p->config->positions == POSITIONS_LEARNED)
-    p->ops->embedding_backward(p->context, p->params, s->position_embedding, 1.0f, p->acts->dx, positions->offsets,
+    p->ops->embedding_backward(p->context, p->params, s->position_embedding, p->acts->dx, positions->offsets,
                                positions->order, p->config->ctx, p->batch, p->length, dropout, p->accumulate);
 }
 
@@ -488,7 +488,7 @@ void model_encode(const Pass *pass) {
     fresh.caches = NULL;
     QkvViews memory = memory_views(&fresh, w, a);
     linear(&p, a->memory, encoded(&p), w->memory);
-    p.ops->cache_store(p.context, &p.memories[w->layer], p.slot, 0, memory.k, memory.v, p.length);
+    p.ops->cache_store(p.context, &p.memories[w->layer], p.slot, memory.k, memory.v, p.length);
   }
 }
 

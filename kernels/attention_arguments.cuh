@@ -29,15 +29,13 @@ struct AttentionShape {
   float *lse, *delta;  /* [B][H][Tq] */
   const float *rope;   /* [positions][D/2][2], NULL: gradients are not rotated */
   const int32_t *positions;
-  Heads<const float> bias; /* at(b, i, h)[j]; no data: there is none */
 };
 
 template <class T> struct Arguments : AttentionShape { Heads<T> q, k, v, out, dout, dq, dk, dv; };
 
 /* ---- masks ---- */
 
-/* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. A bias may hide more
- * of them. */
+/* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. */
 struct Visible {
   int begin, end;
 };
@@ -129,7 +127,6 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
   arguments.causal = a->causal;
   arguments.key_begin = a->key_begin;
   arguments.key_end = a->key_end;
-  arguments.bias = {static_cast<const float *>(a->bias.data), a->bias.batch, a->bias.row, a->bias.head};
   arguments.dropout = dropout_mask(a->dropout);
   if (dropout_active(a->dropout)) {
     const double threshold = (double)a->dropout->p * 65536.0 + 0.5;

@@ -40,10 +40,10 @@ __device__ __forceinline__ void row_dots(float (&dots)[R], const Heads<bf16> &do
 /* ---- dQ ---- */
 
 /* Q and dout stay in registers, so their tiles are only passed through the space of the stages. Up to 64 columns a warp
- * has 32 queries: each fragment of keys and values serves two products; beyond that, and beside a bias, registers are
- * out at 16. */
-template <int HD, bool BIAS> struct QueryGradientTiles {
-  static constexpr bool NARROW = HD <= 64 && !BIAS;
+ * has 32 queries: each fragment of keys and values serves two products; beyond that
+ * registers are out at 16. */
+template <int HD> struct QueryGradientTiles {
+  static constexpr bool NARROW = HD <= 64;
   static constexpr int WARPS = NARROW ? 4 : 8, THREADS = 32 * WARPS, M = NARROW ? 2 : 1, QUERIES = 16 * M * WARPS;
   static constexpr int KEYS = 64, STEP = 32, BLOCKS = NARROW ? 2 : 1; /* STEP: keys at a time */
   static constexpr int QUERY_TILE = QUERIES * HD, KEY_TILE = KEYS * HD;
@@ -83,10 +83,10 @@ __device__ __forceinline__ void score_gradients(float (&ds)[M][N][4], const floa
 
 /* delta_i = sum_d dout*out;  P = exp(S - lse);  dS = P * (dropout(dout V^T) - delta);  dQ = scale * dS K, rotated back.
  * One block: QUERIES queries of one head, over the tiles of keys that any of them sees, in the order of the forward. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGradientTiles<HD, BIAS>::BLOCKS)
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(QueryGradientTiles<HD>::THREADS, QueryGradientTiles<HD>::BLOCKS)
     attention_backward_queries(const TileArguments a) {
-  using S = QueryGradientTiles<HD, BIAS>;
+  using S = QueryGradientTiles<HD>;
   constexpr int M = S::M;
   DYNAMIC_SHARED(shared);
   bf16 *const q_tile = reinterpret_cast<bf16 *>(shared), *const dout_tile = q_tile + S::QUERY_TILE;
@@ -133,7 +133,6 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
       multiply_transposed<HD>(ds, dout, keys.v_tile(t), step);
       if (DROPOUT) drop_scores(ds, dropout_stream(a, at.b, at.h), i0, j0, a.dropout.scale);
       multiply_transposed<HD>(p, q, keys.k_tile(t), step);
-      if (BIAS) add_bias<false>(p, a, at.b, at.h, i0, j0);
       probabilities(p, bases + row, a.scale_log2);
       if (!mine.all_see(j0, S::STEP)) mask_scores(p, a, at.b, i0, j0, 0.0f);
       score_gradients(ds, p, deltas + row);
@@ -151,11 +150,11 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
 /* Scores and their gradients are computed transposed, keys as rows: as left factors of dV and dK they stay in
  * registers. Up to 64 columns keys and values do so too, and the second stage lends them its space until they are
  * there. */
-template <int HD, bool BIAS = false> struct KeyGradientTiles {
+template <int HD> struct KeyGradientTiles {
   static constexpr bool KEEP = HD <= 64;
-  static constexpr int WARPS = KEEP ? 4 : 8, THREADS = 32 * WARPS, BLOCKS = KEEP ? (BIAS ? 2 : 3) : 1;
+  static constexpr int WARPS = KEEP ? 4 : 8, THREADS = 32 * WARPS, BLOCKS = KEEP ? 3 : 1;
   static constexpr int KEYS = 16 * WARPS, GROUPS = KEYS / 32, QUERIES = KEEP ? 64 : 32;
-  static constexpr int STEP = HD == 64 || BIAS ? 16 : 32; /* queries at a time */
+  static constexpr int STEP = HD == 64 ? 16 : 32; /* queries at a time */
   static constexpr int KEY_TILE = KEYS * HD, QUERY_TILE = QUERIES * HD, STAGE = 2 * QUERY_TILE;
   static constexpr int OWN = KEEP ? 0 : 2 * KEY_TILE; /* elements in front of the stages */
   static constexpr size_t TILES = (OWN + 2 * STAGE) * sizeof(bf16);
@@ -243,15 +242,15 @@ __device__ __forceinline__ void score_gradients_transposed(float (&ds)[1][N][4],
   }
 }
 
-/* Adds what the queries of a tile of head h, from i0 on, contribute to dK and dV of the warp's 16 keys, from j0 on.
+/* Adds what the queries of a tile, from i0 on, contribute to dK and dV of the warp's 16 keys, from j0 on.
  * bases: [lse_base(), delta][query]; kept: [query] of the 32 keys that the 16 belong to; whole: all queries see all
  * keys. */
-template <int HD, bool DROPOUT, bool BIAS, bool REGISTERS>
+template <int HD, bool DROPOUT, bool REGISTERS>
 __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[1][HD / 8][4],
                                          const LeftFactor<HD, 1, REGISTERS> &k, const LeftFactor<HD, 1, REGISTERS> &v,
-                                         const TileArguments &a, int b, int h, int i0, int j0, const bf16 *q_tile,
+                                         const TileArguments &a, int b, int i0, int j0, const bf16 *q_tile,
                                          const float *bases, const uint32_t *kept, bool whole) {
-  using S = KeyGradientTiles<HD, BIAS>;
+  using S = KeyGradientTiles<HD>;
   const bf16 *const dout_tile = q_tile + S::QUERY_TILE;
 #pragma unroll
   for (int step = 0; step < S::QUERIES; step += S::STEP) {
@@ -264,7 +263,6 @@ __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[
     float p[1][S::STEP / 8][4], ds[1][S::STEP / 8][4];
     multiply_transposed<HD>(p, k, q_tile, step);
     multiply_transposed<HD>(ds, v, dout_tile, step);
-    if (BIAS) add_bias<true>(p, a, b, h, i0 + step, j0);
     probabilities_transposed(p, bases + step, a.scale_log2);
     if (masked) mask_scores_transposed(p, a, b, i0 + step, j0, 0.0f);
     score_gradients_transposed<DROPOUT>(ds, p, bases + S::QUERIES + step, kept + step, j0 % 32, a.dropout.scale);
@@ -276,10 +274,10 @@ __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[
 /* P = exp(S - lse);  dV = dropout(P)^T dout;  dS = P * (dropout(dout V^T) - delta);  dK = scale * dS^T Q, rotated back;
  * both summed over the query heads of the group.
  * One block: KEYS keys of one kv head, over the tiles of QUERIES queries of the group's heads that see any of them. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradientTiles<HD, BIAS>::BLOCKS)
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(KeyGradientTiles<HD>::THREADS, KeyGradientTiles<HD>::BLOCKS)
     attention_backward_keys(const TileArguments a) {
-  using S = KeyGradientTiles<HD, BIAS>;
+  using S = KeyGradientTiles<HD>;
   DYNAMIC_SHARED(shared);
   bf16 *const stages = reinterpret_cast<bf16 *>(shared) + S::OWN;
   bf16 *const own = reinterpret_cast<bf16 *>(shared) + (S::KEEP ? S::STAGE : 0);
@@ -323,9 +321,8 @@ __global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradie
       next_value = row_value<HD>(a, b, next);
       fetch(next, other);
     }
-    add_tile<HD, DROPOUT, BIAS>(dk, dv, k, v, a, b, at.head, at.tile * S::QUERIES, j0 + row, stages + stage * S::STAGE,
-                                values + stage * 2 * S::QUERIES, kept + (stage * S::GROUPS + row / 32) * S::QUERIES,
-                                whole);
+    add_tile<HD, DROPOUT>(dk, dv, k, v, a, b, at.tile * S::QUERIES, j0 + row, stages + stage * S::STAGE,
+                          values + stage * 2 * S::QUERIES, kept + (stage * S::GROUPS + row / 32) * S::QUERIES, whole);
     if (more) put_row_value(next_value, other);
     at = next;
   }
@@ -342,17 +339,17 @@ __global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradie
 /* ---- host ---- */
 
 template <int HD> static void launch_backward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_extras(
+  with_dropout(
       a,
-      [&](auto dropout, auto bias) {
-        using Queries = QueryGradientTiles<HD, bias>;
-        using Keys = KeyGradientTiles<HD, bias>;
+      [&](auto dropout) {
+        using Queries = QueryGradientTiles<HD>;
+        using Keys = KeyGradientTiles<HD>;
         const int64_t query_blocks = divide_up(a->queries, Queries::QUERIES) * a->heads * a->batch;
         const int64_t key_blocks = divide_up(a->keys, Keys::KEYS) * a->kv_heads * a->batch;
-        launch(c, "attention_backward", attention_backward_queries<HD, dropout, bias>, dim3((unsigned)query_blocks),
+        launch(c, "attention_backward", attention_backward_queries<HD, dropout>, dim3((unsigned)query_blocks),
                Queries::THREADS, Queries::BYTES, arguments);
-        launch(c, "attention_backward", attention_backward_keys<HD, dropout, bias>, dim3((unsigned)key_blocks),
-               Keys::THREADS, Keys::BYTES, arguments);
+        launch(c, "attention_backward", attention_backward_keys<HD, dropout>, dim3((unsigned)key_blocks), Keys::THREADS,
+               Keys::BYTES, arguments);
       });
 }
 

@@ -81,13 +81,12 @@ __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, con
   store<4>(to + column, x);
 }
 
-/* scale * q k + bias, of a key that the query sees. */
+/* scale * q k, of a key that the query sees. */
 template <class T> __device__ __forceinline__ float score_of(const Arguments<T> &a, int b, int h, int i, int j) {
-  const float score = a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
-  return a.bias.data ? score + a.bias.at(b, i, opaque(h))[j] : score;
+  return a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
 }
 
-/* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
+/* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
 __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<float> a) {
   const WarpRow at(a.heads, a.queries);
   const int b = at.b, h = at.head, i = at.row, kv_head = h / a.group;

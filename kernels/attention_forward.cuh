@@ -8,11 +8,10 @@
 namespace {
 
 /* Tile sizes. A warp with 32 queries uses every fragment of keys and values, read from shared memory, for two products;
- * with more than 64 columns the queries do not fit into its registers beside the output and are read again. Adding a
- * bias takes registers too: a warp has 16 queries then. */
-template <int HD, bool BIAS> struct ForwardTiles {
+ * with more than 64 columns the queries do not fit into its registers beside the output and are read again. */
+template <int HD> struct ForwardTiles {
   static constexpr bool KEEP = HD <= 64;
-  static constexpr int M = BIAS ? 1 : 2, WARPS = 8 / M, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, BLOCKS = M;
+  static constexpr int M = 2, WARPS = 8 / M, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, BLOCKS = M;
   static constexpr int KEYS = 64, STEP = KEEP ? KEYS : 32; /* STEP: keys at a time */
   static constexpr int QUERY_TILE = QUERIES * HD, KEY_TILE = KEYS * HD;
   static constexpr size_t TILES = (QUERY_TILE + 2 * 2 * KEY_TILE) * sizeof(bf16);
@@ -85,12 +84,12 @@ __device__ __forceinline__ void finish_softmax(const Softmax<M> &softmax, float 
   }
 }
 
-/* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V.
+/* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V.
  * One block: QUERIES queries of one head, over the tiles of KEYS keys that any of them sees. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<HD, BIAS>::BLOCKS)
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::BLOCKS)
     attention_forward(const TileArguments a) {
-  using S = ForwardTiles<HD, BIAS>;
+  using S = ForwardTiles<HD>;
   constexpr int M = S::M;
   DYNAMIC_SHARED(shared);
   bf16 *const q_tile = reinterpret_cast<bf16 *>(shared);
@@ -122,7 +121,6 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
       if (mine.none_reach(j0)) continue;
       float scores[M][S::STEP / 8][4];
       multiply_transposed<HD>(scores, q, keys.k_tile(t), step);
-      if (BIAS) add_bias<false>(scores, a, at.b, at.h, i0, j0);
       if (!mine.all_see(j0, S::STEP)) mask_scores(scores, a, at.b, i0, j0, -INFINITY);
       softmax_step(scores, softmax, out, a.scale_log2);
       if (DROPOUT) drop_scores(scores, dropout_stream(a, at.b, at.h), i0, j0, 1.0f);
@@ -142,13 +140,12 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
 /* ---- host ---- */
 
 template <int HD> static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_extras(
+  with_dropout(
       a,
-      [&](auto dropout, auto bias) {
-        using S = ForwardTiles<HD, bias>;
+      [&](auto dropout) {
+        using S = ForwardTiles<HD>;
         const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
-        launch(c, "attention", attention_forward<HD, dropout, bias>, dim3((unsigned)blocks), S::THREADS, S::BYTES,
-               arguments);
+        launch(c, "attention", attention_forward<HD, dropout>, dim3((unsigned)blocks), S::THREADS, S::BYTES, arguments);
       });
 }
 

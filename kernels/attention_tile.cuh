@@ -190,28 +190,6 @@ __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float
   }
 }
 
-/* ---- bias ---- */
-
-/* Adds it to scores[query][key], or scores[key][query], which are not scaled yet; i0, j0: query and key of the warp's
- * first row and column. */
-template <bool TRANSPOSED, int M, int N>
-__device__ __forceinline__ void add_bias(float (&scores)[M][N][4], const AttentionShape &a, int b, int h, int i0,
-                                         int j0) {
-  const int g = lane_id() / 4, c = lane_id() % 4;
-  const float unscale = 1.0f / a.scale, *const bias = a.bias.at(b, 0, h);
-  const int row0 = opaque(TRANSPOSED ? j0 : i0), column0 = TRANSPOSED ? i0 : j0;
-#pragma unroll
-  for (int r = 0; r < 2 * M; r++)
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int row = row0 + r * 8 + g, column = column0 + 8 * n + 2 * c + e;
-        const int i = TRANSPOSED ? column : row, j = TRANSPOSED ? row : column;
-        if (i < a.queries && j < a.keys) scores[r / 2][n][r % 2 * 2 + e] += bias[i * a.bias.row + j] * unscale;
-      }
-}
-
 /* ---- masks ---- */
 
 /* What a run of queries sees, to tell the tiles that nobody sees, and those that need no mask, from the others. */
@@ -356,15 +334,10 @@ __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M]
 
 /* ---- host ---- */
 
-/* Calls f(dropout, bias) with std::true_type for what there is: the kernels are compiled once for each. */
-template <class F> static void with_extras(const Attention *a, F f) {
-  const std::true_type yes;
-  const std::false_type no;
-  const bool dropout = dropout_active(a->dropout), bias = a->bias.data != NULL;
-  if (dropout && bias) f(yes, yes);
-  else if (dropout) f(yes, no);
-  else if (bias) f(no, yes);
-  else f(no, no);
+/* Calls f(std::true_type) with dropout, else f(std::false_type): the kernels are compiled for each. */
+template <class F> static void with_dropout(const Attention *a, F f) {
+  if (dropout_active(a->dropout)) f(std::true_type());
+  else f(std::false_type());
 }
 
 #endif

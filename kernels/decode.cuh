@@ -141,27 +141,26 @@ __device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_W
 
 template <class T> struct DecodeEmbedding {
   T *x;
-  const T *table, *places; /* places NULL: there are none */
+  const T *table, *position_embedding; /* position_embedding NULL: none is added */
   const int32_t *tokens, *lengths, *positions;
-  int vocab, place_count, dim, capacity;
-  float scale;
+  int vocab, position_count, dim, capacity;
 };
 
-/* x[r] = scale * table[last token of r] + places[position[r]], with zeros for what is no row of its matrix. A block a
- * sequence. */
+/* x[r] = table[last token of r] + position_embedding[position[r]], with zeros for what is no row of its matrix. A block
+ * a sequence. */
 template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p) {
   constexpr int N = VECTOR<T>;
   const int64_t row = blockIdx.x;
-  const int32_t length = p.lengths[row], position = p.places ? p.positions[row] : -1;
+  const int32_t length = p.lengths[row], position = p.position_embedding ? p.positions[row] : -1;
   const int32_t token = length > 0 ? p.tokens[row * p.capacity + (length - 1) % p.capacity] : -1;
-  const bool known = token >= 0 && token < p.vocab, placed = position >= 0 && position < p.place_count;
+  const bool known = token >= 0 && token < p.vocab, inside = position >= 0 && position < p.position_count;
   const T *const from = p.table + (int64_t)(known ? token : 0) * p.dim;
-  const T *const place = placed ? p.places + (int64_t)position * p.dim : from;
+  const T *const learned = inside ? p.position_embedding + (int64_t)position * p.dim : from;
   for (int i = (int)threadIdx.x * N; i < p.dim; i += (int)blockDim.x * N) {
-    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(place + i, placed);
+    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(learned + i, inside);
     float x[N];
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] = fmaf(p.scale, number(a, j), number(b, j));
+    for (int j = 0; j < N; j++) x[j] = number(a, j) + number(b, j);
     store<N>(p.x + row * p.dim + i, x);
   }
 }
@@ -281,11 +280,11 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const 
       [&](auto element) {
         using T = decltype(element);
         DecodeEmbedding<T> p = {};
-        p.x = (T *)x, p.table = compute_matrix<T>(params, e->table), p.scale = e->scale;
-        if (e->places.rows) p.places = compute_matrix<T>(params, e->places);
+        p.x = (T *)x, p.table = compute_matrix<T>(params, e->table);
+        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
         p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
-        p.vocab = e->table.rows, p.place_count = e->places.rows, p.dim = e->table.cols;
-        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.places});
+        p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
+        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
         launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
       });
 }

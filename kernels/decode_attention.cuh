@@ -165,14 +165,14 @@ template <class T> struct Rows {
 
 /* `count` packs of keys, or of values in the blocks with y = 1, from views into the cache. */
 template <class T>
-__global__ void cache_store_kernel(Cache<T> cache, int64_t slot, int position, Rows<T> k, Rows<T> v, int64_t count) {
+__global__ void cache_store_kernel(Cache<T> cache, int64_t slot, Rows<T> k, Rows<T> v, int64_t count) {
   const int64_t pack = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   const int packs = cache.head_dim / VECTOR<T>;
   const int i = (int)(pack % packs) * VECTOR<T>, head = (int)(pack / packs % cache.kv_heads);
   const int t = (int)(pack / packs / cache.kv_heads);
   if (pack >= count) return;
   const Rows<T> from = blockIdx.y ? v : k;
-  T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, position + t, head) + i;
+  T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, t, head) + i;
   store_pack(to, load_pack<VECTOR<T>>(from.data + t * from.row + head * from.head + i));
 }
 
@@ -195,10 +195,9 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
   });
 }
 
-void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  const int room = cache->capacity - position;
-  if (length > room) length = room;
-  if (slot < 0 || position < 0 || length < 1) return;
+void cuda_cache_store(Context *c, const KvCache *cache, int slot, View k, View v, int length) {
+  if (length > cache->capacity) length = cache->capacity;
+  if (slot < 0 || length < 1) return;
   require_alignment(c, "cache_store", {cache->head_dim, k.row, k.head, v.row, v.head},
                     {cache->k, cache->v, k.data, v.data});
   with_element(c, [&](auto e) {
@@ -207,7 +206,7 @@ void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, 
     const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
     const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / VECTOR<T>);
     launch(c, "cache_store", cache_store_kernel<T>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
-           cache_of<T>(cache), slot, position, keys, values, packs);
+           cache_of<T>(cache), slot, keys, values, packs);
   });
 }
 

@@ -69,12 +69,6 @@ __device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
   return r;
 }
 
-/* x, and what follows from it is computed here: the compiler does not do it before a loop and keep it in registers. */
-__device__ __forceinline__ int opaque(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
-
 /* 2^x to about 2 ulp; results below the smallest normal number are 0; -inf gives 0, NaN stays. */
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

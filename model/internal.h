@@ -169,7 +169,7 @@ static inline const Norm *final_norm(const Model *m, Norm *norm) {
 }
 
 static inline Embedding embedding_of(const Stack *stack, const int32_t *positions) {
-  return (Embedding){stack->embedding, 1.0f, stack->position_embedding, positions};
+  return (Embedding){stack->embedding, stack->position_embedding, positions};
 }
 
 /* Element `index` of an array in the compute dtype. */

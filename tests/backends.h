@@ -139,7 +139,7 @@ static inline Norm layer_norm_of(const float *weight, const float *bias, float e
   return (Norm){NORM_LAYER, weight, bias, eps};
 }
 /* A table alone, each row as it is. */
-static inline Embedding table_of(Matrix table) { return (Embedding){.table = table, .scale = 1}; }
+static inline Embedding table_of(Matrix table) { return (Embedding){.table = table}; }
 double *concatenate(Fixture *f, const double *a, size_t a_count, const double *b, size_t b_count);
 double *sum_of(Fixture *f, const double *a, const double *b, size_t count);
 int32_t *some_tokens(Fixture *f, int count, int vocab);

@@ -317,7 +317,7 @@ static void test_decode_full_cache(void **state) {
 
 static void test_cache_store(void **state) {
   Fixture *f = *state;
-  enum { SLOTS = 3, CAPACITY = 9, GROUPS = 2, HEADS = 4, LENGTH = 5, SLOT = 1, POSITION = 3 };
+  enum { SLOTS = 3, CAPACITY = 9, GROUPS = 2, HEADS = 4, LENGTH = 5, SLOT = 1 };
   const int dim = fitting_width(f, 6), width = (HEADS + 2 * GROUPS) * dim, row = GROUPS * dim;
   const int count = SLOTS * CAPACITY * row;
   Machine m = machine_open(f, 0);
@@ -327,8 +327,8 @@ static void test_cache_store(void **state) {
   memcpy(want_v, before, (size_t)count * sizeof(double));
   for (int t = 0; t < LENGTH; t++)
     for (int i = 0; i < row; i++) {
-      want_k[(SLOT * CAPACITY + POSITION + t) * row + i] = packed[t * width + HEADS * dim + i];
-      want_v[(SLOT * CAPACITY + POSITION + t) * row + i] = packed[t * width + (HEADS + GROUPS) * dim + i];
+      want_k[(SLOT * CAPACITY + t) * row + i] = packed[t * width + HEADS * dim + i];
+      want_v[(SLOT * CAPACITY + t) * row + i] = packed[t * width + (HEADS + GROUPS) * dim + i];
     }
   KvCache cache = {machine_put_rows(&m, before, 1, count), machine_put_rows(&m, before, 1, count), CAPACITY, GROUPS,
                    dim};
@@ -339,7 +339,7 @@ static void test_cache_store(void **state) {
             .head = dim},
        v = k;
   v.data = qkv + (size_t)((HEADS + GROUPS) * dim) * dtype_bytes(f->dtype);
-  m.ops->cache_store(m.context, &cache, SLOT, POSITION, k, v, LENGTH);
+  m.ops->cache_store(m.context, &cache, SLOT, k, v, LENGTH);
   expect_same("keys", machine_get_rows(&m, cache.k, 1, count), want_k, (size_t)count);
   expect_same("values", machine_get_rows(&m, cache.v, 1, count), want_v, (size_t)count);
   machine_close(&m);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Sequence i of a test is the same numbers wherever it stands. */
-enum { SEQUENCES = 5, CAPACITY = 140, MOST_ROWS = 9, PLACES = 134 };
+enum { SEQUENCES = 5, CAPACITY = 140, MOST_ROWS = 9, POSITIONS = 134 };
 static const int positions_of[SEQUENCES] = {0, 3, 63, 64, 130};
 
 static int token_of(int id, int vocab) { return (7 * id + 5) % vocab; }
@@ -136,14 +136,13 @@ static double *run_norm(Machine *m, const Part *k, const int *ids, int rows) {
   return separate;
 }
 
-/* Places stand in W of a second matrix: the table is W, its places are the keys. */
+/* The table is W, the position embedding the keys. */
 static double *run_embedding(Machine *m, const Part *k, const int *ids, int rows) {
   const ParameterSpec specs[] = {matrix_spec(k->outputs, k->inputs, 0, k->w),
-                                 matrix_spec(PLACES, k->inputs, 0, k->keys)};
+                                 matrix_spec(POSITIONS, k->inputs, 0, k->keys)};
   const int32_t wrong[MOST_ROWS] = {1, 1, 1, 1, 1, 1, 1, 1, 1}; /* these positions are not read */
   const Parameters p = machine_parameters(m, specs, 2);
-  const Embedding e = {p.groups[0].matrix, sqrtf((float)k->inputs), p.groups[1].matrix,
-                       machine_put_ints(m, wrong, MOST_ROWS)};
+  const Embedding e = {p.groups[0].matrix, p.groups[1].matrix, machine_put_ints(m, wrong, MOST_ROWS)};
   const Sequences s = sequences_new(m, ids, rows, k->outputs);
   void *x = put_rows(m, NULL, ids, rows, k->inputs);
   m->ops->decode_embedding(m->context, x, &p, &e, &s);
@@ -385,18 +384,17 @@ static void test_decode_attention_without_counts(void **state) {
   machine_close(&m);
 }
 
-static void test_decode_places(void **state) {
+static void test_decode_positions(void **state) {
   Fixture *f = *state;
   const int dims[] = {1, 37, 264}, vocab = 13;
   for (int i = 0; i < 3; i++) {
     const int dim = fitting_width(f, dims[i]);
     Part k = {.name = "decode_embedding", .run = run_embedding, .inputs = dim, .outputs = vocab, .width = dim};
     fill_part(f, &k);
-    k.keys = random_values(f, 7, (size_t)(PLACES * dim));
+    k.keys = random_values(f, 7, (size_t)(POSITIONS * dim));
     double *want = host_values(f, (size_t)(SEQUENCES * dim));
     for (int j = 0; j < SEQUENCES * dim; j++)
-      want[j] = (double)sqrtf((float)dim) * k.w[token_of(j / dim, vocab) * dim + j % dim] +
-                k.keys[positions_of[j / dim] * dim + j % dim];
+      want[j] = k.w[token_of(j / dim, vocab) * dim + j % dim] + k.keys[positions_of[j / dim] * dim + j % dim];
     expect_part(f, &k, want);
   }
 }
@@ -434,7 +432,7 @@ int main(void) {
       cmocka_unit_test(test_decode_qkv),
       cmocka_unit_test(test_decode_attention_counts),
       cmocka_unit_test(test_decode_attention_without_counts),
-      cmocka_unit_test(test_decode_places),
+      cmocka_unit_test(test_decode_positions),
       cmocka_unit_test(test_decode_nan),
   };
   return run_on_backends("decode: parts", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

@@ -153,8 +153,6 @@ static void check_map(Fixture *f, const AttentionCase *t, View q, View k, const 
     for (size_t j = 0; j < keys; j++) sum += got[row * keys + j];
     assert_true(fabs(sum - (of_lse[row] == -INFINITY ? 0 : 1)) < 1e-5);
   }
-  if (golden_has(t->golden, t->index, "weights"))
-    expect_close(f, "attention map", got, attention_values(f, t, "weights"), map.count, TOLERANCE_F32);
 }
 
 static void attention_separate(Fixture *f, const AttentionCase *t, bool head_major) {
@@ -224,17 +222,6 @@ static void offset_as_ranges(Fixture *f, const Golden *g, int index, Attention *
   a->key_end = array_ints(f, end, (size_t)(a->batch * a->queries)).data;
 }
 
-/* dims: batch, heads and queries of the goldens' bias. One of them that is 1 is for all. */
-static View bias_view(Fixture *f, const Golden *g, int index, const int32_t *dims, int keys) {
-  size_t count = 0;
-  const double *values = golden_values(f, g, index, "bias", &count);
-  View bias = {.data = array_floats(f, values, count).data};
-  if (dims[2] > 1) bias.row = keys;
-  if (dims[1] > 1) bias.head = (int64_t)dims[2] * keys;
-  if (dims[0] > 1) bias.batch = (int64_t)dims[1] * dims[2] * keys;
-  return bias;
-}
-
 static void attention_case(Fixture *f, const Golden *g, int index) {
   const int32_t *dims = golden_ints(f, g, index, "dims");
   if (!has_head_size(f, dims[5])) return;
@@ -252,7 +239,6 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
     t.a.key_begin = array_ints(f, golden_ints(f, g, index, "key_begin"), rows).data;
     t.a.key_end = array_ints(f, golden_ints(f, g, index, "key_end"), rows).data;
   }
-  if (golden_has(g, index, "bias")) t.a.bias = bias_view(f, g, index, dims + 8, t.a.keys);
   if (golden_has(g, index, "q_offset")) offset_as_ranges(f, g, index, &t.a);
   if (t.rotated) {
     Array ids = array_ints(f, golden_ints(f, g, index, "positions"), rows);
@@ -271,8 +257,6 @@ static void attention_cases(Fixture *f, const char *golden, int count) {
 }
 
 static void test_attention(void **state) { attention_cases(*state, "attention", 17); }
-
-static void test_attention_bias(void **state) { attention_cases(*state, "attention_bias", 11); }
 
 /* ---- finite differences ---- */
 
@@ -332,7 +316,6 @@ int main(void) {
       cmocka_unit_test(test_rope_is_relative),
       cmocka_unit_test(test_rope_interleaved),
       cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_attention_bias),
       cmocka_unit_test(test_derivatives_attention),
   };
   return run_on_backends("kernels: attention", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

@@ -276,7 +276,7 @@ static BitsRun run_for_bits(Fixture *f) {
                               (NormStats){.rstd = rstd.data}, &norm, BITS_B, BITS_T, BITS_C, NULL, false);
   run.dweight = array_read(f, &dweight);
   token_order(f, tokens, BITS_ROWS, BITS_V, &offsets, &order);
-  ops->embedding_backward(c, &p, p.groups[0].matrix, 1, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
+  ops->embedding_backward(c, &p, p.groups[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
                           false);
   run.dtable = parameters_read(f, &p, ARENA_OF_GRAD, 0);
   StepState host = {0};

@@ -54,12 +54,12 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   OPS(f);
   const double *first = random_values(f, 1, (size_t)(outputs * inputs));
   const double *second = uneven_values(f, 2, outputs * inputs);
-  double *bias = host_values(f, (size_t)outputs), *places = host_values(f, (size_t)(2 * inputs));
-  for (int i = 0; i < outputs; i++) bias[i] = i % 3 ? 1.5 : -1.5; /* the same in every dtype, as the places are */
-  for (int i = 0; i < 2 * inputs; i++) places[i] = i % 5 ? -0.75 : 0.75;
+  double *bias = host_values(f, (size_t)outputs), *learned = host_values(f, (size_t)(2 * inputs));
+  for (int i = 0; i < outputs; i++) bias[i] = i % 3 ? 1.5 : -1.5; /* the same in every dtype, as `learned` */
+  for (int i = 0; i < 2 * inputs; i++) learned[i] = i % 5 ? -0.75 : 0.75;
   ParameterSpec specs[] = {
       matrix_spec(outputs, inputs, 0, first), norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
-      matrix_spec(outputs, inputs, 0, second), bias_spec(outputs, bias), matrix_spec(2, inputs, 0, places)};
+      matrix_spec(outputs, inputs, 0, second), bias_spec(outputs, bias), matrix_spec(2, inputs, 0, learned)};
   Parameters params = parameters_new(f, specs, 5);
   const Matrix w = params.groups[2].matrix;
   const Linear biased = {w, params.groups[3].matrix};
@@ -87,11 +87,11 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   const Embedding e = table_of(w);
   ops->embedding(c, row.data, &params, &e, tokens.data, 1, 1, NULL);
   expect_close(f, "embedding", array_read(f, &row), exact + token * inputs, (size_t)inputs, TOLERANCE_F32);
-  const Embedding placed = {w, 2, params.groups[4].matrix, array_ints(f, &position, 1).data};
+  const Embedding with_positions = {w, params.groups[4].matrix, array_ints(f, &position, 1).data};
   double *want = host_values(f, (size_t)inputs);
-  for (int i = 0; i < inputs; i++) want[i] = 2 * exact[token * inputs + i] + places[inputs + i];
-  ops->embedding(c, row.data, &params, &placed, tokens.data, 1, 1, NULL);
-  expect_close(f, "embedding with a place", array_read(f, &row), want, (size_t)inputs, TOLERANCE_F32);
+  for (int i = 0; i < inputs; i++) want[i] = exact[token * inputs + i] + learned[inputs + i];
+  ops->embedding(c, row.data, &params, &with_positions, tokens.data, 1, 1, NULL);
+  expect_close(f, "embedding with a position", array_read(f, &row), want, (size_t)inputs, TOLERANCE_F32);
   ops->release_parameters(c, &params);
 }
 

@@ -49,7 +49,7 @@ void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_di
   pool_run(c->pool, batch * length, 1, SPAN_ROWS, rope_rows, &(RopeJob){x, length, heads, head_dim, rope});
 }
 
-/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. A bias may hide more of them. */
+/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. */
 typedef struct Visible {
   int begin, end;
 } Visible;
@@ -84,14 +84,6 @@ static Visible visible_in_block(const Attention *a, int b, int i, int j0, int wi
   v.begin = v.begin < j0 ? 0 : v.begin - j0;
   v.end = v.end - j0 > width ? width : v.end - j0;
   return v.begin < v.end ? v : (Visible){0, 0};
-}
-
-/* Adds the bias to the scores of the keys from j0 on that query i sees; `visible` is relative to j0. */
-static void add_bias(const Attention *a, int b, int h, int i, int j0, Visible visible, float *scores) {
-  if (!a->bias.data) return;
-  const float *bias = (const float *)a->bias.data + b * a->bias.batch + h * a->bias.head + i * a->bias.row + j0;
-#pragma omp simd
-  for (int j = visible.begin; j < visible.end; j++) scores[j] += bias[j];
 }
 
 /* rows [0, count) of one head -> packed[count][width], zero beyond head_dim; times `factor`. */
@@ -216,7 +208,6 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
     for (int i = 0; i < count; i++) {
       Visible visible = visible_in_block(a, b, i0 + i, j0, width);
       float *row = s->scores + i * KEY_BLOCK;
-      add_bias(a, b, h, i0 + i, j0, visible, row);
       softmax_row(row, visible, width, &softmax[i], s->sum + i * dim_width, dim_width);
       if (!dropout_active(a->dropout)) continue;
       float factor[KEY_BLOCK];
@@ -349,7 +340,6 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
       float factor[KEY_BLOCK];
       const bool dropped = dropout_active(a->dropout);
       if (dropped) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
-      add_bias(a, b, h, i0 + i, j0, visible, s->p + i * KEY_BLOCK);
       score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, visible, width,
                          lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], dropped ? factor : NULL);
     }
@@ -450,7 +440,6 @@ static void map_rows(const void *job, int begin, int end, int thread) {
       for (int d = 0; d < a->head_dim; d++) dot += query[d] * key[d];
       to[j] = a->scale * dot;
     }
-    add_bias(a, b, h, i, 0, visible, to);
 #pragma omp simd
     for (int j = visible.begin; j < visible.end; j++) to[j] = exp_f32(to[j] - lse);
   }

@@ -61,15 +61,14 @@ void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, 
 
 void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
   if (c->error.code) return;
-  Weights table = CPU(weights)(params, e->table), places = {0};
-  if (e->places.rows) places = CPU(weights)(params, e->places);
+  const Weights table = CPU(weights)(params, e->table), none = {0};
+  const Weights learned = e->position_embedding.rows ? CPU(weights)(params, e->position_embedding) : none;
   for (int r = 0; r < s->rows; r++) {
-    int32_t length = s->lengths[r], place = s->positions[r];
+    int32_t length = s->lengths[r], position = s->positions[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
     Element *row = (Element *)x + (int64_t)r * table.cols;
-    bool placed = place >= 0 && place < places.rows;
-    if (token >= 0 && token < table.rows)
-      CPU(embed)(row, &table, token, e->scale, placed ? &places : &(Weights){0}, place);
+    const bool inside = position >= 0 && position < learned.rows;
+    if (token >= 0 && token < table.rows) CPU(embed)(row, &table, token, inside ? &learned : &none, position);
     else memset(row, 0, (size_t)table.cols * sizeof(Element));
   }
 }
@@ -224,14 +223,14 @@ void CPU(decode_logits)(Context *c, float *logits, const void *x, const Norm *no
   product(c, logits, x, norm, params, layer, vocab, rows);
 }
 
-void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  if (c->error.code || slot < 0 || position < 0) return;
+void CPU(cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length) {
+  if (c->error.code || slot < 0) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   size_t bytes = (size_t)dim * sizeof(Element);
-  int room = cache->capacity - position, rows = length < room ? length : room;
+  int rows = length < cache->capacity ? length : cache->capacity;
   for (int t = 0; t < rows; t++)
     for (int g = 0; g < groups; g++) {
-      int64_t to = (((int64_t)slot * cache->capacity + position + t) * groups + g) * dim;
+      int64_t to = (((int64_t)slot * cache->capacity + t) * groups + g) * dim;
       memcpy((Element *)cache->k + to, (const Element *)k.data + t * k.row + g * k.head, bytes);
       memcpy((Element *)cache->v + to, (const Element *)v.data + t * v.row + g * v.head, bytes);
     }

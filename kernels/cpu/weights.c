@@ -163,19 +163,16 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
   }
 }
 
-void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place) {
+void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position) {
   enum { COLUMNS = 256 }; /* widened at a time */
   for (int first = 0; first < table->cols; first += COLUMNS) {
     float wide[COLUMNS], other[COLUMNS];
     int count = table->cols - first < COLUMNS ? table->cols - first : COLUMNS;
     CPU(widen_weights)(table, token, first, count, wide);
-    if (places->rows) {
-      CPU(widen_weights)(places, place, first, count, other);
+    if (position_embedding->rows) {
+      CPU(widen_weights)(position_embedding, position, first, count, other);
 #pragma omp simd
-      for (int i = 0; i < count; i++) wide[i] = scale * wide[i] + other[i];
-    } else if (scale != 1.0f) {
-#pragma omp simd
-      for (int i = 0; i < count; i++) wide[i] *= scale;
+      for (int i = 0; i < count; i++) wide[i] += other[i];
     }
     narrow_row(to + first, wide, count);
   }
