@@ -143,6 +143,8 @@ typedef struct Dropout {
 } Dropout;
 
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
+static inline bool norm_has_mean(NormKind kind) { return kind == NORM_LAYER; }
+static inline bool norm_has_bias(NormKind kind) { return kind == NORM_LAYER; }
 
 /* y = weight * (x - mean) * rstd + bias,  rstd = (mean((x - mean)^2) + eps)^(-1/2). NORM_RMS (Zhang & Sennrich 2019):
  * with 0 in place of mean, and no bias. NORM_LAYER (Ba et al. 2016): with the mean of the row and the biased
@@ -359,8 +361,8 @@ typedef struct Backend {
   void (*next_micro_batch)(Context *c, StepState *state, int sequences); /* sequence += sequences */
 
   /* -- embedding -- */
-  /* out[n] = dropout(table[tokens[n]] + position_embedding[position of n]).  out [B*T][C] dt, tokens int32 [B*T]; dropout
-   * element = t*C + c. */
+  /* out[n] = dropout(table[tokens[n]] + position_embedding[position of n]).  out [B*T][C] dt, tokens int32 [B*T];
+   * dropout element = t*C + c. */
   void (*embedding)(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout);
   /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.

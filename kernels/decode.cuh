@@ -192,19 +192,6 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-__device__ __forceinline__ float decode_sigmoid(float u) { return 1.0f / __fadd_rn(1.0f, expf(-u)); }
-
-/* act(u): kernels/mlp.cuh. */
-__device__ __forceinline__ float activate(Activation activation, float u) {
-  switch (activation) {
-  case ACTIVATION_SILU: return u * decode_sigmoid(u);
-  case ACTIVATION_GELU: return u * (0.5f * __fadd_rn(1.0f, erff(ROOT_HALF * u)));
-  case ACTIVATION_GELU_TANH: return u * decode_sigmoid(GELU_2K * __fadd_rn(u, GELU_C * u * u * u));
-  case ACTIVATION_RELU: break;
-  }
-  return u <= 0 ? 0.0f : u; /* NaN stays */
-}
-
 /* h = act(u), or act(gate) * up, with u = W n + b. A warp owns the rows i (gate) and F + i (up), or 2i and 2i + 1. */
 template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
@@ -214,9 +201,9 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   const int64_t low = mlp.gated ? i : 2 * (int64_t)i, high = mlp.gated ? (int64_t)mlp.ffn + i : low + 1;
   output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
     T *const to = h + (int64_t)row * mlp.ffn + low;
-    a = activate(mlp.activation, a);
+    a = decode_activation(mlp.activation, a);
     to[0] = from_float<T>(mlp.gated ? a * b : a);
-    if (!mlp.gated) to[1] = from_float<T>(activate(mlp.activation, b));
+    if (!mlp.gated) to[1] = from_float<T>(decode_activation(mlp.activation, b));
   });
 }
 
@@ -289,17 +276,11 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const 
       });
 }
 
-void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
-  NormForward p = residual_arguments(NULL, x, NULL, rows, 1, dim, NULL);
-  p.y = y;
-  launch_norm(c, "decode_norm", p, norm);
-}
-
-/* with_product() of norm(x): a LayerNorm is done at once. */
+/* with_product() of norm(x). A norm that does not fit the product is computed before it. */
 template <class F>
 static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
                             const Parameters *params, Linear layer, int rows, F f) {
-  if (norm && norm->kind == NORM_LAYER) {
+  if (norm && !fits_product(norm)) {
     const int dim = layer.weight.cols;
     void *y = scratch(c, (size_t)rows * (size_t)dim * dtype_bytes(c->dtype));
     cuda_decode_norm(c, y, x, norm, rows, dim);

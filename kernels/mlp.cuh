@@ -1,5 +1,5 @@
-/* What follows the first product of an MLP, forward and backward. u [N][F], or gated (Shazeer 2020) [N][2F]: gate, then
- * up; h, dh [N][F].
+/* Activation functions, and what follows the first product of an MLP in training. u [N][F], or gated (Shazeer 2020)
+ * [N][2F]: gate, then up; h, dh [N][F].
  *
  *   forward    h = dropout(act(u))                 gated: h = dropout(act(gate) * up)
  *   backward   d = dropout(dh):  du = d * act'(u)  gated: dgate = d * up * act'(gate),  dup = d * act(gate)
@@ -24,18 +24,38 @@ constexpr int MLP_BLOCK = 256;
 constexpr float GELU_2K = 1.59576912f, GELU_C = 0.044715f; /* 2 sqrt(2 / pi) */
 constexpr float ROOT_HALF = 0.707106781f, INV_ROOT_2PI = 0.398942280f;
 
-/* Saturates to 0 and 1 without NaN: exp overflows to infinity and 1 / infinity is 0. The fast forms are good for 1e-6
- * where sigmoid is not tiny, far below what bf16 keeps. */
-template <class T> __device__ __forceinline__ float sigmoid(float x) {
-  if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
-  return 1.0f / (1.0f + expf(-x));
+/* The arithmetic of phi() in training. The sigmoid saturates to 0 and 1 without NaN: exp overflows to infinity and 1 /
+ * infinity is 0. The fast forms are good for 1e-6 where sigmoid is not tiny, far below what bf16 keeps. */
+template <class T> struct TrainingMath {
+  static __device__ __forceinline__ float add(float a, float b) { return a + b; }
+  static __device__ __forceinline__ float sigmoid(float x) {
+    if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
+    return 1.0f / (1.0f + expf(-x));
+  }
+};
+
+/* In decoding compilers must not fuse an addition in one kernel and not in another (kernels/decode.cuh). */
+struct DecodingMath {
+  static __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
+  static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / __fadd_rn(1.0f, expf(-x)); }
+};
+
+template <class Math, Activation A> __device__ __forceinline__ float phi(float u) {
+  if constexpr (A == ACTIVATION_SILU) return Math::sigmoid(u);
+  else if constexpr (A == ACTIVATION_GELU) return 0.5f * Math::add(1.0f, erff(ROOT_HALF * u));
+  else if constexpr (A == ACTIVATION_GELU_TANH) return Math::sigmoid(GELU_2K * Math::add(u, GELU_C * u * u * u));
+  else return u > 0 ? 1.0f : 0.0f;
 }
 
-template <class T, Activation A> __device__ __forceinline__ float phi(float u) {
-  if constexpr (A == ACTIVATION_SILU) return sigmoid<T>(u);
-  else if constexpr (A == ACTIVATION_GELU) return 0.5f * (1.0f + erff(ROOT_HALF * u));
-  else if constexpr (A == ACTIVATION_GELU_TANH) return sigmoid<T>(GELU_2K * (u + GELU_C * u * u * u));
-  else return u > 0 ? 1.0f : 0.0f;
+/* act(u) in decoding. */
+__device__ __forceinline__ float decode_activation(Activation activation, float u) {
+  switch (activation) {
+  case ACTIVATION_SILU: return u * phi<DecodingMath, ACTIVATION_SILU>(u);
+  case ACTIVATION_GELU: return u * phi<DecodingMath, ACTIVATION_GELU>(u);
+  case ACTIVATION_GELU_TANH: return u * phi<DecodingMath, ACTIVATION_GELU_TANH>(u);
+  case ACTIVATION_RELU: break;
+  }
+  return u <= 0 ? 0.0f : u; /* NaN stays, and -inf becomes 0 */
 }
 
 /* d * act'(u), `p` being phi(u). */
@@ -80,7 +100,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     if constexpr (GATED) load<N>(h, from + p.ffn);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float act = u[i] * phi<T, Kind::ACTIVATION>(u[i]);
+      const float act = u[i] * phi<TrainingMath<T>, Kind::ACTIVATION>(u[i]);
       h[i] = GATED ? h[i] * act : act;
     }
     if constexpr (Kind::DROP) drop(h, p, at);
@@ -104,7 +124,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     if constexpr (Kind::DROP) drop(d, p, at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float g = u[i], s = phi<T, Kind::ACTIVATION>(g);
+      const float g = u[i], s = phi<TrainingMath<T>, Kind::ACTIVATION>(g);
       u[i] = times_slope<T, Kind::ACTIVATION>(GATED ? d[i] * up[i] : d[i], g, s);
       up[i] = d[i] * g * s;
     }

@@ -381,9 +381,12 @@ template <class F> static bool with_row_shape(int dim, F f) {
 
 /* f(whether numbers are centered), as a constant. */
 template <class F> static void with_center(const Norm *norm, F f) {
-  if (norm->kind == NORM_LAYER) f(std::true_type());
+  if (norm_has_mean(norm->kind)) f(std::true_type());
   else f(std::false_type());
 }
+
+/* Whether a product can include the norm: rstd is a factor of the sum (kernels/decode.cuh). */
+static bool fits_product(const Norm *norm) { return norm->kind == NORM_RMS; }
 
 /* y = norm(x_in + branch) and what `p` says beside that. */
 static void launch_norm(Context *c, const char *operation, NormForward p, const Norm *norm) {
@@ -439,12 +442,12 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.rows = batch * length, p.length = length, p.dim = dim;
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
-  const bool layer = norm->kind == NORM_LAYER;
+  const bool biased = norm_has_bias(norm->kind);
   int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
     blocks = (int)grid.x;
-    p.partial = (float *)scratch(c, (layer ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
+    p.partial = (float *)scratch(c, (biased ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
@@ -457,8 +460,14 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
       if (!short_rows) run(norm_backward_long<T, center>, 1, 4);
     });
   });
-  add_parts(c, "gradients of the norm", gradient.weight, layer ? gradient.bias : NULL, p.partial, blocks, dim,
+  add_parts(c, "gradients of the norm", gradient.weight, biased ? gradient.bias : NULL, p.partial, blocks, dim,
             accumulate);
+}
+
+void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
+  NormForward p = residual_arguments(NULL, x, NULL, rows, 1, dim, NULL);
+  p.y = y;
+  launch_norm(c, "decode_norm", p, norm);
 }
 
 #endif

@@ -24,7 +24,7 @@ static void layout_norm(SublayerActivations *p, Arena *arena, const ModelConfig 
   p->x = take(arena, rows * c->dim, dt);
   p->n = take(arena, rows * c->dim, dt);
   p->stats.rstd = take(arena, rows, sizeof(float));
-  p->stats.mean = c->norm == NORM_LAYER ? take(arena, rows, sizeof(float)) : NULL;
+  p->stats.mean = norm_has_mean(c->norm) ? take(arena, rows, sizeof(float)) : NULL;
 }
 
 static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *arena, const ModelConfig *c, int64_t rows,

@@ -87,7 +87,7 @@ static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at
   NormParameters norm = {.vector = t->vectors};
   norm.weight = begin_group(t, 1, c->dim, false, false);
   add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT, c->dim);
-  if (c->norm != NORM_LAYER) return norm;
+  if (!norm_has_bias(c->norm)) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
   add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS, c->dim);
   return norm;

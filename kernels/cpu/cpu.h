@@ -49,6 +49,10 @@ void CPU(reserve_muon)(Context *c, const Parameters *params);
 /* Returns scratch space, as CPU(scratch)() does, for activations that are rounded to multiply int8 weights. */
 float *CPU(rounded)(Context *c, size_t count);
 
+/* Returns the rows of x [rows][dim] in fp32 for decoding, normalized unless `norm` is NULL: in `memory` [rows][dim], or
+ * x itself where nothing changes (kernels/cpu/norm.c). */
+const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, int rows, int dim);
+
 /* Elements per block of a reduction that several threads share. Each block has a partial sum, so results do not depend
  * on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };

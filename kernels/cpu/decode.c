@@ -10,30 +10,6 @@
 
 enum { KEY_BLOCK = 64 /* keys whose scores are made before their values are read; a multiple of LANES */ };
 
-/* One row; out may be x. */
-static void normalize(float *out, const float *x, const Norm *norm, int dim) {
-  const float *weight = norm->weight, *bias = norm->bias;
-  if (norm->kind == NORM_RMS) {
-    float rstd = 1.0f / sqrtf(CPU(dot)(x, x, dim) / (float)dim + norm->eps);
-#pragma omp simd
-    for (int i = 0; i < dim; i++) out[i] = weight[i] * x[i] * rstd;
-    return;
-  }
-  float mean = CPU(sum)(x, dim) / (float)dim;
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = x[i] - mean;
-  float rstd = 1.0f / sqrtf(CPU(dot)(out, out, dim) / (float)dim + norm->eps);
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = widen(narrow(weight[i] * (out[i] * rstd) + bias[i]));
-}
-
-/* The rows of x, normalized unless norm is NULL, in fp32: in `room` [rows][dim], or where they are. */
-static const float *normalized(float *room, const Element *x, const Norm *norm, int rows, int dim) {
-  const float *wide = wide_row(x, room, (int64_t)rows * dim);
-  for (int64_t r = 0; r < rows && norm; r++) normalize(room + r * dim, wide + r * dim, norm, dim);
-  return norm ? room : wide;
-}
-
 /* W n + b for the first `outputs` rows of W, [rows][outputs] in `out`, or out NULL: in scratch memory. NULL when memory
  * is out. */
 static float *product(Context *c, float *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
@@ -44,13 +20,8 @@ static float *product(Context *c, float *out, const void *x, const Norm *norm, c
   if (!room) return NULL;
   if (!out) out = room + inputs;
   CPU(multiply_few)
-  (c, (Target){out, outputs}, params, layer, outputs, (Rows){normalized(room, x, norm, rows, dim), dim}, rows);
+  (c, (Target){out, outputs}, params, layer, outputs, (Rows){CPU(normalized)(room, x, norm, rows, dim), dim}, rows);
   return c->error.code ? NULL : out;
-}
-
-void CPU(decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
-  float *room = CPU(scratch)(c, (size_t)rows * (size_t)dim);
-  if (room) narrow_row(y, normalized(room, x, norm, rows, dim), (int64_t)rows * dim);
 }
 
 void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
