@@ -63,12 +63,12 @@ enum {
   MODEL_MAX_VOCAB = 1 << 20
 };
 
-/* 8/3 dim rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
+/* 8/3 dim, rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
 int model_default_ffn(int dim);
 
 /* The number of parameters without padding. 0 when memory is out. */
 int64_t model_parameters(const ModelConfig *config);
-/* The same without the embedding tables of tokens and positions; an untied head counts. */
+/* The same without the token and position embeddings; an untied head counts. */
 int64_t model_parameters_without_embeddings(const ModelConfig *config);
 
 /* Checks ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
