@@ -1,4 +1,4 @@
-/* Rotary positions and attention: a translation unit of its own, because it compiles for minutes. */
+/* Rotary positions and attention: a separate translation unit, because it compiles for minutes. */
 #include "kernels/attention_backward.cuh"
 #include "kernels/attention_f32.cuh"
 #include "kernels/attention_forward.cuh"

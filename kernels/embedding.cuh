@@ -7,12 +7,12 @@
  *
  * Dropout: element e = t*C + c of sequence s draws word e % 4 of philox(seed, e/4, site, step in progress, s).
  *
- * Backward without atomics, whatever the distribution of tokens (a byte may own thousands of positions, most of 50 k
- * subwords none): `order`, which lists the positions token by token, is cut into slices of EMBED_SLICE positions. A warp
- * adds up a slice for 32 vectors of channels and begins a new sum wherever the token changes. The sum of a token that
- * lies within the slice goes to the table; a token that crosses slices leaves a partial sum in each of them, and a
+ * The backward needs no atomics, whatever the distribution of tokens (a byte may occur at thousands of positions, most
+ * of 50 k subwords at none): `order`, which lists the positions token by token, is divided into slices of EMBED_SLICE
+ * positions. A warp sums a slice for 32 vectors of channels and begins a new sum when the token changes. The sum of a
+ * token within the slice goes to the table; a token that crosses slices leaves a partial sum in each of them, and a
  * second kernel adds these in the order of the slices. So dx is read once, rows are written once, and the order of
- * every sum depends on the counts alone. Rows of absent tokens are cleared by spare blocks of the first kernel. */
+ * every sum depends only on the counts. Additional blocks of the first kernel clear the rows of absent tokens. */
 #ifndef INKLING_KERNELS_EMBEDDING_CUH
 #define INKLING_KERNELS_EMBEDDING_CUH
 
@@ -52,8 +52,8 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(E
 
 struct EmbedBackward {
   float *dtable;  /* [table_rows][dim] */
-  float *partial; /* [slices][2][dim]: of the token that enters the slice from before, and of the one that leaves it */
-  int32_t *entered; /* [slices]: the token that enters a slice and ends in it; -1 when there is none */
+  float *partial; /* [slices][2][dim]: sums of the token that continues from the slice before, and into the next one */
+  int32_t *entered; /* [slices]: the token that continues from the slice before and ends here; -1 when there is none */
   const void *dx;
   const int32_t *offsets, *order;
   int vocab, table_rows, positions, length, dim, slices;
@@ -61,21 +61,21 @@ struct EmbedBackward {
   DropoutMask mask;
 };
 
-/* The token that owns entry `entry` of the order: the last v with offsets[v] <= entry. A whole warp searches. */
+/* Returns the token of entry `entry` of the order: the last v with offsets[v] <= entry. A whole warp searches. */
 __device__ __forceinline__ int token_at(const int32_t *offsets, int vocab, int entry) {
   const int lane = (int)threadIdx.x % 32;
-  int low = 0, count = vocab; /* the answer is in [low, low + count) and offsets[low] <= place */
+  int low = 0, count = vocab; /* the answer is in [low, low + count) and offsets[low] <= entry */
   while (count > 1) {
     const int step = (count + 31) / 32, v = lane * step;
     const unsigned before = __ballot_sync(0xFFFFFFFFu, v < count && offsets[low + v] <= entry);
-    const int last = (__popc(before) - 1) * step; /* offsets rise: the lanes that agree are the first ones */
+    const int last = (__popc(before) - 1) * step; /* offsets rise, so these are the first lanes */
     low += last;
     count = min(step, count - last);
   }
   return low;
 }
 
-/* to += sum or to = sum, in fp32 */
+/* to += sum, or to = sum; fp32 */
 template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], bool accumulate) {
   float before[N] = {};
   if (accumulate) load<N>(before, to);
@@ -84,7 +84,7 @@ template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)
   store<N>(to, sum);
 }
 
-/* Rows of tokens that do not occur, and of pads. */
+/* Clears the rows of absent tokens and of pads. */
 template <int N>
 __device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned thread, unsigned threads) {
   const float zero[N] = {};
@@ -94,7 +94,7 @@ __device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned th
   }
 }
 
-/* One warp: slice `slice`, channels channel .. channel + N of this lane (none when `active` is false). */
+/* A warp sums slice `slice`; this lane channels channel .. channel + N (none when `active` is false). */
 template <class T>
 __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int channel, bool active) {
   constexpr int N = VECTOR<T>;
@@ -110,7 +110,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
   if (channel == 0 && active) p.entered[slice] = entered && stop <= end ? v : -1;
   float *to = entered ? p.partial + (int64_t)slice * 2 * p.dim : p.dtable + (int64_t)v * p.dim;
   if (!entered && stop > end) to = p.partial + ((int64_t)slice * 2 + 1) * p.dim;
-  bool whole = !entered && stop <= end; /* for the table, not a partial sum */
+  bool whole = !entered && stop <= end; /* goes to the table, is not a partial sum */
   float sum[N] = {};
   for (int first = begin; first < end; first += EMBED_AHEAD) {
     Pack<T, N> ahead[EMBED_AHEAD];
@@ -124,7 +124,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
 #pragma unroll
     for (int i = 0; i < EMBED_AHEAD; i++) {
       if (first + i >= end || !active) continue;
-      if (first + i == stop) { /* the next token that occurs */
+      if (first + i == stop) { /* the next token begins */
         deliver<N>(to + channel, sum, whole && p.accumulate);
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = 0;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
   if (active) deliver<N>(to + channel, sum, whole && p.accumulate);
 }
 
-/* `slice_blocks` blocks sum slices, a warp for every slice and 32 vectors of channels; the others clear rows. */
+/* `slice_blocks` blocks sum slices, a warp for each slice and 32 vectors of channels; the other blocks clear rows. */
 template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, int slice_blocks) {
   constexpr int N = VECTOR<T>;
   if ((int)blockIdx.x >= slice_blocks) {
@@ -158,8 +158,8 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward
   if (slice < p.slices) sum_slice<T>(p, slice, channel, channel < p.dim);
 }
 
-/* The tokens that cross slices: a block for every slice in which one ends and 32 vectors of channels. Its warps take
- * equal runs of the slices, and the first one adds what they found. */
+/* Sums tokens that cross slices: a block for each slice in which such a token ends, and 32 vectors of channels. Its
+ * warps sum equal runs of the slices, and the first warp adds these sums. */
 __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
   constexpr int N = VECTOR<float>;
   __shared__ Pack<float, N> part[EMBED_WARPS][32];

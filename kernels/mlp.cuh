@@ -11,8 +11,8 @@
  *   GELU tanh  phi = sigmoid(2k (u + c u^3))                  act' = phi * (1 + u * (1 - phi) * 2k (1 + 3c u^2))
  *   ReLU       phi = u > 0                                    act' = phi
  *
- * Both only stream: every thread moves 16-byte vectors and nothing is kept. Per number of h forward reads 1 and writes
- * 1, backward reads 2 and writes 1; gated 2 and 1, 3 and 2. */
+ * Every thread reads and writes 16-byte vectors. For each number of h forward reads 1 and writes 1, backward reads 2
+ * and writes 1; gated 2 and 1, 3 and 2. */
 #ifndef INKLING_KERNELS_MLP_CUH
 #define INKLING_KERNELS_MLP_CUH
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ float decode_activation(Activation activation, float 
   return u <= 0 ? 0.0f : u; /* NaN stays, and -inf becomes 0 */
 }
 
-/* d * act'(u), `p` being phi(u). */
+/* Returns d * act'(u); p = phi(u). */
 template <class T, Activation A> __device__ __forceinline__ float times_slope(float d, float u, float p) {
   if constexpr (A == ACTIVATION_SILU) return d * p * (1.0f + u * (1.0f - p));
   else if constexpr (A == ACTIVATION_GELU) {
@@ -77,13 +77,13 @@ struct MlpPass {
   DropoutMask mask;
 };
 
-/* What a kernel is compiled for: dropout would cost the others registers. */
+/* The template arguments of a kernel; dropout is one, because it needs registers. */
 template <Activation ACTIVATION_, bool GATED_, bool DROP_> struct MlpKind {
   static constexpr Activation ACTIVATION = ACTIVATION_;
   static constexpr bool GATED = GATED_, DROP = DROP_;
 };
 
-/* Neighbors of h or dh, dropped; `at` counts vectors. */
+/* Applies dropout to N neighbors of h or dh; `at` counts vectors. */
 template <int N> __device__ __forceinline__ void drop(float (&x)[N], const MlpPass &p, const Walk &at) {
   const int row = (int)at.row;
   apply_dropout<N>(x, p.mask, row / p.length, (int64_t)(row % p.length) * p.ffn + at.col * N);
@@ -108,7 +108,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
   }
 }
 
-/* out may be u: a thread reads what it overwrites, and nobody else does. */
+/* out may be u: only the thread that overwrites a number reads it. */
 template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
   constexpr int N = VECTOR<T>;
   constexpr bool GATED = Kind::GATED;
@@ -135,7 +135,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
 
 } // namespace
 
-/* f(MlpKind). */
+/* Calls f(MlpKind()). */
 template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool drops, F f) {
   if (mlp->gated && drops) f(MlpKind<A, true, true>());
   else if (mlp->gated) f(MlpKind<A, true, false>());
@@ -153,7 +153,7 @@ template <class F> static void with_mlp(const MlpShape *mlp, const Dropout *drop
   }
 }
 
-/* A grid for a thread for each vector of [rows][ffn]. */
+/* The grid for a thread for each vector of [rows][ffn]. */
 template <class T> static dim3 mlp_grid(const Context *c, const MlpPass &p) {
   return loop_grid(c, divide_up(p.rows * (p.ffn / VECTOR<T>), MLP_BLOCK), 16);
 }

@@ -8,19 +8,19 @@
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rope.h"
 
-enum { KEY_BLOCK = 64 /* keys whose scores are made before their values are read; a multiple of LANES */ };
+enum { KEY_BLOCK = 64 /* keys whose scores are computed before their values are read; a multiple of LANES */ };
 
-/* W n + b for the first `outputs` rows of W, [rows][outputs] in `out`, or out NULL: in scratch memory. NULL when memory
- * is out. */
+/* Computes W n + b for the first `outputs` rows of W to `out` [rows][outputs], or scratch memory if out is NULL. NULL
+ * when out of memory. */
 static float *product(Context *c, float *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                       int outputs, int rows) {
   int dim = layer.weight.cols;
   size_t inputs = (size_t)rows * (size_t)dim;
-  float *room = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
-  if (!room) return NULL;
-  if (!out) out = room + inputs;
+  float *memory = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
+  if (!memory) return NULL;
+  if (!out) out = memory + inputs;
   CPU(multiply_few)
-  (c, (Target){out, outputs}, params, layer, outputs, (Rows){CPU(normalized)(room, x, norm, rows, dim), dim}, rows);
+  (c, (Target){out, outputs}, params, layer, outputs, (Rows){CPU(normalized)(memory, x, norm, rows, dim), dim}, rows);
   return c->error.code ? NULL : out;
 }
 
@@ -44,21 +44,21 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const 
   }
 }
 
-static void place_head(Element *to, const float *from, const float *angles, int dim) {
+static void store_head(Element *to, const float *from, const float *angles, int dim) {
   if (angles) rope_head(to, from, angles, dim, 1);
   else narrow_row(to, from, dim);
 }
 
-/* Rotates and hands out one sequence's packed q, k, v. */
-static void place_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
+/* Rotates the packed q, k, v of one sequence, and stores them in q and the cache. */
+static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
                       int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   const float *angles = rope ? rope->table + (int64_t)position * dim : NULL;
-  for (int h = 0; h < heads; h++) place_head(q + h * dim, qkv + h * dim, angles, dim);
+  for (int h = 0; h < heads; h++) store_head(q + h * dim, qkv + h * dim, angles, dim);
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   const float *k = qkv + heads * dim, *v = k + groups * dim;
-  for (int g = 0; g < groups; g++) place_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
+  for (int g = 0; g < groups; g++) store_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
   narrow_row((Element *)cache->v + slot, v, groups * dim);
 }
 
@@ -67,23 +67,23 @@ void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, c
   int width = layer.weight.rows, heads = width / cache->head_dim - 2 * cache->kv_heads;
   const float *qkv = product(c, NULL, x, norm, params, layer, width, s->rows);
   for (int r = 0; r < s->rows && qkv; r++)
-    place_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
+    store_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
               s->positions[r]);
 }
 
-/* The running state of a softmax over keys met block by block (Milakov & Gimelshein 2018): the values' sum, its weight,
- * and the maximum that both are relative to. */
+/* The running state of a softmax over blocks of keys (Milakov & Gimelshein 2018): the weighted sum of values, the sum
+ * of weights, and the maximum to which both are relative. */
 typedef struct Softmax {
   float value[HEAD_DIM_LIMIT], weight, max;
 } Softmax;
 
-/* Keys or values of one head, of which `stride` elements lie between positions. */
+/* Keys or values of one head; positions are `stride` elements apart. */
 typedef struct Cached {
   const Element *data;
   int64_t stride;
 } Cached;
 
-/* scores = scale * keys q, and -inf behind the last key, so that every block is handled alike */
+/* scores = scale * keys q, and -inf after the last key, so that all blocks have the same size. */
 static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, int count, int dim, float scale) {
   float max = -INFINITY;
   CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, keys.stride, keys.data, NULL}, q);
@@ -113,11 +113,11 @@ static void attend_block(Softmax *s, const float *q, Cached keys, Cached values,
   }
 }
 
-/* One query head of one sequence over the first `count` positions. */
+/* Computes one query head of one sequence over the first `count` positions. */
 static void attend(Element *out, const Element *q, Cached keys, Cached values, int count, int dim, float scale) {
   Softmax s = {.max = -INFINITY};
-  float room[HEAD_DIM_LIMIT];
-  const float *query = wide_row(q, room, dim);
+  float wide[HEAD_DIM_LIMIT];
+  const float *query = wide_row(q, wide, dim);
   for (int j = 0; j < count; j += KEY_BLOCK) {
     int n = count - j < KEY_BLOCK ? count - j : KEY_BLOCK;
     attend_block(&s, query, (Cached){keys.data + j * keys.stride, keys.stride},
@@ -136,7 +136,7 @@ typedef struct AttendJob {
   const Sequences *sequences;
 } AttendJob;
 
-/* Query heads of all sequences. */
+/* Computes query heads begin .. end of all sequences. */
 static void attend_heads(const void *job, int begin, int end, int thread) {
   (void)thread;
   const AttendJob *s = job;

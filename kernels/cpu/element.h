@@ -35,14 +35,14 @@ static inline float widen(Element x) { return x; }
 static inline Element narrow(float x) { return x; }
 #endif
 
-/* Returns `count` elements as fp32: converted into `room`, or `from` itself. */
-static inline const float *wide_row(const Element *from, float *room, int64_t count) {
+/* Returns `count` elements as fp32: converted into `buffer`, or `from` itself. */
+static inline const float *wide_row(const Element *from, float *buffer, int64_t count) {
 #if CPU_BF16
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) room[i] = widen(from[i]);
-  return room;
+  for (int64_t i = 0; i < count; i++) buffer[i] = widen(from[i]);
+  return buffer;
 #else
-  (void)room, (void)count;
+  (void)buffer, (void)count;
   return from;
 #endif
 }

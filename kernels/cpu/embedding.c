@@ -4,8 +4,8 @@
 #include "kernels/cpu/weights.h"
 
 enum {
-  PARALLEL_ELEMENTS = 2048, /* a thread takes at least so many */
-  VOCAB_ROWS = 8            /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
+  PARALLEL_ELEMENTS = 2048, /* elements that a thread takes at least */
+  VOCAB_ROWS = 8            /* table rows that a thread takes at a time: frequent tokens cost more than rare ones */
 };
 
 /* sum += dropout(in), elements `first` onwards of a sequence */
@@ -66,7 +66,7 @@ typedef struct EmbeddingBackward {
   bool accumulate;
 } EmbeddingBackward;
 
-/* Rows of the table. */
+/* Computes rows begin .. end of the gradient. */
 static void embedding_backward_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const EmbeddingBackward *s = job;

@@ -5,7 +5,7 @@
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/sums.h"
 
-/* Rows whose contributions to the gradients of weight and bias are added up before blocks are added in order. */
+/* Rows whose contributions to the gradients of weight and bias are added before blocks are added in order. */
 enum { WEIGHT_BLOCK = 32 };
 
 typedef struct RowStats {
@@ -50,7 +50,7 @@ typedef struct Forward {
   const Dropout *dropout;
 } Forward;
 
-/* sum = x + dropout(branch), row n */
+/* sum = x + dropout(branch), row n. */
 static void add_branch(const Forward *s, int n, Element *sum, const Element *x, const Element *branch) {
   if (!dropout_active(s->dropout)) {
 #pragma omp simd
@@ -127,7 +127,7 @@ typedef struct Backward {
   float *partial; /* [blocks][dim], with a bias [blocks][2][dim]: dweight, dbias */
 } Backward;
 
-/* One row: writes dx, adds the row's part of the gradients to `dweight` and `dbias`. */
+/* Writes dx of one row, and adds the row's terms to `dweight` and `dbias`. */
 static inline __attribute__((always_inline)) void norm_backward_row(bool center, Element *dx, float *dweight,
                                                                     float *dbias, const Element *dy,
                                                                     const Element *dres, const Element *x,
@@ -202,7 +202,7 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradie
 
 /* ---- decoding ---- */
 
-/* One row; out may be x. */
+/* Normalizes one row; out may be x. */
 static void normalize(float *out, const float *x, const Norm *norm, int dim) {
   const float *weight = norm->weight, *bias = norm->bias;
   if (!norm_has_mean(norm->kind)) {

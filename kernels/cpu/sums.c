@@ -1,11 +1,11 @@
 #include "kernels/cpu/sums.h"
 
 enum {
-  GROUP = 16,  /* columns */
-  GROUPS = 16, /* that a thread takes at a time, at most */
+  GROUP = 16,  /* columns of a group */
+  GROUPS = 16, /* groups that a thread takes at a time, at most */
   COLUMNS = GROUP * GROUPS,
-  LEAST_COLUMNS = 256, /* of partial sums, that a thread takes */
-  BLOCK = 32           /* rows */
+  LEAST_COLUMNS = 256, /* columns of partial sums that a thread takes at least */
+  BLOCK = 32           /* rows that are added first */
 };
 
 typedef struct Partials {
@@ -38,7 +38,6 @@ typedef struct RowSums {
   bool accumulate;
 } RowSums;
 
-/* Groups of columns. */
 static void sum_column_groups(const void *job, int begin, int end, int thread) {
   (void)thread;
   const RowSums *s = job;
