@@ -44,10 +44,13 @@ template <class Math, Activation A> __device__ __forceinline__ float phi(float u
   if constexpr (A == ACTIVATION_SILU) return Math::sigmoid(u);
   else if constexpr (A == ACTIVATION_GELU) return 0.5f * Math::add(1.0f, erff(ROOT_HALF * u));
   else if constexpr (A == ACTIVATION_GELU_TANH) return Math::sigmoid(GELU_2K * Math::add(u, GELU_C * u * u * u));
-  else return u > 0 ? 1.0f : 0.0f;
+  else {
+    static_assert(A == ACTIVATION_RELU, "every activation has a formula");
+    return u > 0 ? 1.0f : 0.0f;
+  }
 }
 
-/* act(u) in decoding. */
+/* Returns act(u) in decoding. NaN stays, and ReLU of -inf is 0, which u * phi(u) would not be. */
 __device__ __forceinline__ float decode_activation(Activation activation, float u) {
   switch (activation) {
   case ACTIVATION_SILU: return u * phi<DecodingMath, ACTIVATION_SILU>(u);
@@ -55,7 +58,7 @@ __device__ __forceinline__ float decode_activation(Activation activation, float 
   case ACTIVATION_GELU_TANH: return u * phi<DecodingMath, ACTIVATION_GELU_TANH>(u);
   case ACTIVATION_RELU: break;
   }
-  return u <= 0 ? 0.0f : u; /* NaN stays, and -inf becomes 0 */
+  return u <= 0 ? 0.0f : u;
 }
 
 /* Returns d * act'(u); p = phi(u). */
@@ -66,7 +69,10 @@ template <class T, Activation A> __device__ __forceinline__ float times_slope(fl
     return d * (p + u * INV_ROOT_2PI * bell);
   } else if constexpr (A == ACTIVATION_GELU_TANH)
     return d * p * (1.0f + u * (1.0f - p) * GELU_2K * (1.0f + 3.0f * GELU_C * u * u));
-  else return d * p;
+  else {
+    static_assert(A == ACTIVATION_RELU, "every activation has a derivative");
+    return d * p;
+  }
 }
 
 struct MlpPass {
@@ -145,12 +151,10 @@ template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool
 
 template <class F> static void with_mlp(const MlpShape *mlp, const Dropout *dropout, F f) {
   const bool drops = dropout_active(dropout);
-  switch (mlp->activation) {
-  case ACTIVATION_SILU: return with_kind<ACTIVATION_SILU>(mlp, drops, f);
-  case ACTIVATION_GELU: return with_kind<ACTIVATION_GELU>(mlp, drops, f);
-  case ACTIVATION_GELU_TANH: return with_kind<ACTIVATION_GELU_TANH>(mlp, drops, f);
-  case ACTIVATION_RELU: return with_kind<ACTIVATION_RELU>(mlp, drops, f);
-  }
+#define CASE(id, ...)                                                                                                  \
+  case ACTIVATION_##id: return with_kind<ACTIVATION_##id>(mlp, drops, f);
+  switch (mlp->activation) { ACTIVATIONS(CASE) }
+#undef CASE
 }
 
 /* The grid for a thread for each vector of [rows][ffn]. */
