@@ -55,8 +55,8 @@ struct Allocation {
 };
 
 void *cuda_alloc(Context *c, const char *name, size_t bytes) {
-  if (!c->error.code && c->recording)
-    fail(&c->error, EXIT_INTERNAL, "memory for %s is asked for while a step is recorded", name);
+  if (!c->error.code && c->capturing)
+    fail(&c->error, EXIT_INTERNAL, "memory for %s is requested while a step is captured", name);
   if (c->error.code) return NULL;
   void *memory = NULL;
   Allocation *block = new (std::nothrow) Allocation();
@@ -244,18 +244,18 @@ struct CapturedGraph {
 
 void cuda_report(Context *c, const StepState *state) {
   launch(c, "report of a step", write_report, 1, 1, 0, c->reports->ring, c->reports->next, state);
-  if (!c->recording) count_reports(c, 1);
+  if (!c->capturing) count_reports(c, 1);
 }
 
-static void record(Context *c, CapturedGraph *recording, StepFunction step, void *argument) {
+static void capture(Context *c, CapturedGraph *captured, StepFunction step, void *argument) {
   cudaGraph_t graph = NULL;
-  if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "recording of a step")) return;
-  c->recording = true;
+  if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "capture of a step")) return;
+  c->capturing = true;
   step(c, argument);
-  c->recording = false;
+  c->capturing = false;
   cudaError_t status = cudaStreamEndCapture(c->stream, &graph);
-  if (check(c, status, "recording of a step"))
-    check(c, cudaGraphInstantiate(&recording->graph, graph, 0), "recording of a step");
+  if (check(c, status, "capture of a step"))
+    check(c, cudaGraphInstantiate(&captured->graph, graph, 0), "capture of a step");
   if (graph) cudaGraphDestroy(graph);
 }
 
@@ -273,9 +273,9 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     if (*slot) (*slot)->reports = (int)(c->reports->issued - before);
     return;
   }
-  if (!(*slot)->graph) record(c, *slot, step, argument);
+  if (!(*slot)->graph) capture(c, *slot, step, argument);
   if (c->error.code) return;
-  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a recorded step");
+  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
   count_reports(c, (*slot)->reports);
 }
 
@@ -312,8 +312,8 @@ static bool describe_device(Context *c) {
   cudaFuncAttributes attributes;
   int device = 0;
   snprintf(c->name, sizeof c->name, "the GPU");
-  if (!check(c, cudaGetDevice(&device), "a question") ||
-      !check(c, cudaGetDeviceProperties(&properties, device), "a question"))
+  if (!check(c, cudaGetDevice(&device), "query of the device") ||
+      !check(c, cudaGetDeviceProperties(&properties, device), "query of the device"))
     return false;
   snprintf(c->name, sizeof c->name, "%.*s", (int)sizeof c->name - 1, properties.name);
   c->processors = properties.multiProcessorCount;
@@ -328,7 +328,7 @@ static bool describe_device(Context *c) {
     return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it",
                 c->name, c->capability, c->capability);
   }
-  return check(c, status, "a question");
+  return check(c, status, "query of the device");
 }
 
 void cuda_close(Context *c) {

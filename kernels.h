@@ -141,6 +141,12 @@ typedef struct Dropout {
   uint64_t seed;
   const StepState *state; /* step (the one in progress: state->step + 1) and first sequence */
 } Dropout;
+static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
+/* round(p * 2^bits), limited to `bits` bits: for p near 1 it would be 2^bits. */
+static inline uint32_t dropout_threshold(float p, int bits) {
+  const double most = (double)(UINT32_MAX >> (32 - bits)), threshold = (double)p * (most + 1) + 0.5;
+  return (uint32_t)(threshold < most ? threshold : most);
+}
 
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
 static inline bool norm_has_mean(NormKind kind) { return kind == NORM_LAYER; }

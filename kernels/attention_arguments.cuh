@@ -126,11 +126,7 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
   arguments.causal = a->causal;
   arguments.key_begin = a->key_begin;
   arguments.key_end = a->key_end;
-  arguments.dropout = dropout_mask(a->dropout);
-  if (dropout_active(a->dropout)) {
-    const double threshold = (double)a->dropout->p * 65536.0 + 0.5;
-    arguments.dropout.threshold = threshold > 65535.0 ? 65535u : (uint32_t)threshold;
-  }
+  arguments.dropout = dropout_mask(a->dropout, 16);
   return arguments;
 }
 

@@ -41,7 +41,7 @@ struct Context {
   int shared_bytes; /* shared memory that a block can have */
   char name[128];
   cudaStream_t stream;
-  bool recording; /* the stream is captured: nothing may be allocated or waited for */
+  bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   Allocation *allocations;
   ParameterLists *lists; /* of all trained parameters */
@@ -262,17 +262,14 @@ __device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &
 
 /* ---- dropout: host ---- */
 
-static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
-
-/* Clamps the threshold, so that it does not wrap for p near 1. All 0 without dropout. */
-static inline DropoutMask dropout_mask(const Dropout *dropout) {
+/* All 0 without dropout. `bits`: of the random numbers. */
+static inline DropoutMask dropout_mask(const Dropout *dropout, int bits = 32) {
   DropoutMask mask = {};
   if (!dropout_active(dropout)) return mask;
-  const double threshold = (double)dropout->p * 4294967296.0 + 0.5;
   mask.seed = dropout->seed;
   mask.state = dropout->state;
   mask.site = dropout->site;
-  mask.threshold = threshold >= 4294967295.0 ? 4294967295u : (uint32_t)threshold;
+  mask.threshold = dropout_threshold(dropout->p, bits);
   mask.scale = 1.0f / (1.0f - dropout->p);
   return mask;
 }

@@ -85,9 +85,9 @@ static bool nccl_open(Context *c) {
     return true;
   }
   c->nccl = n;
-  if (c->peers->rank == 0 && !nccl_check(c, n->get_id(&id), "meeting")) return false;
+  if (c->peers->rank == 0 && !nccl_check(c, n->get_id(&id), "connection")) return false;
   collective_broadcast(c->peers, &id, sizeof id);
-  return nccl_check(c, n->init(&n->comm, c->peers->size, id, c->peers->rank), "meeting");
+  return nccl_check(c, n->init(&n->comm, c->peers->size, id, c->peers->rank), "connection");
 }
 
 static void nccl_close(Context *c) {
@@ -110,7 +110,7 @@ template <> constexpr ncclDataType_t nccl_type<bf16> = ncclBfloat16;
 
 template <class T> static void nccl_sum(Context *c, T *values, size_t count) {
   if (!c->error.code)
-    nccl_check(c, c->nccl->all_reduce(values, values, count, nccl_type<T>, ncclSum, c->nccl->comm, c->stream), "a sum");
+    nccl_check(c, c->nccl->all_reduce(values, values, count, nccl_type<T>, ncclSum, c->nccl->comm, c->stream), "sum");
 }
 
 /* Whether the next spans have equal sizes and go to the ranks in turn. */
@@ -128,7 +128,7 @@ static void nccl_spans(Context *c, T *numbers, const Span *spans, int count, boo
   const Nccl *n = c->nccl;
   const Span *const end = spans + count;
   const int ranks = c->peers->size, rank = c->peers->rank;
-  const char *what = reduce ? "adding gradients" : "handing out parameters";
+  const char *what = reduce ? "sum of gradients" : "distribution of parameters";
   if (c->error.code || !nccl_check(c, n->group_start(), what)) return;
   for (const Span *s = spans; s < end && !c->error.code;) {
     T *const all = numbers + s->offset, *const own = all + (size_t)rank * s->count;
@@ -147,7 +147,7 @@ static void nccl_spans(Context *c, T *numbers, const Span *spans, int count, boo
 
 static void nccl_broadcast(Context *c, void *bytes, size_t size) {
   if (!c->error.code)
-    nccl_check(c, c->nccl->broadcast(bytes, bytes, size, ncclUint8, 0, c->nccl->comm, c->stream), "a broadcast");
+    nccl_check(c, c->nccl->broadcast(bytes, bytes, size, ncclUint8, 0, c->nccl->comm, c->stream), "broadcast");
 }
 
 #else

@@ -127,12 +127,12 @@ static void sum_steps(Context *c, StepState *state, const Parameters *p) {
  * Without NCCL clip() sums all gradients. */
 void cuda_peers_reduce(Context *c, const Parameters *params, int first, int count) {
   if (!c->nccl || c->error.code) return;
-  check(c, cudaEventRecord(c->ready, c->stream), "adding gradients");
-  check(c, cudaStreamWaitEvent(c->side, c->ready, 0), "adding gradients");
+  check(c, cudaEventRecord(c->ready, c->stream), "sum of gradients");
+  check(c, cudaStreamWaitEvent(c->side, c->ready, 0), "sum of gradients");
   nccl_spans(c, params->grad, params->spans + first, count, true, c->side);
   if (first + count < params->span_count) return;
-  check(c, cudaEventRecord(c->added, c->side), "adding gradients");
-  check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "adding gradients");
+  check(c, cudaEventRecord(c->added, c->side), "sum of gradients");
+  check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "sum of gradients");
 }
 
 /* Gathers an arena that every process has whole. */
@@ -153,7 +153,7 @@ static void gather_arena(Context *c, float *device, const Parameters *p) {
 static void gather_copies(Context *c, const Parameters *p) {
   const ParameterLists *lists = (const ParameterLists *)p->backend_data;
   nccl_spans(c, (bf16 *)p->compute, p->spans, p->span_count, false, c->stream);
-  check(c, cudaMemsetAsync(p->vectors, 0, p->vector_count * sizeof(float), c->stream), "handing out norms");
+  check(c, cudaMemsetAsync(p->vectors, 0, p->vector_count * sizeof(float), c->stream), "distribution of norms");
   if (lists->vectors_count)
     launch(c, "own weights of norms", copy_own_vectors, lists->vectors_count, ARENA_BLOCK, 0, p->vectors, p->master,
            lists->vectors);

@@ -1,4 +1,4 @@
-/* What a context does beside computing: memory, uploads of any size, recordings, reports, tuning. On every backend. */
+/* What a context does beside computing: memory, uploads of any size, captured graphs, reports, tuning. On every backend. */
 #include "tests/backends.h"
 
 #include <stdlib.h>
@@ -118,7 +118,7 @@ static void test_uploads(void **state) {
   ops->release(c, small);
 }
 
-/* ---- recordings ---- */
+/* ---- captured graphs ---- */
 
 enum { N = 24, K = 16, M = 40 };
 
@@ -154,7 +154,7 @@ static Work work_new(Fixture *f, Parameters *params) {
 }
 
 /* The first run, the recorded one and replays do the same; what is uploaded between them is seen. */
-static void test_recordings(void **state) {
+static void test_captured_graphs(void **state) {
   Fixture *f = *state;
   OPS(f);
   Parameters params;
@@ -171,7 +171,7 @@ static void test_recordings(void **state) {
     array_write(f, &work.y, host_values(f, (size_t)N * M));
   }
   double *grad = parameters_read(f, &params, ARENA_OF_GRAD, 0);
-  ops->submit(c, &other, work_step, &work); /* a second slot is a recording of its own */
+  ops->submit(c, &other, work_step, &work); /* a second slot has its own graph */
   for (size_t i = 0; i < (size_t)N * K; i++) doubled[i] *= 2;
   array_write(f, &work.x, doubled);
   ops->submit(c, &other, work_step, &work);
@@ -316,8 +316,8 @@ static void test_tuning(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_alignment),
-      cmocka_unit_test(test_uploads),          cmocka_unit_test(test_recordings),    cmocka_unit_test(test_reports),
+      cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_uploads),          cmocka_unit_test(test_captured_graphs), cmocka_unit_test(test_reports),
       cmocka_unit_test(test_reports_overflow), cmocka_unit_test(test_tuning),
   };
   return run_on_backends("context", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

@@ -120,8 +120,7 @@ static void pack_transposed(View v, int b, int rows, int head, int head_dim, int
  * kernels.h). */
 static void dropout_factors(const Attention *a, int b, int h, int i, int j0, int count, float *factor) {
   const Dropout *dropout = a->dropout;
-  double lanes = (double)dropout->p * 65536.0 + 0.5;
-  uint32_t threshold = lanes > 65535.0 ? 65535u : (uint32_t)lanes, step = dropout_step(dropout);
+  uint32_t threshold = dropout_threshold(dropout->p, 16), step = dropout_step(dropout);
   uint32_t stream = (uint32_t)(dropout->state->sequence + b);
   float scale = 1.0f / (1.0f - dropout->p);
   int64_t group = ((int64_t)h * a->queries + i) * ((a->keys + 31) / 32) + j0 / 32;
