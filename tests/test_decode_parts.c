@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Sequence i of a test is the same numbers wherever it stands. */
+/* Sequence i of a test has the same numbers in every slot. */
 enum { SEQUENCES = 5, CAPACITY = 140, MOST_ROWS = 9, POSITIONS = 134 };
 static const int positions_of[SEQUENCES] = {0, 3, 63, 64, 130};
 
@@ -14,7 +14,7 @@ static int token_of(int id, int vocab) { return (7 * id + 5) % vocab; }
 
 typedef enum NormUse { NO_NORM, USE_RMS, USE_LAYER, NORM_USES } NormUse;
 
-/* One operation, and what it works on: host values that all runs share. */
+/* An operation and its operands: host values that all runs share. */
 typedef struct Part Part;
 struct Part {
   const char *name;
@@ -83,7 +83,7 @@ static void operands_new(Machine *m, const Part *k, const int *ids, int rows, Op
   o->sequences = sequences_new(m, ids, rows, k->outputs);
 }
 
-/* The rows of `values` [SEQUENCES][width] that the batch has; NULL: filled with NaN. */
+/* Uploads the batch's rows of `values` [SEQUENCES][width]; NULL: filled with NaN. */
 static void *put_rows(Machine *m, const double *values, const int *ids, int rows, int width) {
   if (!values) return machine_put_rows(m, NULL, rows, width);
   double *all = host_values(m->fixture, (size_t)(rows * width));
@@ -107,7 +107,7 @@ static double *run_residual(Machine *m, const Part *k, const int *ids, int rows)
   return machine_get_rows(m, x, rows, k->width);
 }
 
-/* width: the vocabulary, without the rows of W behind it. */
+/* width: the vocabulary, without the further rows of W. */
 static double *run_logits(Machine *m, const Part *k, const int *ids, int rows) {
   Operands o;
   operands_new(m, k, ids, rows, &o);
@@ -149,7 +149,7 @@ static double *run_embedding(Machine *m, const Part *k, const int *ids, int rows
   return machine_get_rows(m, x, rows, k->inputs);
 }
 
-/* q, and what stands in the cache at the position; nothing else there is written. */
+/* q, and the cache at the position; the rest of the cache must not change. */
 static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   Operands o;
   operands_new(m, k, ids, rows, &o);
@@ -189,9 +189,9 @@ static double *run_attention(Machine *m, const Part *k, const int *ids, int rows
   return machine_get_rows(m, out, rows, query);
 }
 
-/* ---- what every operation is asked ---- */
+/* ---- checks of every operation ---- */
 
-/* The formula's numbers; and the bits of a row alone are those of a row in a batch, in any slot, on 1 to 3 threads. */
+/* Results equal the formula's; a row alone has the bits of the row in a batch, in any slot, with 1 to 3 threads. */
 static void expect_part(Fixture *f, const Part *k, const double *want) {
   static const int sizes[] = {2, 5, MOST_ROWS};
   const size_t width = (size_t)k->width;
@@ -212,7 +212,7 @@ static void expect_part(Fixture *f, const Part *k, const double *want) {
   }
 }
 
-/* n of all sequences; NORM_LAYER's as it is stored. */
+/* n of all sequences; with NORM_LAYER as stored. */
 static double *normalized(Fixture *f, const Part *k) {
   const size_t inputs = (size_t)k->inputs;
   const NormValues norm = {k->norm == USE_LAYER ? NORM_LAYER : NORM_RMS, k->weight, k->shift, EPSILON};
@@ -304,7 +304,7 @@ static void test_decode_norm(void **state) {
   }
 }
 
-/* The variance is of differences from the mean, in the products' own norm too. */
+/* The variance is computed from differences from the mean, also in the norm within products. */
 static void test_decode_far_from_zero(void **state) {
   Fixture *f = *state;
   Part k = {.inputs = 264, .outputs = 8, .norm = USE_LAYER, .bias = true};
@@ -343,7 +343,7 @@ static void test_decode_qkv(void **state) {
       for (int kind = 0; kind < 4; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kind % 2 == 1, kind / 2 == 1);
 }
 
-/* Keys behind a row's count are NaN: none of them is read, wherever the row's position is. */
+/* Keys beyond a row's count are NaN: none may be read, whatever the row's position. */
 static void test_decode_attention_counts(void **state) {
   Fixture *f = *state;
   static const int counts[] = {1, 3, 65, 130, CAPACITY};
@@ -368,7 +368,7 @@ static void test_decode_attention_counts(void **state) {
   }
 }
 
-/* As many as there are up to the position: the same bits as without counts. */
+/* Counts up to the position give the same bits as no counts. */
 static void test_decode_attention_without_counts(void **state) {
   Fixture *f = *state;
   enum { QUERY = 128, CACHED = CAPACITY * 64 };
@@ -399,7 +399,7 @@ static void test_decode_positions(void **state) {
   }
 }
 
-/* A model that has diverged shows it: one number of x reaches the whole row, and no other. */
+/* NaN of a diverged model must be visible: one NaN of x reaches the whole row, and no other row. */
 static void test_decode_nan(void **state) {
   Fixture *f = *state;
   static double *(*const runs[])(Machine *, const Part *, const int *, int) = {run_norm, run_linear, run_logits,
@@ -411,7 +411,7 @@ static void test_decode_nan(void **state) {
       k.mlp = (MlpShape){(Activation)(shape / 2), shape % 2 == 1, 24};
       k.outputs = k.mlp.gated ? 48 : 24;
       k.width = i == 0 ? k.inputs : i == 3 ? k.mlp.ffn : k.outputs;
-      if (i < 3 && shape > 3) break; /* those know no activation */
+      if (i < 3 && shape > 3) break; /* these have no activation */
       fill_part(f, &k);
       double *x = random_values(f, 5, SEQUENCES * 40);
       x[2 * 40 + 17] = NAN;

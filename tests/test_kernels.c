@@ -1,6 +1,6 @@
-/* The rows of kernels.h: embedding (the others have files of their own: test_kernels_*.c, decoding and sampling
- * test_decode*.c and test_sample.c). On every backend, against float64 PyTorch (tests/golden), against plain loops in
- * double where a golden would be large, and against finite differences. */
+/* The operations of kernels.h: embedding (others: test_kernels_*.c; decoding and sampling: test_decode*.c and
+ * test_sample.c). On every backend, against float64 PyTorch (tests/golden), against plain loops in double where a
+ * golden would be large, and against finite differences. */
 #include "tests/backends.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 typedef struct EmbeddingCase {
   const Golden *golden;
   int index, vocab, batch, length, learned; /* rows of the position embedding; 0: none */
-  int width, dim;                           /* of the golden; of rows on this backend, which are 0 behind it */
+  int width, dim;                           /* of the golden; of rows on this backend, 0 beyond the golden's width */
   const int32_t *tokens, *positions;
-  Parameters params; /* something else, the table, the position embedding */
+  Parameters params; /* an unrelated vector, the table, the position embedding */
   Embedding e;
 } EmbeddingCase;
 
@@ -60,7 +60,7 @@ static void embedding_forward(Fixture *f, const EmbeddingCase *k) {
   expect_close(f, "embedding", array_read(f, &out), embedding_values(f, k, "out", rows), n, k->learned ? 1e-6 : 1e-7);
 }
 
-/* The gradient of one table: rows of it that `ids` do not name and `pads` rows more become zero, or stay. */
+/* The gradient of one table: rows of ids that do not occur, and pads, become zero, or with accumulation stay. */
 static void embedding_gradient(Fixture *f, const EmbeddingCase *k, int group, const int32_t *ids, int logical,
                                const char *name) {
   OPS(f);
@@ -70,8 +70,7 @@ static void embedding_gradient(Fixture *f, const EmbeddingCase *k, int group, co
   Array dx = array_compute(f, embedding_values(f, k, "dx", rows), (size_t)(rows * k->dim)), offsets, order;
   token_order(f, ids, rows, logical, &offsets, &order);
   double *want = concatenate(f, embedding_values(f, k, name, logical), valid, host_values(f, count), count - valid);
-  parameters_write(f, &k->params, ARENA_OF_GRAD, group,
-                   random_values(f, 2, count)); /* must be overwritten, all of it */
+  parameters_write(f, &k->params, ARENA_OF_GRAD, group, random_values(f, 2, count)); /* must be overwritten */
   ops->embedding_backward(c, &k->params, table, dx.data, offsets.data, order.data, logical, k->batch, k->length, NULL,
                           false);
   double *got = parameters_read(f, &k->params, ARENA_OF_GRAD, group);
@@ -102,8 +101,8 @@ static void test_position_embedding(void **state) {
   assert_int_equal(embedding_cases(*state, "position_embedding"), 5);
 }
 
-/* Half of all positions hold one token, the others are spread over some of the rest: sums of one place, of a few, and
- * of thousands, which backends cut into pieces. Sums of thousands cancel, and are measured by their terms. */
+/* Half of all positions hold one token, the others some of the rest: sums over one position, a few, and thousands,
+ * which backends divide. Sums of thousands cancel, so errors are relative to their terms. */
 static void frequent_token_case(Fixture *f, int dim, float p, bool accumulate) {
   OPS(f);
   enum { VOCAB = 150, PADS = 2, BATCH = 3, LENGTH = 1111, N = BATCH * LENGTH };
@@ -142,7 +141,7 @@ static void test_embedding_frequent_token(void **state) {
   }
 }
 
-/* A number of a table that is not one reaches its rows and no others. */
+/* NaN in a table reaches its rows and no others. */
 static void test_embedding_nan(void **state) {
   Fixture *f = *state;
   OPS(f);

@@ -13,8 +13,8 @@ static bool attention_kept(const Dropout *d, int64_t step, int sequence, int que
   return (double)(r.word[lane / 2] >> (lane % 2 ? 16 : 0) & 0xFFFF) >= round((double)d->p * 0x1p16);
 }
 
-/* Attention evaluated from its formulas, in double; arrays [B][T][heads][D] without gaps. The Attention's own pointers
- * are the device's, these are the host's. */
+/* Attention by its formulas, in double; arrays [B][T][heads][D] without gaps. Pointers in Attention are the device's,
+ * these are the host's. */
 typedef struct PlainAttention {
   Attention a;
   const int32_t *key_begin, *key_end;
@@ -31,7 +31,7 @@ static bool plain_sees(const PlainAttention *m, int b, int i, int j) {
 
 enum { PLAIN_KEYS = 320 };
 
-/* Query i of head h: its row of out, lse, the map and dq, its part of dk and dv. */
+/* Computes query i of head h: its rows of out, lse, the map and dq, and its terms of dk and dv. */
 static void plain_query(PlainAttention *m, int b, int h, int i) {
   const Attention *a = &m->a;
   int dim = a->head_dim, g = h * a->kv_heads / a->heads;
@@ -105,7 +105,7 @@ static Layout plain_layout(const Attention *a, int rows, int heads, int gap) {
   return (Layout){a->batch, rows, heads, a->head_dim, (int64_t)rows * row, row, a->head_dim};
 }
 
-/* What a backend makes of it. */
+/* The results of a backend. */
 enum { RESULTS = 6 };
 typedef struct Results {
   double *value[RESULTS];
@@ -157,14 +157,14 @@ static void check_plain(Fixture *f, const PlainAttention *m, const Rope *rope, i
   expect_same_results("the same once more", &again, &got);
 }
 
-/* Sizes at the borders of tiles of 16 to 128 rows; every head size that a GPU kernel is compiled for, and ones that it
- * pads. */
+/* Sizes at the borders of tiles of 16 to 128 rows; every head size that a GPU kernel is compiled for, and padded
+ * ones. */
 typedef struct Shape {
   const char *name;
   int batch, heads, kv_heads, queries, keys, dim;
   double scale;
   bool causal, ranges, pairs, rotated;
-  int offset; /* query i sees keys up to i + offset, 7 more in each further sequence; 0: none given */
+  int offset; /* query i attends to keys up to i + offset, 7 more in each further sequence; 0: no offset */
   int gap;    /* between rows; 3: they are not aligned to 16 bytes, where that is possible */
   float dropout;
 } Shape;
@@ -197,8 +197,8 @@ static void fill_ranges(const Shape *s, int32_t *begin, int32_t *end) {
   }
 }
 
-/* Queries of three texts that see the keys of their own sources, which are shorter or longer; behind them queries that
- * see nothing, and keys that nobody sees. Each further sequence begins with another text. */
+/* Queries of three texts attend to the keys of their own sources, which are shorter or longer; then follow queries
+ * without keys, and keys without queries. Each further sequence begins with another text. */
 static void fill_pairs(const Shape *s, int32_t *begin, int32_t *end) {
   static const int keys[3] = {70, 1, 130}, queries[3] = {40, 90, 3};
   for (int b = 0; b < s->batch; b++) {

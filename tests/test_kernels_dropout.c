@@ -1,4 +1,4 @@
-/* Dropout of every operation that has it (kernels.h), against the documented map. As tests/test_kernels.c. */
+/* Dropout of all operations (kernels.h), against the documented map. As tests/test_kernels.c. */
 #include "tests/backends.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 enum { EMBED_VOCAB = 13, EMBED_BATCH = 4, EMBED_LENGTH = 9 };
 
-/* Sequences of step 5 that begin with number 3; with learned positions in an order of their own, or without. */
+/* Sequences of step 5 that begin with number 3; with learned positions in another order, or without. */
 static void embedding_dropout(Fixture *f, bool learned) {
   OPS(f);
   enum { N = EMBED_BATCH * EMBED_LENGTH };
@@ -107,7 +107,7 @@ static void test_residual_norm_dropout(void **state) {
   expect_same("dx, which dropout does not touch", got, array_read(f, &alone), n);
 }
 
-/* ---- every operation: p = 0 is none, micro-batches are numbered through ---- */
+/* ---- every operation: p = 0 has no effect, and masks do not depend on the micro-batch size ---- */
 
 typedef struct DropoutRun {
   double *embedded, *x_out, *added, *hidden, *attended;
@@ -115,7 +115,7 @@ typedef struct DropoutRun {
 
 enum { SPLIT_B = 4, SPLIT_T = 6, SPLIT_C = 8, SPLIT_N = SPLIT_B * SPLIT_T * SPLIT_C };
 
-/* The forward operations that drop, over sequences first..first+batch of the step; each is one head of SPLIT_C
+/* Runs the forward operations with dropout over sequences first..first+batch of the step; each has one head of SPLIT_C
  * numbers. */
 static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first, int batch, const Dropout *dropout) {
   OPS(f);
