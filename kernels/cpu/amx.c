@@ -88,8 +88,8 @@ static void multiply(int rows, int cols, int64_t depth, const Element *a, int64_
   (void)a_k; /* 1 */
   for (int j = 0; j < cols; j += SIDE)
     for (int i = 0; i < rows; i += SIDE)
-      multiply_block(rows - i < SIDE ? rows - i : SIDE, cols - j < SIDE ? cols - j : SIDE, depth, a + i * a_row, a_row,
-                     b + j, b_row, c + i * c_row + j, c_row, add);
+      multiply_block(smaller(rows - i, SIDE), smaller(cols - j, SIDE), depth, a + i * a_row, a_row, b + j, b_row,
+                     c + i * c_row + j, c_row, add);
 }
 
 const Microkernel CPU(amx) = {.name = "AMX", .rows = SIDE, .multiply = multiply, .begin = amx_begin, .end = amx_end};

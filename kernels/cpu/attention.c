@@ -101,7 +101,7 @@ static void pack_rows(View v, int b, int64_t row0, int count, int head, int head
 /* Packs all rows of one head to packed[head_dim][width], zero beyond `rows`. */
 static void pack_transposed(View v, int b, int rows, int head, int head_dim, int width, float *packed) {
   for (int t = 0; t < rows; t += LANES) {
-    int count = rows - t < LANES ? rows - t : LANES;
+    int count = smaller(rows - t, LANES);
 #if CPU_BF16
     float from[LANES * HEAD_DIM_LIMIT];
     const int64_t stride = head_dim;
@@ -202,7 +202,7 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   pack_rows(q, b, i0, count, h, dim, dim, a->scale, s->query);
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
-    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    int keys = smaller(all.end - j0, KEY_BLOCK), width = round_up(keys, LANES);
     CPU(tile_multiply)(count, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
       Visible visible = visible_in_block(a, b, i0 + i, j0, width);
@@ -248,7 +248,7 @@ static void forward_heads(const void *job, int begin, int end, int thread) {
     pack_transposed(s->k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
     pack_rows(s->v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
     for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
-      int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
+      int count = smaller(a->queries - i, FORWARD_QUERIES);
       forward_block(a, &scratch, b, h, i, count, s->out, s->q, s->lse);
     }
   }
@@ -331,7 +331,7 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
   }
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
-    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    int keys = smaller(all.end - j0, KEY_BLOCK), width = round_up(keys, LANES);
     CPU(tile_multiply)(count, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
     CPU(tile_multiply)(count, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
@@ -371,7 +371,7 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
   memset(s->dvalues, 0, bytes);
   for (int h = kv_head * group; h < (kv_head + 1) * group; h++)
     for (int i = 0; i < a->queries; i += BACKWARD_QUERIES) {
-      int count = a->queries - i < BACKWARD_QUERIES ? a->queries - i : BACKWARD_QUERIES;
+      int count = smaller(a->queries - i, BACKWARD_QUERIES);
       backward_block(a, s, views, b, h, i, count, lse, rope);
     }
   for (int j = 0; j < a->keys; j++) {

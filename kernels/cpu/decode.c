@@ -119,7 +119,7 @@ static void attend(Element *out, const Element *q, Cached keys, Cached values, i
   float wide[HEAD_DIM_LIMIT];
   const float *query = wide_row(q, wide, dim);
   for (int j = 0; j < count; j += KEY_BLOCK) {
-    int n = count - j < KEY_BLOCK ? count - j : KEY_BLOCK;
+    int n = smaller(count - j, KEY_BLOCK);
     attend_block(&s, query, (Cached){keys.data + j * keys.stride, keys.stride},
                  (Cached){values.data + j * values.stride, values.stride}, n, dim, scale);
   }
@@ -148,8 +148,7 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
     int count = s->counts ? s->counts[r] : s->sequences->positions[r] + 1;
     int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
     attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Cached){(Element *)cache->k + first, stride},
-           (Cached){(Element *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim,
-           s->scale);
+           (Cached){(Element *)cache->v + first, stride}, smaller(count, cache->capacity), dim, s->scale);
   }
 }
 
@@ -198,7 +197,7 @@ void CPU(cache_store)(Context *c, const KvCache *cache, int slot, View k, View v
   if (c->error.code || slot < 0) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   size_t bytes = (size_t)dim * sizeof(Element);
-  int rows = length < cache->capacity ? length : cache->capacity;
+  int rows = smaller(length, cache->capacity);
   for (int t = 0; t < rows; t++)
     for (int g = 0; g < groups; g++) {
       int64_t to = (((int64_t)slot * cache->capacity + t) * groups + g) * dim;

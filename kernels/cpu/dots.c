@@ -265,7 +265,7 @@ static void multiply_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
   const FewRows *s = job;
   for (int m = begin * WEIGHT_TILE; m < end * WEIGHT_TILE && m < s->outputs; m += WEIGHT_TILE)
-    multiply_block(s, m, s->outputs - m < WEIGHT_TILE ? s->outputs - m : WEIGHT_TILE);
+    multiply_block(s, m, smaller(s->outputs - m, WEIGHT_TILE));
 }
 
 void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows) {

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+static inline int smaller(int a, int b) { return a < b ? a : b; }
+
 static inline float bf16_to_f32(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
   float wide;

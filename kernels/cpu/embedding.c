@@ -12,7 +12,7 @@ enum {
 static void add_dropped(float *sum, const Element *in, int dim, const Dropout *dropout, int sequence, int64_t first) {
   float kept[DROPOUT_COLUMNS];
   for (int c0 = 0; c0 < dim; c0 += DROPOUT_COLUMNS) {
-    int count = dim - c0 < DROPOUT_COLUMNS ? dim - c0 : DROPOUT_COLUMNS;
+    int count = smaller(dim - c0, DROPOUT_COLUMNS);
     dropout_row(dropout, sequence, first + c0, count, in + c0, kept);
 #pragma omp simd
     for (int i = 0; i < count; i++) sum[c0 + i] += kept[i];

@@ -4,7 +4,6 @@
  * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
  * sum depends only on the shape, not on the number of threads. */
-#include "kernels/cpu/sums.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/cpu/words.h"
 #include "util/clock.h"
@@ -16,8 +15,6 @@ enum {
 };
 
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 static void microkernel_begin(const Microkernel *m) {
   if (m->begin) m->begin();
 }

@@ -57,7 +57,7 @@ static double sum_exp(float *z, int count, float max, bool keep) {
   float spare[BLOCK];
   double sum = 0;
   for (int k = 0; k < count; k += BLOCK) {
-    int n = count - k < BLOCK ? count - k : BLOCK;
+    int n = smaller(count - k, BLOCK);
     const float *from = z + k;
     float *to = keep ? z + k : spare; // cppcheck-suppress legacyUninitvar -- written before it is read
 #pragma omp simd

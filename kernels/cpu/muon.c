@@ -15,8 +15,6 @@ enum {
 };
 _Static_assert(PANEL % TILE_ROWS == 0 && PANEL % LANES == 0, "tiles and vectors of a panel are whole");
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 /* A matrix [rows][cols], and the arrays of its iteration. */
 typedef struct Work {
   int rows, cols;

@@ -3,7 +3,6 @@
  * code for each kind of norm has no branches on it. */
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/dropout.h"
-#include "kernels/cpu/sums.h"
 
 /* Rows whose contributions to the gradients of weight and bias are added before blocks are added in order. */
 enum { WEIGHT_BLOCK = 32 };

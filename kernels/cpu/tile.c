@@ -104,7 +104,7 @@ typedef void (*Tile)(TILE_PARAMETERS);
 static void tile_with_tail(Tile multiply, int cols, TILE_PARAMETERS) {
   _Alignas(64) float whole[TILE_ROWS * TILE_COLS];
   size_t bytes = (size_t)cols * sizeof(float);
-  int count = rows < TILE_ROWS ? rows : TILE_ROWS;
+  int count = smaller(rows, TILE_ROWS);
   if (add) {
     memset(whole, 0, sizeof whole);
     for (int i = 0; i < count; i++) memcpy(whole + i * TILE_COLS, c + i * c_row, bytes);
@@ -115,7 +115,7 @@ static void tile_with_tail(Tile multiply, int cols, TILE_PARAMETERS) {
 
 static void multiply_tiles(const Tile *tiles, int cols, TILE_PARAMETERS) {
   for (int j = 0; j < cols; j += TILE_COLS) {
-    int width = cols - j < TILE_COLS ? cols - j : TILE_COLS;
+    int width = smaller(cols - j, TILE_COLS);
     Tile multiply = tiles[(width + LANES - 1) / LANES - 1];
     for (int i = 0; i < rows; i += TILE_ROWS) {
       float *to = c + i * c_row + j;
