@@ -294,9 +294,10 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
 /* Computes the logits: x through the final norm and the head. */
 static void decode_head(Decoder *d) {
   const Model *m = d->model;
-  Norm norm;
-  m->ops->decode_logits(m->context, d->logits, d->x, final_norm(m, &norm), &m->params, m->table.head, m->config.vocab,
-                        d->sequences.rows);
+  const NormParameters final = m->table.decoder.norm;
+  const Norm norm = norm_of(m, final);
+  m->ops->decode_logits(m->context, d->logits, d->x, final.weight.rows ? &norm : NULL, &m->params, m->table.head,
+                        m->config.vocab, d->sequences.rows);
 }
 
 static void download_logits(const Decoder *d, float *to) {

@@ -162,13 +162,6 @@ static inline Norm norm_of(const Model *m, NormParameters norm) {
                 m->config.norm_eps};
 }
 
-/* Returns the norm between the last sublayer and the head, or NULL where there is none. */
-static inline const Norm *final_norm(const Model *m, Norm *norm) {
-  if (!m->table.decoder.norm.weight.rows) return NULL;
-  *norm = norm_of(m, m->table.decoder.norm);
-  return norm;
-}
-
 static inline Embedding embedding_of(const Stack *stack, const int32_t *positions) {
   return (Embedding){stack->embedding, stack->position_embedding, positions};
 }
