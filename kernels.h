@@ -371,10 +371,10 @@ typedef struct Backend {
    * dropout element = t*C + c. */
   void (*embedding)(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout);
-  /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
-   * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort,
-   * made where the tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. Called with
-   * positions in place of tokens, it computes the gradient of the position embedding. */
+  /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt. The rows of token
+   * v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort, made before the
+   * tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. Called with positions in
+   * place of tokens, it computes the gradient of the position embedding. */
   void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
                              const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                              bool accumulate);

@@ -90,7 +90,8 @@ const ModelConfig *model_config(const Model *model);
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
 /* Copy a whole arena between host and device, [model_arena_size()] floats laid out as in a checkpoint. All processes
- * that train together call these; rank 0 passes the host's arena, the others NULL. Each has gradients of its own. */
+ * that train together call these; rank 0 passes the host's arena, the others NULL. Each process has its own
+ * gradients. */
 void model_upload(Model *model, ArenaKind which, const float *host);
 /* The master weights where the device uses the host's memory, else NULL. Writes take effect with
  * model_weights_written(). */

@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *
   int32_t token = -1;
   const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
   if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab}, length);
-  __syncthreads(); /* all have read what is now written */
+  __syncthreads(); /* all threads have read before the writes below */
   if (threadIdx.x != 0) return;
   s.drawn[r] = token;
   if (!runs) return;

@@ -87,7 +87,7 @@ static void embedding_backward_rows(const void *job, int begin, int end, int thr
 void CPU(embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
                              const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
                              bool accumulate) {
-  (void)batch; /* `offsets` and `order` say which rows there are */
+  (void)batch; /* `offsets` and `order` list the rows */
   if (c->error.code) return;
   const EmbeddingBackward job = {
       dx, params->grad + table.offset, offsets, order, vocab, table.cols, length, dropout, accumulate};
