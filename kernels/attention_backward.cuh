@@ -339,19 +339,18 @@ __global__ void __launch_bounds__(KeyGradientTiles<HD>::THREADS, KeyGradientTile
 
 /* ---- host ---- */
 
-template <int HD> static void launch_backward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_dropout(
-      a,
-      [&](auto dropout) {
-        using Queries = QueryGradientTiles<HD>;
-        using Keys = KeyGradientTiles<HD>;
-        const int64_t query_blocks = divide_up(a->queries, Queries::QUERIES) * a->heads * a->batch;
-        const int64_t key_blocks = divide_up(a->keys, Keys::KEYS) * a->kv_heads * a->batch;
-        launch(c, "attention_backward", attention_backward_queries<HD, dropout>, dim3((unsigned)query_blocks),
-               Queries::THREADS, Queries::BYTES, arguments);
-        launch(c, "attention_backward", attention_backward_keys<HD, dropout>, dim3((unsigned)key_blocks), Keys::THREADS,
-               Keys::BYTES, arguments);
-      });
+static void launch_backward(Context *c, const Attention *a, const TileArguments &arguments) {
+  const auto run = [&](auto width, auto dropout) {
+    using Queries = QueryGradientTiles<width>;
+    using Keys = KeyGradientTiles<width>;
+    const int64_t query_blocks = divide_up(a->queries, Queries::QUERIES) * a->heads * a->batch;
+    const int64_t key_blocks = divide_up(a->keys, Keys::KEYS) * a->kv_heads * a->batch;
+    launch(c, "attention_backward", attention_backward_queries<width, dropout>, dim3((unsigned)query_blocks),
+           Queries::THREADS, Queries::BYTES, arguments);
+    launch(c, "attention_backward", attention_backward_keys<width, dropout>, dim3((unsigned)key_blocks), Keys::THREADS,
+           Keys::BYTES, arguments);
+  };
+  with_tile_kernel(a, run);
 }
 
 #endif

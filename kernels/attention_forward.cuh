@@ -142,14 +142,13 @@ __global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::B
 
 /* ---- host ---- */
 
-template <int HD> static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_dropout(
-      a,
-      [&](auto dropout) {
-        using S = ForwardTiles<HD>;
-        const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
-        launch(c, "attention", attention_forward<HD, dropout>, dim3((unsigned)blocks), S::THREADS, S::BYTES, arguments);
-      });
+static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
+  const auto run = [&](auto width, auto dropout) {
+    using S = ForwardTiles<width>;
+    const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
+    launch(c, "attention", attention_forward<width, dropout>, dim3((unsigned)blocks), S::THREADS, S::BYTES, arguments);
+  };
+  with_tile_kernel(a, run);
 }
 
 #endif

@@ -334,10 +334,16 @@ __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M]
 
 /* ---- host ---- */
 
-/* Calls f(std::true_type) with dropout, else f(std::false_type): the kernels are compiled for each. */
-template <class F> static void with_dropout(const Attention *a, F f) {
-  if (dropout_active(a->dropout)) f(std::true_type());
-  else f(std::false_type());
+/* Calls f(HD, DROPOUT): the head size of a compiled kernel, at least that of `a`, and whether there is dropout. */
+template <class F> static void with_tile_kernel(const Attention *a, F f) {
+  const auto call = [&](auto width) {
+    if (dropout_active(a->dropout)) f(width, std::true_type());
+    else f(width, std::false_type());
+  };
+  if (a->head_dim <= 32) call(std::integral_constant<int, 32>());
+  else if (a->head_dim <= 64) call(std::integral_constant<int, 64>());
+  else if (a->head_dim <= 96) call(std::integral_constant<int, 96>());
+  else call(std::integral_constant<int, HEAD_DIM_MAX>());
 }
 
 #endif

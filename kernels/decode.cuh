@@ -264,18 +264,17 @@ unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE
 } // namespace
 
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        DecodeEmbedding<T> p = {};
-        p.x = (T *)x, p.table = compute_matrix<T>(params, e->table);
-        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
-        p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
-        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
-        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
-      });
+  const auto run = [&](auto element) {
+    using T = decltype(element);
+    DecodeEmbedding<T> p = {};
+    p.x = static_cast<T *>(x), p.table = compute_matrix<T>(params, e->table);
+    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+    p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
+    p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
+    require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
+    launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
+  };
+  with_element(c, run);
 }
 
 /* with_product() of norm(x). A norm that does not fit the product is computed before it. */

@@ -192,19 +192,19 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
 
 void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        EmbedForward<T> p = {};
-        p.out = (T *)out, p.table = compute_matrix<T>(params, e->table), p.tokens = tokens, p.positions = e->positions;
-        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-        p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
-        p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
-        require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
-        const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
-        launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
-      });
+  const auto run = [&](auto element) {
+    using T = decltype(element);
+    EmbedForward<T> p = {};
+    p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table), p.tokens = tokens,
+    p.positions = e->positions;
+    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+    p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
+    p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+    require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
+    const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
+    launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+  };
+  with_element(c, run);
 }
 
 void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
