@@ -1,5 +1,5 @@
-/* The CUDA backend: its context, memory, recordings and reports, and the table of its operations. The kernels are in
- * kernels/, one family a file; attention, which compiles for minutes, is a translation unit of its own. */
+/* The CUDA backend: its context, memory, graphs and reports, and the table of its operations. The kernels are in
+ * kernels/, a file for each family; attention compiles for minutes and is a separate translation unit. */
 #include "kernels/cuda.cuh"
 #include "kernels/decode.cuh"
 #include "kernels/decode_attention.cuh"
@@ -55,8 +55,8 @@ struct Allocation {
 };
 
 void *cuda_alloc(Context *c, const char *name, size_t bytes) {
-  if (!c->error.code && c->recording)
-    fail(&c->error, EXIT_INTERNAL, "memory for %s is asked for while a step is recorded", name);
+  if (!c->error.code && c->capturing)
+    fail(&c->error, EXIT_INTERNAL, "memory for %s is requested while a step is captured", name);
   if (c->error.code) return NULL;
   void *memory = NULL;
   Allocation *block = new (std::nothrow) Allocation();
@@ -98,7 +98,7 @@ void *scratch(Context *c, size_t bytes) {
   if (bytes <= c->scratch_bytes || c->error.code) return c->error.code ? NULL : c->scratch;
   size_t available = 0, total = 0, twice = 2 * c->scratch_bytes;
   cudaMemGetInfo(&available, &total);
-  if (bytes < twice && twice < available / 2) bytes = twice; /* so that the old blocks stay the smaller half */
+  if (bytes < twice && twice < available / 2) bytes = twice; /* keeps the sum of the old blocks smaller */
   c->scratch = cuda_alloc(c, "scratch space of the CUDA backend", bytes);
   c->scratch_bytes = c->scratch ? bytes : 0;
   return c->scratch;
@@ -106,12 +106,12 @@ void *scratch(Context *c, size_t bytes) {
 
 /* ---- copies ---- */
 
-/* Uploads go through two pinned buffers, filled in turn by as many uploads as fit, so that the host prepares the tokens
- * of the next steps while earlier ones are on their way. */
+/* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
+ * the next steps while earlier ones are copied. */
 struct Staging {
   enum { BYTES = 8 << 20 };
   char *buffer[2];
-  cudaEvent_t free[2]; /* what was copied out of the buffer has arrived */
+  cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
   int current;
   size_t used;
 };
@@ -146,8 +146,8 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
       s->used = 0;
       check(c, cudaEventSynchronize(s->free[s->current]), "upload");
     }
-    size_t count = bytes - done, room = Staging::BYTES - s->used;
-    if (count > room) count = room;
+    size_t count = bytes - done, left = Staging::BYTES - s->used;
+    if (count > left) count = left;
     char *at = s->buffer[s->current] + s->used;
     memcpy(at, (const char *)host + done, count);
     check(c, cudaMemcpyAsync((char *)device + done, at, count, cudaMemcpyHostToDevice, c->stream), "upload");
@@ -167,7 +167,7 @@ void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
   check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
 }
 
-/* ---- reports: states of finished steps, written by the device into host memory ---- */
+/* ---- reports: the device writes the states of finished steps to host memory ---- */
 
 struct Reports {
   StepState *ring;               /* [REPORT_RING] pinned */
@@ -235,34 +235,34 @@ int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error)
   return count;
 }
 
-/* ---- recordings: a step as a CUDA graph ---- */
+/* ---- a step as a CUDA graph ---- */
 
 struct CapturedGraph {
   cudaGraphExec_t graph; /* NULL until the second run */
-  int reports;           /* in one run */
+  int reports;           /* of one run */
 };
 
 void cuda_report(Context *c, const StepState *state) {
   launch(c, "report of a step", write_report, 1, 1, 0, c->reports->ring, c->reports->next, state);
-  if (!c->recording) count_reports(c, 1);
+  if (!c->capturing) count_reports(c, 1);
 }
 
-static void record(Context *c, CapturedGraph *recording, StepFunction step, void *argument) {
+static void capture(Context *c, CapturedGraph *captured, StepFunction step, void *argument) {
   cudaGraph_t graph = NULL;
-  if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "recording of a step")) return;
-  c->recording = true;
+  if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "capture of a step")) return;
+  c->capturing = true;
   step(c, argument);
-  c->recording = false;
+  c->capturing = false;
   cudaError_t status = cudaStreamEndCapture(c->stream, &graph);
-  if (check(c, status, "recording of a step"))
-    check(c, cudaGraphInstantiate(&recording->graph, graph, 0), "recording of a step");
+  if (check(c, status, "capture of a step"))
+    check(c, cudaGraphInstantiate(&captured->graph, graph, 0), "capture of a step");
   if (graph) cudaGraphDestroy(graph);
 }
 
-/* The first run is eager: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
+/* The first run is not captured: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
-  if (c->peers && !c->nccl) { /* waits for the host in the middle */
+  if (c->peers && !c->nccl) { /* the step waits for the host */
     step(c, argument);
     return;
   }
@@ -273,9 +273,9 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     if (*slot) (*slot)->reports = (int)(c->reports->issued - before);
     return;
   }
-  if (!(*slot)->graph) record(c, *slot, step, argument);
+  if (!(*slot)->graph) capture(c, *slot, step, argument);
   if (c->error.code) return;
-  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a recorded step");
+  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
   count_reports(c, (*slot)->reports);
 }
 
@@ -312,8 +312,8 @@ static bool describe_device(Context *c) {
   cudaFuncAttributes attributes;
   int device = 0;
   snprintf(c->name, sizeof c->name, "the GPU");
-  if (!check(c, cudaGetDevice(&device), "a question") ||
-      !check(c, cudaGetDeviceProperties(&properties, device), "a question"))
+  if (!check(c, cudaGetDevice(&device), "query of the device") ||
+      !check(c, cudaGetDeviceProperties(&properties, device), "query of the device"))
     return false;
   snprintf(c->name, sizeof c->name, "%.*s", (int)sizeof c->name - 1, properties.name);
   c->processors = properties.multiProcessorCount;
@@ -328,7 +328,7 @@ static bool describe_device(Context *c) {
     return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it",
                 c->name, c->capability, c->capability);
   }
-  return check(c, status, "a question");
+  return check(c, status, "query of the device");
 }
 
 void cuda_close(Context *c) {
@@ -376,7 +376,7 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   }
   Context *c = new (std::nothrow) Context();
   if (!c) return fail(error, EXIT_MEMORY, "out of memory opening the CUDA backend");
-  if (wanted) cudaSetDevice(wanted % count); /* some launchers show every process one alone */
+  if (wanted) cudaSetDevice(wanted % count); /* some launchers make only one GPU visible to a process */
   c->dtype = options->dtype;
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&

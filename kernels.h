@@ -141,8 +141,16 @@ typedef struct Dropout {
   uint64_t seed;
   const StepState *state; /* step (the one in progress: state->step + 1) and first sequence */
 } Dropout;
+static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
+/* round(p * 2^bits), limited to `bits` bits: for p near 1 it would be 2^bits. */
+static inline uint32_t dropout_threshold(float p, int bits) {
+  const double most = (double)(UINT32_MAX >> (32 - bits)), threshold = (double)p * (most + 1) + 0.5;
+  return (uint32_t)(threshold < most ? threshold : most);
+}
 
 typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
+static inline bool norm_has_mean(NormKind kind) { return kind == NORM_LAYER; }
+static inline bool norm_has_bias(NormKind kind) { return kind == NORM_LAYER; }
 
 /* y = weight * (x - mean) * rstd + bias,  rstd = (mean((x - mean)^2) + eps)^(-1/2). NORM_RMS (Zhang & Sennrich 2019):
  * with 0 in place of mean, and no bias. NORM_LAYER (Ba et al. 2016): with the mean of the row and the biased
@@ -181,12 +189,11 @@ typedef struct MlpShape {
 } MlpShape;
 static inline int mlp_width(const MlpShape *mlp) { return mlp->gated ? 2 * mlp->ffn : mlp->ffn; } /* of u */
 
-/* out = scale * table[token] + places[position]. */
+/* out = table[token] + position_embedding[position]. */
 typedef struct Embedding {
-  Matrix table; /* [V][C] */
-  float scale;
-  Matrix places;            /* [positions][C]; rows 0: no position embedding */
-  const int32_t *positions; /* int32 [B][T]; NULL means 0..T-1 in every sequence */
+  Matrix table;              /* [V][C] */
+  Matrix position_embedding; /* [positions][C]; rows 0: none is added */
+  const int32_t *positions;  /* int32 [B][T]; NULL means 0..T-1 in every sequence */
 } Embedding;
 
 /* Rotary positions, rotate-half (Su et al. 2021; the pairs are (i, i + D/2)): angle = position * base^(-2i/D).
@@ -202,7 +209,6 @@ typedef struct Attention {
   float scale;                          /* on Q K^T, positive, usually 1/sqrt(D) */
   bool causal;                          /* query i attends to key j only if j <= i */
   const int32_t *key_begin, *key_end;   /* [B][Tq]: key_begin <= j < key_end; NULL = 0 and Tk */
-  View bias;                            /* fp32, on the scores, see attention(); data NULL = none */
   const Dropout *dropout;               /* on the probabilities; NULL = none */
 } Attention;
 
@@ -361,17 +367,17 @@ typedef struct Backend {
   void (*next_micro_batch)(Context *c, StepState *state, int sequences); /* sequence += sequences */
 
   /* -- embedding -- */
-  /* out[n] = dropout(scale * table[tokens[n]] + places[position of n]).  out [B*T][C] dt, tokens int32 [B*T]; dropout
-   * element = t*C + c. */
+  /* out[n] = dropout(table[tokens[n]] + position_embedding[position of n]).  out [B*T][C] dt, tokens int32 [B*T];
+   * dropout element = t*C + c. */
   void (*embedding)(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout);
-  /* dtable[v] (+)= scale * sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt.
-   * The rows of token v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort,
-   * made where the tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. Called with
-   * positions in place of tokens, it computes the gradient of places. */
-  void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, float scale, const void *dx,
-                             const int32_t *offsets, const int32_t *order, int vocab, int batch, int length,
-                             const Dropout *dropout, bool accumulate);
+  /* dtable[v] (+)= sum over the rows n with token v, in rising n, of dropout(dx[n]).  dx [B*T][C] dt. The rows of token
+   * v are order[offsets[v] .. offsets[v+1]): offsets int32 [V+1], order int32 [B*T] (a counting sort, made before the
+   * tokens are uploaded). Without `accumulate` rows of absent tokens and pads become zero. Called with positions in
+   * place of tokens, it computes the gradient of the position embedding. */
+  void (*embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate);
 
   /* -- residual add + norm -- */
   /* x_out = x_in + dropout(branch);  y = norm(x_out), which stores its mean and rstd in stats.
@@ -404,20 +410,15 @@ typedef struct Backend {
   /* Rotates `heads` heads of x [B][T] in place. Queries and keys of packed QKV are adjacent, so one call rotates
    * both. */
   void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
-  /* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
+  /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
    * out, q [B][Tq][H], k, v [B][Tk][G] dt; lse fp32 [B][H][Tq] or NULL. A query without a visible key gives out = 0,
    * lse = -inf.
-   * The bias of query i and key j is data[b*batch + h*head + i*row + j], fp32, aligned as floats are; with a stride of
-   * 0 all sequences, heads or queries share it. -infinity hides the key from the query (a boolean mask is 0 and
-   * -infinity); +infinity, NaN and other values beyond +-1e30 are not supported. The bias of an invisible key may have
-   * any value. The bias has no gradient. ALiBi (Press et al. 2022) is slope[h] * (j - i), or slope[h] * j for all
-   * queries: a constant added to a whole row changes only lse.
    * Dropout of P[b][h][i][j], s the number of sequence b: words = philox(seed, ((h*Tq + i)*ceil(Tk/32) + j/32)*4
    * + (j%8)/2, site, step, s); 16-bit lane 2*((j%32)/8) + j%2 of them (low half of a word first); kept when lane >=
    * round(p * 2^16). */
   void (*attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
   /* delta_i = sum_d dout*out;  dV = dropout(P)^T dout;  dS = P * (dropout(dout V^T) - delta);  dQ = scale * dS K;
-   * dK = scale * dS^T Q; dK, dV sum over the query heads of a group. P is recomputed from lse and the same bias. `rope`
+   * dK = scale * dS^T Q; dK, dV sum over the query heads of a group. P is recomputed from lse. `rope`
    * not NULL: dQ and dK are rotated back, so that they are gradients of the unrotated projections. dq, dk, dv are
    * written, not accumulated. */
   void (*attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
@@ -481,8 +482,8 @@ typedef struct Backend {
 
   /* -- one decoded token (Sequences: row r, its last token, its position); no GEMM library, fp32 sums in an order fixed
    * by K -- */
-  /* x[r] = scale * table[last token of r] + places[position[r]].  x [rows][C] dt. It does not read e->positions; a
-   * position outside places adds nothing. */
+  /* x[r] = table[last token of r] + position_embedding[position[r]].  x [rows][C] dt. It does not read e->positions;
+   * a position outside the position embedding adds nothing. */
   void (*decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s);
   /* y[r] = norm(x[r]).  x, y [rows][dim] dt; y may be x. */
   void (*decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim);
@@ -513,9 +514,9 @@ typedef struct Backend {
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
    * not all finite appends nothing and gets SEQUENCE_NONFINITE. sample() overwrites logits. */
   void (*sample)(Context *c, const Sequences *s, float *logits, int vocab);
-  /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the cache of `slot` from `position`
-   * on. */
-  void (*cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length);
+  /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the first positions of the cache of
+   * `slot`. */
+  void (*cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length);
 } Backend;
 
 /* Lists the functions of the table, for code that repeats once for each of them (declarations, rows). */

@@ -101,7 +101,7 @@ typedef enum DropoutKind {
   DROPOUT_CROSS,
   DROPOUT_CROSS_BRANCH,
   DROPOUT_HIDDEN,
-  DROPOUT_KINDS = 8 /* room for them in the numbers of sites */
+  DROPOUT_KINDS = 8 /* site numbers reserved for each layer */
 } DropoutKind;
 
 static float dropout_rate(const DropoutRates *rates, DropoutKind kind) {
@@ -124,7 +124,7 @@ static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dro
   return dropout;
 }
 
-/* On the branch that a sublayer adds to the residual stream. */
+/* Returns the dropout of the branch that sublayer w adds to the residual stream, or NULL. */
 static const Dropout *branch_dropout(const Pass *p, const Sublayer *w, Dropout *dropout) {
   static const DropoutKind kinds[] = {[SUBLAYER_SELF] = DROPOUT_ATTENTION_BRANCH,
                                       [SUBLAYER_CROSS] = DROPOUT_CROSS_BRANCH,
@@ -138,12 +138,12 @@ static void linear(const Pass *p, void *out, const void *in, Linear w) {
   p->ops->linear(p->context, out, in, p->params, w, p->rows);
 }
 
-/* The gradient of w from dout [N][outputs] and in [N][inputs]. */
+/* Computes the gradient of w from dout [N][outputs] and in [N][inputs]. */
 static void weight_gradient(const Pass *p, Linear w, const void *dout, const void *in) {
   p->ops->linear_backward_weight(p->context, p->params, w, dout, in, p->rows, p->accumulate);
 }
 
-/* din [N][inputs] from dout [N][outputs]; `add`: added to what is there. */
+/* Computes din [N][inputs] from dout [N][outputs]; `add`: adds it to din. */
 static void input_gradient(const Pass *p, void *din, const void *dout, Linear w, bool add) {
   p->ops->linear_backward_input(p->context, din, dout, p->params, w, p->rows, add);
 }
@@ -154,13 +154,13 @@ typedef struct QkvViews {
   View q, k, v;
 } QkvViews;
 
-/* A plain [N][H*D] array. */
+/* Views a plain [N][H*D] array. */
 static View heads_view(const Pass *p, void *array) {
   int64_t row = query_width(p->config);
   return (View){array, (int64_t)p->length * row, row, p->config->head_dim};
 }
 
-/* Queries, keys and values inside a packed [B][T][H*D + 2*G*D] array. */
+/* Views the queries, keys and values of a packed [B][T][H*D + 2*G*D] array. */
 static QkvViews qkv_views(const Pass *p, void *qkv) {
   const ModelConfig *c = p->config;
   int64_t row = qkv_width(c), batch = (int64_t)p->length * row, head = c->head_dim;
@@ -181,7 +181,7 @@ static Attention attention_over(const Pass *p, int keys, const Dropout *dropout)
                      .dropout = dropout};
 }
 
-/* A decoder's token sees those before it; an encoder's the whole text. */
+/* A token of a decoder attends to itself and the tokens before it, a token of an encoder to its whole text. */
 static Attention self_attention(const Pass *p, const Dropout *dropout) {
   const Model *m = p->model;
   Attention shape = attention_over(p, p->length, dropout);
@@ -205,7 +205,7 @@ static const int32_t *positions_of(const Pass *p) {
   return is_encoder(p) ? p->model->source.positions : p->model->positions;
 }
 
-/* NULL where attention knows nothing of positions. */
+/* Fills `rope` and returns it, or returns NULL when the model has no rotary positions. */
 static const Rope *rope_of(const Pass *p, Rope *rope) {
   *rope = (Rope){p->model->rope_table, positions_of(p)};
   return p->config->positions == POSITIONS_ROPE ? rope : NULL;
@@ -221,7 +221,7 @@ static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivat
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
   linear(p, a->in, a->n, w->in);
   if (rope) p->ops->rope(p->context, view.q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
-  if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, 0, view.k, view.v, p->length);
+  if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, view.k, view.v, p->length);
   p->ops->attention(p->context, &shape, heads_view(p, a->middle), view.q, view.k, view.v, a->lse);
   if (p->maps)
     model_take_map(p, is_encoder(p) ? ATTENTION_ENCODER : ATTENTION_SELF, w->layer, &shape, view.q, view.k, a->lse);
@@ -243,7 +243,7 @@ static void self_backward(const Pass *p, const Sublayer *w, const SublayerActiva
   input_gradient(p, dn, s->din, w->in, add);
 }
 
-/* Keys and values in cross-attention: of this pass or, after model_encode(), in the memories. */
+/* The keys and values of cross-attention: computed in this pass, or by model_encode() and kept in p->memories. */
 static QkvViews memory_views(const Pass *p, const Sublayer *w, const SublayerActivations *a) {
   int64_t head = p->config->head_dim, row = key_width(p->config);
   if (!p->caches) {
@@ -276,7 +276,7 @@ static void cross_forward(const Pass *p, const Sublayer *w, const SublayerActiva
 static void cross_backward(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch,
                            void *dn, bool add) {
   const Activations *s = p->acts;
-  bool first = w->layer == p->config->layers - 1; /* of the cross-attentions, the last comes first */
+  bool first = w->layer == p->config->layers - 1; /* backward starts with the last layer */
   Dropout drop;
   QkvViews memory = memory_views(p, w, a), d = memory;
   Attention shape = cross_attention(p, dropout_at(p, w->layer, DROPOUT_CROSS, &drop));
@@ -318,7 +318,7 @@ static void mlp_backward(const Pass *p, const Sublayer *w, const SublayerActivat
 
 static const struct {
   void (*forward)(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch);
-  /* dn: gradient of the sublayer's n, written, or with `add` added to. It may be dbranch, which is read before. */
+  /* dn: the gradient of the sublayer's n is written to it, or added with `add`. It may be dbranch. */
   void (*backward)(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch, void *dn,
                    bool add);
 } sublayers[] = {[SUBLAYER_SELF] = {self_forward, self_backward},
@@ -327,7 +327,7 @@ static const struct {
 
 /* ---- norms around a branch ---- */
 
-/* x_out = x_in + branch; y = norm(x_out), which leaves its statistics in `stats`. */
+/* x_out = x_in + branch; y = norm(x_out), which stores its statistics in `stats`. */
 static void add_and_norm(const Pass *p, void *x_out, void *y, NormStats stats, const void *x_in, const void *branch,
                          NormParameters weights, const Dropout *dropout) {
   Norm norm = norm_of(p->model, weights);
@@ -347,12 +347,12 @@ static void add_dropped(const Pass *p, void *x_out, const void *x_in, const void
   p->ops->residual_add(p->context, x_out, x_in, y, p->batch, p->length, p->config->dim, dropout);
 }
 
-/* The norm that reads x of sublayer `i`, or of what follows the last one. */
+/* The norm of sublayer `i`; after the last sublayer, the final norm. */
 static NormParameters norm_at(const Pass *p, int i) {
   return i < p->stack->count ? p->stack->sublayers[i].norm : p->stack->norm;
 }
 
-/* Adds the branch of sublayer i to the residual stream: what sublayer i + 1, or the head, reads. */
+/* Adds the branch of sublayer i to the residual stream, which sublayer i + 1 or the head reads. */
 static void add_branch(const Pass *p, int i) {
   const SublayerActivations *a = &p->activations[i], *next = a + 1;
   void *branch = p->acts->branch;
@@ -368,8 +368,8 @@ static void add_branch(const Pass *p, int i) {
   }
 }
 
-/* The way back through add_branch(i): returns the gradient of the branch and leaves that of the residual stream in dx.
- * Reads dx (nothing yet where the last sublayer meets the final norm) and, NORM_BEFORE, dn. */
+/* The backward of add_branch(i): returns the gradient of the branch and writes the gradient of the residual stream to
+ * dx. It reads dx, except before a final norm, and with NORM_BEFORE dn. */
 static const void *add_branch_backward(const Pass *p, int i) {
   const Activations *s = p->acts;
   const SublayerActivations *a = &p->activations[i];
@@ -391,7 +391,7 @@ static const void *add_branch_backward(const Pass *p, int i) {
 
 /* ---- a stack: embedding and layers ---- */
 
-/* The same pass through the decoder, or through the encoder. */
+/* Returns the same pass for the stack of the encoder, or of the decoder. */
 static Pass through(const Pass *p, bool encoder) {
   Pass pass = *p;
   pass.stack = encoder ? &p->model->table.encoder : &p->model->table.decoder;
@@ -411,16 +411,16 @@ static void stack_forward(const Pass *p) {
   for (int i = 0; i < p->stack->count; i++) {
     const Sublayer *w = &p->stack->sublayers[i];
     const SublayerActivations *a = &p->activations[i];
-    bool keep = p->config->norm_place == NORM_ON_BRANCH; /* the branch is what the norm reads */
+    bool keep = p->config->norm_place == NORM_ON_BRANCH; /* the norm of the branch needs it in the backward */
     sublayers[w->kind].forward(p, w, a, keep ? a->x : p->acts->branch);
     add_branch(p, i);
   }
 }
 
-/* Where the head, or a decoder above an encoder, leaves the gradient of the stack's output. */
+/* Where the head, or a decoder for its encoder, writes the gradient of the stack's output. */
 static void *output_gradient(const Pass *p) { return p->config->norm_place == NORM_BEFORE ? p->acts->dn : p->acts->dx; }
 
-/* `written`: others have begun the gradient of the table. */
+/* `written`: the gradient of the token embedding has been begun, by the head or by another stack. */
 static void embedding_backward(const Pass *p, bool written) {
   const Model *m = p->model;
   const Stack *s = p->stack;
@@ -428,14 +428,14 @@ static void embedding_backward(const Pass *p, bool written) {
   const RowOrder *positions = is_encoder(p) ? &m->source_position_order : &m->position_order;
   Dropout drop;
   const Dropout *dropout = dropout_at(p, 0, DROPOUT_EMBEDDING, &drop);
-  p->ops->embedding_backward(p->context, p->params, s->embedding, 1.0f, p->acts->dx, tokens->offsets, tokens->order,
-                             s->vocab, p->batch, p->length, dropout, p->accumulate || written);
+  p->ops->embedding_backward(p->context, p->params, s->embedding, p->acts->dx, tokens->offsets, tokens->order, s->vocab,
+                             p->batch, p->length, dropout, p->accumulate || written);
   if (p->config->positions == POSITIONS_LEARNED)
-    p->ops->embedding_backward(p->context, p->params, s->position_embedding, 1.0f, p->acts->dx, positions->offsets,
+    p->ops->embedding_backward(p->context, p->params, s->position_embedding, p->acts->dx, positions->offsets,
                                positions->order, p->config->ctx, p->batch, p->length, dropout, p->accumulate);
 }
 
-/* Sums the gradients of a layer, or of the rest of the model, over all processes: they are complete. */
+/* Sums the complete gradients of a layer, or of the rest of the model, over all processes. */
 static void reduce_bucket(const Pass *p, int bucket) {
   const ParameterTable *t = &p->model->table;
   if (!p->reduce) return;
@@ -443,7 +443,7 @@ static void reduce_bucket(const Pass *p, int bucket) {
   p->ops->peers_reduce(p->context, p->params, first, t->bucket_ends[bucket] - first);
 }
 
-/* From output_gradient() to the gradient of every parameter of the stack. */
+/* Computes the gradients of the stack's parameters from output_gradient(). */
 static void stack_backward(const Pass *p) {
   const Activations *s = p->acts;
   const Stack *stack = p->stack;
@@ -456,12 +456,12 @@ static void stack_backward(const Pass *p) {
   }
   if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->activations[0], norm_at(p, 0), NULL);
   if (stack->count) reduce_bucket(p, stack->first_layer);
-  embedding_backward(p, p->config->tie); /* then the head has begun */
+  embedding_backward(p, p->config->tie); /* a tied head has begun the gradient */
 }
 
 /* ---- forward, head and loss, backward of the whole model ---- */
 
-/* A pass without dropout, packing and caches. */
+/* Returns a pass without dropout, packing and caches. */
 static Pass pass_over(Model *m, const Activations *acts, int batch, int length) {
   return (Pass){.model = m,
                 .ops = m->ops,
@@ -488,7 +488,7 @@ void model_encode(const Pass *pass) {
     fresh.caches = NULL;
     QkvViews memory = memory_views(&fresh, w, a);
     linear(&p, a->memory, encoded(&p), w->memory);
-    p.ops->cache_store(p.context, &p.memories[w->layer], p.slot, 0, memory.k, memory.v, p.length);
+    p.ops->cache_store(p.context, &p.memories[w->layer], p.slot, memory.k, memory.v, p.length);
   }
 }
 
@@ -498,7 +498,7 @@ void model_forward(const Pass *pass) {
   stack_forward(&p);
 }
 
-/* One row of dt numbers, widened in place from its end. */
+/* Converts a row from dt to fp32 in place, last element first. */
 static void widen(const Model *m, float *row, int count) {
   if (m->dt == sizeof(float)) return;
   for (int i = count - 1; i >= 0; i--) {
@@ -508,7 +508,7 @@ static void widen(const Model *m, float *row, int count) {
   }
 }
 
-/* Rows of the chunk that begins at `row`, without their pads, to host [N][V]. */
+/* Copies the chunk of rows that begins at `row`, without pads, to host [N][V]. */
 static void download_logits(const Pass *p, int row, int count, float *logits) {
   const Model *m = p->model;
   int vocab = p->config->vocab;
@@ -520,9 +520,9 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
   }
 }
 
-/* In chunks of rows, so that the logits of the whole batch never exist at once. */
+/* Works in chunks of rows: the logits of a whole batch would take too much memory. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits) {
-  Pass p = through(pass, false); /* .rows becomes that of a chunk */
+  Pass p = through(pass, false); /* .rows: of a chunk */
   const Model *m = p.model;
   const Activations *s = p.acts;
   const Linear head = m->table.head;
@@ -542,13 +542,13 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   p.ops->loss_sum(p.context, state, s->losses, m->targets, rows);
 }
 
-/* From the gradient that model_head() left to that of every parameter below the head. */
+/* Computes the gradients of all parameters below the head from the gradient that model_head() left. */
 static void model_backward(const Pass *pass) {
   const int rest = pass->model->table.bucket_count - 1;
   Pass p = through(pass, false);
   stack_backward(&p);
   if (has_encoder(p.config)) {
-    Activations above = *pass->acts; /* whose gradient is the memory's */
+    Activations above = *pass->acts; /* the gradient of the encoder's output is dmemory */
     if (p.config->norm_place == NORM_BEFORE) above.dn = above.dmemory;
     else above.dx = above.dmemory;
     p = through(pass, true);
@@ -571,13 +571,13 @@ static bool upload_schedule(Model *m, Error *error) {
   return model_check_backend(m, error);
 }
 
-/* Room for the order of `rows` numbers below `kinds`. */
+/* Allocates the order of `rows` numbers below `kinds`. */
 static RowOrder reserve_order(Model *m, const char *name, int kinds, int64_t rows) {
   return (RowOrder){m->ops->alloc(m->context, name, ((size_t)kinds + 1) * sizeof(int32_t)),
                     m->ops->alloc(m->context, name, (size_t)rows * sizeof(int32_t))};
 }
 
-/* Without packed documents the order of positions is the same in every batch. */
+/* Without packed documents the positions are the same in every batch. */
 static bool upload_natural_positions(Model *m, int64_t rows, Error *error) {
   int32_t *natural = malloc((size_t)rows * sizeof *natural);
   if (!natural) return error_memory(error, "the order of positions");
@@ -603,7 +603,7 @@ static bool reserve_orders(Model *m, int64_t rows, Error *error) {
   return model_check_backend(m, error) && (!learned || upload_natural_positions(m, rows, error));
 }
 
-/* Where operations read copies of the weights, keeps only masters that this process updates. */
+/* Keeps only the masters that this process updates, if operations read copies of the weights. */
 static void keep_own_masters(Model *m) {
   ContextInfo device;
   m->ops->info(m->context, &device);
@@ -630,7 +630,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
   m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   if (!reserve_orders(m, rows, error)) return false;
-  m->ops->refresh_parameters(m->context, &m->params); /* now with what the optimizer needs */
+  m->ops->refresh_parameters(m->context, &m->params); /* with the optimizer's memory */
   return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&
          activations_allocate(m, &m->train, &m->train_memory, rows, true, settings->head_rows, error);
 }
@@ -694,7 +694,7 @@ static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_
   if (learned) model_upload_order(m, step->source->positions + from, rows, c->ctx, m->source_position_order);
 }
 
-/* Gradients of all micro-batches of a step. */
+/* Computes the gradients of all micro-batches of a step. */
 static void submit_micro_batches(Model *m, const TokenBatch *step) {
   int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
   int32_t count = 0;
@@ -770,7 +770,7 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   m->evaluation_batch = batch;
   m->evaluation_length = length;
   m->evaluation_packed = packed;
-  if (logits) evaluate(m->context, &evaluation); /* copies to the host in the middle: cannot be recorded */
+  if (logits) evaluate(m->context, &evaluation); /* copies to the host, which a graph cannot */
   else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
   StepState state = {0};
   m->ops->download(m->context, &state, m->eval_state, sizeof state);

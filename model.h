@@ -63,12 +63,12 @@ enum {
   MODEL_MAX_VOCAB = 1 << 20
 };
 
-/* 8/3 dim rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
+/* 8/3 dim, rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
 int model_default_ffn(int dim);
 
 /* The number of parameters without padding. 0 when memory is out. */
 int64_t model_parameters(const ModelConfig *config);
-/* The same without the embedding tables of tokens and positions; an untied head counts. */
+/* The same without the token and position embeddings; an untied head counts. */
 int64_t model_parameters_without_embeddings(const ModelConfig *config);
 
 /* Checks ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
@@ -90,7 +90,8 @@ const ModelConfig *model_config(const Model *model);
 typedef enum ArenaKind { ARENA_MASTER, ARENA_GRADIENT, ARENA_MOMENT1, ARENA_MOMENT2 } ArenaKind;
 size_t model_arena_size(const Model *model, ArenaKind which); /* floats */
 /* Copy a whole arena between host and device, [model_arena_size()] floats laid out as in a checkpoint. All processes
- * that train together call these; rank 0 passes the host's arena, the others NULL. Each has gradients of its own. */
+ * that train together call these; rank 0 passes the host's arena, the others NULL. Each process has its own
+ * gradients. */
 void model_upload(Model *model, ArenaKind which, const float *host);
 /* The master weights where the device uses the host's memory, else NULL. Writes take effect with
  * model_weights_written(). */

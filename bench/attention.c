@@ -57,7 +57,7 @@ static void call_cache_store(Bench *b, const Operands *o, int set) {
   const Attention *a = &o->attention;
   HeadViews in = packed(b, a, o->array[set][0]);
   KvCache cache = {o->array[set][1], o->array[set][2], a->queries, a->kv_heads, a->head_dim};
-  b->ops->cache_store(b->c, &cache, 0, 0, in.k, in.v, a->queries);
+  b->ops->cache_store(b->c, &cache, 0, in.k, in.v, a->queries);
 }
 
 /* Times forward and backward. Before the timing of backward, a forward call computes its `out` and `lse`. */

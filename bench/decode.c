@@ -9,7 +9,7 @@
 /* arrays: x, q, attention, h, logits, spare logits. There is only one set; `set` counts layers. */
 static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
-  const Embedding e = {.table = o->model->table.decoder.embedding, .scale = 1};
+  const Embedding e = {.table = o->model->table.decoder.embedding};
   b->ops->decode_embedding(b->c, o->array[0][0], &o->model->params, &e, &o->sequences);
 }
 

@@ -6,13 +6,13 @@
 #include <math.h>
 
 static void call_embedding(Bench *b, const Operands *o, int set) {
-  const Embedding e = {.table = o->model->table.decoder.embedding, .scale = 1};
+  const Embedding e = {.table = o->model->table.decoder.embedding};
   b->ops->embedding(b->c, o->array[set][0], &o->model->params, &e, o->array[set][1], o->batch, o->length, NULL);
 }
 
 static void call_embedding_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
-  b->ops->embedding_backward(b->c, &o->model->params, o->model->table.decoder.embedding, 1, a[0], a[1], a[2],
+  b->ops->embedding_backward(b->c, &o->model->params, o->model->table.decoder.embedding, a[0], a[1], a[2],
                              o->model->config.vocab, o->batch, o->length, NULL, o->flag);
 }
 

@@ -10,7 +10,7 @@ static void call_copy(Bench *b, const Operands *o, int set) {
 }
 
 static void call_write(Bench *b, const Operands *o, int set) {
-  const Embedding e = {.table = o->layer.weight, .scale = 1};
+  const Embedding e = {.table = o->layer.weight};
   b->ops->embedding(b->c, o->array[set][0], &o->model->params, &e, o->array[set][1], 1, o->rows, NULL);
 }
 

@@ -1,26 +1,8 @@
-/* Rotary positions and attention: a translation unit of its own, because it compiles for minutes. */
+/* Rotary positions and attention: a separate translation unit, because it compiles for minutes. */
 #include "kernels/attention_backward.cuh"
 #include "kernels/attention_f32.cuh"
 #include "kernels/attention_forward.cuh"
 #include "kernels/rope.cuh"
-
-/* Calls f with the head size that the bf16 kernels are compiled for, which is at least `dim`. */
-template <class F> static void with_tile_width(int dim, F f) {
-  if (dim <= 32) f(std::integral_constant<int, 32>());
-  else if (dim <= 64) f(std::integral_constant<int, 64>());
-  else if (dim <= 96) f(std::integral_constant<int, 96>());
-  else f(std::integral_constant<int, HEAD_DIM_MAX>());
-}
-
-static void launch_forward(Context *c, const Attention *a, const Arguments<bf16> &arguments) {
-  with_tile_width(
-      a->head_dim, [&](auto width) { launch_forward<width>(c, a, arguments); });
-}
-
-static void launch_backward(Context *c, const Attention *a, const Arguments<bf16> &arguments) {
-  with_tile_width(
-      a->head_dim, [&](auto width) { launch_backward<width>(c, a, arguments); });
-}
 
 void cuda_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
   if (!check_head_size(c, a->head_dim)) return;

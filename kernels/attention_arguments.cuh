@@ -1,5 +1,4 @@
-/* struct Attention as kernels take it, and what follows from it for one query or one key: what is visible, and what
- * dropout keeps. */
+/* struct Attention for kernels; the visible keys of a query, and the keys that dropout keeps. */
 #ifndef INKLING_KERNELS_ATTENTION_ARGUMENTS_CUH
 #define INKLING_KERNELS_ATTENTION_ARGUMENTS_CUH
 
@@ -10,7 +9,7 @@ namespace {
 __device__ __forceinline__ int lane_id() { return (int)(threadIdx.x % 32); }
 __device__ __forceinline__ int warp_id() { return (int)(threadIdx.x / 32); }
 
-/* A View as kernels take it. */
+/* View for kernels. */
 template <class T> struct Heads {
   T *data;
   int64_t batch, row, head;
@@ -18,26 +17,24 @@ template <class T> struct Heads {
   __device__ __forceinline__ T *at(int b, int64_t i, int h) const { return data + b * batch + i * row + h * head; }
 };
 
-/* What an operation does not have is not read. */
+/* Members that an operation does not use are not set. */
 struct AttentionShape {
   int heads, group; /* query heads; query heads of one kv head */
   int dim, queries, keys;
   float scale, scale_log2; /* scale, scale * log2(e) */
   bool causal;
   const int32_t *key_begin, *key_end;
-  DropoutMask dropout; /* its threshold is one of 16 bits; no state: nothing is dropped */
+  DropoutMask dropout; /* its threshold has 16 bits; state NULL: no dropout */
   float *lse, *delta;  /* [B][H][Tq] */
   const float *rope;   /* [positions][D/2][2], NULL: gradients are not rotated */
   const int32_t *positions;
-  Heads<const float> bias; /* at(b, i, h)[j]; no data: there is none */
 };
 
 template <class T> struct Arguments : AttentionShape { Heads<T> q, k, v, out, dout, dq, dk, dv; };
 
 /* ---- masks ---- */
 
-/* Keys that query i of sequence b sees: begin <= j < end, inside 0 .. Tk; none when begin >= end. A bias may hide more
- * of them. */
+/* The keys that query i of sequence b attends to: begin <= j < end, within 0 .. Tk; none when begin >= end. */
 struct Visible {
   int begin, end;
 };
@@ -54,13 +51,13 @@ __device__ __forceinline__ Visible visible_keys(const AttentionShape &a, int b, 
 
 /* ---- dropout (the map: attention() in kernels.h) ---- */
 
-/* The random numbers of the probabilities of one head. */
+/* The random numbers for the probabilities of one head. */
 struct DropoutStream {
   uint64_t seed;
   uint32_t site, step, stream, threshold;
-  uint32_t first, groups; /* number of the first group of 32 keys of query 0; groups to a query */
+  uint32_t first, groups; /* number of query 0's first group of 32 keys; groups of a query */
 
-  /* Call 0..3 of keys 32 * group .. + 32 of query i. */
+  /* Returns the words of call 0..3 for keys 32 * group .. + 32 of query i. */
   __device__ __forceinline__ uint4 words(int i, int group, int call) const {
     return random_words(seed, (first + (uint32_t)i * groups + (uint32_t)group) * 4 + (uint32_t)call, site, step,
                         stream);
@@ -78,7 +75,7 @@ __device__ __forceinline__ DropoutStream dropout_stream(const AttentionShape &a,
           groups};
 }
 
-/* Bit j is set where key 32 * group + j of query i is kept. */
+/* Sets bit j if key 32 * group + j of query i is kept. */
 __device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i, int group) {
   uint32_t kept = 0;
 #pragma unroll
@@ -96,7 +93,7 @@ __device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i
 
 /* ---- rotary positions ---- */
 
-/* The pairs (x[i], y[i]) = numbers d + i and D/2 + d + i of a head, rotated back: by minus the angle of `position`. */
+/* Rotates the pairs (x[i], y[i]), numbers d + i and D/2 + d + i of a head, by minus the angle of `position`. */
 __device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const float *table, int64_t position, int d,
                                             int dim) {
   const float *at = table + position * dim + 2 * d;
@@ -129,12 +126,7 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
   arguments.causal = a->causal;
   arguments.key_begin = a->key_begin;
   arguments.key_end = a->key_end;
-  arguments.bias = {static_cast<const float *>(a->bias.data), a->bias.batch, a->bias.row, a->bias.head};
-  arguments.dropout = dropout_mask(a->dropout);
-  if (dropout_active(a->dropout)) {
-    const double threshold = (double)a->dropout->p * 65536.0 + 0.5;
-    arguments.dropout.threshold = threshold > 65535.0 ? 65535u : (uint32_t)threshold;
-  }
+  arguments.dropout = dropout_mask(a->dropout, 16);
   return arguments;
 }
 

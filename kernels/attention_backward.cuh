@@ -1,6 +1,7 @@
 /* The backward of attention in bf16: two kernels that recompute the probabilities from lse. The first has a block for
- * every tile of queries and gives dQ (and delta), the second one for every tile of keys and gives dK and dV. That is 7
- * tile products in place of 5, but every sum has one owner and a fixed order: no atomics, the same bits every time. */
+ * every tile of queries and computes dQ (and delta), the second a block for every tile of keys and computes dK and dV.
+ * These are 7 tile products instead of 5, but every sum is computed by one block in a fixed order: no atomics, the same
+ * bits every time. */
 #ifndef INKLING_KERNELS_ATTENTION_BACKWARD_CUH
 #define INKLING_KERNELS_ATTENTION_BACKWARD_CUH
 
@@ -8,11 +9,11 @@
 
 namespace {
 
-/* exp2(S * scale_log2 - this) is the probability; 0 for a query that sees nothing. */
+/* The base b of probabilities exp2(S * scale_log2 - b), which are 0 for a query without visible keys. */
 __device__ __forceinline__ float lse_base(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2_E; }
 
-/* dots[r] = dout * out of row first + 8r + g of one head, known to the four lanes of the row. Rows from `rows` on give
- * those of the last one. Straight from global memory and without branches, so that all loads are under way together. */
+/* dots[r] = dout * out of row first + 8r + g of one head, in the four lanes of the row. Rows from `rows` on repeat the
+ * last row. It reads global memory without branches, so that all loads are in flight together. */
 template <int HD, int R>
 __device__ __forceinline__ void row_dots(float (&dots)[R], const Heads<bf16> &dout, const Heads<bf16> &out, int b,
                                          int first, int head, int rows, int dim) {
@@ -39,11 +40,10 @@ __device__ __forceinline__ void row_dots(float (&dots)[R], const Heads<bf16> &do
 
 /* ---- dQ ---- */
 
-/* Q and dout stay in registers, so their tiles are only passed through the space of the stages. Up to 64 columns a warp
- * has 32 queries: each fragment of keys and values serves two products; beyond that, and beside a bias, registers are
- * out at 16. */
-template <int HD, bool BIAS> struct QueryGradientTiles {
-  static constexpr bool NARROW = HD <= 64 && !BIAS;
+/* Q and dout stay in registers; their tiles only pass through the memory of the stages. Up to 64 columns a warp has 32
+ * queries, and each fragment of keys and values is used for two products; beyond that registers suffice for 16. */
+template <int HD> struct QueryGradientTiles {
+  static constexpr bool NARROW = HD <= 64;
   static constexpr int WARPS = NARROW ? 4 : 8, THREADS = 32 * WARPS, M = NARROW ? 2 : 1, QUERIES = 16 * M * WARPS;
   static constexpr int KEYS = 64, STEP = 32, BLOCKS = NARROW ? 2 : 1; /* STEP: keys at a time */
   static constexpr int QUERY_TILE = QUERIES * HD, KEY_TILE = KEYS * HD;
@@ -54,7 +54,7 @@ template <int HD, bool BIAS> struct QueryGradientTiles {
   static_assert(BYTES <= SHARED_LIMIT && QUERIES <= 2 * KEYS, "shared memory");
 };
 
-/* Scores of the warp's queries become probabilities; bases: lse_base() of the first of them on. */
+/* Replaces the scores of the warp's queries by probabilities; bases: lse_base() of its queries. */
 template <int M, int N>
 __device__ __forceinline__ void probabilities(float (&p)[M][N][4], const float *bases, float scale_log2) {
 #pragma unroll
@@ -68,7 +68,7 @@ __device__ __forceinline__ void probabilities(float (&p)[M][N][4], const float *
   }
 }
 
-/* dP becomes dS = P * (dP - delta). */
+/* Replaces dP by dS = P * (dP - delta). */
 template <int M, int N>
 __device__ __forceinline__ void score_gradients(float (&ds)[M][N][4], const float (&p)[M][N][4], const float *deltas) {
 #pragma unroll
@@ -82,11 +82,12 @@ __device__ __forceinline__ void score_gradients(float (&ds)[M][N][4], const floa
 }
 
 /* delta_i = sum_d dout*out;  P = exp(S - lse);  dS = P * (dropout(dout V^T) - delta);  dQ = scale * dS K, rotated back.
- * One block: QUERIES queries of one head, over the tiles of keys that any of them sees, in the order of the forward. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGradientTiles<HD, BIAS>::BLOCKS)
+ * A block computes QUERIES queries of one head, over the tiles of keys that any of them attends to, in the order of the
+ * forward. */
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(QueryGradientTiles<HD>::THREADS, QueryGradientTiles<HD>::BLOCKS)
     attention_backward_queries(const TileArguments a) {
-  using S = QueryGradientTiles<HD, BIAS>;
+  using S = QueryGradientTiles<HD>;
   constexpr int M = S::M;
   DYNAMIC_SHARED(shared);
   bf16 *const q_tile = reinterpret_cast<bf16 *>(shared), *const dout_tile = q_tile + S::QUERY_TILE;
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
   load_tile<HD, S::QUERIES, S::THREADS>(dout_tile, a.dout, at.b, at.i0, at.h, a.queries, a.dim);
   cp_async_commit();
 
-  float delta[2 * M]; /* while the tiles are on their way */
+  float delta[2 * M]; /* computed while the tiles are copied */
   row_dots<HD>(delta, a.dout, a.out, at.b, i0, at.h, a.queries, a.dim);
   if (lane_id() % 4 == 0)
 #pragma unroll
@@ -116,14 +117,14 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
   LeftFactor<HD, M, true> q, dout;
   q.take(q_tile, row);
   dout.take(dout_tile, row);
-  __syncthreads(); /* the stages take their place */
+  __syncthreads(); /* the stages overwrite the tiles */
   if (first < last) keys.fetch(first);
 
   float dq[M][HD / 8][4];
   clear(dq);
   for (int t = first; t < last; t++) {
     cp_async_wait<0>();
-    __syncthreads(); /* tile t is there, and nobody reads tile t - 1 any more */
+    __syncthreads(); /* tile t has arrived, and all warps have read tile t - 1 */
     if (t + 1 < last) keys.fetch(t + 1);
 #pragma unroll
     for (int step = 0; step < S::KEYS; step += S::STEP) {
@@ -133,7 +134,6 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
       multiply_transposed<HD>(ds, dout, keys.v_tile(t), step);
       if (DROPOUT) drop_scores(ds, dropout_stream(a, at.b, at.h), i0, j0, a.dropout.scale);
       multiply_transposed<HD>(p, q, keys.k_tile(t), step);
-      if (BIAS) add_bias<false>(p, a, at.b, at.h, i0, j0);
       probabilities(p, bases + row, a.scale_log2);
       if (!mine.all_see(j0, S::STEP)) mask_scores(p, a, at.b, i0, j0, 0.0f);
       score_gradients(ds, p, deltas + row);
@@ -148,16 +148,16 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, BIAS>::THREADS, QueryGr
 
 /* ---- dK and dV ---- */
 
-/* Scores and their gradients are computed transposed, keys as rows: as left factors of dV and dK they stay in
- * registers. Up to 64 columns keys and values do so too, and the second stage lends them its space until they are
- * there. */
-template <int HD, bool BIAS = false> struct KeyGradientTiles {
+/* Scores and their gradients are computed transposed, with keys as rows, so that they stay in registers as left factors
+ * of dV and dK. Up to 64 columns keys and values stay in registers too; they pass through the memory of the second
+ * stage. */
+template <int HD> struct KeyGradientTiles {
   static constexpr bool KEEP = HD <= 64;
-  static constexpr int WARPS = KEEP ? 4 : 8, THREADS = 32 * WARPS, BLOCKS = KEEP ? (BIAS ? 2 : 3) : 1;
+  static constexpr int WARPS = KEEP ? 4 : 8, THREADS = 32 * WARPS, BLOCKS = KEEP ? 3 : 1;
   static constexpr int KEYS = 16 * WARPS, GROUPS = KEYS / 32, QUERIES = KEEP ? 64 : 32;
-  static constexpr int STEP = HD == 64 || BIAS ? 16 : 32; /* queries at a time */
+  static constexpr int STEP = HD == 64 ? 16 : 32; /* queries at a time */
   static constexpr int KEY_TILE = KEYS * HD, QUERY_TILE = QUERIES * HD, STAGE = 2 * QUERY_TILE;
-  static constexpr int OWN = KEEP ? 0 : 2 * KEY_TILE; /* elements in front of the stages */
+  static constexpr int OWN = KEEP ? 0 : 2 * KEY_TILE; /* elements before the stages */
   static constexpr size_t TILES = (OWN + 2 * STAGE) * sizeof(bf16);
   static constexpr size_t ROWS = TILES + 2 * 2 * QUERIES * sizeof(float);        /* lse, delta */
   static constexpr size_t KEPT = ROWS + 2 * GROUPS * QUERIES * sizeof(uint32_t); /* dropout */
@@ -167,13 +167,13 @@ template <int HD, bool BIAS = false> struct KeyGradientTiles {
   static_assert(THREADS >= 2 * QUERIES, "a thread for lse and for delta of each query");
 };
 
-/* A tile of queries of one of the heads of a group. */
+/* A tile of queries of a head of the group. */
 struct QueryTile {
   int head, tile;
 };
 
-/* The next tile of the heads before `heads_end` that sees any of the KEYS keys from j0 on; of that head when there is
- * none. */
+/* Returns the next tile, of a head before `heads_end`, that attends to any of the KEYS keys from j0 on; head
+ * `heads_end` when there is none. */
 template <int HD>
 __device__ __forceinline__ QueryTile next_tile(const AttentionShape &a, int b, QueryTile at, int heads_end, int tiles,
                                                int j0) {
@@ -184,8 +184,8 @@ __device__ __forceinline__ QueryTile next_tile(const AttentionShape &a, int b, Q
   return at;
 }
 
-/* Fetches a tile's queries and their dout; kept [group of 32 keys][query]: which keys dropout keeps. `stream` is of the
- * sequence. */
+/* Loads a tile of queries and their dout, and computes the keys that dropout keeps, kept [group of 32 keys][query].
+ * `stream`: of the sequence. */
 template <int HD, bool DROPOUT>
 __device__ __forceinline__ void fetch_tile(bf16 *q_tile, uint32_t *kept, const TileArguments &a, int b, QueryTile at,
                                            int j0, DropoutStream &stream) {
@@ -200,8 +200,7 @@ __device__ __forceinline__ void fetch_tile(bf16 *q_tile, uint32_t *kept, const T
     kept[i] = kept_keys(stream, i0 + i % S::QUERIES, j0 / 32 + i / S::QUERIES);
 }
 
-/* The thread's part of a tile's lse_base() and delta: thread i has the former of query i, or the latter of i -
- * QUERIES. */
+/* Returns lse_base() of query i on thread i, and delta of query i on thread i + QUERIES. */
 template <int HD> __device__ __forceinline__ float row_value(const AttentionShape &a, int b, QueryTile at) {
   constexpr int QUERIES = KeyGradientTiles<HD>::QUERIES;
   const int thread = (int)threadIdx.x, i = at.tile * QUERIES + thread % QUERIES;
@@ -211,7 +210,7 @@ template <int HD> __device__ __forceinline__ float row_value(const AttentionShap
   return is_lse ? lse_base(a.lse[query]) : a.delta[query];
 }
 
-/* Scores of 16 keys become probabilities; bases: of the first of the 8N queries on. */
+/* Replaces the scores of 16 keys by probabilities; bases: lse_base() of the 8N queries. */
 template <int N>
 __device__ __forceinline__ void probabilities_transposed(float (&p)[1][N][4], const float *bases, float scale_log2) {
 #pragma unroll
@@ -223,7 +222,8 @@ __device__ __forceinline__ void probabilities_transposed(float (&p)[1][N][4], co
   }
 }
 
-/* dout V^T becomes dS, and P dropout(P) but for the scale. kept: bit `bit` and the 15 behind it are of the 16 keys. */
+/* Replaces dout V^T by dS, and P by dropout(P) without the scale. kept: bits `bit` .. `bit` + 15 are for the 16
+ * keys. */
 template <bool DROPOUT, int N>
 __device__ __forceinline__ void score_gradients_transposed(float (&ds)[1][N][4], float (&p)[1][N][4],
                                                            const float *deltas, const uint32_t *kept, int bit,
@@ -243,15 +243,15 @@ __device__ __forceinline__ void score_gradients_transposed(float (&ds)[1][N][4],
   }
 }
 
-/* Adds what the queries of a tile of head h, from i0 on, contribute to dK and dV of the warp's 16 keys, from j0 on.
- * bases: [lse_base(), delta][query]; kept: [query] of the 32 keys that the 16 belong to; whole: all queries see all
+/* Adds the contributions of a tile of queries, from i0 on, to dK and dV of the warp's 16 keys, from j0 on. bases:
+ * [lse_base(), delta][query]; kept: [query] of the 32 keys that include the 16; whole: all queries attend to all
  * keys. */
-template <int HD, bool DROPOUT, bool BIAS, bool REGISTERS>
+template <int HD, bool DROPOUT, bool REGISTERS>
 __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[1][HD / 8][4],
                                          const LeftFactor<HD, 1, REGISTERS> &k, const LeftFactor<HD, 1, REGISTERS> &v,
-                                         const TileArguments &a, int b, int h, int i0, int j0, const bf16 *q_tile,
+                                         const TileArguments &a, int b, int i0, int j0, const bf16 *q_tile,
                                          const float *bases, const uint32_t *kept, bool whole) {
-  using S = KeyGradientTiles<HD, BIAS>;
+  using S = KeyGradientTiles<HD>;
   const bf16 *const dout_tile = q_tile + S::QUERY_TILE;
 #pragma unroll
   for (int step = 0; step < S::QUERIES; step += S::STEP) {
@@ -264,7 +264,6 @@ __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[
     float p[1][S::STEP / 8][4], ds[1][S::STEP / 8][4];
     multiply_transposed<HD>(p, k, q_tile, step);
     multiply_transposed<HD>(ds, v, dout_tile, step);
-    if (BIAS) add_bias<true>(p, a, b, h, i0 + step, j0);
     probabilities_transposed(p, bases + step, a.scale_log2);
     if (masked) mask_scores_transposed(p, a, b, i0 + step, j0, 0.0f);
     score_gradients_transposed<DROPOUT>(ds, p, bases + S::QUERIES + step, kept + step, j0 % 32, a.dropout.scale);
@@ -274,12 +273,12 @@ __device__ __forceinline__ void add_tile(float (&dk)[1][HD / 8][4], float (&dv)[
 }
 
 /* P = exp(S - lse);  dV = dropout(P)^T dout;  dS = P * (dropout(dout V^T) - delta);  dK = scale * dS^T Q, rotated back;
- * both summed over the query heads of the group.
- * One block: KEYS keys of one kv head, over the tiles of QUERIES queries of the group's heads that see any of them. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradientTiles<HD, BIAS>::BLOCKS)
+ * both summed over the query heads of the group. A block computes KEYS keys of one kv head, over the tiles of QUERIES
+ * queries of the group's heads that attend to any of them. */
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(KeyGradientTiles<HD>::THREADS, KeyGradientTiles<HD>::BLOCKS)
     attention_backward_keys(const TileArguments a) {
-  using S = KeyGradientTiles<HD, BIAS>;
+  using S = KeyGradientTiles<HD>;
   DYNAMIC_SHARED(shared);
   bf16 *const stages = reinterpret_cast<bf16 *>(shared) + S::OWN;
   bf16 *const own = reinterpret_cast<bf16 *>(shared) + (S::KEEP ? S::STAGE : 0);
@@ -313,19 +312,18 @@ __global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradie
   clear(dk), clear(dv);
   for (int n = 0; at.head < heads_end; n++) {
     cp_async_wait<0>();
-    __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
+    __syncthreads(); /* tile n has arrived, and all warps have read tile n - 1 */
     const QueryTile next = next_tile<HD>(a, b, at, heads_end, tiles, j0);
     const bool more = next.head < heads_end;
     const int stage = n % 2, other = (n + 1) % 2;
     const bool whole = limits_of(a, b, at.tile * S::QUERIES, S::QUERIES).all_see(j0 + row, 16);
-    float next_value = 0.0f; /* read early, written when the products of this tile are done */
+    float next_value = 0.0f; /* loaded early, stored after the products of this tile */
     if (more) {
       next_value = row_value<HD>(a, b, next);
       fetch(next, other);
     }
-    add_tile<HD, DROPOUT, BIAS>(dk, dv, k, v, a, b, at.head, at.tile * S::QUERIES, j0 + row, stages + stage * S::STAGE,
-                                values + stage * 2 * S::QUERIES, kept + (stage * S::GROUPS + row / 32) * S::QUERIES,
-                                whole);
+    add_tile<HD, DROPOUT>(dk, dv, k, v, a, b, at.tile * S::QUERIES, j0 + row, stages + stage * S::STAGE,
+                          values + stage * 2 * S::QUERIES, kept + (stage * S::GROUPS + row / 32) * S::QUERIES, whole);
     if (more) put_row_value(next_value, other);
     at = next;
   }
@@ -341,19 +339,18 @@ __global__ void __launch_bounds__(KeyGradientTiles<HD, BIAS>::THREADS, KeyGradie
 
 /* ---- host ---- */
 
-template <int HD> static void launch_backward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_extras(
-      a,
-      [&](auto dropout, auto bias) {
-        using Queries = QueryGradientTiles<HD, bias>;
-        using Keys = KeyGradientTiles<HD, bias>;
-        const int64_t query_blocks = divide_up(a->queries, Queries::QUERIES) * a->heads * a->batch;
-        const int64_t key_blocks = divide_up(a->keys, Keys::KEYS) * a->kv_heads * a->batch;
-        launch(c, "attention_backward", attention_backward_queries<HD, dropout, bias>, dim3((unsigned)query_blocks),
-               Queries::THREADS, Queries::BYTES, arguments);
-        launch(c, "attention_backward", attention_backward_keys<HD, dropout, bias>, dim3((unsigned)key_blocks),
-               Keys::THREADS, Keys::BYTES, arguments);
-      });
+static void launch_backward(Context *c, const Attention *a, const TileArguments &arguments) {
+  const auto run = [&](auto width, auto dropout) {
+    using Queries = QueryGradientTiles<width>;
+    using Keys = KeyGradientTiles<width>;
+    const int64_t query_blocks = divide_up(a->queries, Queries::QUERIES) * a->heads * a->batch;
+    const int64_t key_blocks = divide_up(a->keys, Keys::KEYS) * a->kv_heads * a->batch;
+    launch(c, "attention_backward", attention_backward_queries<width, dropout>, dim3((unsigned)query_blocks),
+           Queries::THREADS, Queries::BYTES, arguments);
+    launch(c, "attention_backward", attention_backward_keys<width, dropout>, dim3((unsigned)key_blocks), Keys::THREADS,
+           Keys::BYTES, arguments);
+  };
+  with_tile_kernel(a, run);
 }
 
 #endif

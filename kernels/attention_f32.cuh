@@ -1,6 +1,6 @@
-/* Attention in fp32: there to be exact, not to be fast. A warp on its own has one query (forward, dQ) or one key (dK,
- * dV) and takes what it sees, or is seen by, 32 rows at a time: first every lane computes the score of one row, then
- * all lanes add up the 32 rows by their weights, each its own 4 columns. Sums have one owner and a fixed order. */
+/* Attention in fp32, exact rather than fast. A warp computes one query (forward, dQ) or one key (dK, dV) from 32
+ * visible rows at a time: first every lane computes the score of one row, then each lane adds its 4 columns of the 32
+ * rows by their weights. Every sum is computed by one warp in a fixed order. */
 #ifndef INKLING_KERNELS_ATTENTION_F32_CUH
 #define INKLING_KERNELS_ATTENTION_F32_CUH
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int F32_WARPS = 4;
 static_assert(HEAD_DIM_MAX <= 32 * 4, "4 columns a lane");
 
-/* What a warp owns: a row of a head of a sequence. */
+/* The row of a warp: of a head of a sequence. */
 struct WarpRow {
   int b, head, row;
   __device__ __forceinline__ WarpRow(int heads, int rows) {
@@ -33,8 +33,8 @@ template <class T> __device__ __forceinline__ float dot_product(const T *x, cons
   return sum;
 }
 
-/* The weights of 32 rows, one a lane, where the warp's other lanes can read them. They are written in turns: when they
- * are written once more, all lanes have met at the turn between and read the last ones. */
+/* Shares the weights of 32 rows, one for each lane, with the warp. Turns alternate between two buffers: before a buffer
+ * is written again, the synchronization of the turn between ensures that all lanes have read it. */
 __device__ __forceinline__ const float *share_weights(float weight, unsigned turn) {
   __shared__ float weights[F32_WARPS][2][32];
   float *const of_warp = weights[warp_id()][turn % 2];
@@ -43,7 +43,7 @@ __device__ __forceinline__ const float *share_weights(float weight, unsigned tur
   return of_warp;
 }
 
-/* Adds the lane's columns of row l times weights[l], for the rows in `seen`. The others are not read. */
+/* Adds the lane's columns of row l times weights[l] for the rows in `seen`; other rows are not read. */
 __device__ __forceinline__ void add_rows(float (&sum)[4], const float *weights, unsigned seen, const float *rows,
                                          int64_t stride, int dim) {
   for (const int column = 4 * lane_id(); column < dim && seen; seen &= seen - 1) {
@@ -55,21 +55,21 @@ __device__ __forceinline__ void add_rows(float (&sum)[4], const float *weights, 
   }
 }
 
-/* A bit for each of the rows from `first` on, 32 at most, that are before `end`. */
+/* Returns a bit for each of the 32 rows from `first` on that is before `end`. */
 __device__ __forceinline__ unsigned rows_before(int end, int first) {
   return end - first >= 32 ? 0xFFFFFFFFu : (1u << (end - first)) - 1u;
 }
 
-/* What dropout multiplies the probability of key j for query i by. */
+/* Returns the factor of dropout for the probability of key j and query i. */
 __device__ __forceinline__ float dropout_factor(const AttentionShape &a, int b, int head, int i, int j) {
   if (!a.dropout.state) return 1.0f;
   return kept_keys(dropout_stream(a, b, head), i, j / 32) >> j % 32 & 1 ? a.dropout.scale : 0.0f;
 }
 
-/* The lanes' columns become a row; with `rope` rotated back. */
+/* Stores the lanes' columns as a row; with `rope` rotated back. */
 __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, const float *rope, int64_t position) {
   const int column = 4 * lane_id(), half = dim / 2;
-  float other[4]; /* of the pairs that are rotated together */
+  float other[4]; /* the other numbers of the rotated pairs */
   if (rope) {
 #pragma unroll
     for (int j = 0; j < 4; j++)
@@ -81,13 +81,12 @@ __device__ __forceinline__ void store_row(float *to, float (&x)[4], int dim, con
   store<4>(to + column, x);
 }
 
-/* scale * q k + bias, of a key that the query sees. */
+/* Returns the score scale * q k of a visible key. */
 template <class T> __device__ __forceinline__ float score_of(const Arguments<T> &a, int b, int h, int i, int j) {
-  const float score = a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
-  return a.bias.data ? score + a.bias.at(b, i, opaque(h))[j] : score;
+  return a.scale * dot_product(a.q.at(b, i, h), a.k.at(b, j, h / a.group), a.dim);
 }
 
-/* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
+/* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V. */
 __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<float> a) {
   const WarpRow at(a.heads, a.queries);
   const int b = at.b, h = at.head, i = at.row, kv_head = h / a.group;
@@ -115,7 +114,8 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32(const Arguments<
   store_row(a.out.at(b, i, h), out, a.dim, NULL, 0);
 }
 
-/* The weight of a key's row in dQ, which is that of the query's row in dK, and, in `p`, of dout's row in dV. */
+/* Returns the weight of the key's row in dQ and of the query's row in dK; `p` becomes the weight of dout's row in
+ * dV. */
 __device__ __forceinline__ float score_gradient(const Arguments<float> &a, int b, int h, int i, int j, float lse,
                                                 float delta, float &p) {
   const float score = score_of(a, b, h, i, j);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(32 * F32_WARPS) attention_f32_keys(const Argum
   store_row(a.dv.at(b, j, kv_head), dv, a.dim, NULL, 0);
 }
 
-/* map = exp(S - lse) where visible, 0 elsewhere; map [B][H][Tq][Tk]. The one kernel here that is for bf16 too. */
+/* map = exp(S - lse) where visible, 0 elsewhere; map [B][H][Tq][Tk]. This kernel is for bf16 too. */
 template <class T> __global__ void __launch_bounds__(32 * F32_WARPS) attention_map(const Arguments<T> a, float *map) {
   const WarpRow at(a.heads, a.queries);
   if (at.row >= a.queries) return;

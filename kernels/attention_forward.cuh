@@ -1,5 +1,5 @@
-/* The forward of attention in bf16 (Dao, "FlashAttention-2", 2023): one pass over the keys with a running maximum, no
- * probability leaves the registers. */
+/* The forward of attention in bf16 (Dao, "FlashAttention-2", 2023): one pass over the keys with a running maximum;
+ * probabilities stay in registers. */
 #ifndef INKLING_KERNELS_ATTENTION_FORWARD_CUH
 #define INKLING_KERNELS_ATTENTION_FORWARD_CUH
 
@@ -7,12 +7,12 @@
 
 namespace {
 
-/* Tile sizes. A warp with 32 queries uses every fragment of keys and values, read from shared memory, for two products;
- * with more than 64 columns the queries do not fit into its registers beside the output and are read again. Adding a
- * bias takes registers too: a warp has 16 queries then. */
-template <int HD, bool BIAS> struct ForwardTiles {
+/* Tile sizes. A warp with 32 queries uses every fragment of keys and values that it reads from shared memory for two
+ * products. With more than 64 columns the queries do not fit into registers together with the output, and are read
+ * again. */
+template <int HD> struct ForwardTiles {
   static constexpr bool KEEP = HD <= 64;
-  static constexpr int M = BIAS ? 1 : 2, WARPS = 8 / M, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, BLOCKS = M;
+  static constexpr int M = 2, WARPS = 8 / M, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, BLOCKS = M;
   static constexpr int KEYS = 64, STEP = KEEP ? KEYS : 32; /* STEP: keys at a time */
   static constexpr int QUERY_TILE = QUERIES * HD, KEY_TILE = KEYS * HD;
   static constexpr size_t TILES = (QUERY_TILE + 2 * 2 * KEY_TILE) * sizeof(bf16);
@@ -21,15 +21,16 @@ template <int HD, bool BIAS> struct ForwardTiles {
   static_assert(BYTES <= SHARED_LIMIT, "more shared memory than sm_86 has");
 };
 
-/* Softmax so far of the rows of a thread: row 16m + 8r + g is [2m + r]. `sum` is of the thread's own columns. The
- * probabilities in sum and output are relative to `max`, which need not be the largest score but is not far from it. */
+/* The running softmax of a thread's rows: row 16m + 8r + g is [2m + r]. `sum` covers the thread's own columns. The
+ * probabilities in sum and output are relative to `max`, which is near the largest score. */
 template <int M> struct Softmax { float max[2 * M], sum[2 * M]; };
 
-/* Scores become probabilities relative to softmax.max; sums and the output so far are brought to a new maximum. */
+/* Replaces scores by probabilities relative to softmax.max, and rescales sums and output when the maximum changes. */
 template <int M, int N, int D>
 __device__ __forceinline__ void softmax_step(float (&scores)[M][N][4], Softmax<M> &softmax, float (&out)[M][D][4],
                                              float scale_log2) {
-  /* A maximum that grew by less than this (a factor of 256) is left as it is: most tiles need not touch the output. */
+  /* The maximum changes only when it grows by more than this (a factor of 256): most tiles do not rescale the
+   * output. */
   constexpr float SLACK = 8.0f;
   float max[2 * M];
   bool grow = false;
@@ -56,7 +57,8 @@ __device__ __forceinline__ void softmax_step(float (&scores)[M][N][4], Softmax<M
   }
 #pragma unroll
   for (int r = 0; r < 2 * M; r++) {
-    const float base = softmax.max[r] == -INFINITY ? 0.0f : softmax.max[r] * scale_log2; /* nothing seen: exp2(-inf) */
+    const float base =
+        softmax.max[r] == -INFINITY ? 0.0f : softmax.max[r] * scale_log2; /* no visible key: exp2(-inf) */
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -67,7 +69,7 @@ __device__ __forceinline__ void softmax_step(float (&scores)[M][N][4], Softmax<M
   }
 }
 
-/* lse of the warp's queries, and their output relative to it, times `scale`. */
+/* Writes lse of the warp's queries, and divides their output by the sums, times `scale`. */
 template <int M, int D>
 __device__ __forceinline__ void finish_softmax(const Softmax<M> &softmax, float (&out)[M][D][4],
                                                const AttentionShape &a, const QueryBlock &at, int row, float scale) {
@@ -85,12 +87,12 @@ __device__ __forceinline__ void finish_softmax(const Softmax<M> &softmax, float 
   }
 }
 
-/* S = scale * Q K^T + bias where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V.
- * One block: QUERIES queries of one head, over the tiles of KEYS keys that any of them sees. */
-template <int HD, bool DROPOUT, bool BIAS>
-__global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<HD, BIAS>::BLOCKS)
+/* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V.
+ * A block computes QUERIES queries of one head, over the tiles of KEYS keys that any of them attends to. */
+template <int HD, bool DROPOUT>
+__global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::BLOCKS)
     attention_forward(const TileArguments a) {
-  using S = ForwardTiles<HD, BIAS>;
+  using S = ForwardTiles<HD>;
   constexpr int M = S::M;
   DYNAMIC_SHARED(shared);
   bf16 *const q_tile = reinterpret_cast<bf16 *>(shared);
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
   clear(out);
   for (int t = first; t < last; t++) {
     cp_async_wait<0>();
-    __syncthreads(); /* tile t is there, and nobody reads tile t - 1 any more */
+    __syncthreads(); /* tile t has arrived, and all warps have read tile t - 1 */
     if (t + 1 < last) keys.fetch(t + 1);
 #pragma unroll 1
     for (int step = 0; step < S::KEYS; step += S::STEP) {
@@ -122,7 +124,6 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
       if (mine.none_reach(j0)) continue;
       float scores[M][S::STEP / 8][4];
       multiply_transposed<HD>(scores, q, keys.k_tile(t), step);
-      if (BIAS) add_bias<false>(scores, a, at.b, at.h, i0, j0);
       if (!mine.all_see(j0, S::STEP)) mask_scores(scores, a, at.b, i0, j0, -INFINITY);
       softmax_step(scores, softmax, out, a.scale_log2);
       if (DROPOUT) drop_scores(scores, dropout_stream(a, at.b, at.h), i0, j0, 1.0f);
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
   }
   __syncthreads(); /* the tiles are free */
 
-  const QueryBlock same = query_block<S::QUERIES>(a); /* computed again, to spare the loop its registers */
+  const QueryBlock same = query_block<S::QUERIES>(a); /* computed again, which saves registers in the loop */
   float *const staging = reinterpret_cast<float *>(shared);
   finish_softmax(softmax, out, a, same, row, DROPOUT ? a.dropout.scale : 1.0f);
   store_rows<HD, M>(staging, out, row, a.out, same.b, same.i0, same.h, a.queries, a.dim, NULL, NULL);
@@ -141,15 +142,13 @@ __global__ void __launch_bounds__(ForwardTiles<HD, BIAS>::THREADS, ForwardTiles<
 
 /* ---- host ---- */
 
-template <int HD> static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
-  with_extras(
-      a,
-      [&](auto dropout, auto bias) {
-        using S = ForwardTiles<HD, bias>;
-        const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
-        launch(c, "attention", attention_forward<HD, dropout, bias>, dim3((unsigned)blocks), S::THREADS, S::BYTES,
-               arguments);
-      });
+static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
+  const auto run = [&](auto width, auto dropout) {
+    using S = ForwardTiles<width>;
+    const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
+    launch(c, "attention", attention_forward<width, dropout>, dim3((unsigned)blocks), S::THREADS, S::BYTES, arguments);
+  };
+  with_tile_kernel(a, run);
 }
 
 #endif

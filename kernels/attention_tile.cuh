@@ -1,11 +1,11 @@
-/* What the attention kernels in bf16 are built of: tiles of rows in shared memory, products of tiles on the tensor
- * cores, masks and dropout of a tile of scores, and the way out of the registers.
+/* Functions of the attention kernels in bf16: tiles of rows in shared memory, products of tiles on the tensor cores,
+ * masks and dropout of a tile of scores, and stores of accumulators.
  *
- * A tile is [rows][HD] bf16, HD the head size rounded up to what a kernel is compiled for; columns beyond the head size
- * are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with
- * g = lane / 4 and c = lane % 4, acc[m][n] holds rows 16m + g and 16m + g + 8, columns 8n + 2c and 8n + 2c + 1, in the
- * order (g, 2c), (g, 2c+1), (g+8, 2c), (g+8, 2c+1). Two neighboring accumulators, rounded to bf16, are the left factor
- * of the next product as they are, so scores and probabilities never leave the registers. */
+ * A tile is [rows][HD] bf16; HD is the head size, rounded up to a size of a compiled kernel; columns beyond the head
+ * size are zero. A warp works on M blocks of 16 rows. Accumulators are fp32 in the layout of mma.m16n8k16: with g =
+ * lane / 4 and c = lane % 4, acc[m][n] holds rows 16m + g and 16m + g + 8, columns 8n + 2c and 8n + 2c + 1, in the
+ * order (g, 2c), (g, 2c+1), (g+8, 2c), (g+8, 2c+1). Two neighboring accumulators, rounded to bf16, have the layout of a
+ * left factor of the next product, so scores and probabilities stay in registers. */
 #ifndef INKLING_KERNELS_ATTENTION_TILE_CUH
 #define INKLING_KERNELS_ATTENTION_TILE_CUH
 
@@ -22,25 +22,25 @@ typedef Arguments<bf16> TileArguments;
 
 /* ---- tiles ---- */
 
-/* Chunk `chunk` (16 bytes, V elements) of row `row`. Rows are stored with their chunks permuted so that eight
- * neighboring rows have the same chunk in eight different groups of four banks, and ldmatrix has no conflicts: with 8
- * chunks (128 bytes) to a row it is the row that decides, with 4 or 12 a pair of rows. */
+/* The offset of chunk `chunk` (16 bytes, V elements) of row `row`. The chunks of rows are permuted, so that the same
+ * chunk of eight neighboring rows is in eight different groups of four banks, and ldmatrix has no conflicts: the
+ * permutation depends on the row with 8 chunks (128 bytes) in a row, on the pair of rows with 4 or 12. */
 template <int HD, int V> __device__ __forceinline__ int tile_offset(int row, int chunk) {
   const int swizzle = HD / V % 8 == 0 ? row & 7 : row >> 1 & 3;
   return row * HD + (chunk ^ swizzle) * V;
 }
 
-/* Row row + lane_row, chunk 2 * pair + half, for ldmatrix: lane_row < 16 and half < 2 are the lane's, the others
- * the warp's, row a multiple of 8. The same address, but what differs between the calls of a lane is two bits at most
- * and constants: computed from `chunk ^ swizzle`, all of a row's addresses would wait in registers. */
+/* The address of row row + lane_row, chunk 2 * pair + half, for ldmatrix: lane_row < 16 and half < 2 belong to the
+ * lane, the others to the warp; row is a multiple of 8. The calls of a lane differ only in two bits and constants; with
+ * `chunk ^ swizzle` the compiler would keep all addresses of a row in registers. */
 template <int HD>
 __device__ __forceinline__ const bf16 *fragment_at(const bf16 *tile, int row, int lane_row, int half, int pair) {
   constexpr int LOW = HD / 8 % 8 == 0 ? 7 : 3;
   return tile + row * HD + (tile_offset<HD, 8>(lane_row, half) ^ (2 * pair & LOW) * 8) + (2 * pair & ~LOW) * 8;
 }
 
-/* Rows first .. first+ROWS of one head, as far as they are below `rows`, and zeros, without waiting: others see them
- * after cp_async_wait() and a barrier. WIDTH threads copy a row. */
+/* Begins to copy rows first .. first+ROWS of one head, zeros from row `rows` on: they are visible after cp_async_wait()
+ * and a barrier. WIDTH threads copy a row. */
 template <int HD, int ROWS, int THREADS>
 __device__ __forceinline__ void load_tile(bf16 *tile, const Heads<bf16> &from, int b, int first, int head, int rows,
                                           int dim) {
@@ -58,10 +58,10 @@ __device__ __forceinline__ void load_tile(bf16 *tile, const Heads<bf16> &from, i
       cp_async16(to + r * HD + d, at + d, first + row + r < rows && chunk * 8 + d < dim);
 }
 
-/* Where a block of the forward or of dQ works: at QUERIES queries of one head, from i0 on. Blocks of a head follow each
- * other (its keys stay in the L2 cache), those with the most keys first (short ones fill the end). */
+/* The queries of a block in the forward or for dQ: QUERIES queries of one head, from i0 on. Blocks of a head follow
+ * each other (its keys stay in the L2 cache), blocks with the most keys first (short blocks fill the end). */
 struct QueryBlock {
-  int bh, b, h, i0; /* bh: number of the head among those of all sequences */
+  int bh, b, h, i0; /* bh: number of the head among all heads of all sequences */
 };
 
 template <int QUERIES> __device__ __forceinline__ QueryBlock query_block(const AttentionShape &a) {
@@ -69,7 +69,7 @@ template <int QUERIES> __device__ __forceinline__ QueryBlock query_block(const A
   return {bh, bh / a.heads, bh % a.heads, (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * QUERIES};
 }
 
-/* Tiles of KEYS keys and values of one head, which take turns in two stages. */
+/* Tiles of KEYS keys and values of one head, alternating between two stages. */
 template <int HD, int KEYS, int THREADS> struct KeyStages {
   static constexpr int TILE = KEYS * HD;
   const TileArguments &a;
@@ -87,16 +87,16 @@ template <int HD, int KEYS, int THREADS> struct KeyStages {
 
 /* ---- products ---- */
 
-/* The same as pack() in another form: with that one ptxas spills here, and with this one in norm_backward. */
+/* Another form of pack(), with which ptxas spills registers here; with this form it spills in norm_backward. */
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t *>(&two);
 }
 
-/* The 16M rows of a tile that a warp multiplies from the left: kept in registers, or (M times 4 registers at a time)
- * read again for every product. */
+/* The left factor of a warp's products, 16M rows of a tile: kept in registers, or read again (M times 4 registers) for
+ * every product. */
 template <int HD, int M, bool REGISTERS> struct LeftFactor {
-  const bf16 *tile; /* from the first of the rows on; its number is a multiple of 8 */
+  const bf16 *tile; /* from the first row on, a multiple of 8 */
 
   __device__ __forceinline__ void take(const bf16 *from, int first) { tile = from + first * HD; }
   __device__ __forceinline__ void fragment(uint32_t (&out)[4], int m, int k) const {
@@ -190,34 +190,12 @@ __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float
   }
 }
 
-/* ---- bias ---- */
-
-/* Adds it to scores[query][key], or scores[key][query], which are not scaled yet; i0, j0: query and key of the warp's
- * first row and column. */
-template <bool TRANSPOSED, int M, int N>
-__device__ __forceinline__ void add_bias(float (&scores)[M][N][4], const AttentionShape &a, int b, int h, int i0,
-                                         int j0) {
-  const int g = lane_id() / 4, c = lane_id() % 4;
-  const float unscale = 1.0f / a.scale, *const bias = a.bias.at(b, 0, h);
-  const int row0 = opaque(TRANSPOSED ? j0 : i0), column0 = TRANSPOSED ? i0 : j0;
-#pragma unroll
-  for (int r = 0; r < 2 * M; r++)
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int row = row0 + r * 8 + g, column = column0 + 8 * n + 2 * c + e;
-        const int i = TRANSPOSED ? column : row, j = TRANSPOSED ? row : column;
-        if (i < a.queries && j < a.keys) scores[r / 2][n][r % 2 * 2 + e] += bias[i * a.bias.row + j] * unscale;
-      }
-}
-
 /* ---- masks ---- */
 
-/* What a run of queries sees, to tell the tiles that nobody sees, and those that need no mask, from the others. */
+/* The visible keys of a run of queries: finds tiles without visible keys, and tiles that need no mask. */
 struct Limits {
-  int min_begin, max_end; /* some query sees key j: then min_begin <= j < max_end */
-  int max_begin, min_end; /* max_begin <= j < min_end: then all queries see key j */
+  int min_begin, max_end; /* if any query attends to key j, min_begin <= j < max_end */
+  int max_begin, min_end; /* if max_begin <= j < min_end, all queries attend to key j */
 
   __device__ __forceinline__ bool none_reach(int first) const { return first >= max_end; }
   __device__ __forceinline__ bool none_see(int first, int count) const {
@@ -228,12 +206,13 @@ struct Limits {
   }
 };
 
-/* Of queries first .. first+count, as far as there are any. All lanes of the warp take part. */
+/* Returns the limits of queries first .. first+count, without those beyond the end. All lanes of the warp must call
+ * it. */
 __device__ __forceinline__ Limits limits_of(const AttentionShape &a, int b, int first, int count) {
   const int end = min(first + count, a.queries);
   Limits l = {INT_MAX, 0, 0, INT_MAX};
   if (first >= end) return l;
-  if (!a.key_begin && !a.key_end) { /* visible ends rise with the query */
+  if (!a.key_begin && !a.key_end) { /* the ends rise with the query */
     l.min_begin = 0;
     l.min_end = visible_keys(a, b, first).end;
     l.max_end = visible_keys(a, b, end - 1).end;
@@ -255,8 +234,7 @@ __device__ __forceinline__ Limits limits_of(const AttentionShape &a, int b, int 
   return l;
 }
 
-/* scores[query][key] = `value` where the query does not see the key; i0, j0: query and key of the first row and column
- * of the warp. */
+/* scores[query][key] = `value` for invisible keys; i0, j0: query and key of the warp's first row and column. */
 template <int M, int N>
 __device__ __forceinline__ void mask_scores(float (&scores)[M][N][4], const AttentionShape &a, int b, int i0, int j0,
                                             float value) {
@@ -296,8 +274,8 @@ __device__ __forceinline__ void mask_scores_transposed(float (&scores)[M][N][4],
 
 /* ---- dropout ---- */
 
-/* Multiplies scores[query][key] by `scale` or 0; j0 a multiple of 32. The call that a thread makes for a row gives just
- * the numbers of its eight columns of 32. */
+/* Multiplies scores[query][key] by `scale` or 0; j0 is a multiple of 32. One call of the generator gives a thread the
+ * numbers of its eight columns of 32. */
 template <int M, int N>
 __device__ __forceinline__ void drop_scores(float (&scores)[M][N][4], const DropoutStream &stream, int i0, int j0,
                                             float scale) {
@@ -318,11 +296,11 @@ __device__ __forceinline__ void drop_scores(float (&scores)[M][N][4], const Drop
     }
 }
 
-/* ---- out of the registers ---- */
+/* ---- stores ---- */
 
-/* Rows of a warp: acc[16M][HD] becomes rows first + row .. of one head, as far as they are below `rows`. They pass
- * through rows row .. row+16M of `staging`, an fp32 tile of the block that nobody else uses any more, so that whole
- * sectors are written and the two halves of a head meet where it has to be rotated (`rope` not NULL). */
+/* Stores acc[16M][HD] of a warp as rows first + row .. of one head, up to row `rows`. They pass through rows row ..
+ * row+16M of `staging`, an fp32 tile of the block that is no longer in use, so that whole sectors are written and a
+ * thread has both halves of a head for the rotation (`rope` not NULL). */
 template <int HD, int M>
 __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M][HD / 8][4], int row,
                                            const Heads<bf16> &to, int b, int first, int head, int rows, int dim,
@@ -356,15 +334,16 @@ __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M]
 
 /* ---- host ---- */
 
-/* Calls f(dropout, bias) with std::true_type for what there is: the kernels are compiled once for each. */
-template <class F> static void with_extras(const Attention *a, F f) {
-  const std::true_type yes;
-  const std::false_type no;
-  const bool dropout = dropout_active(a->dropout), bias = a->bias.data != NULL;
-  if (dropout && bias) f(yes, yes);
-  else if (dropout) f(yes, no);
-  else if (bias) f(no, yes);
-  else f(no, no);
+/* Calls f(HD, DROPOUT): the head size of a compiled kernel, at least that of `a`, and whether there is dropout. */
+template <class F> static void with_tile_kernel(const Attention *a, F f) {
+  const auto call = [&](auto width) {
+    if (dropout_active(a->dropout)) f(width, std::true_type());
+    else f(width, std::false_type());
+  };
+  if (a->head_dim <= 32) call(std::integral_constant<int, 32>());
+  else if (a->head_dim <= 64) call(std::integral_constant<int, 64>());
+  else if (a->head_dim <= 96) call(std::integral_constant<int, 96>());
+  else call(std::integral_constant<int, HEAD_DIM_MAX>());
 }
 
 #endif

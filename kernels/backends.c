@@ -11,7 +11,7 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 
-/* Instruction sets, each for processors that have all of the one before it. */
+/* Instruction sets, each with all instructions of the one before. */
 typedef enum Level { LEVEL_generic, LEVEL_v2, LEVEL_v3, LEVEL_v4, LEVEL_avx512bf16, LEVEL_amx } Level;
 
 static bool has_v4(void) {
@@ -24,7 +24,7 @@ static bool has_bf16(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
 }
 
-/* The system has to be asked for the registers, which are large; it says no where it does not save them. */
+/* Asks the operating system for the tile registers; it refuses if it does not save them. */
 static bool has_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
   unsigned a, b, c, d;
@@ -32,7 +32,7 @@ static bool has_amx(void) {
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 
-/* What processor and system have, by the instructions in which processors differ. */
+/* The highest level of processor and operating system. */
 static Level highest_level(void) {
   if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) return LEVEL_generic;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
@@ -50,7 +50,7 @@ static Level highest_level(void) { return LEVEL_generic; }
 
 /* CPU_TABLES(X) is X(table, level) for each table of kernels/cpu that this build has, best first: make/compiler.mk. */
 extern const Backend cuda_backend;
-int cuda_count(void); /* GPUs, at most 255; 0 where they cannot be asked */
+int cuda_count(void); /* GPUs, at most 255; 0 on errors */
 #define DECLARE(table, level) extern const Backend cpu_##table##_backend;
 CPU_TABLES(DECLARE)
 
@@ -89,7 +89,7 @@ const char *const *backend_isas(void) {
   static const char *names[TABLES + 1];
   if (names[0]) return names;
   int count = 0;
-  for (int i = 0; i < TABLES; i++) /* a level has a table for each dtype, one behind the other */
+  for (int i = 0; i < TABLES; i++) /* the tables of a level, one for each dtype, are adjacent */
     if (count == 0 || strcmp(names[count - 1], tables[i].backend->isa) != 0) names[count++] = tables[i].backend->isa;
   return names;
 }

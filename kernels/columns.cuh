@@ -1,6 +1,6 @@
-/* Sums over the rows of an array, of each column: gradients of norm weights and of biases. Two steps of fixed order:
- * blocks add up their rows into partial sums [parts][cols], fp32, then columns of these are added. The number of parts
- * follows from the shape and the device. */
+/* Sums of the columns of an array: gradients of norm weights and of biases. Two steps in a fixed order: blocks sum
+ * their rows into partial sums [parts][cols], fp32, whose columns are then summed. The number of parts depends on the
+ * shape and the device. */
 #ifndef INKLING_KERNELS_COLUMNS_CUH
 #define INKLING_KERNELS_COLUMNS_CUH
 
@@ -10,8 +10,8 @@ namespace {
 
 constexpr int COLUMNS_BLOCK = 256, COLUMNS_WARPS = COLUMNS_BLOCK / 32;
 
-/* partial [gridDim.y][cols]: of the rows of from [rows][cols], every part `rows_of_part` of them. A lane takes N
- * neighbors, which are loaded at once, a block 32 N; its warps share the rows. */
+/* partial [gridDim.y][cols]: sums over the rows of from [rows][cols], `rows_of_part` in every part. A lane takes N
+ * neighbors, which it loads at once, a block 32 N; the rows are divided among its warps. */
 template <class T, int N>
 __global__ void __launch_bounds__(COLUMNS_BLOCK)
     sum_rows(float *partial, const T *from, int rows, int cols, int rows_of_part) {
@@ -42,9 +42,8 @@ __global__ void __launch_bounds__(COLUMNS_BLOCK)
   }
 }
 
-/* out [cols] (+)= the columns' sums of partial [rows][cols]; where gridDim.y is 2, those of a second array behind it go
- * to `second`. A block takes 32 columns; its warps share the rows, each every 32nd, and the first one adds what they
- * found. */
+/* out [cols] (+)= the sums of the columns of partial [rows][cols]; with gridDim.y = 2, `second` (+)= those of a second
+ * array that follows. A block takes 32 columns; each warp sums every 32nd row, and the first warp adds these sums. */
 __global__ void __launch_bounds__(1024)
     sum_columns(float *out, float *second, const float *partial, int rows, int cols, bool accumulate) {
   __shared__ float part[32][33];
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(1024)
 
 } // namespace
 
-/* out (+)= the sums of partial [parts][cols]; `second` not NULL: likewise, of the array behind it. */
+/* out (+)= the column sums of partial [parts][cols]; `second` not NULL: likewise of the array that follows. */
 static void add_parts(Context *c, const char *what, float *out, float *second, const float *partial, int parts,
                       int cols, bool accumulate) {
   launch(c, what, sum_columns, dim3((unsigned)divide_up(cols, 32), second ? 2 : 1), 1024, 0, out, second, partial,
@@ -75,22 +74,20 @@ static void add_parts(Context *c, const char *what, float *out, float *second, c
 
 /* out fp32 [cols] (+)= the sum of the rows of from [rows][cols] dt, of any shape; rows > 0. */
 static void add_rows(Context *c, const char *what, float *out, const void *from, int rows, int cols, bool accumulate) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        const bool vectors = cols % VECTOR<T> == 0 && (uintptr_t)from % 16 == 0;
-        const int64_t tiles = divide_up(cols, vectors ? 32 * VECTOR<T> : 32);
-        const int64_t room = divide_up(8 * (int64_t)c->processors, tiles);
-        const int64_t most =
-            divide_up(rows, 4 * COLUMNS_WARPS); /* a warp adds 4 rows at least, to be worth its block */
-        const int rows_of_part = (int)divide_up(rows, room < most ? room : most),
-                  parts = (int)divide_up(rows, rows_of_part);
-        float *partial = (float *)scratch(c, (size_t)parts * (size_t)cols * sizeof(float));
-        launch(c, what, vectors ? sum_rows<T, VECTOR<T>> : sum_rows<T, 1>, dim3((unsigned)tiles, (unsigned)parts),
-               COLUMNS_BLOCK, 0, partial, (const T *)from, rows, cols, rows_of_part);
-        add_parts(c, what, out, NULL, partial, parts, cols, accumulate);
-      });
+  /* a warp adds at least 4 rows, to be worth its block */
+  const int64_t most = divide_up(rows, 4 * COLUMNS_WARPS);
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    const bool vectors = cols % VECTOR<T> == 0 && (uintptr_t)from % 16 == 0;
+    const int64_t tiles = divide_up(cols, vectors ? 32 * VECTOR<T> : 32);
+    const int64_t wanted = divide_up(8 * (int64_t)c->processors, tiles);
+    const int rows_of_part = (int)divide_up(rows, wanted < most ? wanted : most),
+              parts = (int)divide_up(rows, rows_of_part);
+    float *partial = (float *)scratch(c, (size_t)parts * (size_t)cols * sizeof(float));
+    launch(c, what, vectors ? sum_rows<T, VECTOR<T>> : sum_rows<T, 1>, dim3((unsigned)tiles, (unsigned)parts),
+           COLUMNS_BLOCK, 0, partial, (const T *)from, rows, cols, rows_of_part);
+    add_parts(c, what, out, NULL, partial, parts, cols, accumulate);
+  });
 }
 
 #endif

@@ -1,9 +1,9 @@
-/* Inside the CUDA backend: the context and what its families (one .cuh each) share.
+/* Internals of the CUDA backend: the context, and functions that its families of operations (a .cuh each) share.
  *
- * Device code lives in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and move rows
+ * Device code is in anonymous namespaces. Kernels are templates on the element type T (float or bf16) and move rows
  * 16 bytes (VECTOR<T> elements) at a time: "Alignment" in kernels.h guarantees that this is possible, and each
- * operation has require_alignment() look. Arithmetic is fp32; a number stored as T and used further is used as
- * stored. */
+ * operation checks it with require_alignment(). Arithmetic is fp32; a number that is stored as T and used further is
+ * used as stored. */
 #ifndef INKLING_KERNELS_CUDA_CUH
 #define INKLING_KERNELS_CUDA_CUH
 
@@ -29,22 +29,22 @@ struct ParameterLists; /* kernels/parameters.cuh */
 
 struct Context {
   Collective *peers; /* NULL: none */
-  struct Nccl *nccl; /* what they talk by; NULL: through their hosts */
-  bool crowded;      /* some of them share a GPU */
-  cudaStream_t side; /* where they add gradients while the backward pass goes on */
+  struct Nccl *nccl; /* NULL: peers communicate through their hosts */
+  bool crowded;      /* some peers share a GPU */
+  cudaStream_t side; /* gradients are summed on it while the backward pass continues */
   cudaEvent_t ready, added;
-  double *sums; /* [3] device: of all processes; NULL: there are none */
+  double *sums; /* [PEER_SUMS] device: sums over all processes; NULL without peers */
   DType dtype;
   Error error;      /* the first one; operations do nothing once error.code is set */
   int processors;   /* streaming multiprocessors */
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
-  int shared_bytes; /* that a block can have */
+  int shared_bytes; /* shared memory that a block can have */
   char name[128];
   cudaStream_t stream;
-  bool recording; /* the stream is being captured: nothing may be allocated or waited for */
+  bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   Allocation *allocations;
-  ParameterLists *lists; /* of all parameters that are trained */
+  ParameterLists *lists; /* of all trained parameters */
   size_t bytes, peak_bytes;
   void *scratch; /* see scratch() */
   size_t scratch_bytes;
@@ -52,21 +52,21 @@ struct Context {
   struct Reports *reports;
 };
 
-/* Records the context's first error, `status` of `what` (an operation, a tensor); true when there is none. */
+/* Keeps `status` of `what` (an operation, a tensor) if it is the context's first error; true while there is none. */
 bool check(Context *c, cudaError_t status, const char *what);
 
-/* Device memory for the inside of one operation, 256-byte aligned, undefined contents, valid until the next operation
- * asks. Grows rarely, and only outside of recordings: old blocks live as long as the context, for recordings that use
- * them. NULL with the context's error set when memory is out. */
+/* Returns device memory for use within one operation, 256-byte aligned, with undefined contents, valid until the next
+ * call. It grows rarely, and never during a capture; old blocks live as long as the context, because graphs use them.
+ * NULL, with the context's error set, when out of memory. */
 void *scratch(Context *c, size_t bytes);
 
 /* Whether `sizes` (lengths and strides of rows) are multiples of WIDTH_MULTIPLE elements and `pointers` of 16 bytes, as
- * kernels.h guarantees. If not, an error of the context that names the operation, and launch() does nothing. */
+ * kernels.h guarantees. If not, sets the context's error, which names the operation, and launch() does nothing. */
 bool require_alignment(Context *c, const char *operation, std::initializer_list<int64_t> sizes,
                        std::initializer_list<const void *> pointers);
 enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
 
-/* Whether heads of `dim` numbers are possible; if not, an error of the context. */
+/* Whether heads of `dim` numbers are supported; if not, sets the context's error. */
 bool check_head_size(Context *c, int dim);
 enum { HEAD_DIM_MAX = 128 };
 
@@ -75,7 +75,7 @@ template <class... P, class... A>
 void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
             A... arguments) {
   if (c->error.code || !grid.x || !grid.y || !grid.z) return;
-  /* more than 48 KiB have to be asked for, and what the kernel declares itself counts */
+  /* more than 48 KiB, with the kernel's static shared memory, must be requested */
   if (shared > 32 * 1024 &&
       !check(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), operation))
     return;
@@ -104,12 +104,12 @@ static inline dim3 loop_grid(const Context *c, int64_t blocks, int each) {
   return dim3((unsigned)(blocks < most ? blocks : most));
 }
 
-/* The matrix as the GEMMs read it, [rows][cols] in the compute dtype. */
+/* Returns the matrix that GEMMs read, [rows][cols] in the compute dtype. */
 template <class T> const T *compute_matrix(const Parameters *params, Matrix w) {
   return static_cast<const T *>(params->compute) + w.offset;
 }
 
-/* ---- the functions of the table: context and memory in kernels.cu, the operations one family a file ---- */
+/* ---- the functions of the table: context and memory in kernels.cu, each family of operations in a file ---- */
 
 #define DECLARE(name) std::remove_pointer_t<decltype(Backend::name)> cuda_##name;
 BACKEND_FUNCTIONS(DECLARE)
@@ -128,8 +128,7 @@ template <> __device__ __forceinline__ float from_float<float>(float x) { return
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
 
 /* N neighbors of T as whole 32-bit registers, aligned to their size: one memory access where that is 4, 8 or 16 bytes.
- * What a thread keeps between loading numbers and computing with them: of an array of bf16, nvcc would give every
- * element a register of its own. */
+ * Threads keep loaded numbers in packs, because nvcc would use a register for every element of a bf16 array. */
 template <class T, int N> struct alignas(sizeof(T) * N) Pack {
   static_assert(sizeof(T) * N % 4 == 0, "whole registers");
   uint32_t word[sizeof(T) * N / 4];
@@ -143,21 +142,21 @@ template <class T, int N> __device__ __forceinline__ void store_pack(T *to, cons
   *reinterpret_cast<Pack<T, N> *>(to) = pack;
 }
 
-/* Number i of a pack. A bf16 is the upper half of the float of the same value. */
+/* Returns number i of a pack. A bf16 is the upper half of the float of the same value. */
 template <class T, int N> __device__ __forceinline__ float number(const Pack<T, N> &pack, int i) {
   if (sizeof(T) == 4) return __uint_as_float(pack.word[i]);
   return __uint_as_float(i % 2 ? pack.word[i / 2] & 0xFFFF0000u : pack.word[i / 2] << 16);
 }
 
-/* As numbers in out[first ..]. */
+/* Converts a pack to out[first ..]. */
 template <class T, int N, int M>
 __device__ __forceinline__ void unpack(float (&out)[M], const Pack<T, N> &pack, int first = 0) {
-  static_assert(N <= M, "room");
+  static_assert(N <= M, "numbers");
 #pragma unroll
   for (int i = 0; i < N; i++) out[first + i] = number(pack, i);
 }
 
-/* in[first ..] rounded to T. */
+/* Rounds in[first ..] to T. */
 template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(const float (&in)[M], int first = 0) {
   static_assert(N <= M, "numbers");
   Pack<T, N> out;
@@ -165,7 +164,7 @@ template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(cons
   for (int i = 0; i < (int)sizeof out / 4; i++) {
     if constexpr (sizeof(T) == 4) {
       out.word[i] = __float_as_uint(in[first + i]);
-    } else { /* one instruction rounds two */
+    } else { /* one instruction rounds two numbers */
       const __nv_bfloat162 two = __floats2bfloat162_rn(in[first + 2 * i], in[first + 2 * i + 1]);
       out.word[i] = (uint32_t)__bfloat16_as_ushort(two.y) << 16 | __bfloat16_as_ushort(two.x);
     }
@@ -173,8 +172,7 @@ template <class T, int N, int M> __device__ __forceinline__ Pack<T, N> pack(cons
   return out;
 }
 
-/* Neighbors as numbers. More than 16 bytes (of fp32 norm weights beside bf16 rows) are moved, and aligned, 16 at a
- * time. */
+/* Loads N neighbors, 16 bytes at a time if they are more (fp32 norm weights beside bf16 rows). */
 template <int N, class T> __device__ __forceinline__ void load(float (&out)[N], const T *from) {
   constexpr int PART = N < VECTOR<T> ? N : VECTOR<T>;
 #pragma unroll
@@ -199,8 +197,8 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-/* The sum over a block of BLOCK threads (a multiple of 32, all of them taking part), known to all of them, always in
- * the same order. May be called again at once. */
+/* Returns the sum over all BLOCK threads of a block (a multiple of 32) to each of them, in a fixed order. It may be
+ * called again at once. */
 template <int BLOCK, class S> __device__ __forceinline__ S block_sum(S x) {
   static_assert(BLOCK % 32 == 0 && BLOCK <= 1024, "whole warps");
   if (BLOCK == 32) return warp_sum(x);
@@ -214,8 +212,8 @@ template <int BLOCK, class S> __device__ __forceinline__ S block_sum(S x) {
   return x;
 }
 
-/* Places in an array of rows x cols that a grid walks through, each thread from its own number on in strides of all
- * threads: a division in the beginning, none later. */
+/* Iterates over an array of rows x cols with a grid: each thread begins at its own number and advances by the number of
+ * threads. It divides only at the beginning. */
 struct Walk {
   int64_t row;
   int col, cols, row_step, col_step;
@@ -231,14 +229,14 @@ struct Walk {
 
 /* ---- randomness ---- */
 
-/* philox() of kernels/philox.h, by cuRAND: the same four words. */
+/* Returns the same four words as philox() of kernels/philox.h, from cuRAND. */
 __device__ __forceinline__ uint4 random_words(uint64_t seed, uint32_t element_div_4, uint32_t site, uint32_t step,
                                               uint32_t stream) {
   return curand_Philox4x32_10(make_uint4(element_div_4, site, step, stream),
                               make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));
 }
 
-/* struct Dropout as kernels take it. */
+/* struct Dropout for kernels. */
 struct DropoutMask {
   uint64_t seed;
   const StepState *state;
@@ -246,8 +244,7 @@ struct DropoutMask {
   float scale;
 };
 
-/* x *= mask for the N elements from `element` on (a multiple of 4, as N is) of sequence `sequence` of the
- * micro-batch. */
+/* x *= mask for N elements from `element` on (both multiples of 4) of sequence `sequence` of the micro-batch. */
 template <int N>
 __device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
   static_assert(N % 4 == 0, "whole calls of the generator");
@@ -263,19 +260,16 @@ __device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &
 
 } // namespace
 
-/* ---- host side of dropout ---- */
+/* ---- dropout: host ---- */
 
-static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
-
-/* Clamped, so that p near 1 does not wrap. Zeros when nothing is dropped. */
-static inline DropoutMask dropout_mask(const Dropout *dropout) {
+/* All 0 without dropout. `bits`: of the random numbers. */
+static inline DropoutMask dropout_mask(const Dropout *dropout, int bits = 32) {
   DropoutMask mask = {};
   if (!dropout_active(dropout)) return mask;
-  const double threshold = (double)dropout->p * 4294967296.0 + 0.5;
   mask.seed = dropout->seed;
   mask.state = dropout->state;
   mask.site = dropout->site;
-  mask.threshold = threshold >= 4294967295.0 ? 4294967295u : (uint32_t)threshold;
+  mask.threshold = dropout_threshold(dropout->p, bits);
   mask.scale = 1.0f / (1.0f - dropout->p);
   return mask;
 }

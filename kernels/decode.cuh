@@ -1,23 +1,23 @@
-/* One decoded token: the operations of kernels.h whose rows are sequences, one launch each, and one more for LayerNorm.
+/* Decoding of one token: the operations of kernels.h whose rows are sequences. Each is one launch, with LayerNorm two.
  *
  *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
- * A token costs one reading of all weights and 5 launches per layer, and for small models the launches are the larger
- * part. So a warp is on its own: it owns one or two rows of w, has its first weights on the way before it looks at
- * anything else, and needs neither shared memory nor a barrier. An RMSNorm in front of a product costs no pass of its
- * own, because its factor 1/rms comes out of the sum:
+ * A token costs one read of all weights and 5 launches per layer; for small models the launches take most of the time.
+ * So each warp works alone: it owns one or two rows of w, requests its first weights before it reads anything else, and
+ * needs neither shared memory nor a barrier. An RMSNorm before a product needs no separate pass, because 1/rms is a
+ * factor of the sum:
  *
  *   sum_k w[k] (norm_weight[k] x[k] rstd) = rstd * sum_k w[k] (norm_weight[k] x[k])
  *
- * and every warp adds up x^2 beside its product; x and norm_weight are small and stay in the caches. LayerNorm, whose
- * variance is relative to a mean that is not known yet, runs before the product, into scratch space.
+ * Every warp sums x^2 together with its product; x and norm_weight are small and stay in the caches. LayerNorm needs
+ * the mean first, so it runs before the product, into scratch space.
  *
- * Lane l of a warp takes the packs l, l + 32, ... of N neighbors in rising order, by explicit fused multiply-adds, and
- * the lanes are added in a fixed tree. Neither the number of sequences nor their order enters into that, so row i of a
- * batch is the single run of its sequence, bit for bit. For the same reason what follows is written so that compilers
- * cannot fuse it in one kernel and not in another.
+ * Lane l of a warp sums the packs l, l + 32, ... of N neighbors in rising order, with explicit fused multiply-adds, and
+ * the lanes are added in a fixed tree. The sums do not depend on the number or order of sequences, so row i of a batch
+ * equals a run of its sequence alone, bit for bit. For the same reason the arithmetic after the sums is written so that
+ * compilers cannot fuse it in one kernel and not in another.
  *
- * A sequence whose position lies outside the cache writes nothing there. */
+ * A sequence whose position is outside the cache writes nothing there. */
 #ifndef INKLING_KERNELS_DECODE_CUH
 #define INKLING_KERNELS_DECODE_CUH
 
@@ -30,12 +30,13 @@
 
 namespace {
 
-constexpr int DECODE_WARPS = 4; /* of a block: few, so that the work of a small model reaches all processors */
-constexpr int DECODE_ROWS = 4;  /* sequences that share a weight while it is in registers */
-/* Weight packs that a lane asks for before it needs the first. */
+constexpr int DECODE_WARPS = 4; /* of a block: few, so that small models use all processors */
+constexpr int DECODE_ROWS = 4;  /* sequences that use a weight while it is in registers */
+/* Weight packs that a lane requests before it needs the first. */
 template <int ROWS> constexpr int DECODE_IN_FLIGHT = ROWS == 1 ? 8 : 4;
-/* Blocks that fit a processor at least. It allows 128 registers a thread: without it the compiler saves registers by
- * moving each load next to its use, and a lane has one pack on the way. (Look at the SASS after changes.) */
+/* The fewest blocks that fit a multiprocessor, which allows 128 registers for a thread. Without it the compiler saves
+ * registers and moves each load next to its use, so that a lane has only one load in flight. (Check the SASS after
+ * changes.) */
 constexpr int DECODE_BLOCKS = 4;
 
 /* ---- products ---- */
@@ -54,13 +55,13 @@ template <class T> struct DecodeLayer {
   __device__ __forceinline__ float bias_of(int64_t output) const { return bias ? to_float(bias[output]) : 0.0f; }
 };
 
-/* out[o][r] = sum_k w[o][k] y[first + r][k], known to the whole warp; y = x, or with NORM norm_weight * x * rstd(x).
- * Sequences behind the last one repeat it. */
+/* out[o][r] = sum_k w[o][k] y[first + r][k], in all lanes; y = x, or with NORM norm_weight * x * rstd(x). Rows beyond
+ * the last sequence repeat it. */
 template <bool NORM, class T, int OUT, int ROWS>
 __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *const (&w)[OUT],
                                               const DecodeInput<T> &in, int first) {
   constexpr int N = VECTOR<T>;
-  constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are asked for together */
+  constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are requested together */
   constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and weight */
   const int packs = in.depth / N, lane = (int)threadIdx.x % 32;
   const T *x[ROWS];
@@ -110,7 +111,7 @@ __device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *
   }
 }
 
-/* Lane r's own: values[r]. */
+/* Returns values[r] on lane r. */
 template <int ROWS> __device__ __forceinline__ float of_lane(const float (&values)[ROWS]) {
   float mine = values[0];
 #pragma unroll
@@ -119,8 +120,9 @@ template <int ROWS> __device__ __forceinline__ float of_lane(const float (&value
   return mine;
 }
 
-/* Outputs `low` and `high` of a layer for all sequences, ROWS at a time; then finish(row, low output, high output) on
- * one lane per sequence. The biases are asked for first: later they would be waited for. */
+/* Computes outputs `low` and `high` of a layer for all sequences, ROWS at a time, and calls finish(row, low output,
+ * high output) on one lane for each sequence. The biases are requested first: a later request would have to be waited
+ * for. */
 template <bool NORM, int ROWS, class T, class F>
 __device__ __forceinline__ void output_pair(const DecodeLayer<T> &layer, int64_t low, int64_t high,
                                             const DecodeInput<T> &in, F finish) {
@@ -141,33 +143,32 @@ __device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_W
 
 template <class T> struct DecodeEmbedding {
   T *x;
-  const T *table, *places; /* places NULL: there are none */
+  const T *table, *position_embedding; /* position_embedding NULL: none is added */
   const int32_t *tokens, *lengths, *positions;
-  int vocab, place_count, dim, capacity;
-  float scale;
+  int vocab, position_count, dim, capacity;
 };
 
-/* x[r] = scale * table[last token of r] + places[position[r]], with zeros for what is no row of its matrix. A block a
- * sequence. */
+/* x[r] = table[last token of r] + position_embedding[position[r]], with zeros for a token or position that has no row.
+ * A block for each sequence. */
 template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p) {
   constexpr int N = VECTOR<T>;
   const int64_t row = blockIdx.x;
-  const int32_t length = p.lengths[row], position = p.places ? p.positions[row] : -1;
+  const int32_t length = p.lengths[row], position = p.position_embedding ? p.positions[row] : -1;
   const int32_t token = length > 0 ? p.tokens[row * p.capacity + (length - 1) % p.capacity] : -1;
-  const bool known = token >= 0 && token < p.vocab, placed = position >= 0 && position < p.place_count;
+  const bool known = token >= 0 && token < p.vocab, inside = position >= 0 && position < p.position_count;
   const T *const from = p.table + (int64_t)(known ? token : 0) * p.dim;
-  const T *const place = placed ? p.places + (int64_t)position * p.dim : from;
+  const T *const learned = inside ? p.position_embedding + (int64_t)position * p.dim : from;
   for (int i = (int)threadIdx.x * N; i < p.dim; i += (int)blockDim.x * N) {
-    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(place + i, placed);
+    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(learned + i, inside);
     float x[N];
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] = fmaf(p.scale, number(a, j), number(b, j));
+    for (int j = 0; j < N; j++) x[j] = number(a, j) + number(b, j);
     store<N>(p.x + row * p.dim + i, x);
   }
 }
 
-/* q, k, v = W n + b, q and k rotated where there is a table of angles. A warp owns the rows i and i + D/2 of a head, a
- * rotation's pair. Heads of w: H of queries, G of keys, G of values. */
+/* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A warp owns the rows i and i + D/2 of a head, which
+ * are rotated together. Heads of w: H of queries, G of keys, G of values. */
 template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, const float *table,
@@ -193,19 +194,6 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-__device__ __forceinline__ float decode_sigmoid(float u) { return 1.0f / __fadd_rn(1.0f, expf(-u)); }
-
-/* act(u): kernels/mlp.cuh. */
-__device__ __forceinline__ float activate(Activation activation, float u) {
-  switch (activation) {
-  case ACTIVATION_SILU: return u * decode_sigmoid(u);
-  case ACTIVATION_GELU: return u * (0.5f * __fadd_rn(1.0f, erff(ROOT_HALF * u)));
-  case ACTIVATION_GELU_TANH: return u * decode_sigmoid(GELU_2K * __fadd_rn(u, GELU_C * u * u * u));
-  case ACTIVATION_RELU: break;
-  }
-  return u <= 0 ? 0.0f : u; /* NaN stays */
-}
-
 /* h = act(u), or act(gate) * up, with u = W n + b. A warp owns the rows i (gate) and F + i (up), or 2i and 2i + 1. */
 template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
@@ -215,9 +203,9 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   const int64_t low = mlp.gated ? i : 2 * (int64_t)i, high = mlp.gated ? (int64_t)mlp.ffn + i : low + 1;
   output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
     T *const to = h + (int64_t)row * mlp.ffn + low;
-    a = activate(mlp.activation, a);
+    a = decode_activation(mlp.activation, a);
     to[0] = from_float<T>(mlp.gated ? a * b : a);
-    if (!mlp.gated) to[1] = from_float<T>(activate(mlp.activation, b));
+    if (!mlp.gated) to[1] = from_float<T>(decode_activation(mlp.activation, b));
   });
 }
 
@@ -233,7 +221,7 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-/* out[r][m] = W in + b, ADD: out += W in + b. A warp owns one row of w: there are few, of great length. */
+/* out[r][m] = W in + b, ADD: out += W in + b. A warp owns one row of w: the rows are few and long. */
 template <class T, int ROWS, bool ADD>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     decode_single_kernel(T *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
@@ -251,8 +239,8 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   }
 }
 
-/* Calls f(T(), ROWS, NORM, input, layer) for products of `x` with rows of a layer. ROWS: one sequence or several at
- * once; NORM: whether there is a norm, which is RMSNorm. Both are constants. */
+/* Calls f(T(), ROWS, NORM, input, layer) for products of `x` with rows of a layer. ROWS (sequences at a time) and NORM
+ * (whether there is an RMSNorm) are constants. */
 template <bool NORM, class F>
 void with_product(Context *c, const char *operation, const void *x, const Norm *norm, const Parameters *params,
                   Linear layer, int rows, F f) {
@@ -270,37 +258,30 @@ void with_product(Context *c, const char *operation, const void *x, const Norm *
   });
 }
 
-/* A warp for each of `count` pieces of work. */
+/* The number of blocks with a warp for each of `count` tasks. */
 unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE_WARPS); }
 
 } // namespace
 
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        DecodeEmbedding<T> p = {};
-        p.x = (T *)x, p.table = compute_matrix<T>(params, e->table), p.scale = e->scale;
-        if (e->places.rows) p.places = compute_matrix<T>(params, e->places);
-        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
-        p.vocab = e->table.rows, p.place_count = e->places.rows, p.dim = e->table.cols;
-        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.places});
-        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
-      });
+  const auto run = [&](auto element) {
+    using T = decltype(element);
+    DecodeEmbedding<T> p = {};
+    p.x = static_cast<T *>(x), p.table = compute_matrix<T>(params, e->table);
+    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+    p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
+    p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
+    require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
+    launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
+  };
+  with_element(c, run);
 }
 
-void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
-  NormForward p = residual_arguments(NULL, x, NULL, rows, 1, dim, NULL);
-  p.y = y;
-  launch_norm(c, "decode_norm", p, norm);
-}
-
-/* with_product() of norm(x): a LayerNorm is done at once. */
+/* with_product() of norm(x). A norm that does not fit the product is computed before it. */
 template <class F>
 static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
                             const Parameters *params, Linear layer, int rows, F f) {
-  if (norm && norm->kind == NORM_LAYER) {
+  if (norm && !fits_product(norm)) {
     const int dim = layer.weight.cols;
     void *y = scratch(c, (size_t)rows * (size_t)dim * dtype_bytes(c->dtype));
     cuda_decode_norm(c, y, x, norm, rows, dim);

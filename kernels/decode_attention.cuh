@@ -1,8 +1,8 @@
-/* Keys and values of the tokens read so far, and a token's attention to them.
+/* The key/value cache, and a token's attention to it.
  *
  *   out, q [rows][H*D]   cache k, v [slots][capacity][G][D]
  *
- * A sequence whose position lies outside the cache attends to what the cache holds. */
+ * A sequence whose position is outside the cache attends to all positions of the cache. */
 #ifndef INKLING_KERNELS_DECODE_ATTENTION_CUH
 #define INKLING_KERNELS_DECODE_ATTENTION_CUH
 
@@ -10,7 +10,8 @@
 
 namespace {
 
-/* N neighbors that nobody writes while the kernel runs, or zeros. No branch, so that many can be on the way. */
+/* Loads N neighbors that do not change while the kernel runs, or zeros, without a branch, so that many loads can be in
+ * flight. */
 template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
   constexpr int LOADS = (int)sizeof(Pack<T, N>) / 16;
   Pack<T, N> pack;
@@ -23,7 +24,7 @@ template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *f
   return pack;
 }
 
-/* A layer's cache as kernels take it. */
+/* KvCache for kernels. */
 template <class T> struct Cache {
   T *k, *v;
   int capacity, kv_heads, head_dim;
@@ -39,18 +40,19 @@ template <class T> Cache<T> cache_of(const KvCache *cache) {
 /* ---- attention ---- */
 
 constexpr int ATTENTION_WARPS = 16;
-constexpr int ATTENTION_BATCH = 4; /* keys, and values with them, that a lane asks for together */
+constexpr int ATTENTION_BATCH = 4; /* keys, with their values, that a lane loads together */
 
 /* The running state of a softmax over keys (Milakov & Gimelshein 2018): the weighted sum of values, of which a lane has
- * N numbers, its weight, and the largest score so far, which both are relative to. Scores are in units of log2. */
+ * N numbers, the sum of the weights, and the largest score so far, to which both are relative. Scores are in units of
+ * log2. */
 template <int N> struct KeySoftmax {
   float value[N] = {}, weight = 0, max = -INFINITY;
 };
 
-/* What to subtract from scores: 0 while none is above -inf, so that they give exp2(-inf) = 0 and not NaN. */
+/* The number to subtract from scores: 0 while all are -inf, so that the result is exp2(-inf) = 0 and not NaN. */
 __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
-/* Brings the state to a maximum that is not smaller. */
+/* Makes the state relative to a maximum that is not smaller. */
 template <int N> __device__ __forceinline__ void raise(KeySoftmax<N> &state, float max) {
   const float shrink = exp2_approx(state.max - shift_of(max));
   state.max = max;
@@ -59,7 +61,7 @@ template <int N> __device__ __forceinline__ void raise(KeySoftmax<N> &state, flo
   for (int i = 0; i < N; i++) state.value[i] *= shrink;
 }
 
-/* The state over the keys of this lane and of the one `offset` away. */
+/* Merges the states of this lane and of the lane at distance `offset`. */
 template <int N> __device__ __forceinline__ void merge(KeySoftmax<N> &a, int offset) {
   const float b_max = __shfl_xor_sync(0xFFFFFFFFu, a.max, offset), max = fmaxf(a.max, b_max), shift = shift_of(max);
   const float shrink_a = exp2_approx(a.max - shift), shrink_b = exp2_approx(b_max - shift);
@@ -70,8 +72,8 @@ template <int N> __device__ __forceinline__ void merge(KeySoftmax<N> &a, int off
     a.value[i] = fmaf(a.value[i], shrink_a, __shfl_xor_sync(0xFFFFFFFFu, a.value[i], offset) * shrink_b);
 }
 
-/* Of `count` keys, those that this lane takes part in: every WORKERS-th from its own on. `from`: where in the cache its
- * pack of the first key lies; not `inside`: behind the end of the head. */
+/* Returns the state over this lane's keys, every WORKERS-th of `count`. `from`: the offset of its pack of the first
+ * key; not `inside`: the pack is beyond the head. */
 template <int LANES, class T, int N>
 __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pack<T, N> &query, int64_t from,
                                                 bool inside, int count, float scale) {
@@ -110,16 +112,16 @@ __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pac
   return state;
 }
 
-/* How many keys a sequence attends to: `counts`, or those up to its position. */
+/* The number of keys that a sequence attends to: of `counts`, or up to its position. */
 __device__ __forceinline__ int keys_of(int64_t row, const int32_t *counts, const int32_t *positions, int capacity) {
   const int count = counts ? counts[row] : positions[row] < capacity ? positions[row] + 1 : capacity;
   return min(count, capacity);
 }
 
-/* out[r][h] = softmax(scale * q K^T) V over the first keys_of(r) in the cache. A block for each sequence and
- * query head; the heads of a group read the same keys at the same time, from L2. LANES lanes share a key, each with a
- * pack of its numbers; such a group of lanes takes every WORKERS-th key. The states are merged first inside the warp,
- * then over the warps in rising order. */
+/* out[r][h] = softmax(scale * q K^T) V over the first keys_of(r) positions. A block for each sequence and query head;
+ * the heads of a group read the same keys at the same time, from L2. LANES lanes work on a key, each with a pack of its
+ * numbers; such a group of lanes takes every WORKERS-th key. The states are merged first within the warp, then over the
+ * warps in rising order. */
 template <class T, int LANES>
 __global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
     decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *counts, const int32_t *positions,
@@ -157,22 +159,22 @@ __global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
 
 /* ---- prefill ---- */
 
-/* A View of one sequence as kernels take it. */
+/* A View of one sequence, for kernels. */
 template <class T> struct Rows {
   const T *data;
   int64_t row, head;
 };
 
-/* `count` packs of keys, or of values in the blocks with y = 1, from views into the cache. */
+/* Copies `count` packs of keys, or in blocks with y = 1 of values, from views to the cache. */
 template <class T>
-__global__ void cache_store_kernel(Cache<T> cache, int64_t slot, int position, Rows<T> k, Rows<T> v, int64_t count) {
+__global__ void cache_store_kernel(Cache<T> cache, int64_t slot, Rows<T> k, Rows<T> v, int64_t count) {
   const int64_t pack = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   const int packs = cache.head_dim / VECTOR<T>;
   const int i = (int)(pack % packs) * VECTOR<T>, head = (int)(pack / packs % cache.kv_heads);
   const int t = (int)(pack / packs / cache.kv_heads);
   if (pack >= count) return;
   const Rows<T> from = blockIdx.y ? v : k;
-  T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, position + t, head) + i;
+  T *to = (blockIdx.y ? cache.v : cache.k) + cache.at(slot, t, head) + i;
   store_pack(to, load_pack<VECTOR<T>>(from.data + t * from.row + head * from.head + i));
 }
 
@@ -195,10 +197,9 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
   });
 }
 
-void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  const int room = cache->capacity - position;
-  if (length > room) length = room;
-  if (slot < 0 || position < 0 || length < 1) return;
+void cuda_cache_store(Context *c, const KvCache *cache, int slot, View k, View v, int length) {
+  if (length > cache->capacity) length = cache->capacity;
+  if (slot < 0 || length < 1) return;
   require_alignment(c, "cache_store", {cache->head_dim, k.row, k.head, v.row, v.head},
                     {cache->k, cache->v, k.data, v.data});
   with_element(c, [&](auto e) {
@@ -207,7 +208,7 @@ void cuda_cache_store(Context *c, const KvCache *cache, int slot, int position, 
     const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
     const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / VECTOR<T>);
     launch(c, "cache_store", cache_store_kernel<T>, dim3((unsigned)divide_up(packs, 256), 2), 256, 0,
-           cache_of<T>(cache), slot, position, keys, values, packs);
+           cache_of<T>(cache), slot, keys, values, packs);
   });
 }
 

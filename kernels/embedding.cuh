@@ -1,18 +1,18 @@
 /* Token embedding.
  *
- *   embedding            out[n] = dropout(scale * table[tokens[n]] + places[position of n])
- *   embedding_backward   dtable[v] (+)= scale * sum of dropout(dx[n]) over the n with token v, in rising n
+ *   embedding            out[n] = dropout(table[tokens[n]] + position_embedding[position of n])
+ *   embedding_backward   dtable[v] (+)= sum of dropout(dx[n]) over the n with token v, in rising n
  *
- *   out, dx [B*T][C], tokens [B*T], table [rows][C], places [positions][C]
+ *   out, dx [B*T][C], tokens [B*T], table [rows][C], position_embedding [positions][C]
  *
  * Dropout: element e = t*C + c of sequence s draws word e % 4 of philox(seed, e/4, site, step in progress, s).
  *
- * Backward without atomics, whatever the distribution of tokens (a byte may own thousands of positions, most of 50 k
- * subwords none): `order`, which lists the positions token by token, is cut into slices of EMBED_SLICE places. A warp
- * adds up a slice for 32 vectors of channels and begins a new sum wherever the token changes. The sum of a token that
- * lies within the slice goes to the table; a token that crosses slices leaves a partial sum in each of them, and a
+ * The backward needs no atomics, whatever the distribution of tokens (a byte may occur at thousands of positions, most
+ * of 50 k subwords at none): `order`, which lists the positions token by token, is divided into slices of EMBED_SLICE
+ * positions. A warp sums a slice for 32 vectors of channels and begins a new sum when the token changes. The sum of a
+ * token within the slice goes to the table; a token that crosses slices leaves a partial sum in each of them, and a
  * second kernel adds these in the order of the slices. So dx is read once, rows are written once, and the order of
- * every sum depends on the counts alone. Rows of absent tokens are cleared by spare blocks of the first kernel. */
+ * every sum depends only on the counts. Additional blocks of the first kernel clear the rows of absent tokens. */
 #ifndef INKLING_KERNELS_EMBEDDING_CUH
 #define INKLING_KERNELS_EMBEDDING_CUH
 
@@ -21,16 +21,15 @@
 namespace {
 
 constexpr int EMBED_BLOCK = 256, EMBED_WARPS = EMBED_BLOCK / 32;
-constexpr int EMBED_SLICE = 32; /* one place for each lane that fetches positions */
+constexpr int EMBED_SLICE = 32; /* a lane fetches one position */
 constexpr int EMBED_AHEAD = 8;  /* vectors in flight */
 
 template <class T> struct EmbedForward {
   T *out;
-  const T *table, *places; /* places NULL: there are none */
+  const T *table, *position_embedding; /* position_embedding NULL: none is added */
   const int32_t *tokens, *positions;
   int64_t rows;
   int length, dim;
-  float scale;
   bool drop;
   DropoutMask mask;
 };
@@ -39,12 +38,13 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(E
   constexpr int N = VECTOR<T>;
   const unsigned thread = blockIdx.x * EMBED_BLOCK + threadIdx.x;
   for (Walk at(thread, gridDim.x * EMBED_BLOCK, p.dim / N); at.row < p.rows; at.next()) {
-    float x[N], place[N] = {};
+    float x[N], learned[N] = {};
     const int n = (int)at.row, channel = at.col * N;
     load<N>(x, p.table + (int64_t)p.tokens[n] * p.dim + channel);
-    if (p.places) load<N>(place, p.places + (int64_t)(p.positions ? p.positions[n] : n % p.length) * p.dim + channel);
+    const int64_t position = p.positions ? p.positions[n] : n % p.length;
+    if (p.position_embedding) load<N>(learned, p.position_embedding + position * p.dim + channel);
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] = fmaf(p.scale, x[j], place[j]);
+    for (int j = 0; j < N; j++) x[j] += learned[j];
     if (p.drop) apply_dropout<N>(x, p.mask, n / p.length, (int64_t)(n % p.length) * p.dim + channel);
     store<N>(p.out + at.row * p.dim + channel, x);
   }
@@ -52,40 +52,39 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(E
 
 struct EmbedBackward {
   float *dtable;  /* [table_rows][dim] */
-  float *partial; /* [slices][2][dim]: of the token that enters the slice from before, and of the one that leaves it */
-  int32_t *entered; /* [slices]: the token that enters a slice and ends in it; -1 when there is none */
+  float *partial; /* [slices][2][dim]: sums of the token that continues from the slice before, and into the next one */
+  int32_t *entered; /* [slices]: the token that continues from the slice before and ends here; -1 when there is none */
   const void *dx;
   const int32_t *offsets, *order;
   int vocab, table_rows, positions, length, dim, slices;
-  float scale;
   bool accumulate, drop;
   DropoutMask mask;
 };
 
-/* The token that owns place `place` of the order: the last v with offsets[v] <= place. A whole warp searches. */
-__device__ __forceinline__ int token_at(const int32_t *offsets, int vocab, int place) {
+/* Returns the token of entry `entry` of the order: the last v with offsets[v] <= entry. A whole warp searches. */
+__device__ __forceinline__ int token_at(const int32_t *offsets, int vocab, int entry) {
   const int lane = (int)threadIdx.x % 32;
-  int low = 0, count = vocab; /* the answer is in [low, low + count) and offsets[low] <= place */
+  int low = 0, count = vocab; /* the answer is in [low, low + count) and offsets[low] <= entry */
   while (count > 1) {
     const int step = (count + 31) / 32, v = lane * step;
-    const unsigned before = __ballot_sync(0xFFFFFFFFu, v < count && offsets[low + v] <= place);
-    const int last = (__popc(before) - 1) * step; /* offsets rise: the lanes that agree are the first ones */
+    const unsigned before = __ballot_sync(0xFFFFFFFFu, v < count && offsets[low + v] <= entry);
+    const int last = (__popc(before) - 1) * step; /* offsets rise, so these are the first lanes */
     low += last;
     count = min(step, count - last);
   }
   return low;
 }
 
-/* to += scale * sum or to = scale * sum, in fp32 */
-template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], float scale, bool accumulate) {
+/* to += sum, or to = sum; fp32 */
+template <int N> __device__ __forceinline__ void deliver(float *to, float (&sum)[N], bool accumulate) {
   float before[N] = {};
   if (accumulate) load<N>(before, to);
 #pragma unroll
-  for (int j = 0; j < N; j++) sum[j] = fmaf(scale, sum[j], before[j]);
+  for (int j = 0; j < N; j++) sum[j] += before[j];
   store<N>(to, sum);
 }
 
-/* Rows of tokens that do not occur, and of pads. */
+/* Clears the rows of absent tokens and of pads. */
 template <int N>
 __device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned thread, unsigned threads) {
   const float zero[N] = {};
@@ -95,7 +94,7 @@ __device__ __forceinline__ void clear_absent(const EmbedBackward &p, unsigned th
   }
 }
 
-/* One warp: slice `slice`, channels channel .. channel + N of this lane (none when `active` is false). */
+/* A warp sums slice `slice`; this lane channels channel .. channel + N (none when `active` is false). */
 template <class T>
 __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int channel, bool active) {
   constexpr int N = VECTOR<T>;
@@ -111,7 +110,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
   if (channel == 0 && active) p.entered[slice] = entered && stop <= end ? v : -1;
   float *to = entered ? p.partial + (int64_t)slice * 2 * p.dim : p.dtable + (int64_t)v * p.dim;
   if (!entered && stop > end) to = p.partial + ((int64_t)slice * 2 + 1) * p.dim;
-  bool whole = !entered && stop <= end; /* for the table, not a partial sum */
+  bool whole = !entered && stop <= end; /* goes to the table, is not a partial sum */
   float sum[N] = {};
   for (int first = begin; first < end; first += EMBED_AHEAD) {
     Pack<T, N> ahead[EMBED_AHEAD];
@@ -125,8 +124,8 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
 #pragma unroll
     for (int i = 0; i < EMBED_AHEAD; i++) {
       if (first + i >= end || !active) continue;
-      if (first + i == stop) { /* the next token that occurs */
-        deliver<N>(to + channel, sum, whole ? p.scale : 1.0f, whole && p.accumulate);
+      if (first + i == stop) { /* the next token begins */
+        deliver<N>(to + channel, sum, whole && p.accumulate);
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = 0;
         do stop = p.offsets[++v + 1];
@@ -142,10 +141,10 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
       for (int j = 0; j < N; j++) sum[j] += x[j];
     }
   }
-  if (active) deliver<N>(to + channel, sum, whole ? p.scale : 1.0f, whole && p.accumulate);
+  if (active) deliver<N>(to + channel, sum, whole && p.accumulate);
 }
 
-/* `slice_blocks` blocks sum slices, a warp for every slice and 32 vectors of channels; the others clear rows. */
+/* `slice_blocks` blocks sum slices, a warp for each slice and 32 vectors of channels; the other blocks clear rows. */
 template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward(EmbedBackward p, int slice_blocks) {
   constexpr int N = VECTOR<T>;
   if ((int)blockIdx.x >= slice_blocks) {
@@ -159,8 +158,8 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_backward
   if (slice < p.slices) sum_slice<T>(p, slice, channel, channel < p.dim);
 }
 
-/* The tokens that cross slices: a block for every slice in which one ends and 32 vectors of channels. Its warps take
- * equal runs of the slices, and the first one adds what they found. */
+/* Sums tokens that cross slices: a block for each slice in which such a token ends, and 32 vectors of channels. Its
+ * warps sum equal runs of the slices, and the first warp adds these sums. */
 __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
   constexpr int N = VECTOR<float>;
   __shared__ Pack<float, N> part[EMBED_WARPS][32];
@@ -186,33 +185,33 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
 #pragma unroll
     for (int j = 0; j < N; j++) sum[j] += number(part[w][lane], j);
   }
-  deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.scale, p.accumulate);
+  deliver<N>(p.dtable + (int64_t)v * p.dim + channel, sum, p.accumulate);
 }
 
 } // namespace
 
 void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout) {
-  with_element(
-      c,
-      [&](auto element) {
-        using T = decltype(element);
-        EmbedForward<T> p = {};
-        p.out = (T *)out, p.table = compute_matrix<T>(params, e->table), p.tokens = tokens, p.positions = e->positions;
-        if (e->places.rows) p.places = compute_matrix<T>(params, e->places);
-        p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols, p.scale = e->scale;
-        p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
-        require_alignment(c, "embedding", {p.dim}, {out, p.table, p.places});
-        const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
-        launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
-      });
+  const auto run = [&](auto element) {
+    using T = decltype(element);
+    EmbedForward<T> p = {};
+    p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table), p.tokens = tokens,
+    p.positions = e->positions;
+    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+    p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
+    p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+    require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
+    const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
+    launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+  };
+  with_element(c, run);
 }
 
-void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, float scale, const void *dx,
-                             const int32_t *offsets, const int32_t *order, int vocab, int batch, int length,
-                             const Dropout *dropout, bool accumulate) {
+void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate) {
   EmbedBackward p = {};
-  p.dtable = params->grad + table.offset, p.scale = scale;
+  p.dtable = params->grad + table.offset;
   p.dx = dx, p.offsets = offsets, p.order = order;
   p.vocab = vocab, p.table_rows = table.rows, p.positions = batch * length, p.length = length, p.dim = table.cols;
   p.slices = (int)divide_up(p.positions, EMBED_SLICE);

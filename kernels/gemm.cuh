@@ -1,4 +1,5 @@
-/* Matrix products by cuBLASLt, its only use. Row-major tensors are the transposes of cuBLASLt's column-major ones:
+/* Matrix products by cuBLASLt, which nothing else uses. Row-major tensors are transposed column-major tensors of
+ * cuBLASLt:
  *
  *   linear                  y [N][M] = x [N][K] W^T + b   D = op_T(W) x + b,  m = M, n = N, k = K
  *   linear_backward_input   dx [N][K] (+)= dy [N][M] W    D = W dy,           m = K, n = N, k = M
@@ -7,13 +8,13 @@
  *                           would write it in the type of dy
  *   muon                    kernels/muon.cuh: all matrices of a shape as one batch
  *
- * b is added in fp32 by the product's epilogue. Its address is no part of a plan, which is shared by all matrices of a
- * shape: it is set before every product, and a recording holds the one of its call.
+ * The epilogue of the product adds b in fp32. Its address is not part of a plan, because all matrices of a shape use
+ * the same plan: it is set before every product, and a captured graph holds the address of its call.
  *
  * Products are summed in fp32 (fp32 inputs without TF32). A plan (descriptors and algorithm) is made once for every
- * combination of shape, strides, types and alignments, outside of recordings. The algorithm is the first of the
- * library's heuristic, or with autotune the fastest of its first candidates. The library is loaded when a context is
- * opened and not before: it is half a gigabyte, which programs that do not need it must not wait for. */
+ * combination of shape, strides, types and alignments, never during a capture. The algorithm is the first one of the
+ * library's heuristic, or with autotune the fastest of the first ones. The library is loaded when a context is opened:
+ * it is half a gigabyte, and programs that do not use it should not wait for it. */
 #ifndef INKLING_KERNELS_GEMM_CUH
 #define INKLING_KERNELS_GEMM_CUH
 
@@ -29,67 +30,51 @@
 
 /* ---- the library ---- */
 
+/* The functions that are loaded: X(member of struct CublasLt, name). */
+/* clang-format off */
+#define CUBLASLT_FUNCTIONS(X) \
+  X(create, cublasLtCreate) X(destroy, cublasLtDestroy) X(version, cublasLtGetVersion) \
+  X(status_string, cublasLtGetStatusString) X(desc_create, cublasLtMatmulDescCreate) \
+  X(desc_destroy, cublasLtMatmulDescDestroy) X(desc_set, cublasLtMatmulDescSetAttribute) \
+  X(layout_create, cublasLtMatrixLayoutCreate) X(layout_destroy, cublasLtMatrixLayoutDestroy) \
+  X(layout_set, cublasLtMatrixLayoutSetAttribute) X(preference_create, cublasLtMatmulPreferenceCreate) \
+  X(preference_destroy, cublasLtMatmulPreferenceDestroy) X(preference_set, cublasLtMatmulPreferenceSetAttribute) \
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic) X(check, cublasLtMatmulAlgoCheck) X(matmul, cublasLtMatmul)
+/* clang-format on */
+
 struct CublasLt {
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtGetVersion) version;
-  decltype(&cublasLtGetStatusString) status_string;
-  decltype(&cublasLtMatmulDescCreate) desc_create;
-  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create;
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-  decltype(&cublasLtMatmulAlgoCheck) check;
-  decltype(&cublasLtMatmul) matmul;
+#define MEMBER(member, name) decltype(&name) member;
+  CUBLASLT_FUNCTIONS(MEMBER)
+#undef MEMBER
 };
 
 #ifndef INKLING_CUDA_LIBRARIES
-#define INKLING_CUDA_LIBRARIES "/usr/local/cuda/lib64" /* where the build found them */
+#define INKLING_CUDA_LIBRARIES "/usr/local/cuda/lib64" /* where the build found CUDA's libraries */
 #endif
 #define INKLING_TEXT(x) #x
 #define INKLING_LIBRARY(version) "libcublasLt.so." INKLING_TEXT(version)
 
 static bool cublaslt_load(CublasLt *out, Error *error) {
-  static const char *const places[] = {INKLING_LIBRARY(CUBLAS_VER_MAJOR),
-                                       INKLING_CUDA_LIBRARIES "/" INKLING_LIBRARY(CUBLAS_VER_MAJOR)};
+  static const char *const paths[] = {INKLING_LIBRARY(CUBLAS_VER_MAJOR),
+                                      INKLING_CUDA_LIBRARIES "/" INKLING_LIBRARY(CUBLAS_VER_MAJOR)};
   struct Symbol {
     const char *name;
     void **function;
-  } symbols[] = {
-      {"cublasLtCreate", (void **)&out->create},
-      {"cublasLtDestroy", (void **)&out->destroy},
-      {"cublasLtGetVersion", (void **)&out->version},
-      {"cublasLtGetStatusString", (void **)&out->status_string},
-      {"cublasLtMatmulDescCreate", (void **)&out->desc_create},
-      {"cublasLtMatmulDescDestroy", (void **)&out->desc_destroy},
-      {"cublasLtMatmulDescSetAttribute", (void **)&out->desc_set},
-      {"cublasLtMatrixLayoutCreate", (void **)&out->layout_create},
-      {"cublasLtMatrixLayoutDestroy", (void **)&out->layout_destroy},
-      {"cublasLtMatrixLayoutSetAttribute", (void **)&out->layout_set},
-      {"cublasLtMatmulPreferenceCreate", (void **)&out->preference_create},
-      {"cublasLtMatmulPreferenceDestroy", (void **)&out->preference_destroy},
-      {"cublasLtMatmulPreferenceSetAttribute", (void **)&out->preference_set},
-      {"cublasLtMatmulAlgoGetHeuristic", (void **)&out->heuristic},
-      {"cublasLtMatmulAlgoCheck", (void **)&out->check},
-      {"cublasLtMatmul", (void **)&out->matmul},
-  };
-  void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
+#define SYMBOL(member, name) {#name, (void **)&out->member},
+  } symbols[] = {CUBLASLT_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+  void *library = RTLD_DEFAULT; /* for the tests' stand-in, which is linked into the program */
   bool loaded = dlsym(library, symbols[0].name) != NULL;
   for (size_t i = 0; i < 2 && !loaded; i++) {
-    library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+    library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
     loaded = library != NULL;
   }
   if (!loaded)
     return fail(error, EXIT_USAGE, "no CUDA: %s is missing (cuBLAS of the CUDA toolkit, see LD_LIBRARY_PATH)",
-                places[0]);
+                paths[0]);
   for (const Symbol &symbol : symbols) {
     *symbol.function = dlsym(library, symbol.name);
-    if (!*symbol.function) return fail(error, EXIT_USAGE, "no CUDA: %s has no %s", places[0], symbol.name);
+    if (!*symbol.function) return fail(error, EXIT_USAGE, "no CUDA: %s has no %s", paths[0], symbol.name);
   }
   return true;
 }
@@ -98,20 +83,20 @@ static bool cublaslt_load(CublasLt *out, Error *error) {
 
 enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
 
-/* What a plan depends on; all int64 so that it has no padding and is compared and printed as an array. */
+/* The arguments of a plan; all int64, so that it has no padding and can be compared and printed as an array. */
 struct GemmKey {
   int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out;
-  int64_t batch, stride_a, stride_b, stride_d; /* of products that run together, elements apart; 0 and 1: one */
+  int64_t batch, stride_a, stride_b, stride_d; /* products that run together, elements between them; 0 and 1: one */
   int64_t reads_c, epilogue, align_a, align_b, align_c, align_d; /* set by gemm() */
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
 
-/* d = alpha a b + beta c, and in every column of it + bias [m]. c is laid out as d is and may be d; a, b, c may be the
+/* d = alpha a b + beta c, and + bias [m] in every column. c has the layout of d and may be d; a, b, c may be the
  * same. */
 struct GemmOperands {
   void *d;
   const void *a, *b;
-  const void *c = NULL; /* read where beta is not 0 */
+  const void *c = NULL; /* read when beta is not 0 */
   const void *bias = NULL;
   float alpha = 1.0f, beta = 0.0f;
 };
@@ -124,7 +109,7 @@ struct GemmPlan {
   bool tuned;
 };
 
-/* A choice of an earlier run. */
+/* The algorithm that an earlier run chose. */
 struct GemmChoice {
   GemmKey key;
   cublasLtMatmulAlgo_t algorithm;
@@ -147,13 +132,13 @@ static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
   return !c->error.code;
 }
 
-/* The first line of stored choices: they hold for this device, library and GemmKey alone. */
+/* Writes the first line of stored choices, which are valid only for this device, library and GemmKey. */
 static void tuning_header(Context *c, char *out, size_t size) {
   snprintf(out, size, "cublaslt %zu, keys of %d, on %s", c->gemm->library.version(), (int)GEMM_KEY_FIELDS, c->name);
 }
 
-/* A line for a product: its key, and the algorithm as 8 hexadecimal words. It is only advice: what does not parse, or
- * does not run, is not used. */
+/* Reads a line for each product: its key, and the algorithm as 8 hexadecimal words. Lines that do not parse, and
+ * algorithms that cannot run, are ignored. */
 static void read_tuning(Context *c, const char *text) {
   char header[256];
   tuning_header(c, header, sizeof header);
@@ -214,13 +199,13 @@ static void gemm_close(Gemm *g) {
   delete g;
 }
 
-/* The power of two, at most 256, that an address is a multiple of. */
+/* The largest power of two, at most 256, that divides an address. */
 static int64_t alignment_of(const void *p) {
   uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
   return low && low < 256 ? (int64_t)low : 256;
 }
 
-/* The layout of a column-major matrix, or of as many as the product has in its batch. */
+/* Makes the layout of a column-major matrix, or of a batch of them. */
 static bool describe_matrix(Context *c, cublasLtMatrixLayout_t *out, const GemmKey &k, int64_t bytes, bool transposed,
                             int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
   const CublasLt &l = c->gemm->library;
@@ -255,11 +240,11 @@ static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtM
                                  o.d, plan.d, algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
 }
 
-/* Milliseconds of the fastest of some runs; infinite when the algorithm fails. */
+/* Returns the milliseconds of the fastest of GEMM_REPEATS runs; infinite when the algorithm fails. */
 static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
                             const GemmOperands &o, cudaEvent_t start, cudaEvent_t stop) {
   float best = INFINITY;
-  for (int i = 0; i <= GEMM_REPEATS; i++) { /* the first one warms up */
+  for (int i = 0; i <= GEMM_REPEATS; i++) { /* the first run is a warm-up */
     float ms = INFINITY;
     cudaEventRecord(start, c->stream);
     if (multiply(c, plan, algorithm, o) != CUBLAS_STATUS_SUCCESS) return INFINITY;
@@ -271,8 +256,8 @@ static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatm
   return best;
 }
 
-/* Runs are tried on the output itself, which is about to be overwritten, or, where that is an input too, on a spare
- * one. Without memory for that: the first, which is the heuristic's choice. */
+/* Returns the fastest algorithm. Runs write to the output, which the product overwrites later, or to a copy if it is
+ * also an input; without memory for the copy the result is the first algorithm, the heuristic's choice. */
 static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
                    GemmOperands o) {
   const GemmKey &k = plan.key;
@@ -299,7 +284,7 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
   return best;
 }
 
-/* Whether an earlier run's choice for this product is there and can run; `plan` then has it. */
+/* Uses an earlier run's choice for this product; false when there is none, or it cannot run. */
 static bool use_choice(Context *c, GemmPlan *plan) {
   const Gemm *g = c->gemm;
   for (const GemmChoice &choice : g->choices) {
@@ -324,7 +309,7 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOp
   const size_t workspace = GEMM_WORKSPACE;
   const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b;
   const uint32_t align_c = (uint32_t)k.align_c, align_d = (uint32_t)k.align_d;
-  /* parts of a sum that are summed apart meet in fp32, not in the output's type */
+  /* partial sums are added in fp32, not in the dtype of the output */
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   struct {
     cublasLtMatmulPreferenceAttributes_t name;
@@ -351,10 +336,10 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOp
   return !c->error.code;
 }
 
-/* `tune`: as the context's autotune, when the plan has to be made. */
+/* Runs a product. `tune`: autotunes if it must make the plan. */
 static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   if (c->error.code || !key.m || !key.n) return;
-  if (!o.c) o.c = o.d; /* not read, but a pointer */
+  if (!o.c) o.c = o.d; /* not read, but must not be NULL */
   key.reads_c = o.beta != 0.0f;
   key.align_a = alignment_of(o.a), key.align_b = alignment_of(o.b);
   key.align_c = alignment_of(o.c), key.align_d = alignment_of(o.d);
@@ -377,7 +362,7 @@ static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
 
 /* ---- the operations ---- */
 
-/* NULL where the layer does not have it. */
+/* NULL when the layer does not have the matrix. */
 static const void *weights_of(Context *c, const Parameters *params, Matrix w) {
   if (!w.rows) return NULL;
   return c->dtype == DTYPE_F32 ? (const void *)compute_matrix<float>(params, w) : compute_matrix<bf16>(params, w);
@@ -406,7 +391,7 @@ void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Para
   gemm(c, key, c->gemm->autotune, {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = beta});
 }
 
-/* Without rows the sums over them are 0. */
+/* Sums over no rows are 0. */
 static void clear_gradient(Context *c, const Parameters *params, Matrix w) {
   const size_t bytes = (size_t)w.rows * (size_t)w.cols * sizeof(float);
   if (!c->error.code && bytes)
@@ -430,7 +415,7 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear la
 }
 
 namespace {
-/* Numbers in [-1, 1): power, and with it the clock, depends on how many bits change. */
+/* Fills with random numbers in [-1, 1): power, and with it the clock, depends on the number of bits that change. */
 template <class T> __global__ void __launch_bounds__(256) fill_at_random(T *out, int64_t count) {
   const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
   const uint4 words = random_words(0, (uint32_t)(first / 4), 0, 0, 0);
@@ -439,7 +424,7 @@ template <class T> __global__ void __launch_bounds__(256) fill_at_random(T *out,
 }
 } // namespace
 
-/* Multiply-adds of growing squares, until one product takes 2 ms or memory runs low. */
+/* Measures products of growing square matrices, until one takes 2 ms or memory is low. */
 double cuda_peak_flops(Context *c) {
   double best = 0;
   cudaEvent_t start = NULL, stop = NULL;

@@ -4,18 +4,18 @@
  *     lse = log sum_{k<V} exp z_k;   loss = lse - (1-s) z_y - (s/V) sum_{k<V} z_k
  *     dz_k = inv_targets * (exp(z_k - lse) - (1-s) [k=y] - s/V), in place
  *
- * The logits are the largest array of a step, so what counts is that they are read from memory once and written once:
- * 2 * N * stride numbers, against 2 * N * stride more for a second read. A row of up to 1024 numbers stays in a warp's
- * registers. A longer one is the work of a block, whose first pass finds maximum, sum and sum of exponentials at once;
- * the second pass takes the logits
- *   - from shared memory, where two blocks with their rows fit in a multiprocessor, so that one loads while the other
+ * The logits are the largest array of a step, so they should be read from memory once and written once: 2 * N * stride
+ * numbers; a second read would add 2 * N * stride. A row of up to 1024 numbers stays in a warp's registers. A longer
+ * row is computed by a block, whose first pass finds maximum, sum and sum of exponentials at once. The second pass
+ * reads the logits
+ *   - from shared memory, if two blocks with their rows fit in a multiprocessor, so that one loads while the other
  *     computes (bf16: up to V = 56 k on sm_90 with 227 KB; 40 k on sm_80 with 163 KB; 24 k on sm_86 and sm_89), or
- *   - from L1 or L2: the rows in work, two or three 200 KB rows for each multiprocessor, fit in L2 (132 * 2 * 100 KB =
+ *   - from L1 or L2: the current rows, two or three 200 KB rows for each multiprocessor, fit in L2 (132 * 2 * 100 KB =
  *     26 MB of 50 on H100, 22 of 40 on A100, 26 of 72 on AD102). It runs backwards, the newest lines first.
  * Registers would need 98 numbers per thread for V = 50 k at 512 threads, and leave one block to a multiprocessor.
  *
- * The sum of all logits is taken even where smoothing does not ask for it: it shows any NaN or infinity, which the
- * exponential of a masked logit would hide. Columns V <= k < stride may hold anything; they are never used. */
+ * The sum of all logits is computed even without smoothing: it reveals any NaN or infinity, which the exponential of a
+ * masked logit would hide. Columns V <= k < stride may hold any values; they are never used. */
 #ifndef INKLING_KERNELS_LOSS_CUH
 #define INKLING_KERNELS_LOSS_CUH
 
@@ -26,8 +26,8 @@
 namespace {
 
 constexpr int LOSS_BLOCK = 512, LOSS_WARPS = LOSS_BLOCK / 32;
-constexpr int LOSS_AHEAD = 4;        /* vectors that a thread fetches before it works on the first */
-constexpr int LOSS_WARP_BLOCK = 256; /* of rows that a warp works on */
+constexpr int LOSS_AHEAD = 4;        /* vectors that a thread loads before it uses the first */
+constexpr int LOSS_WARP_BLOCK = 256; /* threads of a block with a row for each warp */
 constexpr int LOSS_SUM_BLOCK = 1024;
 
 struct CrossEntropy {
@@ -41,8 +41,8 @@ struct CrossEntropy {
   bool gradient;
 };
 
-/* max z, sum exp(z - max), sum z over some of a row. Of nothing: the maximum is a number that merges without NaN, as it
- * does with logits of -infinity. */
+/* max z, sum exp(z - max), sum z over a part of a row. The initial maximum is finite, so that merging it with logits of
+ * -infinity gives no NaN. */
 struct RowSums {
   float max = -FLT_MAX, exps = 0, sum = 0;
 
@@ -55,7 +55,7 @@ struct RowSums {
 #pragma unroll
     for (int i = 0; i < N; i++) top = fmaxf(top, z[i]);
     if (top > max) rescale(top);
-    float part = 0; /* of neighbors, so that long rows do not lose bits */
+    float part = 0; /* a separate sum of neighbors: long rows lose fewer bits */
 #pragma unroll
     for (int i = 0; i < N; i++) {
       part += __expf(z[i] - max);
@@ -65,7 +65,7 @@ struct RowSums {
   }
 };
 
-/* Over the warp, in a fixed tree, known to all lanes. */
+/* Merges the lanes of a warp in a fixed tree; all lanes receive the result. */
 __device__ __forceinline__ RowSums warp_merge(RowSums r) {
   r.rescale(warp_max(r.max));
   r.exps = warp_sum(r.exps);
@@ -73,7 +73,7 @@ __device__ __forceinline__ RowSums warp_merge(RowSums r) {
   return r;
 }
 
-/* What a row's gradient is made of: dz_k = exp(z_k - max) * scale - uniform, and `at_target` less for k = y. */
+/* The gradient of a row: dz_k = exp(z_k - max) * scale - uniform, minus at_target for k = y. */
 struct RowGradient {
   float max, scale, uniform, at_target;
   __device__ __forceinline__ RowGradient(const CrossEntropy &p, const RowSums &r)
@@ -92,17 +92,17 @@ struct RowGradient {
   }
 };
 
-/* Relative to the maximum, where large logits do not cancel. */
+/* Computed relative to the maximum, so that large logits do not cancel. */
 __device__ __forceinline__ float row_loss(const CrossEntropy &p, const RowSums &r, float z_target) {
   if (!(fabsf(r.sum) <= FLT_MAX)) return NAN;
   return logf(r.exps) + (1.0f - p.smoothing) * (r.max - z_target) + p.smoothing * (r.max - r.sum / (float)p.vocab);
 }
 
-/* Rows without a loss: an ignored target, or one outside of the vocabulary, which must not pass for an ignored one. */
+/* Rows without a loss have an ignored target, or a target outside of the vocabulary, which gives NaN. */
 __device__ __forceinline__ bool has_loss(const CrossEntropy &p, int target) { return target >= 0 && target < p.vocab; }
 __device__ __forceinline__ float other_loss(int target) { return target < 0 ? 0.0f : NAN; }
 
-/* A row without a loss: its gradient is zero. All of the row's THREADS threads take part. */
+/* Writes a row without a loss: its gradient is zero. Called by all THREADS threads of the row. */
 template <int THREADS, class T> __device__ __forceinline__ void skip_row(const CrossEntropy &p, T *z, int64_t row) {
   constexpr int N = VECTOR<T>;
   const int thread = (int)threadIdx.x % THREADS;
@@ -111,8 +111,7 @@ template <int THREADS, class T> __device__ __forceinline__ void skip_row(const C
   for (int64_t at = thread * N; p.gradient && at < p.stride; at += THREADS * N) store<N>(z + at, zero);
 }
 
-/* A row whose numbers a warp holds: x[i][j] is logit (lane + 32i) * N + j. Its maximum, known to all lanes, and the
- * lane's part of its sum. */
+/* Returns the maximum of a row, and the lane's part of its sum; x[i][j] is logit (lane + 32i) * N + j. */
 template <int PACKS, int N>
 __device__ __forceinline__ RowSums row_maximum(const CrossEntropy &p, const float (&x)[PACKS][N], int lane) {
   RowSums r;
@@ -128,7 +127,7 @@ __device__ __forceinline__ RowSums row_maximum(const CrossEntropy &p, const floa
   return r;
 }
 
-/* Its numbers become their exponentials. */
+/* Replaces the numbers of a row by their exponentials, and sums them. */
 template <int PACKS, int N> __device__ __forceinline__ void take_exponentials(RowSums &r, float (&x)[PACKS][N]) {
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
@@ -142,7 +141,7 @@ template <int PACKS, int N> __device__ __forceinline__ void take_exponentials(Ro
   r.sum = warp_sum(r.sum);
 }
 
-/* Short rows: a warp for each, at most 32 * E numbers with the pads. */
+/* Short rows, at most 32 * E numbers with pads: a warp for each. */
 template <class T, int E> __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cross_entropy_short(CrossEntropy p) {
   constexpr int N = VECTOR<T>, PACKS = E / N;
   const int lane = (int)threadIdx.x % 32, row = (int)(blockIdx.x * (LOSS_WARP_BLOCK / 32) + threadIdx.x / 32);
@@ -164,7 +163,7 @@ template <class T, int E> __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cro
   }
   RowSums r = row_maximum(p, x, lane);
   const float z_target = to_float(z[target]);
-  __syncwarp(); /* nobody writes before everybody has read the target's logit */
+  __syncwarp(); /* all lanes have read the target's logit before any lane writes */
   take_exponentials(r, x);
   if (lane == 0) p.losses[row] = row_loss(p, r, z_target);
   if (!p.gradient) return;
@@ -183,15 +182,15 @@ template <class T, int E> __global__ void __launch_bounds__(LOSS_WARP_BLOCK) cro
   }
 }
 
-/* A long row, cut into whole vectors of logits, which take the fast way, and what is behind them: the last few logits
- * and the pads, one by one. */
+/* A long row: whole vectors of logits, and after them the last few logits and the pads, handled one by one. */
 template <class T> struct LongRow {
   T *z;
   int packs;    /* whole vectors */
-  int64_t rest; /* where this thread begins behind them */
+  int64_t rest; /* this thread's first column after them */
 };
 
-/* Maximum and sums over what this thread reads. CACHED: its vectors wait in `cache` for the second pass. */
+/* Returns maximum and sums of the logits that this thread reads. CACHED: keeps its vectors in `cache` for the second
+ * pass. */
 template <bool CACHED, class T, int N>
 __device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow<T> &row, Pack<T, N> *cache) {
   RowSums r;
@@ -219,7 +218,7 @@ __device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow
   return r;
 }
 
-/* Over the block, in a fixed tree, known to all of it. */
+/* Merges the threads of a block in a fixed tree; all threads receive the result. */
 __device__ __forceinline__ RowSums block_merge(RowSums r) {
   __shared__ float part[3][32];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -231,7 +230,8 @@ __device__ __forceinline__ RowSums block_merge(RowSums r) {
   return warp_merge(r);
 }
 
-/* Backwards from the last vector of this thread; its own vectors only, so the cache needs no barrier. */
+/* Writes the gradient, from this thread's last vector to its first. It reads only its own vectors of the cache, so it
+ * needs no barrier. */
 template <bool CACHED, class T, int N>
 __device__ __forceinline__ void write_row(const CrossEntropy &p, const LongRow<T> &row, const Pack<T, N> *cache,
                                           const RowGradient &g, int target) {
@@ -269,13 +269,13 @@ template <class T, bool CACHED> __global__ void __launch_bounds__(LOSS_BLOCK, 2)
     return;
   }
   const float z_target = to_float(z[target]);
-  const RowSums r =
-      block_merge(read_row<CACHED>(p, row, cache)); /* with its barrier everybody has read the target's logit */
+  /* the barrier of block_merge() also waits until all threads have read the target's logit */
+  const RowSums r = block_merge(read_row<CACHED>(p, row, cache));
   if (threadIdx.x == 0) p.losses[n] = row_loss(p, r, z_target);
   if (p.gradient) write_row<CACHED>(p, row, cache, RowGradient(p, r), target);
 }
 
-/* One block: fp64, in an order that depends on the number of rows alone. */
+/* One block: sums in fp64, in an order that depends only on the number of rows. */
 __global__ void __launch_bounds__(LOSS_SUM_BLOCK)
     sum_losses(StepState *state, const float *losses, const int32_t *targets, int rows) {
   double sum = 0;
@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(LOSS_SUM_BLOCK)
   state->loss_count += count;
 }
 
-/* all: the number of targets of all processes, NULL where they are those of this one */
+/* all: the number of targets of all processes, NULL for a single process */
 __global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets, const double *all) {
   const float count = all ? (float)*all : targets ? (float)*targets : 0.0f;
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
@@ -313,7 +313,8 @@ void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride,
   require_alignment(c, "cross_entropy", {stride}, {logits});
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    const size_t bytes = (size_t)(vocab / VECTOR<T>)*16, reserved = 2048; /* per block: static and the system's */
+    const size_t bytes = (size_t)(vocab / VECTOR<T>)*16,
+                 reserved = 2048; /* per block: static memory and the system's */
     const bool cached = gradient && 2 * (bytes + reserved) <= (size_t)c->shared_bytes;
     if (stride <= 256) launch(c, "cross_entropy", cross_entropy_short<T, 8>, warps, LOSS_WARP_BLOCK, 0, p);
     else if (stride <= 1024) launch(c, "cross_entropy", cross_entropy_short<T, 32>, warps, LOSS_WARP_BLOCK, 0, p);

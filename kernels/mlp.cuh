@@ -1,5 +1,5 @@
-/* What follows the first product of an MLP, forward and backward. u [N][F], or gated (Shazeer 2020) [N][2F]: gate, then
- * up; h, dh [N][F].
+/* Activation functions, and what follows the first product of an MLP in training. u [N][F], or gated (Shazeer 2020)
+ * [N][2F]: gate, then up; h, dh [N][F].
  *
  *   forward    h = dropout(act(u))                 gated: h = dropout(act(gate) * up)
  *   backward   d = dropout(dh):  du = d * act'(u)  gated: dgate = d * up * act'(gate),  dup = d * act(gate)
@@ -11,8 +11,8 @@
  *   GELU tanh  phi = sigmoid(2k (u + c u^3))                  act' = phi * (1 + u * (1 - phi) * 2k (1 + 3c u^2))
  *   ReLU       phi = u > 0                                    act' = phi
  *
- * Both only stream: every thread moves 16-byte vectors and nothing is kept. Per number of h forward reads 1 and writes
- * 1, backward reads 2 and writes 1; gated 2 and 1, 3 and 2. */
+ * Every thread reads and writes 16-byte vectors. For each number of h forward reads 1 and writes 1, backward reads 2
+ * and writes 1; gated 2 and 1, 3 and 2. */
 #ifndef INKLING_KERNELS_MLP_CUH
 #define INKLING_KERNELS_MLP_CUH
 
@@ -24,21 +24,44 @@ constexpr int MLP_BLOCK = 256;
 constexpr float GELU_2K = 1.59576912f, GELU_C = 0.044715f; /* 2 sqrt(2 / pi) */
 constexpr float ROOT_HALF = 0.707106781f, INV_ROOT_2PI = 0.398942280f;
 
-/* Saturates to 0 and 1 without NaN: exp overflows to infinity and 1 / infinity is 0. The fast forms are good for 1e-6
- * where sigmoid is not tiny, far below what bf16 keeps. */
-template <class T> __device__ __forceinline__ float sigmoid(float x) {
-  if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
-  return 1.0f / (1.0f + expf(-x));
+/* The arithmetic of phi() in training. The sigmoid saturates to 0 and 1 without NaN: exp overflows to infinity and 1 /
+ * infinity is 0. The fast forms are good for 1e-6 where sigmoid is not tiny, far below what bf16 keeps. */
+template <class T> struct TrainingMath {
+  static __device__ __forceinline__ float add(float a, float b) { return a + b; }
+  static __device__ __forceinline__ float sigmoid(float x) {
+    if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
+    return 1.0f / (1.0f + expf(-x));
+  }
+};
+
+/* In decoding compilers must not fuse an addition in one kernel and not in another (kernels/decode.cuh). */
+struct DecodingMath {
+  static __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
+  static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / __fadd_rn(1.0f, expf(-x)); }
+};
+
+template <class Math, Activation A> __device__ __forceinline__ float phi(float u) {
+  if constexpr (A == ACTIVATION_SILU) return Math::sigmoid(u);
+  else if constexpr (A == ACTIVATION_GELU) return 0.5f * Math::add(1.0f, erff(ROOT_HALF * u));
+  else if constexpr (A == ACTIVATION_GELU_TANH) return Math::sigmoid(GELU_2K * Math::add(u, GELU_C * u * u * u));
+  else {
+    static_assert(A == ACTIVATION_RELU, "every activation has a formula");
+    return u > 0 ? 1.0f : 0.0f;
+  }
 }
 
-template <class T, Activation A> __device__ __forceinline__ float phi(float u) {
-  if constexpr (A == ACTIVATION_SILU) return sigmoid<T>(u);
-  else if constexpr (A == ACTIVATION_GELU) return 0.5f * (1.0f + erff(ROOT_HALF * u));
-  else if constexpr (A == ACTIVATION_GELU_TANH) return sigmoid<T>(GELU_2K * (u + GELU_C * u * u * u));
-  else return u > 0 ? 1.0f : 0.0f;
+/* Returns act(u) in decoding. NaN stays, and ReLU of -inf is 0, which u * phi(u) would not be. */
+__device__ __forceinline__ float decode_activation(Activation activation, float u) {
+  switch (activation) {
+  case ACTIVATION_SILU: return u * phi<DecodingMath, ACTIVATION_SILU>(u);
+  case ACTIVATION_GELU: return u * phi<DecodingMath, ACTIVATION_GELU>(u);
+  case ACTIVATION_GELU_TANH: return u * phi<DecodingMath, ACTIVATION_GELU_TANH>(u);
+  case ACTIVATION_RELU: break;
+  }
+  return u <= 0 ? 0.0f : u;
 }
 
-/* d * act'(u), `p` being phi(u). */
+/* Returns d * act'(u); p = phi(u). */
 template <class T, Activation A> __device__ __forceinline__ float times_slope(float d, float u, float p) {
   if constexpr (A == ACTIVATION_SILU) return d * p * (1.0f + u * (1.0f - p));
   else if constexpr (A == ACTIVATION_GELU) {
@@ -46,7 +69,10 @@ template <class T, Activation A> __device__ __forceinline__ float times_slope(fl
     return d * (p + u * INV_ROOT_2PI * bell);
   } else if constexpr (A == ACTIVATION_GELU_TANH)
     return d * p * (1.0f + u * (1.0f - p) * GELU_2K * (1.0f + 3.0f * GELU_C * u * u));
-  else return d * p;
+  else {
+    static_assert(A == ACTIVATION_RELU, "every activation has a derivative");
+    return d * p;
+  }
 }
 
 struct MlpPass {
@@ -57,13 +83,13 @@ struct MlpPass {
   DropoutMask mask;
 };
 
-/* What a kernel is compiled for: dropout would cost the others registers. */
+/* The template arguments of a kernel; dropout is one, because it needs registers. */
 template <Activation ACTIVATION_, bool GATED_, bool DROP_> struct MlpKind {
   static constexpr Activation ACTIVATION = ACTIVATION_;
   static constexpr bool GATED = GATED_, DROP = DROP_;
 };
 
-/* Neighbors of h or dh, dropped; `at` counts vectors. */
+/* Applies dropout to N neighbors of h or dh; `at` counts vectors. */
 template <int N> __device__ __forceinline__ void drop(float (&x)[N], const MlpPass &p, const Walk &at) {
   const int row = (int)at.row;
   apply_dropout<N>(x, p.mask, row / p.length, (int64_t)(row % p.length) * p.ffn + at.col * N);
@@ -80,7 +106,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     if constexpr (GATED) load<N>(h, from + p.ffn);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float act = u[i] * phi<T, Kind::ACTIVATION>(u[i]);
+      const float act = u[i] * phi<TrainingMath<T>, Kind::ACTIVATION>(u[i]);
       h[i] = GATED ? h[i] * act : act;
     }
     if constexpr (Kind::DROP) drop(h, p, at);
@@ -88,7 +114,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
   }
 }
 
-/* out may be u: a thread reads what it overwrites, and nobody else does. */
+/* out may be u: only the thread that overwrites a number reads it. */
 template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
   constexpr int N = VECTOR<T>;
   constexpr bool GATED = Kind::GATED;
@@ -104,7 +130,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     if constexpr (Kind::DROP) drop(d, p, at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float g = u[i], s = phi<T, Kind::ACTIVATION>(g);
+      const float g = u[i], s = phi<TrainingMath<T>, Kind::ACTIVATION>(g);
       u[i] = times_slope<T, Kind::ACTIVATION>(GATED ? d[i] * up[i] : d[i], g, s);
       up[i] = d[i] * g * s;
     }
@@ -115,7 +141,7 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
 
 } // namespace
 
-/* f(MlpKind). */
+/* Calls f(MlpKind()). */
 template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool drops, F f) {
   if (mlp->gated && drops) f(MlpKind<A, true, true>());
   else if (mlp->gated) f(MlpKind<A, true, false>());
@@ -125,15 +151,13 @@ template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool
 
 template <class F> static void with_mlp(const MlpShape *mlp, const Dropout *dropout, F f) {
   const bool drops = dropout_active(dropout);
-  switch (mlp->activation) {
-  case ACTIVATION_SILU: return with_kind<ACTIVATION_SILU>(mlp, drops, f);
-  case ACTIVATION_GELU: return with_kind<ACTIVATION_GELU>(mlp, drops, f);
-  case ACTIVATION_GELU_TANH: return with_kind<ACTIVATION_GELU_TANH>(mlp, drops, f);
-  case ACTIVATION_RELU: return with_kind<ACTIVATION_RELU>(mlp, drops, f);
-  }
+#define CASE(id, ...)                                                                                                  \
+  case ACTIVATION_##id: return with_kind<ACTIVATION_##id>(mlp, drops, f);
+  switch (mlp->activation) { ACTIVATIONS(CASE) }
+#undef CASE
 }
 
-/* A grid for a thread for each vector of [rows][ffn]. */
+/* The grid for a thread for each vector of [rows][ffn]. */
 template <class T> static dim3 mlp_grid(const Context *c, const MlpPass &p) {
   return loop_grid(c, divide_up(p.rows * (p.ffn / VECTOR<T>), MLP_BLOCK), 16);
 }

@@ -1,5 +1,5 @@
-/* Muon (Jordan et al. 2024). All matrices [rows][cols] of a shape, of all layers, are one strided batch X in dt, so
- * that an update is the same 18 launches for every shape of the model (LLaMA: 54, for C x C, F x C and C x F):
+/* Muon (Jordan et al. 2024). All matrices [rows][cols] of a shape, from all layers, are one strided batch X in dt, so
+ * an update has 18 launches for every shape of the model (LLaMA: 54, for C x C, F x C and C x F):
  *
  *   momentum    g = clip*grad;  m = mu*m + (1-mu)*g;  X = mu*m + (1-mu)*g, and the sums of its squares, in fp32 before
  *               it is rounded
@@ -8,15 +8,14 @@
  *               side;  T = MUON_B*G + MUON_C*G G;  X' = MUON_A*X + T X, or X T
  *   finish      w = w*(1 - rate*wd) - rate*sqrt(max(1, rows/cols))*X, and its bf16 copy
  *
- * FLOPs of a matrix, with l its longer side: MUON_STEPS * (4 s^2 l + 2 s^3); a square one takes 30 s for a parameter.
+ * FLOPs of a matrix, with l its longer side: MUON_STEPS * (4 s^2 l + 2 s^3); a square matrix takes 30 s per parameter.
  * Bytes per parameter with X in bf16 (fp32): momentum reads 8 and writes 6 (8), normalize reads 2 (4) and writes 2 (4),
  * finish reads 6 (8) and writes 6 (4); a step of the iteration reads X four times and writes it once, and moves 6 s/l
- * times as many numbers for G and T. Scratch: X and X' of the batch that takes the most, G, which lies where X' is
- * written when nobody needs it any more, and T of the one whose s x s do: in bf16 about 2.4 bytes for every parameter
- * of a LLaMA.
+ * times as many numbers for G and T. Scratch: X and X' of the largest batch, and T of the batch with the most s x s
+ * numbers; G uses the memory of X', which is written later. In bf16 about 2.4 bytes for every parameter of a LLaMA.
  *
- * What depends on the step comes from StepState. When it is halted, what is in scratch is normalized and multiplied all
- * the same, and nobody reads it. */
+ * Values that depend on the step come from StepState. When it is halted, scratch is still normalized and multiplied,
+ * but its contents are not used. */
 #ifndef INKLING_KERNELS_MUON_CUH
 #define INKLING_KERNELS_MUON_CUH
 
@@ -26,15 +25,15 @@
 namespace {
 
 constexpr int MUON_BLOCK = 256;
-constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements that a block is worth; blocks of a matrix, at most */
+constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements for a block at least; blocks of a matrix at most */
 
-/* The batch that a launch works on. Block (i, j) does part j of matrix i; the parts follow from the shape alone, and so
- * do the sums' bits. */
+/* The batch of a launch. Block (i, j) computes part j of matrix i; the parts, and with them the bits of the sums,
+ * depend only on the shape. */
 struct MuonWork {
-  const MuonPlace *places; /* [gridDim.x] of the matrices */
-  int64_t size;            /* elements of a matrix, a multiple of WIDTH_MULTIPLE */
-  int64_t part;            /* elements of a part, likewise; the last one has fewer */
-  double *partial;         /* [gridDim.x][gridDim.y] sums of squares */
+  const MuonOffsets *offsets; /* [gridDim.x] of the matrices */
+  int64_t size;               /* elements of a matrix, a multiple of WIDTH_MULTIPLE */
+  int64_t part;               /* elements of a part, likewise; the last one has fewer */
+  double *partial;            /* [gridDim.x][gridDim.y] sums of squares */
 };
 
 /* X [gridDim.x][size] */
@@ -42,11 +41,11 @@ template <class T>
 __global__ void __launch_bounds__(MUON_BLOCK)
     muon_momentum(T *x, MuonWork work, float *m, const float *grad, const StepState *state, float momentum) {
   if (state->halted) return;
-  const MuonPlace place = work.places[blockIdx.x];
+  const MuonOffsets at = work.offsets[blockIdx.x];
   const int64_t first = blockIdx.y * work.part, last = min(first + work.part, work.size);
   const float clip = state->clip, rest = 1.0f - momentum;
   float sum = 0;
-  m += place.m_offset, grad += place.offset, x += blockIdx.x * work.size;
+  m += at.m_offset, grad += at.offset, x += blockIdx.x * work.size;
   for (int64_t i = first + 4 * threadIdx.x; i < last; i += 4 * MUON_BLOCK) {
     float g[4], next[4], u[4];
     load<4>(g, grad + i);
@@ -83,17 +82,17 @@ template <class T> __global__ void __launch_bounds__(MUON_BLOCK) muon_normalize(
   }
 }
 
-/* scale: sqrt(max(1, rows / cols)). compute takes the new weights where it is not the masters themselves; `shared`:
- * masters are where moments are. */
+/* scale: sqrt(max(1, rows / cols)). The compute copy receives the new weights, unless it is the masters. `sharded`:
+ * masters have the offsets of moments. */
 template <class T>
 __global__ void __launch_bounds__(MUON_BLOCK)
-    muon_finish(float *master, T *compute, bool shared, const T *x, MuonWork work, const StepState *state, Muon muon,
+    muon_finish(float *master, T *compute, bool sharded, const T *x, MuonWork work, const StepState *state, Muon muon,
                 float scale) {
   if (state->halted) return;
-  const MuonPlace place = work.places[blockIdx.x];
+  const MuonOffsets at = work.offsets[blockIdx.x];
   const int64_t first = blockIdx.y * work.part, last = min(first + work.part, work.size);
   const float rate = muon.lr_factor * state->lr, keep = 1.0f - rate * muon.weight_decay, step = rate * scale;
-  master += shared ? place.m_offset : place.offset, compute += place.offset, x += blockIdx.x * work.size;
+  master += sharded ? at.m_offset : at.offset, compute += at.offset, x += blockIdx.x * work.size;
   for (int64_t i = first + 4 * threadIdx.x; i < last; i += 4 * MUON_BLOCK) {
     float w[4], v[4];
     load<4>(w, master + i);
@@ -105,8 +104,8 @@ __global__ void __launch_bounds__(MUON_BLOCK)
   }
 }
 
-/* Scratch of an update, enough for each of its batches. */
-template <class T> struct MuonRoom {
+/* Scratch space of an update, enough for each batch. */
+template <class T> struct MuonScratch {
   T *x, *next; /* X and X' */
   T *t;
   double *partial;
@@ -119,8 +118,8 @@ static int64_t muon_parts(const MuonBatch &batch) {
   return parts < MUON_PARTS ? parts : MUON_PARTS;
 }
 
-/* False, with the context's error set, when there is no memory. */
-template <class T> static bool muon_room(Context *c, const std::vector<MuonBatch> &batches, MuonRoom<T> *out) {
+/* False, with the context's error set, when out of memory. */
+template <class T> static bool muon_scratch(Context *c, const std::vector<MuonBatch> &batches, MuonScratch<T> *out) {
   int64_t sizes[] = {0, 0, 0}; /* X, T, sums; bytes */
   for (const MuonBatch &batch : batches) {
     const int64_t side = batch.rows < batch.cols ? batch.rows : batch.cols, count = batch.count;
@@ -137,8 +136,8 @@ template <class T> static bool muon_room(Context *c, const std::vector<MuonBatch
   return true;
 }
 
-/* X is column-major [cols][rows] to cuBLASLt; G and T are symmetric. The result is in room.x. */
-template <class T> static void orthogonalize(Context *c, const MuonBatch &batch, MuonRoom<T> *room) {
+/* For cuBLASLt X is column-major [cols][rows]; G and T are symmetric. The result is in s->x. */
+template <class T> static void orthogonalize(Context *c, const MuonBatch &batch, MuonScratch<T> *s) {
   const bool tall = batch.rows > batch.cols, tune = c->gemm->autotune;
   const int64_t rows = batch.rows, cols = batch.cols, side = tall ? cols : rows, size = rows * cols;
   GemmKey gram = {}, square = {}, product = {};
@@ -160,40 +159,39 @@ template <class T> static void orthogonalize(Context *c, const MuonBatch &batch,
   (tall ? product.stride_a : product.stride_b) = side * side;
 
   for (int step = 0; step < MUON_STEPS; step++) {
-    T *const x = room->x, *const next = room->next, *const t = room->t;
+    T *const x = s->x, *const next = s->next, *const t = s->t;
     const T *const left = tall ? t : x, *const right = tall ? x : t;
     gemm(c, gram, tune, {.d = next, .a = x, .b = x});
     gemm(c, square, tune, {.d = t, .a = next, .b = next, .c = next, .alpha = MUON_C, .beta = MUON_B});
     gemm(c, product, tune, {.d = next, .a = left, .b = right, .c = x, .beta = MUON_A});
-    room->x = next, room->next = x;
+    s->x = next, s->next = x;
   }
 }
 
 template <class T>
 static void update_batch(Context *c, const StepState *state, const Parameters *params, const Muon *muon,
-                         const MuonBatch &batch, MuonRoom<T> room) {
+                         const MuonBatch &batch, MuonScratch<T> s) {
   const ParameterLists *lists = (const ParameterLists *)params->backend_data;
   const int64_t size = (int64_t)batch.rows * batch.cols, parts = muon_parts(batch);
   const MuonWork work = {lists->matrices + batch.first, size,
-                         divide_up(divide_up(size, WIDTH_MULTIPLE), parts) * WIDTH_MULTIPLE, room.partial};
+                         divide_up(divide_up(size, WIDTH_MULTIPLE), parts) * WIDTH_MULTIPLE, s.partial};
   const dim3 grid((unsigned)batch.count, (unsigned)parts);
   const float scale = batch.rows > batch.cols ? sqrtf((float)batch.rows / (float)batch.cols) : 1.0f;
   require_alignment(c, "muon", {batch.rows, batch.cols}, {});
-  launch(c, "muon", muon_momentum<T>, grid, MUON_BLOCK, 0, room.x, work, params->m, params->grad, state,
-         muon->momentum);
-  launch(c, "muon", muon_normalize<T>, grid, MUON_BLOCK, 0, room.x, work);
-  orthogonalize(c, batch, &room);
+  launch(c, "muon", muon_momentum<T>, grid, MUON_BLOCK, 0, s.x, work, params->m, params->grad, state, muon->momentum);
+  launch(c, "muon", muon_normalize<T>, grid, MUON_BLOCK, 0, s.x, work);
+  orthogonalize(c, batch, &s);
   launch(c, "muon", muon_finish<T>, grid, MUON_BLOCK, 0, params->master, (T *)params->compute, params->vectors != NULL,
-         room.x, work, state, *muon, scale);
+         s.x, work, state, *muon, scale);
 }
 
 void cuda_muon(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {
   const ParameterLists *lists = (const ParameterLists *)params->backend_data;
   if (c->error.code || lists->batches.empty()) return;
   with_element(c, [&](auto element) {
-    MuonRoom<decltype(element)> room;
-    if (!muon_room(c, lists->batches, &room)) return;
-    for (const MuonBatch &batch : lists->batches) update_batch(c, state, params, muon, batch, room);
+    MuonScratch<decltype(element)> s;
+    if (!muon_scratch(c, lists->batches, &s)) return;
+    for (const MuonBatch &batch : lists->batches) update_batch(c, state, params, muon, batch, s);
   });
 }
 

@@ -1,5 +1,5 @@
-/* NCCL, loaded when several processes with a GPU each train together. Without it, or in a build that did not find its
- * header, they talk through their hosts. */
+/* NCCL, loaded when several processes with a GPU each train together. Without it, or in a build without its header,
+ * they communicate through their hosts. */
 #ifndef INKLING_KERNELS_NCCL_CUH
 #define INKLING_KERNELS_NCCL_CUH
 
@@ -11,46 +11,33 @@
 #include <new>
 #include <vector>
 
+/* The functions that are loaded: X(member of struct Nccl, name). */
+/* clang-format off */
+#define NCCL_FUNCTIONS(X) \
+  X(version, ncclGetVersion) X(get_id, ncclGetUniqueId) X(init, ncclCommInitRank) X(destroy, ncclCommDestroy) \
+  X(abort, ncclCommAbort) X(async_error, ncclCommGetAsyncError) X(error_string, ncclGetErrorString) \
+  X(group_start, ncclGroupStart) X(group_end, ncclGroupEnd) X(reduce, ncclReduce) X(broadcast, ncclBroadcast) \
+  X(all_reduce, ncclAllReduce) X(reduce_scatter, ncclReduceScatter) X(all_gather, ncclAllGather)
+/* clang-format on */
+
 struct Nccl {
-  __typeof__(ncclGetVersion) *version;
-  __typeof__(ncclGetUniqueId) *get_id;
-  __typeof__(ncclCommInitRank) *init;
-  __typeof__(ncclCommDestroy) *destroy;
-  __typeof__(ncclCommAbort) *abort;
-  __typeof__(ncclCommGetAsyncError) *async_error;
-  __typeof__(ncclGetErrorString) *error_string;
-  __typeof__(ncclGroupStart) *group_start;
-  __typeof__(ncclGroupEnd) *group_end;
-  __typeof__(ncclReduce) *reduce;
-  __typeof__(ncclBroadcast) *broadcast;
-  __typeof__(ncclAllReduce) *all_reduce;
-  __typeof__(ncclReduceScatter) *reduce_scatter;
-  __typeof__(ncclAllGather) *all_gather;
+#define MEMBER(member, name) decltype(&name) member;
+  NCCL_FUNCTIONS(MEMBER)
+#undef MEMBER
   ncclComm_t comm;
 };
 
-enum { NCCL_RECORDED = 21100 }; /* 2.11: operations can be part of a recording */
+enum { NCCL_CAPTURES = 21100 }; /* 2.11: operations can be captured in a graph */
 
-/* False where the library is missing or too old. */
+/* False when the library is missing or too old. */
 static bool nccl_load(Nccl *out) {
   const struct {
     const char *name;
     void **function;
-  } symbols[] = {{"ncclGetVersion", (void **)&out->version},
-                 {"ncclGetUniqueId", (void **)&out->get_id},
-                 {"ncclCommInitRank", (void **)&out->init},
-                 {"ncclCommDestroy", (void **)&out->destroy},
-                 {"ncclCommAbort", (void **)&out->abort},
-                 {"ncclCommGetAsyncError", (void **)&out->async_error},
-                 {"ncclGetErrorString", (void **)&out->error_string},
-                 {"ncclGroupStart", (void **)&out->group_start},
-                 {"ncclGroupEnd", (void **)&out->group_end},
-                 {"ncclReduce", (void **)&out->reduce},
-                 {"ncclBroadcast", (void **)&out->broadcast},
-                 {"ncclAllReduce", (void **)&out->all_reduce},
-                 {"ncclReduceScatter", (void **)&out->reduce_scatter},
-                 {"ncclAllGather", (void **)&out->all_gather}};
-  void *library = RTLD_DEFAULT; /* linked into the program, as the tests' stand-in is */
+#define SYMBOL(member, name) {#name, (void **)&out->member},
+  } symbols[] = {NCCL_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+  void *library = RTLD_DEFAULT; /* for the tests' stand-in, which is linked into the program */
   if (!dlsym(library, symbols[0].name)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   bool found = library != NULL || dlsym(RTLD_DEFAULT, symbols[0].name);
   for (const auto &symbol : symbols) {
@@ -58,7 +45,7 @@ static bool nccl_load(Nccl *out) {
     found = found && *symbol.function;
   }
   int version = 0;
-  return found && out->version(&version) == ncclSuccess && version >= NCCL_RECORDED;
+  return found && out->version(&version) == ncclSuccess && version >= NCCL_CAPTURES;
 }
 
 static bool nccl_check(Context *c, ncclResult_t status, const char *what) {
@@ -67,12 +54,12 @@ static bool nccl_check(Context *c, ncclResult_t status, const char *what) {
   return !c->error.code;
 }
 
-/* A GPU among those of all machines. */
+/* Identifies a GPU among all machines. */
 struct NcclCard {
   int node, domain, bus, device;
 };
 
-/* All processes: whether another one has this one's GPU. */
+/* Called by all processes: whether another process has the same GPU. */
 static bool nccl_shares_card(Context *c) {
   const int ranks = c->peers->size;
   int number = 0, same = 0;
@@ -86,7 +73,7 @@ static bool nccl_shares_card(Context *c) {
   return same > 1;
 }
 
-/* All processes. Some may lack the library, or share a GPU, which it does not support: then none uses it. */
+/* Called by all processes. None uses NCCL if one lacks it, or if two share a GPU, which NCCL does not support. */
 static bool nccl_open(Context *c) {
   ncclUniqueId id = {};
   Nccl *n = new (std::nothrow) Nccl();
@@ -98,9 +85,9 @@ static bool nccl_open(Context *c) {
     return true;
   }
   c->nccl = n;
-  if (c->peers->rank == 0 && !nccl_check(c, n->get_id(&id), "meeting")) return false;
+  if (c->peers->rank == 0 && !nccl_check(c, n->get_id(&id), "connection")) return false;
   collective_broadcast(c->peers, &id, sizeof id);
-  return nccl_check(c, n->init(&n->comm, c->peers->size, id, c->peers->rank), "meeting");
+  return nccl_check(c, n->init(&n->comm, c->peers->size, id, c->peers->rank), "connection");
 }
 
 static void nccl_close(Context *c) {
@@ -110,7 +97,7 @@ static void nccl_close(Context *c) {
   delete c->nccl;
 }
 
-/* What went wrong while the device worked, such as a process that is gone. */
+/* Checks for asynchronous errors, such as a process that ended. */
 static bool nccl_works(Context *c) {
   ncclResult_t status = ncclSuccess;
   return !c->nccl || c->error.code ||
@@ -123,11 +110,11 @@ template <> constexpr ncclDataType_t nccl_type<bf16> = ncclBfloat16;
 
 template <class T> static void nccl_sum(Context *c, T *values, size_t count) {
   if (!c->error.code)
-    nccl_check(c, c->nccl->all_reduce(values, values, count, nccl_type<T>, ncclSum, c->nccl->comm, c->stream), "a sum");
+    nccl_check(c, c->nccl->all_reduce(values, values, count, nccl_type<T>, ncclSum, c->nccl->comm, c->stream), "sum");
 }
 
-/* Whether the next spans are equal parts, one for each rank in turn. */
-static bool are_dealt(const Span *spans, const Span *end, int ranks) {
+/* Whether the next spans have equal sizes and go to the ranks in turn. */
+static bool are_scattered(const Span *spans, const Span *end, int ranks) {
   if (end - spans < ranks) return false;
   for (int i = 0; i < ranks; i++)
     if (spans[i].owner != i || spans[i].count != spans->count || spans[i].offset != spans->offset + i * spans->count)
@@ -135,32 +122,32 @@ static bool are_dealt(const Span *spans, const Span *end, int ranks) {
   return true;
 }
 
-/* Spans of an array, each to its owner as a sum, or from its owner. */
+/* Sums each span of an array to its owner, or copies it from its owner. */
 template <class T>
 static void nccl_spans(Context *c, T *numbers, const Span *spans, int count, bool reduce, cudaStream_t stream) {
   const Nccl *n = c->nccl;
   const Span *const end = spans + count;
   const int ranks = c->peers->size, rank = c->peers->rank;
-  const char *what = reduce ? "adding gradients" : "handing out parameters";
+  const char *what = reduce ? "sum of gradients" : "distribution of parameters";
   if (c->error.code || !nccl_check(c, n->group_start(), what)) return;
   for (const Span *s = spans; s < end && !c->error.code;) {
     T *const all = numbers + s->offset, *const own = all + (size_t)rank * s->count;
-    const bool dealt = are_dealt(s, end, ranks);
+    const bool scattered = are_scattered(s, end, ranks);
     const ncclDataType_t type = nccl_type<T>;
     nccl_check(c,
-               dealt && reduce ? n->reduce_scatter(all, own, s->count, type, ncclSum, n->comm, stream)
-               : dealt         ? n->all_gather(own, all, s->count, type, n->comm, stream)
-               : reduce        ? n->reduce(all, all, s->count, type, ncclSum, s->owner, n->comm, stream)
-                               : n->broadcast(all, all, s->count, type, s->owner, n->comm, stream),
+               scattered && reduce ? n->reduce_scatter(all, own, s->count, type, ncclSum, n->comm, stream)
+               : scattered         ? n->all_gather(own, all, s->count, type, n->comm, stream)
+               : reduce            ? n->reduce(all, all, s->count, type, ncclSum, s->owner, n->comm, stream)
+                                   : n->broadcast(all, all, s->count, type, s->owner, n->comm, stream),
                what);
-    s += dealt ? ranks : 1;
+    s += scattered ? ranks : 1;
   }
   nccl_check(c, n->group_end(), what);
 }
 
 static void nccl_broadcast(Context *c, void *bytes, size_t size) {
   if (!c->error.code)
-    nccl_check(c, c->nccl->broadcast(bytes, bytes, size, ncclUint8, 0, c->nccl->comm, c->stream), "a broadcast");
+    nccl_check(c, c->nccl->broadcast(bytes, bytes, size, ncclUint8, 0, c->nccl->comm, c->stream), "broadcast");
 }
 
 #else

@@ -5,15 +5,14 @@
  *              y = weight * (x_out - mean) * rstd + bias
  *   backward   g = weight * dy, xh = (x - mean) * rstd:  dx = dres + rstd * (g - mean(g) - xh * mean(g * xh));
  *              dbranch = dropout(dx);  dweight (+)= sum over rows of dy * xh;  dbias (+)= sum over rows of dy
- *   RMSNorm    has 0 in place of mean and of mean(g), and no bias
+ *   RMSNorm    0 in place of mean and mean(g), and no bias
  *
- * A row is the work of LANES threads, a warp or a block, each of which holds E of its numbers in registers between the
- * passes that sum and the pass that writes: each array goes through memory once (forward: 2 reads and 2 writes of N*C
- * numbers; backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in every pass, from the
- * cache.
+ * LANES threads, a warp or a block, work on a row; each holds E of its numbers in registers between the passes that sum
+ * and the pass that writes, so each array is read or written once (forward: 2 reads and 2 writes of N*C numbers;
+ * backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in every pass, from the cache.
  *
- * dweight and dbias are summed in two steps of fixed order: every block adds up its rows into a row of partial sums
- * [blocks][C], then columns of these are added. The number of blocks follows from the shape and the device. */
+ * dweight and dbias are summed in two steps of fixed order: every block sums its rows into a row of partial sums
+ * [blocks][C], whose columns are then summed. The number of blocks depends on the shape and the device. */
 #ifndef INKLING_KERNELS_NORM_CUH
 #define INKLING_KERNELS_NORM_CUH
 
@@ -24,7 +23,7 @@ namespace {
 
 constexpr int NORM_BLOCK = 256;
 
-/* How a row is spread over threads: LANES of them hold up to E numbers each, in vectors. */
+/* The distribution of a row: LANES threads hold up to E numbers each, in vectors. */
 template <int LANES_, int E_> struct RowShape {
   static constexpr int LANES = LANES_, E = E_, ROWS = NORM_BLOCK / LANES;
 };
@@ -34,7 +33,7 @@ template <int LANES> __device__ __forceinline__ float row_sum(float x) {
   else return block_sum<NORM_BLOCK>(x);
 }
 
-/* The number as the norm takes it. */
+/* Subtracts the mean, if the norm does. */
 template <bool CENTER> __device__ __forceinline__ float centered(float x, float mean) { return CENTER ? x - mean : x; }
 
 struct NormForward {
@@ -48,7 +47,7 @@ struct NormForward {
   DropoutMask mask;
 };
 
-/* Numbers of x_out from `at` on, as stored: x, or x + dropout(branch), which is written. */
+/* Returns N numbers of x_out from `at` on, as stored: x, or x + dropout(branch), which it writes. */
 template <class T, int N>
 __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pack<T, N> &x, const Pack<T, N> &branch,
                                                  int row, int at) {
@@ -64,7 +63,7 @@ __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pac
   return rounded;
 }
 
-/* What is normalized is what later operations will read. */
+/* Adds the squares of numbers as stored, which later operations read. */
 template <bool CENTER, class T, int N>
 __device__ __forceinline__ float add_squares(float squares, const Pack<T, N> &x, float mean) {
 #pragma unroll
@@ -72,7 +71,7 @@ __device__ __forceinline__ float add_squares(float squares, const Pack<T, N> &x,
   return squares;
 }
 
-/* What the first pass sums: RMSNorm has no use for the mean. */
+/* Adds the terms of the first pass: numbers for the mean, or squares for RMSNorm. */
 template <bool CENTER, class T, int N> __device__ __forceinline__ float add_first(float sum, const Pack<T, N> &x) {
   if constexpr (CENTER) {
 #pragma unroll
@@ -81,7 +80,7 @@ template <bool CENTER, class T, int N> __device__ __forceinline__ float add_firs
   } else return add_squares<false>(sum, x, 0);
 }
 
-/* rstd of a row, whose statistics one of its threads writes. */
+/* Returns rstd of a row; one thread (`writes`) stores the statistics. */
 template <bool CENTER>
 __device__ __forceinline__ float finish_stats(const NormForward &p, float squares, float mean, int row, bool writes) {
   const float rstd = 1.0f / sqrtf(squares / (float)p.dim + p.eps);
@@ -144,7 +143,7 @@ template <class T, class Shape, bool CENTER> __global__ void __launch_bounds__(N
   }
 }
 
-/* Rows that do not fit in registers: a block for each, which reads the sum again. */
+/* Rows that do not fit in registers: a block for each, which reads x_out again. */
 template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_long(NormForward p) {
   constexpr int N = VECTOR<T>;
   const int row = (int)blockIdx.x, first = (int)threadIdx.x * N;
@@ -156,7 +155,7 @@ template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) no
     sum = add_first<CENTER>(sum, add_branch(p, x, added, row, at));
   }
   sum = block_sum<NORM_BLOCK>(sum);
-  if (p.branch) from = static_cast<const T *>(p.x_out) + (int64_t)row * p.dim; /* a thread reads what it wrote itself */
+  if (p.branch) from = static_cast<const T *>(p.x_out) + (int64_t)row * p.dim; /* a thread reads only its own writes */
   if constexpr (CENTER) {
     mean = sum / (float)p.dim;
     sum = 0;
@@ -168,7 +167,7 @@ template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) no
     normalize<CENTER>(p, load_pack<N>(from + at), mean, rstd, row, at);
 }
 
-/* x_out = x_in + dropout(branch), which must be there; x_in NULL: zero. */
+/* x_out = x_in + dropout(branch); branch is not NULL; x_in NULL: zero. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) add_residual(NormForward p) {
   constexpr int N = VECTOR<T>;
   const T *const x = static_cast<const T *>(p.x_in), *const branch = static_cast<const T *>(p.branch);
@@ -191,19 +190,19 @@ struct NormBackward {
   DropoutMask mask;
 };
 
-/* The sums that a thread has: of a row, those of g * (x - mean) and of g; of all its rows, E numbers of dweight and of
+/* The sums of a thread: over a row, of g * (x - mean) and of g; over all its rows, E numbers of dweight and of
  * dbias. */
 template <int E, bool CENTER> struct NormSums {
   float along, g;
   float dweight[E], dbias[CENTER ? E : 1];
 };
 
-/* A row's numbers as backward needs them: dx = dres + rstd * (g - mean_g - pull * (x - mean)). */
+/* The numbers of a row in the backward: dx = dres + rstd * (g - mean_g - pull * (x - mean)). */
 struct NormRow {
   float mean, rstd, mean_g, pull; /* pull: mean(g * xh) * rstd */
 };
 
-/* What the numbers of a row from `at` on add to the sums, those of dweight and dbias to number `first` and on. */
+/* Adds N numbers of a row, from `at` on, to the sums; those of dweight and dbias from number `first` on. */
 template <bool CENTER, class T, int N, int E>
 __device__ __forceinline__ void add_products(NormSums<E, CENTER> &sums, int first, const NormBackward &p,
                                              const Pack<T, N> &dy, const Pack<T, N> &x, const NormRow &r, int at) {
@@ -225,7 +224,7 @@ __device__ __forceinline__ void finish_row(NormRow &r, const NormSums<E, CENTER>
   r.mean_g = CENTER ? row_sum<LANES>(sums.g) / (float)dim : 0.0f;
 }
 
-/* Numbers of a row of dx from `at` on, which are written; `dres`: called for what is added to them, if anything is. */
+/* Writes and returns N numbers of a row of dx, from `at` on; dres() returns the numbers of dres. */
 template <bool CENTER, class T, int N, class F>
 __device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack<T, N> &dy, const Pack<T, N> &x,
                                                const NormRow &r, int row, int at, F dres) {
@@ -246,7 +245,7 @@ __device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack
   return rounded;
 }
 
-/* dbranch: numbers of a row of dx as stored, from `at` on. */
+/* Writes dbranch from N numbers of a row of dx as stored, from `at` on. */
 template <class T, int N>
 __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> numbers, int row, int at) {
   if (p.drop) {
@@ -258,7 +257,7 @@ __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> 
   store_pack(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at, numbers);
 }
 
-/* The groups of a block add their sums in turn, into the block's row of partial sums. */
+/* The groups of a block add their sums, one after the other, to the block's row of partial sums. */
 template <class Shape, int N>
 __device__ __forceinline__ void add_groups(float *partial, int dim, const float (&sums)[Shape::E]) {
   constexpr int LANES = Shape::LANES;
@@ -282,7 +281,7 @@ __device__ __forceinline__ void add_groups(float *partial, int dim, const float 
   }
 }
 
-/* Blocks for a multiprocessor: as many as its registers hold of dweight, dbias, dy, x and dres. */
+/* Blocks for a multiprocessor, limited by its registers for dweight, dbias, dy, x and dres. */
 template <class T, class Shape, bool CENTER> constexpr int norm_blocks() {
   const int registers = (CENTER ? 2 : 1) * Shape::E + 3 * Shape::E * (int)sizeof(T) / 4;
   return registers <= 32 ? 4 : registers <= 48 ? 3 : registers <= 96 ? 2 : 1;
@@ -291,7 +290,7 @@ template <class T, class Shape, bool CENTER> constexpr int norm_blocks() {
 template <class T, class Shape, bool CENTER>
 __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>())) norm_backward(NormBackward p) {
   constexpr int N = VECTOR<T>, LANES = Shape::LANES, PACKS = Shape::E / N;
-  constexpr bool EARLY = PACKS * sizeof(Pack<T, N>) <= 64; /* registers are left to fetch dres before it is needed */
+  constexpr bool EARLY = PACKS * sizeof(Pack<T, N>) <= 64; /* there are registers to load dres early */
   const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
   NormSums<Shape::E, CENTER> sums = {};
   for (int row = (int)blockIdx.x * Shape::ROWS + group; row < p.rows; row += (int)gridDim.x * Shape::ROWS) {
@@ -323,7 +322,7 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>()))
     }
     if (!p.dbranch) continue;
 #pragma unroll
-    for (int i = 0; i < PACKS; i++) { /* in a loop of its own, where only x is left in registers */
+    for (int i = 0; i < PACKS; i++) { /* a separate loop, which needs only x in registers */
       const int at = (lane + i * LANES) * N;
       if (at < p.dim) write_dbranch(p, x[i], row, at);
     }
@@ -333,10 +332,10 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>()))
   if constexpr (CENTER) add_groups<Shape, N>(partial + (int64_t)gridDim.x * p.dim, p.dim, sums.dbias);
 }
 
-/* Rows that do not fit in registers: a block for each, its part of dweight and dbias in memory. */
+/* Rows that do not fit in registers: a block for each; its sums of dweight and dbias are in memory. */
 template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
   constexpr int N = VECTOR<T>;
-  float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread sees its own columns only */
+  float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread uses only its own columns */
   float *partial_bias = partial + (int64_t)gridDim.x * p.dim;
   const int first = (int)threadIdx.x * N;
   NormSums<N, CENTER> sums = {};
@@ -379,13 +378,16 @@ template <class F> static bool with_row_shape(int dim, F f) {
   return true;
 }
 
-/* f(whether numbers are centered), as a constant. */
+/* Calls f(whether the norm subtracts the mean), a constant. */
 template <class F> static void with_center(const Norm *norm, F f) {
-  if (norm->kind == NORM_LAYER) f(std::true_type());
+  if (norm_has_mean(norm->kind)) f(std::true_type());
   else f(std::false_type());
 }
 
-/* y = norm(x_in + branch) and what `p` says beside that. */
+/* Whether a product can include the norm: rstd is a factor of the sum (kernels/decode.cuh). */
+static bool fits_product(const Norm *norm) { return norm->kind == NORM_RMS; }
+
+/* Launches y = norm(x_in + branch) with the other arguments in `p`. */
 static void launch_norm(Context *c, const char *operation, NormForward p, const Norm *norm) {
   p.weight = norm->weight, p.bias = norm->bias, p.eps = norm->eps;
   require_alignment(c, operation, {p.dim}, {p.x_out, p.y, p.x_in, p.branch, p.weight, p.bias});
@@ -402,7 +404,7 @@ static void launch_norm(Context *c, const char *operation, NormForward p, const 
   });
 }
 
-/* Of x_out = x_in + dropout(branch). */
+/* Returns the arguments of x_out = x_in + dropout(branch). */
 static NormForward residual_arguments(void *x_out, const void *x_in, const void *branch, int batch, int length, int dim,
                                       const Dropout *dropout) {
   NormForward p = {};
@@ -439,12 +441,12 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.rows = batch * length, p.length = length, p.dim = dim;
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
-  const bool layer = norm->kind == NORM_LAYER;
+  const bool biased = norm_has_bias(norm->kind);
   int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
     blocks = (int)grid.x;
-    p.partial = (float *)scratch(c, (layer ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
+    p.partial = (float *)scratch(c, (biased ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
@@ -457,8 +459,14 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
       if (!short_rows) run(norm_backward_long<T, center>, 1, 4);
     });
   });
-  add_parts(c, "gradients of the norm", gradient.weight, layer ? gradient.bias : NULL, p.partial, blocks, dim,
+  add_parts(c, "gradients of the norm", gradient.weight, biased ? gradient.bias : NULL, p.partial, blocks, dim,
             accumulate);
+}
+
+void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
+  NormForward p = residual_arguments(NULL, x, NULL, rows, 1, dim, NULL);
+  p.y = y;
+  launch_norm(c, "decode_norm", p, norm);
 }
 
 #endif

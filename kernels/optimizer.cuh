@@ -1,13 +1,13 @@
 /* Gradient clipping (Pascanu et al. 2013) and AdamW (Loshchilov & Hutter 2019) over the flat arenas [count], which are
- * multiples of TENSOR_ALIGNMENT long; gaps and pads are zero and stay zero.
+ * multiples of TENSOR_ALIGNMENT in length; gaps and pads are zero and stay zero.
  *
  *   clip    grad_norm = |grad|_2 in fp64;  clip = min(1, max_norm / (grad_norm + 1e-6))
  *   adamw   g = clip*grad;  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g^2;
  *           w = w*(1 - lr*wd) - lr * (m/bias1) / (sqrt(v/bias2) + eps)
  *
- * Bytes per parameter: clip reads 4; adamw, of those that are its own, reads 16 and writes 12, and 2 more for the bf16
- * copy that GEMMs read; its list adds 1/64. What depends on the step comes from StepState, so that a recording of these
- * launches serves every step. */
+ * Bytes per parameter: clip reads 4; adamw, for the parameters that it updates, reads 16 and writes 12, and 2 more for
+ * the bf16 copy that GEMMs read; its list adds 1/64. Values that depend on the step come from StepState, so one
+ * captured graph serves every step. */
 #ifndef INKLING_KERNELS_OPTIMIZER_CUH
 #define INKLING_KERNELS_OPTIMIZER_CUH
 
@@ -20,11 +20,10 @@ namespace {
 constexpr int CLIP_BLOCK = 512, CLIP_GRID = 4;
 constexpr int ARENA_RESIDENT = 5; /* blocks of AdamW that a multiprocessor has registers for */
 
-/* Infinity and NaN are not. */
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) <= FLT_MAX; }
 
-/* partial [gridDim.x]: sums of squares, in fp64, which no fp32 gradient overflows. The grid depends on the arena's
- * size and the device alone, and so do the sums' bits. */
+/* partial [gridDim.x]: sums of squares, in fp64, which fp32 gradients do not overflow. The grid, and with it the bits
+ * of the sums, depends only on the arena's size and the device. */
 __global__ void __launch_bounds__(CLIP_BLOCK) sum_squares(double *partial, const float *grad, size_t count) {
   const size_t stride = (size_t)gridDim.x * CLIP_BLOCK;
   double sum = 0;
@@ -39,10 +38,10 @@ __global__ void __launch_bounds__(CLIP_BLOCK) sum_squares(double *partial, const
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/* 1 - beta^t without the cancellation that the subtraction would suffer for beta near 1 */
+/* 1 - beta^t, without the cancellation of the subtraction for beta near 1. */
 __device__ __forceinline__ float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
 
-/* One block: the norm out of partial [parts], and what follows from it. */
+/* One block: the norm from partial [parts], and the values of StepState that clip() sets. */
 __global__ void __launch_bounds__(CLIP_BLOCK)
     finish_clip(StepState *state, const double *partial, int parts, float max_norm, AdamW adamw) {
   double sum = 0;
@@ -60,17 +59,17 @@ __global__ void __launch_bounds__(CLIP_BLOCK)
 
 struct Arenas {
   float *master, *m, *v;
-  bool shared; /* masters are where first moments are */
+  bool sharded; /* masters have the offsets of first moments */
   const float *grad;
   const AdamwPiece *pieces;
   unsigned piece_count;
 };
 
-/* COPY: compute [count] takes the new weights in bf16. At most as many blocks as pieces. */
+/* COPY: compute [count] receives the new weights in bf16. At most as many blocks as pieces. */
 template <bool COPY>
 __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
     update_parameters(Arenas a, bf16 *compute, const StepState *state, AdamW adamw) {
-  AdamwPiece next = a.pieces[blockIdx.x]; /* asked for one ahead, because it says where the others are */
+  AdamwPiece next = a.pieces[blockIdx.x]; /* loaded one iteration ahead, because it has the addresses of the others */
   if (state->halted) return;
   const float beta1 = adamw.beta1, beta2 = adamw.beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2, eps = adamw.eps;
   const float clip = state->clip, step = state->lr / state->bias1, root_bias2 = 1.0f / sqrtf(state->bias2);
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
     load<4>(grad, a.grad + at);
     load<4>(m, a.m + first);
     load<4>(v, a.v + second);
-    float *const master = a.master + (a.shared ? first : at);
+    float *const master = a.master + (a.sharded ? first : at);
     load<4>(w, master);
     const float keep = piece.decay ? keep_decayed : 1.0f;
 #pragma unroll
@@ -94,7 +93,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
       const float g = clip * grad[j];
       m[j] = beta1 * m[j] + rest1 * g;
       v[j] = beta2 * v[j] + rest2 * g * g;
-      /* eps = 0: an element that never had a gradient, pads too, stays as it is */
+      /* with eps = 0, elements that never had a gradient, such as pads, keep their value */
       const float divisor = fmaxf(sqrtf(v[j]) * root_bias2 + eps, FLT_MIN);
       w[j] = w[j] * keep - step * m[j] / divisor;
     }
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK, ARENA_RESIDENT)
   }
 }
 
-/* A launch of its own, after all blocks of the update have looked at the state. */
+/* A separate launch: all blocks of the update must have read the state before. */
 __global__ void count_step(StepState *state) {
   if (!state->halted) state->step += 1;
 }

@@ -1,6 +1,6 @@
-/* What the backend keeps beside the arenas of a model (kernels.h: Parameters): the copy of the weights that GEMMs read
- * and, for parameters that are trained, lists of what each optimizer updates. Groups and their rules do not change
- * afterwards, so the lists are made once and stay where recordings expect them. */
+/* The backend's own data for a model (Parameters in kernels.h): the copy of the weights that GEMMs read and, for
+ * trained parameters, a list of the updates of each optimizer. Groups and their rules do not change afterwards, so the
+ * lists are made once and keep the addresses that graphs use. */
 #ifndef INKLING_KERNELS_PARAMETERS_CUH
 #define INKLING_KERNELS_PARAMETERS_CUH
 
@@ -15,7 +15,7 @@ constexpr int ARENA_BLOCK = 256, ARENA_GRID = 32; /* threads; blocks for every m
 constexpr int PIECE_BLOCKS = 4 * ARENA_BLOCK / TENSOR_ALIGNMENT;
 static_assert(TENSOR_ALIGNMENT % 4 == 0 && 4 * ARENA_BLOCK % TENSOR_ALIGNMENT == 0, "arenas are made of float4");
 
-/* The bf16 copy of the masters. */
+/* Writes the bf16 copy of the masters. */
 __global__ void __launch_bounds__(ARENA_BLOCK) convert_masters(bf16 *compute, const float *master, size_t count) {
   const size_t stride = (size_t)gridDim.x * ARENA_BLOCK;
   for (size_t i = (size_t)blockIdx.x * ARENA_BLOCK + threadIdx.x; i < count / 4; i += stride) {
@@ -27,39 +27,39 @@ __global__ void __launch_bounds__(ARENA_BLOCK) convert_masters(bf16 *compute, co
 
 } // namespace
 
-/* What a block of threads updates at a time by AdamW, a float4 each, in blocks of TENSOR_ALIGNMENT elements: the
- * groups' runs of PIECE_BLOCKS and what is left of them. One load. */
+/* The elements that a block of threads updates at a time by AdamW, a float4 for each thread: up to PIECE_BLOCKS blocks
+ * of TENSOR_ALIGNMENT elements of a run. Its size allows one load. */
 struct alignas(16) AdamwPiece {
-  uint32_t first, m, v; /* block of weights and gradients, of first and of second moments */
+  uint32_t first, m, v; /* first block in weights and gradients, in first and in second moments */
   uint16_t blocks;
   uint16_t decay; /* whether weight decay applies */
 };
 
-/* Of its first element: in the arenas of weights and gradients, and among the moments. */
-struct MuonPlace {
+/* Offsets of a matrix of Muon: in the arenas of weights and gradients, and in the moments. */
+struct MuonOffsets {
   size_t offset, m_offset;
 };
 
-/* The matrices [rows][cols] of Muon, all of one shape: they go through its products together. */
+/* All matrices of Muon with the shape [rows][cols]: their products run together. */
 struct MuonBatch {
   int rows, cols, count;
   int first; /* in ParameterLists.matrices */
 };
 
-/* Parameters.backend_data. The context has all of them in a list, to free those that nobody releases. */
+/* Parameters.backend_data. The context lists all of them, to free those that were not released. */
 struct ParameterLists {
   AdamwPiece *pieces; /* device */
   unsigned piece_count;
-  MuonPlace *matrices; /* device: those of a batch next to each other */
+  MuonOffsets *matrices; /* device, ordered by batch */
   std::vector<MuonBatch> batches;
-  AdamwPiece *owned; /* device: gradients that are this process's, of several */
+  AdamwPiece *owned; /* device: gradients that this process owns; several processes */
   unsigned owned_count;
-  AdamwPiece *vectors; /* device: what it updates of Parameters.vectors, `first`, by its masters, `m` */
+  AdamwPiece *vectors; /* device: its elements of Parameters.vectors, at `first`, and of its masters, at `m` */
   unsigned vectors_count;
   ParameterLists *next;
 };
 
-/* The pieces of `count` elements from these on. */
+/* Appends the pieces of `count` elements from these offsets on. */
 static void add_pieces(std::vector<AdamwPiece> *out, size_t first, size_t m, size_t v, size_t count, bool decay) {
   const size_t blocks = (count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT;
   for (size_t done = 0; done < blocks; done += PIECE_BLOCKS) {
@@ -95,7 +95,7 @@ static bool make_pieces(Context *c, const Parameters *params, ParameterLists *li
          upload_pieces(c, "list of own vectors", vectors, &lists->vectors, &lists->vectors_count);
 }
 
-/* Of its shape; a new and empty one where there is none yet. */
+/* Finds the batch of a shape, or appends an empty one. */
 static MuonBatch *find_batch(std::vector<MuonBatch> *batches, int rows, int cols) {
   for (MuonBatch &batch : *batches)
     if (batch.rows == rows && batch.cols == cols) return &batch;
@@ -110,14 +110,14 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
   for (int i = 0; i < count; i++) find_batch(batches, params->muon[i].rows, params->muon[i].cols)->count++;
   int first = 0;
   for (MuonBatch &batch : *batches) batch.first = first, first += batch.count, batch.count = 0;
-  std::vector<MuonPlace> places((size_t)count);
+  std::vector<MuonOffsets> offsets((size_t)count);
   for (int i = 0; i < count; i++) {
     MuonBatch *batch = find_batch(batches, params->muon[i].rows, params->muon[i].cols);
-    places[(size_t)(batch->first + batch->count++)] = {params->muon[i].offset, params->muon[i].m_offset};
+    offsets[(size_t)(batch->first + batch->count++)] = {params->muon[i].offset, params->muon[i].m_offset};
   }
-  const size_t bytes = (size_t)count * sizeof(MuonPlace);
-  lists->matrices = (MuonPlace *)cuda_alloc(c, "list for Muon", bytes);
-  if (lists->matrices) cuda_upload(c, lists->matrices, places.data(), bytes);
+  const size_t bytes = (size_t)count * sizeof(MuonOffsets);
+  lists->matrices = (MuonOffsets *)cuda_alloc(c, "list for Muon", bytes);
+  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), bytes);
   return !c->error.code;
 }
 
@@ -145,7 +145,7 @@ static void release_lists(Context *c, ParameterLists *lists) {
   delete lists;
 }
 
-/* For a context that is closed: device memory is freed with it. */
+/* Called when the context is closed, which frees its device memory. */
 static void parameters_close(Context *c) {
   while (c->lists) {
     ParameterLists *next = c->lists->next;
@@ -161,7 +161,7 @@ static void convert_all(Context *c, const Parameters *params, const float *weigh
          (bf16 *)params->compute, weights, params->count);
 }
 
-/* Of several processes, from all weights in p->grad: the compute copy, vectors and this one's masters. */
+/* Several processes: makes the compute copy, vectors and this process's masters from all weights in p->grad. */
 static void take_weights(Context *c, const Parameters *p) {
   convert_all(c, p, p->grad);
   for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
@@ -173,7 +173,7 @@ static void take_weights(Context *c, const Parameters *p) {
   check(c, cudaMemsetAsync(p->grad, 0, p->count * sizeof(float), c->stream), "weights");
 }
 
-/* params->compute is made from the masters: in f32 the masters themselves. */
+/* Makes params->compute from the masters; in f32 it is the masters. */
 void cuda_refresh_parameters(Context *c, Parameters *params) {
   if (c->error.code) return;
   if (params->grad && !params->backend_data) make_lists(c, params);

@@ -1,5 +1,5 @@
-/* What processes that train together hand to each other: by NCCL on the stream of the step, which is recorded with it.
- * Without NCCL it goes through the host, which waits for the device: such steps are not recorded. */
+/* Communication between processes that train together: by NCCL on the stream of the step, captured with it. Without
+ * NCCL through the host, which waits for the device: such steps are not captured. */
 #ifndef INKLING_KERNELS_PEERS_CUH
 #define INKLING_KERNELS_PEERS_CUH
 
@@ -10,11 +10,11 @@
 
 namespace {
 
-enum { PEER_SUMS = 3 }; /* squares, loss, its rows */
+enum { PEER_SUMS = 3 }; /* squares, loss, rows of the loss */
 
 __global__ void write_target_count(double *sums, const int32_t *targets) { sums[0] = *targets; }
 
-/* One block: what a process adds to the sums of all. partial [parts]: squares. */
+/* One block: the sums of this process. partial [parts]: squares. */
 __global__ void __launch_bounds__(ARENA_BLOCK)
     write_sums(double *sums, const StepState *state, const double *partial, int parts) {
   double sum = 0;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/* What is this process's of the vectors, from its masters; a block a piece. */
+/* Copies this process's elements of the vectors from its masters; a block for each piece. */
 __global__ void __launch_bounds__(ARENA_BLOCK)
     copy_own_vectors(float *vectors, const float *master, const AdamwPiece *pieces) {
   const AdamwPiece piece = pieces[blockIdx.x];
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
 
 } // namespace
 
-/* A copy in host memory; NULL with the context's error set when there is none. The caller frees it. */
+/* Returns a copy in host memory, uninitialized for device NULL; NULL, with the context's error set, on failure. The
+ * caller frees it. */
 static float *on_host(Context *c, const float *device, size_t count) {
   float *host = (float *)malloc((count ? count : 1) * sizeof(float));
   if (!host) fail(&c->error, EXIT_MEMORY, "out of memory for a copy for other processes");
@@ -69,7 +70,7 @@ static float *on_host(Context *c, const float *device, size_t count) {
   return NULL;
 }
 
-/* values [count] on the device */
+/* Sums values [count], on the device, over all processes. */
 static void sum_over_peers(Context *c, double *values, int count) {
   if (c->nccl) {
     nccl_sum(c, values, (size_t)count);
@@ -82,7 +83,7 @@ static void sum_over_peers(Context *c, double *values, int count) {
   cuda_upload(c, values, host, (size_t)count * sizeof *host);
 }
 
-/* NULL where nobody else counts; else the number of targets of all processes. */
+/* Returns the number of targets of all processes; NULL for a single process. */
 static const double *count_targets(Context *c, const int32_t *targets) {
   if (!c->peers || !targets) return NULL;
   launch(c, "number of targets", write_target_count, 1, 1, 0, c->sums, targets);
@@ -90,11 +91,12 @@ static const double *count_targets(Context *c, const int32_t *targets) {
   return c->sums;
 }
 
-static size_t own_room(const Context *c, const Span *spans, int count) {
-  size_t room = 0;
+/* The number of elements that this process keeps of the spans. */
+static size_t own_count(const Context *c, const Span *spans, int count) {
+  size_t kept = 0;
   for (const Span *s = spans; s < spans + count; s++)
-    if (s->owner == c->peers->rank && s->own + s->count > room) room = s->own + s->count;
-  return room;
+    if (s->owner == c->peers->rank && s->own + s->count > kept) kept = s->own + s->count;
+  return kept;
 }
 
 static void reduce_gradients(Context *c, const Parameters *p) {
@@ -107,7 +109,7 @@ static void reduce_gradients(Context *c, const Parameters *p) {
   free(host);
 }
 
-/* Gradients at their owners, and in c->sums what all processes have. */
+/* Gives the owners their gradients, and c->sums the sums over all processes. */
 static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   const ParameterLists *lists = (const ParameterLists *)p->backend_data;
   if (!c->nccl) reduce_gradients(c, p);
@@ -121,19 +123,19 @@ static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   launch(c, "losses of all processes", take_losses, 1, 1, 0, state, c->sums);
 }
 
-/* Beside what follows, until the last spans; a recording has to end with all of its streams together. Through the host
- * when all are complete: clip(). */
+/* Runs concurrently with later operations. With the last spans the streams join again, which a capture requires.
+ * Without NCCL clip() sums all gradients. */
 void cuda_peers_reduce(Context *c, const Parameters *params, int first, int count) {
   if (!c->nccl || c->error.code) return;
-  check(c, cudaEventRecord(c->ready, c->stream), "adding gradients");
-  check(c, cudaStreamWaitEvent(c->side, c->ready, 0), "adding gradients");
+  check(c, cudaEventRecord(c->ready, c->stream), "sum of gradients");
+  check(c, cudaStreamWaitEvent(c->side, c->ready, 0), "sum of gradients");
   nccl_spans(c, params->grad, params->spans + first, count, true, c->side);
   if (first + count < params->span_count) return;
-  check(c, cudaEventRecord(c->added, c->side), "adding gradients");
-  check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "adding gradients");
+  check(c, cudaEventRecord(c->added, c->side), "sum of gradients");
+  check(c, cudaStreamWaitEvent(c->stream, c->added, 0), "sum of gradients");
 }
 
-/* An arena that all have whole. */
+/* Gathers an arena that every process has whole. */
 static void gather_arena(Context *c, float *device, const Parameters *p) {
   if (c->nccl) {
     nccl_spans(c, device, p->spans, p->span_count, false, c->stream);
@@ -141,31 +143,32 @@ static void gather_arena(Context *c, float *device, const Parameters *p) {
   }
   float *host = on_host(c, device, p->count);
   if (!host) return;
-  collective_gather(c->peers, host, p->spans, p->span_count);
+  collective_all_gather_spans(c->peers, host, p->spans, p->span_count);
   cuda_upload(c, device, host, p->count * sizeof(float));
   free(host);
 }
 
-/* Everybody's vectors are the sum of what each has of them, and zeros. */
+/* Gathers compute copies and vectors: each process fills its own elements of the vectors, zeros elsewhere, and the sum
+ * has all. */
 static void gather_copies(Context *c, const Parameters *p) {
   const ParameterLists *lists = (const ParameterLists *)p->backend_data;
   nccl_spans(c, (bf16 *)p->compute, p->spans, p->span_count, false, c->stream);
-  check(c, cudaMemsetAsync(p->vectors, 0, p->vector_count * sizeof(float), c->stream), "handing out norms");
+  check(c, cudaMemsetAsync(p->vectors, 0, p->vector_count * sizeof(float), c->stream), "distribution of norms");
   if (lists->vectors_count)
     launch(c, "own weights of norms", copy_own_vectors, lists->vectors_count, ARENA_BLOCK, 0, p->vectors, p->master,
            lists->vectors);
   nccl_sum(c, p->vectors, p->vector_count);
 }
 
-/* Weights whose masters are shared out, through the gradients' place. */
+/* Gathers sharded masters through the hosts, into the memory of the gradients. */
 static void gather_masters_by_host(Context *c, const Parameters *p) {
-  float *own = on_host(c, p->master, own_room(c, p->spans, p->span_count));
+  float *own = on_host(c, p->master, own_count(c, p->spans, p->span_count));
   float *all = own ? on_host(c, NULL, p->count) : NULL;
   if (all) {
     memset(all, 0, p->count * sizeof *all);
     for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
       if (s->owner == c->peers->rank) memcpy(all + s->offset, own + s->own, s->count * sizeof *all);
-    collective_gather(c->peers, all, p->spans, p->span_count);
+    collective_all_gather_spans(c->peers, all, p->spans, p->span_count);
     cuda_upload(c, p->grad, all, p->count * sizeof *all);
     take_weights(c, p);
   }
@@ -199,20 +202,20 @@ void cuda_peers_broadcast(Context *c, void *device, size_t bytes) {
 
 void cuda_peers_collect(Context *c, float *host, const float *device, const Span *spans, int count) {
   if (c->error.code || !c->peers) return;
-  float *own = on_host(c, device, own_room(c, spans, count));
+  float *own = on_host(c, device, own_count(c, spans, count));
   if (!own) return;
-  collective_collect(c->peers, host, own, spans, count);
+  collective_gather_spans(c->peers, host, own, spans, count);
   free(own);
 }
 
 void cuda_peers_deal(Context *c, float *device, const float *host, const Span *spans, int count) {
   if (c->error.code || !c->peers) return;
-  const size_t room = own_room(c, spans, count);
-  float *own = on_host(c, NULL, room);
+  const size_t kept = own_count(c, spans, count);
+  float *own = on_host(c, NULL, kept);
   if (!own) return;
-  memset(own, 0, room * sizeof *own);
-  collective_deal(c->peers, own, host, spans, count);
-  cuda_upload(c, device, own, room * sizeof *own);
+  memset(own, 0, kept * sizeof *own);
+  collective_scatter_spans(c->peers, own, host, spans, count);
+  cuda_upload(c, device, own, kept * sizeof *own);
   free(own);
 }
 

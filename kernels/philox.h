@@ -2,7 +2,7 @@
  * of randomness in the project. Stateless: the same key and counter give the same four words on every machine, and
  * the same words as cuRAND's curand_Philox4x32_10.
  *
- * key = seed; counter = {element / 4, what for, step, stream}. "What for" is one of the SITE_ numbers. */
+ * key = seed; counter = {element / 4, site, step, stream}; a SITE_ number is the purpose. */
 #ifndef INKLING_KERNELS_PHILOX_H
 #define INKLING_KERNELS_PHILOX_H
 
@@ -36,7 +36,7 @@ static inline PhiloxWords philox(uint64_t seed, uint32_t element_div_4, uint32_t
   return out;
 }
 
-/* A uniform number strictly inside (0, 1): neither 0 nor 1 can come out, so log() and 1 - u are safe. */
+/* Returns a uniform number in (0, 1), never 0 or 1, so that log() and 1 - u are safe. */
 static inline float philox_uniform(uint32_t word) { return ((float)(word >> 9) + 0.5f) * 0x1p-23f; }
 
 #endif

@@ -1,6 +1,5 @@
-/* Every operation of the CUDA backend that C++ has no name for, one function each: inline PTX for nvcc, the same by
- * definition in tests/cuda_on_cpu/primitives.h where the kernels run on the CPU. The only file that knows of the
- * difference. sm_80 and later. */
+/* The operations of the CUDA backend that need inline PTX, a function for each; tests/cuda_on_cpu/primitives.h has
+ * their definitions for kernels that run on the CPU. No other file knows the difference. sm_80 and later. */
 #ifndef INKLING_KERNELS_PRIMITIVES_CUH
 #define INKLING_KERNELS_PRIMITIVES_CUH
 
@@ -18,7 +17,7 @@
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 /* Four 8x8 matrices of 16-bit numbers: lane l gives the address of row l % 8 of matrix l / 8 (16-byte aligned) and
- * receives, of each matrix, the elements 2 * (l % 4) and + 1 of row l / 4. All 32 lanes take part. */
+ * receives, of each matrix, the elements 2 * (l % 4) and + 1 of row l / 4. All 32 lanes must call it. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *p) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -51,15 +50,15 @@ __device__ __forceinline__ void cp_async16(void *shared, const void *global, boo
                "r"(pred ? 16 : 0)
                : "memory");
 }
-/* Closes the group of the copies issued so far; waits until all but the newest N groups of this thread have landed
- * (others see them after a barrier). A thread waits for all its copies before it ends. */
+/* Closes the group of the copies issued so far; waits until all but the newest N groups of this thread have arrived
+ * (other threads see them after a barrier). A thread must wait for all its copies before it ends. */
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* 16 bytes that nobody writes while the kernel runs; zeros, and no access, when !pred. Asked for in the order of the
- * program: ordinary loads of a batch are moved next to their uses, where each is waited for. */
+/* Loads 16 bytes that do not change while the kernel runs; zeros, without an access, when !pred. These loads keep the
+ * order of the program: the compiler would move ordinary loads next to their uses, which then wait. */
 __device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
   uint4 r;
   asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"
@@ -67,12 +66,6 @@ __device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
                : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
                : "l"(global), "r"((int)pred));
   return r;
-}
-
-/* x, and what follows from it is computed here: the compiler does not do it before a loop and keep it in registers. */
-__device__ __forceinline__ int opaque(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
 }
 
 /* 2^x to about 2 ulp; results below the smallest normal number are 0; -inf gives 0, NaN stays. */

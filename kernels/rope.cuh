@@ -8,7 +8,7 @@ namespace {
 
 constexpr int ROPE_BLOCK = 256;
 
-/* x [B][T][H][D]. A thread moves N neighbors of each half of a head; a block `rows_per_block` of the B*T rows. */
+/* x [B][T][H][D]. A thread rotates N neighbors of each half of a head, a block `rows_per_block` of the B*T rows. */
 template <class T, int N>
 __global__ void __launch_bounds__(ROPE_BLOCK)
     rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length, int heads, int dim, const float *table,
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(ROPE_BLOCK)
 
 } // namespace
 
-/* Half a head is a multiple of 4 numbers, and mostly of 8. */
+/* Half a head is a multiple of 4 numbers, usually of 8. */
 void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
   const int64_t rows = (int64_t)batch * length;
   if (!heads || !check_head_size(c, head_dim)) return;

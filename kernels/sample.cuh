@@ -1,15 +1,15 @@
-/* Drawing the next token, a block a row.
+/* Sampling of the next token, a block for each row.
  *
  *   logits [rows][V] fp32 (overwritten)   tokens [rows][capacity]   lengths, positions, streams, status [rows]
  *
- * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of the CPU's
- * sample.c. Nothing is sorted or moved. A filter only raises the cut: the logit from which tokens stay, and how many
- * of those equal to it. It finds the cut by halving the range of fp32 numbers, counting (top-k) or adding up (top-p)
- * the tokens from the middle on: whole sweeps over the logits, which stay in the caches, until a thread for each of the
- * tokens in question is enough.
+ * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of
+ * kernels/cpu/sample.c. Nothing is sorted or moved. A filter only raises the cut: the smallest logit that stays, and
+ * the number of tokens equal to it that stay. It finds the cut by bisecting the range of fp32 numbers, counting (top-k)
+ * or summing (top-p) the tokens from the middle on. Each step reads all logits, which stay in the caches, until there
+ * are no more candidates than threads.
  *
- * Probabilities are added as integers, in units of 2^-40 of the largest one. Such sums are the same in any order, so
- * neither the size of the block nor the order of its threads enters into the token that is drawn. */
+ * Probabilities are summed as integers, in units of 2^-40 of the largest one. The order of such a sum does not matter,
+ * so the token does not depend on the size of the block or the order of its threads. */
 #ifndef INKLING_KERNELS_SAMPLE_CUH
 #define INKLING_KERNELS_SAMPLE_CUH
 
@@ -19,15 +19,15 @@
 
 namespace {
 
-typedef unsigned long long Mass; /* of tokens: their number, or the sum of their weights in fixed point */
+typedef unsigned long long Mass; /* the number of tokens, or the sum of their weights in fixed point */
 
-constexpr double SAMPLE_ROUNDING = 1e-6; /* fp32: how far from top_p a sum that equals it may land */
-constexpr float MASS_OF_ONE = 0x1p40f;   /* leaves room for 2^23 tokens */
+constexpr double SAMPLE_ROUNDING = 1e-6; /* fp32: the largest difference between top_p and an equal sum */
+constexpr float MASS_OF_ONE = 0x1p40f;   /* no overflow with up to 2^23 tokens */
 
 /* ---- logits as integers ---- */
 
-/* Unsigned numbers in the order of the logits, -0 equal to 0; NaN and +inf are BAD_KEY. */
-constexpr uint32_t BAD_KEY = 0xFFFFFFFFu, LOWEST_KEY = 0x00800000u; /* LOWEST: of -FLT_MAX; -inf is below it */
+/* Keys are unsigned numbers in the order of the logits, -0 equal to 0; NaN and +inf are BAD_KEY. */
+constexpr uint32_t BAD_KEY = 0xFFFFFFFFu, LOWEST_KEY = 0x00800000u; /* of -FLT_MAX; -inf is below */
 
 __device__ __forceinline__ uint32_t key_of(float logit) {
   const uint32_t bits = __float_as_uint(logit + 0.0f);
@@ -44,22 +44,22 @@ __device__ __forceinline__ Mass weight_of(uint32_t key, float max, float tempera
   return (Mass)(expf((logit_of(key) - max) / temperature) * MASS_OF_ONE);
 }
 
-/* ---- one row, seen by all THREADS threads of its block ---- */
+/* ---- one row, which all THREADS threads of a block work on ---- */
 
 struct Row {
   float *logits;
   int vocab;
 };
 
-/* The tokens that are still in play: those above `key`, and of those equal to it the first `ties`. */
+/* The remaining tokens: those above `key`, and the first `ties` of those equal to it. */
 struct Cut {
   uint32_t key;
   Mass ties;
 };
 constexpr Mass ALL = ~(Mass)0;
 
-/* Calls f(key, id) for the tokens begin <= id < end, the lanes of a warp side by side, several loads on the way at
- * once; key is 0 behind the end. */
+/* Calls f(key, id) for the tokens begin <= id < end, adjacent tokens in adjacent lanes, with several loads in flight;
+ * key is 0 beyond the end. */
 template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
   constexpr int BATCH = 4;
   for (int first = begin; first < end; first += BATCH * stride) {
@@ -71,7 +71,7 @@ template <class F> __device__ __forceinline__ void for_tokens(const Row &row, in
   }
 }
 
-/* The same for all tokens of the row, spread over the block. */
+/* The same for all tokens of the row, divided among the threads of the block. */
 template <int THREADS, class F> __device__ __forceinline__ void for_row(const Row &row, F f) {
   for_tokens(row, (int)threadIdx.x, row.vocab, THREADS, f);
 }
@@ -91,7 +91,7 @@ template <int THREADS> __device__ __forceinline__ Mass block_max(Mass x) {
   return x;
 }
 
-/* Number and mass of the tokens from `key` on. */
+/* The number and mass of the tokens with at least `key`. */
 struct Tally {
   Mass count, mass;
 };
@@ -106,11 +106,12 @@ template <int THREADS, class F> __device__ __forceinline__ Tally tally_from(cons
   return {block_sum<THREADS>(count), block_sum<THREADS>(mass)};
 }
 
-/* ---- where a filter cuts ---- */
+/* ---- the cut of a filter ---- */
 
-/* The keys strictly between low and high, one a thread, in any order; 0 for the threads behind the last. There are at
- * most THREADS. */
-template <int THREADS> __device__ __forceinline__ uint32_t share_keys(const Row &row, uint32_t low, uint32_t high) {
+/* Distributes the keys strictly between low and high, at most THREADS, to the threads in any order; 0 for the other
+ * threads. */
+template <int THREADS>
+__device__ __forceinline__ uint32_t distribute_keys(const Row &row, uint32_t low, uint32_t high) {
   __shared__ uint32_t keys[THREADS];
   __shared__ int count;
   if (threadIdx.x == 0) count = 0;
@@ -125,12 +126,12 @@ template <int THREADS> __device__ __forceinline__ uint32_t share_keys(const Row 
   return mine;
 }
 
-/* The shortest prefix of the tokens, by falling logit, whose mass reaches `target` > 0. max is the largest key; the
- * tokens from `low` on, `count` of them, are known to reach the target, of those equal to low at most low_ties. */
+/* Finds the shortest prefix of the tokens, by falling logit, whose mass reaches `target` > 0. max is the largest key;
+ * the `count` tokens from `low` on, with at most low_ties equal to low, reach the target. */
 template <int THREADS, class F>
 __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max,
                                         double target, F mass_of) {
-  /* Reached at low, not at high. The largest key is tried first: one token may be enough, or all be equal. */
+  /* low reaches the target, high does not. The largest key is tried first: one token may be enough, or all be equal. */
   uint32_t high = max + 1, middle = max;
   Mass above = 0, count_above = 0; /* of the tokens from high on */
   while (high - low > 1 && count - count_above > THREADS) {
@@ -141,7 +142,7 @@ __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_t
     middle = low + (high - low) / 2;
   }
   if (high - low > 1) {
-    const uint32_t key = share_keys<THREADS>(row, low, high);
+    const uint32_t key = distribute_keys<THREADS>(row, low, high);
     const Mass mass = key ? mass_of(key) : 0, fixed = above;
     while (high - low > 1) {
       middle = low + (high - low) / 2;
@@ -151,15 +152,15 @@ __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_t
       else high = middle, above = sum;
     }
   }
-  /* Here high is low + 1, so all tokens in question equal low. */
+  /* Here high is low + 1, so all remaining candidates equal low. */
   const double ties = ceil((target - (double)above) / (double)mass_of(low));
   const Mass needed = ties > 1.0 ? (Mass)ties : 1;
   return {low, needed < low_ties ? needed : low_ties};
 }
 
-/* ---- finding a token by its place in a sum ---- */
+/* ---- finding a token by a cumulative sum ---- */
 
-/* The sums of a over the lanes up to this one. */
+/* Returns the sum of a over the lanes up to this one. */
 __device__ __forceinline__ Mass warp_prefix(Mass a) {
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
@@ -169,13 +170,13 @@ __device__ __forceinline__ Mass warp_prefix(Mass a) {
   return a;
 }
 
-/* The masses of the stretches begin, begin + stretch, ... of the row, one a warp, known to all: lane l has that of
- * stretch l. */
+/* Returns the masses of consecutive segments of the row, `segment` tokens from `begin` on for each warp, to all warps:
+ * lane l has that of segment l. */
 template <int THREADS, class F>
-__device__ __forceinline__ Mass stretch_masses(const Row &row, int begin, int end, int stretch, F mass_of) {
+__device__ __forceinline__ Mass segment_masses(const Row &row, int begin, int end, int segment, F mass_of) {
   __shared__ Mass sums[THREADS / 32];
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-  const int from = begin + warp * stretch, to = from + stretch < end ? from + stretch : end;
+  const int from = begin + warp * segment, to = from + segment < end ? from + segment : end;
   Mass sum = 0;
   for_tokens(row, from + lane, to, 32, [&](uint32_t key, int id) { sum += mass_of(key, id); });
   sum = warp_sum(sum);
@@ -186,19 +187,19 @@ __device__ __forceinline__ Mass stretch_masses(const Row &row, int begin, int en
   return sum;
 }
 
-/* The token with which the sum of mass_of(key, id), in the order of ids, exceeds aim_of(total); -1 when it never does.
- * Every round gives each warp a stretch of what is left and goes on with the one in which it happens, until one warp
- * can have a token a lane. All warps know all, so that none has to be told. */
+/* Returns the first token at which the cumulative sum of mass_of(key, id), in the order of ids, exceeds aim_of(total);
+ * -1 when there is none. Every round divides the current range into a segment for each warp and continues with the
+ * segment of the token, until a lane has one token. All warps compute the same, so no result is exchanged. */
 template <int THREADS, class F, class A> __device__ __forceinline__ int locate(const Row &row, F mass_of, A aim_of) {
   const int lane = (int)threadIdx.x % 32;
-  int begin = 0, end = row.vocab, stretch = 0;
+  int begin = 0, end = row.vocab, segment = 0;
   Mass aim = 0;
-  while (stretch != 1) {
-    const bool first = stretch == 0;
+  while (segment != 1) {
+    const bool first = segment == 0;
     Mass sum;
-    stretch = first || end - begin > 32 ? (end - begin + THREADS - 1) / THREADS * 32 : 1;
-    if (stretch == 1) sum = begin + lane < end ? mass_of(key_of(row.logits[begin + lane]), begin + lane) : 0;
-    else sum = stretch_masses<THREADS>(row, begin, end, stretch, mass_of);
+    segment = first || end - begin > 32 ? (end - begin + THREADS - 1) / THREADS * 32 : 1;
+    if (segment == 1) sum = begin + lane < end ? mass_of(key_of(row.logits[begin + lane]), begin + lane) : 0;
+    else sum = segment_masses<THREADS>(row, begin, end, segment, mass_of);
     sum = warp_prefix(sum);
     const Mass total = __shfl_sync(0xFFFFFFFFu, sum, 31);
     if (first) aim = aim_of(total);
@@ -207,8 +208,8 @@ template <int THREADS, class F, class A> __device__ __forceinline__ int locate(c
     const int hit = __ffs((int)beyond) - 1;
     const Mass below = __shfl_sync(0xFFFFFFFFu, sum, hit ? hit - 1 : 0);
     if (hit) aim -= below;
-    begin += hit * stretch;
-    end = end - begin < stretch ? end : begin + stretch;
+    begin += hit * segment;
+    end = end - begin < segment ? end : begin + segment;
   }
   return begin;
 }
@@ -229,18 +230,19 @@ struct Recent {
   int capacity, length, n;
 };
 
-/* What is taken once: who sets a token's bit in shared memory does it; of a large vocabulary a part at a time. */
+/* Applies the penalties that count once: the thread that sets a token's bit in shared memory applies them. A large
+ * vocabulary is divided into parts. */
 template <int THREADS>
 __device__ __forceinline__ void penalize_once(const Row &row, const Recent &recent, const Sampling &sampling) {
   constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
   __shared__ uint32_t seen[WORDS];
-  for (int part = 0; part < row.vocab; part += TOKENS) {
-    const int tokens = row.vocab - part < TOKENS ? row.vocab - part : TOKENS;
+  for (int begin = 0; begin < row.vocab; begin += TOKENS) {
+    const int tokens = row.vocab - begin < TOKENS ? row.vocab - begin : TOKENS;
     for (int i = (int)threadIdx.x; i < (tokens + 31) / 32; i += THREADS) seen[i] = 0;
     __syncthreads();
     for (int i = (int)threadIdx.x; i < recent.n; i += THREADS) {
-      const int32_t token = recent.ring[(recent.length - recent.n + i) % recent.capacity], at = token - part;
-      if (token < part || at >= tokens || (atomicOr(&seen[at / 32], 1u << at % 32) >> at % 32 & 1)) continue;
+      const int32_t token = recent.ring[(recent.length - recent.n + i) % recent.capacity], at = token - begin;
+      if (token < begin || at >= tokens || (atomicOr(&seen[at / 32], 1u << at % 32) >> at % 32 & 1)) continue;
       const float z = row.logits[token];
       row.logits[token] =
           __fsub_rn(z > 0 ? z / sampling.repeat_penalty : z * sampling.repeat_penalty, sampling.presence_penalty);
@@ -249,7 +251,7 @@ __device__ __forceinline__ void penalize_once(const Row &row, const Recent &rece
   }
 }
 
-/* What is taken each time is the same number, so that the order of the threads changes nothing. */
+/* Every occurrence subtracts the same number, so the order of the threads does not matter. */
 template <int THREADS>
 __device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, int capacity, int length,
                                          const Sampling &sampling) {
@@ -267,8 +269,8 @@ __device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, in
   __syncthreads();
 }
 
-/* The k-th largest logit is at least the k-th largest of the threads' own largest logits, of which each thread holds
- * one: nearly all tokens are out of question before any is counted. */
+/* The k-th largest logit is at least the k-th largest of the threads' own maxima: this bound excludes nearly all tokens
+ * before any is counted. */
 template <int THREADS> __device__ __forceinline__ Cut top_k(const Row &row, uint32_t own_max, uint32_t max, int k) {
   uint32_t low = LOWEST_KEY, high = max + 1;
   if (k <= 0 || k >= row.vocab) return {LOWEST_KEY, ALL};
@@ -284,7 +286,7 @@ template <int THREADS> __device__ __forceinline__ Cut top_k(const Row &row, uint
   return find_cut<THREADS>(row, low, ALL, count, max, (double)k, one);
 }
 
-/* Probabilities relative to what top-k left. */
+/* Probabilities are relative to the tokens that top-k left. */
 template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut cut, uint32_t max, float p) {
   const float max_logit = logit_of(max);
   const auto weight = [&](uint32_t key) { return weight_of(key, max_logit, 1.0f); };
@@ -293,7 +295,7 @@ template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut 
   if (cut.ties != ALL) all.mass += cut.ties * weight(cut.key), all.count += cut.ties;
   const double target = (double)p * (double)all.mass * (1.0 - SAMPLE_ROUNDING);
   if (!(target > 0)) return {max, 1};
-  /* All weights below this one add up to less than half of what may go. */
+  /* the weights below this one add up to less than half of what may be removed */
   const double least = (1.0 - (double)p) * (double)all.mass / (double)MASS_OF_ONE / (double)all.count / 2;
   const uint32_t bound = key_of(max_logit + logf((float)least));
   const bool higher = bound > cut.key && bound <= max;
@@ -309,7 +311,7 @@ __device__ __forceinline__ Cut min_p(Cut cut, uint32_t max, float p) {
   return key > cut.key && key <= max ? Cut{key, ALL} : cut;
 }
 
-/* The first token whose cumulative weight is above u * total. It has a weight, and because u < 1 it is there. */
+/* Returns the first token whose cumulative weight is above u * total; u < 1, so it exists and its weight is not 0. */
 template <int THREADS>
 __device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float temperature, float u) {
   const float max_logit = logit_of(max);
@@ -329,13 +331,13 @@ __device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float
 
 /* ---- a row ---- */
 
-/* The next token of row r, or -1 when its logits are not finite. */
+/* Returns the next token of row r, or -1 when its logits are not finite. */
 template <int THREADS>
 __device__ __forceinline__ int choose(const Sequences &s, int64_t r, const Row &row, int length) {
   const Sampling sampling = s.sampling[r];
   add_bias<THREADS>(row, s.bias, r);
   penalize<THREADS>(row, s.tokens + r * s.capacity, s.capacity, length, sampling);
-  Mass best = 0; /* the largest key, and of those that have it the lowest id */
+  Mass best = 0; /* the largest key, with its lowest id */
   for_row<THREADS>(row, [&](uint32_t key, int id) {
     const Mass candidate = (Mass)key << 32 | ~(uint32_t)id;
     best = candidate > best ? candidate : best;
@@ -361,7 +363,7 @@ __global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *
   int32_t token = -1;
   const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
   if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab}, length);
-  __syncthreads(); /* all have read what is now written */
+  __syncthreads(); /* all threads have read before the writes below */
   if (threadIdx.x != 0) return;
   s.drawn[r] = token;
   if (!runs) return;

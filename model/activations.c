@@ -1,14 +1,14 @@
-/* How large a pass is: activations laid out in one allocation, the memory plan, floating-point operations. */
+/* The size of a pass: the layout of its activations in one allocation, the memory plan, floating-point operations. */
 #include "model/internal.h"
 #include "model/parameters.h"
 
 #include <stdlib.h>
 
-/* What the head may hold at a time unless told otherwise. On a GPU adding a chunk's part to the head's gradient costs
- * 245 / rows of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
+/* The default size of the logits in bytes. On a GPU the time to add a chunk to the head's gradient is 245 / rows of the
+ * time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
 static int64_t logits_budget(const ContextInfo *device) { return (int64_t)(device->accelerator ? 1024 : 64) << 20; }
 
-/* Cuts one allocation into aligned pieces; with base NULL it only measures. */
+/* Divides one allocation into aligned pieces; base NULL: only measures. */
 typedef struct Arena {
   char *base;
   size_t used;
@@ -24,7 +24,7 @@ static void layout_norm(SublayerActivations *p, Arena *arena, const ModelConfig 
   p->x = take(arena, rows * c->dim, dt);
   p->n = take(arena, rows * c->dim, dt);
   p->stats.rstd = take(arena, rows, sizeof(float));
-  p->stats.mean = c->norm == NORM_LAYER ? take(arena, rows, sizeof(float)) : NULL;
+  p->stats.mean = norm_has_mean(c->norm) ? take(arena, rows, sizeof(float)) : NULL;
 }
 
 static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
@@ -39,7 +39,7 @@ static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *ar
   p->memory = kind == SUBLAYER_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
 }
 
-/* `out` NULL: only measured. */
+/* `out` NULL: only measures. */
 static void layout_stack(SublayerActivations *out, Arena *arena, const ModelConfig *c, const Stack *stack, int64_t rows,
                          bool train, size_t dt) {
   SublayerActivations of_kind[SUBLAYER_KINDS] = {{0}}, last = {0};
@@ -54,7 +54,7 @@ static void layout_stack(SublayerActivations *out, Arena *arena, const ModelConf
   if (out) out[stack->count] = last;
 }
 
-/* Lays out everything a pass over `rows` rows needs; a->all may be NULL when only measuring. */
+/* Lays out the activations of a pass over `rows` rows; a->all NULL: only measures. */
 static void layout_activations(Activations *a, Arena *arena, const ModelConfig *c, const ParameterTable *table,
                                int64_t rows, bool train, bool branch_dropout, size_t dt) {
   const Stack *encoder = &table->encoder;
@@ -83,7 +83,7 @@ static int choose_head_rows(const ModelConfig *c, int64_t rows, int wanted, cons
   return (int)(fit < rows ? fit : rows);
 }
 
-/* How many of Muon's matrices have the shape of number i. */
+/* The number of Muon's matrices with the shape of matrix i. */
 static size_t count_shape(const ParameterTable *table, int i) {
   const MuonMatrix *a = &table->matrices[i];
   size_t count = 0;
@@ -92,10 +92,10 @@ static size_t count_shape(const ParameterTable *table, int i) {
   return count;
 }
 
-/* What backends take for Muon's iteration, about: a GPU twice X of all matrices of a shape and their squares; a thread
- * of a CPU, while there are matrices for it, one matrix and six squares. */
+/* The approximate scratch space of Muon's iteration: on a GPU twice X of all matrices of a shape, and their squares; on
+ * a CPU a matrix and six squares for each thread that has a matrix. */
 static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *device) {
-  const size_t rooms = (size_t)(device->threads < table->muon_count ? device->threads : table->muon_count);
+  const size_t threads = (size_t)(device->threads < table->muon_count ? device->threads : table->muon_count);
   size_t matrix = 0, square = 0;
   for (int i = 0; i < table->muon_count; i++) {
     const MuonMatrix *a = &table->matrices[i];
@@ -105,7 +105,7 @@ static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *de
     square = count * side * side > square ? count * side * side : square;
   }
   if (device->accelerator) return (2 * matrix + square) * dtype_bytes(device->dtype);
-  return rooms * (matrix + 6 * square) * sizeof(float);
+  return threads * (matrix + 6 * square) * sizeof(float);
 }
 
 MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const ContextInfo *device) {
@@ -133,8 +133,8 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   return plan;
 }
 
-/* On a GPU products are whole. A CPU computes half of symmetric ones; of a matrix that is clearly longer than wide it
- * iterates on the square alone, two steps and then three at a time (kernels/cpu/muon.c). */
+/* A GPU computes whole products, a CPU half of the symmetric ones. For a matrix that is clearly longer than wide the
+ * CPU iterates on the square alone, in two steps and then three (kernels/cpu/muon.c). */
 double muon_flops(int rows, int cols, bool accelerator) {
   const double small = rows < cols ? rows : cols, large = rows < cols ? cols : rows;
   const double product = small * small * large, square = small * small * small;
@@ -143,7 +143,7 @@ double muon_flops(int rows, int cols, bool accelerator) {
   return 2 * large >= 3 * small ? 6 * product + 14 * square : steps * (3 * product + square);
 }
 
-/* Of all matrices that Muon updates. */
+/* The operations of Muon's iteration on all its matrices. */
 static double iteration_flops(const ModelConfig *c, bool accelerator) {
   double sum = 0;
   ParameterTable table;
@@ -161,7 +161,7 @@ double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind opti
   double cross = has_encoder(c) ? (double)c->dim * (query_width(c) + 2.0 * key_width(c)) + out : 0;
   double linear =
       6.0 * (c->layers * (self + cross + mlp) + c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
-  /* forward 2, backward 5; of the decoder's own square half is seen */
+  /* forward 2 products, backward 5; causal attention computes half of its square */
   double squares = c->layers * (has_encoder(c) ? 3.0 : 1.0) + 2.0 * c->encoder_layers;
   return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c)) +
          (optimizer == OPTIMIZER_MUON ? iteration_flops(c, accelerator) : 0);
@@ -178,7 +178,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   m->ops->info(m->context, &device);
   a->head_rows = choose_head_rows(c, rows, head_rows, &device);
   Arena arena = {0};
-  for (int pass = 0; pass < 2; pass++) { /* measure, then cut */
+  for (int pass = 0; pass < 2; pass++) { /* measure, then divide */
     arena.used = 0;
     layout_activations(a, &arena, c, &m->table, rows, train, dropout, dt);
     a->logits = take(&arena, (int64_t)a->head_rows * padded_vocab(c->vocab), dt);

@@ -1,4 +1,4 @@
-/* What attends to what: the weights of every attention in a pass. */
+/* Attention maps: the weights of every attention in a pass. */
 #include "model/attention_maps.h"
 
 #include "model/internal.h"
@@ -15,7 +15,7 @@ typedef struct AttentionMaps {
   bool ok;
 } AttentionMaps;
 
-/* A pass is as long as the longer of its two texts: [heads][length][length] becomes [heads][queries][keys]. */
+/* Crops [heads][length][length] to [heads][queries][keys]: a pass is as long as the longer of its two texts. */
 static void crop(float *weights, int heads, int length, int queries, int keys) {
   float *to = weights;
   for (int h = 0; h < heads; h++)
@@ -37,7 +37,8 @@ void model_take_map(const Pass *p, AttentionKind kind, int layer, const Attentio
   maps->ok = maps->seen(maps->context, kind, layer, maps->host, queries, keys, maps->error);
 }
 
-/* The two texts as the only pair of a packed window of `length`; padding sees itself alone. `rows`: [8][length]. */
+/* Makes the two texts the only pair of a packed window of `length`; padding attends to itself alone. `rows`:
+ * [8][length]. */
 static TokenBatch pair_batch(SourceBatch *source, int32_t *rows, const int32_t *from, int from_count,
                              const int32_t *tokens, int count, int length) {
   const size_t n = (size_t)length;
@@ -73,13 +74,13 @@ bool model_attention(Model *m, const int32_t *source, int source_count, const in
   const size_t weights = (size_t)m->config.heads * (size_t)length * (size_t)length * sizeof(float);
   AttentionMaps maps = {
       .source_count = source_count, .count = count, .seen = seen, .context = context, .error = error, .ok = true};
-  SourceBatch room;
+  SourceBatch source_batch;
   int32_t *rows = malloc(8 * (size_t)length * sizeof *rows);
   maps.host = malloc(weights);
   maps.device = m->ops->alloc(m->context, "attention weights", weights);
   bool ok = rows && maps.host ? model_check_backend(m, error) : error_memory(error, "attention weights");
   if (ok) {
-    const TokenBatch batch = pair_batch(&room, rows, source, source_count, tokens, count, length);
+    const TokenBatch batch = pair_batch(&source_batch, rows, source, source_count, tokens, count, length);
     ok = run_pass(m, &maps, &batch, length, error);
   }
   m->ops->release(m->context, maps.device);

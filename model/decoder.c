@@ -1,4 +1,4 @@
-/* Generation: a prompt computed once, then one token at a time over the caches. */
+/* Decoding: computes a prompt once, then one token at a time with the caches. */
 #include "model/decoder.h"
 
 #include "model/internal.h"
@@ -9,23 +9,23 @@
 #include <string.h>
 
 typedef struct Row {
-  int length, position; /* as on the device */
-  int source;           /* tokens of its source; 0: not given yet */
+  int length, position; /* copies of the device's */
+  int source;           /* tokens of its source; 0: none yet */
 } Row;
 
 struct Decoder {
   Model *model;
   Sequences sequences;
-  int opened; /* rows there is room for; sequences.rows of them are in use */
+  int opened; /* rows with memory; sequences.rows of them are in use */
   Row *rows;
-  KvCache *caches;   /* one a layer */
-  KvCache *memories; /* of an encoder, one a layer: keys and values of the rows' sources; in the array of caches */
+  KvCache *caches;   /* one for each layer */
+  KvCache *memories; /* with an encoder, one for each layer: keys and values of the sources; in the array of caches */
   void *cache_memory;
-  int32_t *source_counts; /* device [rows]: tokens of the sources */
+  int32_t *source_counts; /* device [rows]: lengths of the sources */
   void *x, *q, *middle;   /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
   float *logits;          /* [rows][V] */
   CapturedGraph *token;   /* decode_token and sample */
-  bool ready;             /* logits of every row's next token have been computed */
+  bool ready;             /* the logits of every row's next token have been computed */
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -104,7 +104,7 @@ void decoder_close(Decoder *d) {
   free(d);
 }
 
-/* A pass over the caches of `row`. */
+/* Returns a pass that uses the caches of `row`. */
 static Pass cached_pass(Decoder *d, int row, int length) {
   Pass pass = model_evaluation_pass(d->model, 1, length);
   pass.caches = d->caches;
@@ -141,7 +141,7 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
   return model_check_backend(m, error);
 }
 
-/* Computes the keys and values of all tokens but the last, which is decoded, into the caches of `row`. */
+/* Stores the keys and values of all tokens but the last in the caches of `row`; the last token is decoded later. */
 static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
   d->rows[row].position = count - 1;
@@ -174,7 +174,7 @@ void decoder_sampling(Decoder *d, int row, const Sampling *sampling, uint32_t st
   put_number(d, d->sequences.streams, row, (int32_t)stream);
 }
 
-/* Made when the first row needs it: as large as the logits. */
+/* Allocates the biases when the first row needs them: they are as large as the logits. */
 static bool bias_buffers(Decoder *d, Error *error) {
   const Model *m = d->model;
   LogitBias *bias = &d->sequences.bias;
@@ -205,7 +205,7 @@ bool decoder_bias(Decoder *d, int row, const int32_t *tokens, const float *value
   return model_check_backend(d->model, error);
 }
 
-/* What a row has in an array of `each` bytes a row, the first `used` of them. */
+/* Copies the first `used` bytes of a row of an array with `each` bytes for a row. */
 static void copy_row(Decoder *d, void *array, size_t each, int to, int from, size_t used) {
   const Model *m = d->model;
   m->ops->copy(m->context, (char *)array + (size_t)to * each, (char *)array + (size_t)from * each, used);
@@ -252,7 +252,7 @@ void decoder_begin_as(Decoder *d, int to, int from, int count) {
   d->ready = false;
 }
 
-/* What a sublayer makes of x, up to its last product: d->middle. `norm` NULL: x is normalized. */
+/* Computes a sublayer up to its last product: d->middle from x. `norm` NULL: x is not normalized. */
 static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Model *m = d->model;
   const Backend *k = m->ops;
@@ -275,7 +275,7 @@ static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   }
 }
 
-/* x [rows][C] plus the branch that ends with d->middle. */
+/* Adds to x [rows][C] the branch whose last product reads d->middle. */
 static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Model *m = d->model;
   const Backend *k = m->ops;
@@ -291,12 +291,13 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
   if (m->config.norm_place == NORM_AFTER) k->decode_norm(m->context, d->x, d->x, norm, s->rows, dim);
 }
 
-/* x through the final norm and the head. */
+/* Computes the logits: x through the final norm and the head. */
 static void decode_head(Decoder *d) {
   const Model *m = d->model;
-  Norm room;
-  m->ops->decode_logits(m->context, d->logits, d->x, final_norm(m, &room), &m->params, m->table.head, m->config.vocab,
-                        d->sequences.rows);
+  const NormParameters final = m->table.decoder.norm;
+  const Norm norm = norm_of(m, final);
+  m->ops->decode_logits(m->context, d->logits, d->x, final.weight.rows ? &norm : NULL, &m->params, m->table.head,
+                        m->config.vocab, d->sequences.rows);
 }
 
 static void download_logits(const Decoder *d, float *to) {
@@ -305,13 +306,13 @@ static void download_logits(const Decoder *d, float *to) {
   m->ops->download(m->context, to, d->logits, count * sizeof *to);
 }
 
-/* The logits of x as it is after `layer` layers, into `lens` of decode_stack(). */
-static void look(Decoder *d, int layer, float *lens) {
+/* Writes the logits of x after `layer` layers to `lens` of decode_stack(). */
+static void read_lens(Decoder *d, int layer, float *lens) {
   decode_head(d);
   download_logits(d, lens + (size_t)layer * (size_t)d->sequences.rows * (size_t)d->model->config.vocab);
 }
 
-/* The logits after the last token of every row. `lens` NULL, or host [layers + 1][rows][V]: also what they would be
+/* Computes the logits after the last token of every row. `lens` NULL, or host [layers + 1][rows][V]: also the logits
  * after fewer layers. */
 static void decode_stack(Decoder *d, float *lens) {
   const Model *m = d->model;
@@ -319,13 +320,13 @@ static void decode_stack(Decoder *d, float *lens) {
   const Stack *stack = &m->table.decoder;
   Embedding embedding = embedding_of(stack, NULL);
   m->ops->decode_embedding(m->context, d->x, &m->params, &embedding, &d->sequences);
-  if (lens) look(d, 0, lens);
+  if (lens) read_lens(d, 0, lens);
   for (int i = 0; i < stack->count; i++) {
     const Sublayer *w = &stack->sublayers[i];
     Norm norm = norm_of(m, w->norm);
     decode_sublayer(d, w, before ? &norm : NULL);
     decode_add_branch(d, w, &norm);
-    if (lens && w->kind == SUBLAYER_MLP) look(d, w->layer + 1, lens); /* the last sublayer of a layer */
+    if (lens && w->kind == SUBLAYER_MLP) read_lens(d, w->layer + 1, lens); /* the last sublayer of a layer */
   }
   if (!lens) decode_head(d);
 }

@@ -1,4 +1,4 @@
-/* Between the host and the device: weights, gradients and moments; the tokens of a batch and their order. */
+/* Copies between host and device: weights, gradients and moments; the tokens of a batch and their order. */
 #include "model/internal.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ size_t model_arena_size(const Model *m, ArenaKind which) {
   return which == ARENA_MOMENT2 ? m->table.v_arena : m->table.arena;
 }
 
-/* Whether every process has a part of the arena only, and where the parts belong. */
-static bool is_shared_out(const Model *m, ArenaKind which, const SpanList **spans) {
+/* Whether every process has only its own spans of the arena; finds the spans. */
+static bool is_distributed(const Model *m, ArenaKind which, const SpanList **spans) {
   *spans = which == ARENA_MOMENT2 ? &m->table.v_spans : &m->table.spans;
   if (which == ARENA_MASTER) return m->params.vectors;
   return is_sharded(&m->settings.sharding) && which != ARENA_GRADIENT;
@@ -31,7 +31,7 @@ void model_upload(Model *m, ArenaKind which, const float *host) {
   const bool by_gradients = which == ARENA_MASTER && m->params.vectors;
   float *arena = by_gradients ? m->params.grad : arena_of(m, which);
   const size_t bytes = model_arena_size(m, which) * sizeof(float);
-  if (!by_gradients && is_shared_out(m, which, &spans)) {
+  if (!by_gradients && is_distributed(m, which, &spans)) {
     m->ops->peers_deal(m->context, arena, host, spans->items, spans->count);
   } else {
     if (host) m->ops->upload(m->context, arena, host, bytes);
@@ -50,7 +50,7 @@ void model_weights_written(Model *m) { m->ops->refresh_parameters(m->context, &m
 
 bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   const SpanList *spans;
-  if (is_shared_out(m, which, &spans))
+  if (is_distributed(m, which, &spans))
     m->ops->peers_collect(m->context, host, arena_of(m, which), spans->items, spans->count);
   else if (host) m->ops->download(m->context, host, arena_of(m, which), model_arena_size(m, which) * sizeof(float));
   return model_check_backend(m, error);
@@ -94,13 +94,13 @@ void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_
   for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->upload(m->context, *device[i], host[i] + from, bytes);
 }
 
-/* offsets[v] .. offsets[v+1] of `order` become the positions of token v, ascending. */
+/* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
 static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
   memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
   for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
   for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
   for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
-  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved every start to its end */
+  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved each start to its end */
   offsets[0] = 0;
 }
 

@@ -13,13 +13,13 @@
 
 /* ---- the table ---- */
 
-/* Makes room for one more item of an array. False once memory is out: parameter_table_make() then fails. */
+/* Reserves memory for one more item of an array. False once out of memory: parameter_table_make() then fails. */
 static bool reserve(ParameterTable *t, void *items, size_t *capacity, int count, size_t item_bytes) {
   t->incomplete = t->incomplete || !array_reserve(items, capacity, (size_t)count + 1, item_bytes);
   return !t->incomplete;
 }
 
-/* Starts a group: the next tensors lie side by side from a fresh alignment on. */
+/* Starts a group at an aligned offset; the next tensors follow each other in it. */
 static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, bool gemm) {
   t->arena = (size_t)round_up64((int64_t)t->arena, TENSOR_ALIGNMENT);
   Matrix matrix = {t->arena, rows, cols};
@@ -30,14 +30,14 @@ static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, boo
   return matrix;
 }
 
-/* What the names of tensors begin with ("model.", "layers.3."), and how many branches are added beside them. */
+/* The stack and layer of tensors, which begin their names. */
 typedef struct Scope {
   const char *prefix;
-  int layer;    /* -1: of none */
-  int branches; /* ParameterTensor */
+  int layer;    /* -1: none */
+  int branches; /* ParameterTensor.branches */
 } Scope;
 
-/* The tensor PREFIX[layers.N.]MODULE.KIND, e.g. model.layers.3.self_attn.q_proj.weight, where the last one ends. */
+/* Appends the tensor PREFIX[layers.N.]MODULE.KIND, e.g. model.layers.3.self_attn.q_proj.weight. */
 static void add_tensor(ParameterTable *t, Scope at, const char *module, const char *kind, ParameterTensor tensor) {
   char layer[24] = "";
   if (at.layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", at.layer);
@@ -59,7 +59,7 @@ static void add_vector(ParameterTable *t, Scope at, const char *module, const ch
              (ParameterTensor){.rows = 1, .cols = count, .rank = 1, .role = role, .inputs = inputs});
 }
 
-/* One of the matrices that are multiplied together. */
+/* A matrix of a group, which one GEMM multiplies. */
 typedef struct Piece {
   const char *module;
   int rows;
@@ -87,13 +87,13 @@ static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at
   NormParameters norm = {.vector = t->vectors};
   norm.weight = begin_group(t, 1, c->dim, false, false);
   add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT, c->dim);
-  if (c->norm != NORM_LAYER) return norm;
+  if (!norm_has_bias(c->norm)) return norm;
   norm.bias = begin_group(t, 1, c->dim, false, false);
   add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS, c->dim);
   return norm;
 }
 
-/* A table with a row for each of `rows` things, and pads. */
+/* An embedding of `rows` rows, with pads `padded`. */
 static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int padded, int cols,
                         TensorRole role) {
   Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
@@ -133,7 +133,7 @@ static Sublayer add_mlp(ParameterTable *t, const ModelConfig *c, Scope at) {
   return sublayer;
 }
 
-/* `prefix`: what the names of its tensors begin with; `cross`: its layers have cross-attention. */
+/* `prefix` begins the names of its tensors; `cross`: its layers have cross-attention. */
 static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const char *prefix, int layers, bool cross) {
   if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
     s->position_embedding = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
@@ -147,7 +147,7 @@ static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const c
   if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Scope){prefix, -1, 0}, "norm");
 }
 
-/* An encoder's stack stands before the decoder's. Tied, all have one table; else source, target and head one each. */
+/* The encoder's stack precedes the decoder's. With `tie` source, target and head have one table, else one each. */
 static void add_stacks(ParameterTable *t, const ModelConfig *c) {
   const bool encoder = has_encoder(c), own = encoder && !c->tie;
   const char *const decoder_prefix = encoder ? "model.decoder." : "model.", *const encoder_prefix = "model.encoder.";
@@ -241,7 +241,7 @@ void parameter_table_free(ParameterTable *t) {
   memset(t, 0, sizeof *t);
 }
 
-/* Four normal numbers from one Philox call (Box & Muller 1958). */
+/* Draws four normal numbers from one Philox call (Box & Muller 1958). */
 static void normal4(uint64_t seed, uint32_t call, uint32_t site, float out[4]) {
   PhiloxWords words = philox(seed, call, site, 0, 0);
   for (int pair = 0; pair < 2; pair++) {
@@ -261,7 +261,7 @@ static void init_normal(const ParameterTensor *tensor, uint32_t site, float std,
   }
 }
 
-/* In +-limit. */
+/* Draws from [-limit, limit]. */
 static void init_uniform(const ParameterTensor *tensor, uint32_t site, float limit, float *w, uint64_t seed) {
   int64_t count = (int64_t)tensor->rows * tensor->cols;
   for (int64_t i = 0; i < count; i++) {

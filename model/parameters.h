@@ -23,13 +23,13 @@ typedef struct ParameterTensor {
   size_t offset; /* in the arenas */
   TensorRole role;
   int64_t v_offset; /* in the arena of second moments; -1: it has none */
-  int inputs;       /* of the product it belongs to; a row of a table: its length */
-  int branches;     /* that are added to the same residual stream; 0 outside of layers */
+  int inputs;       /* of the product that it belongs to; of a table: the length of a row */
+  int branches;     /* number of branches added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 
 typedef struct NormParameters {
   Matrix weight, bias; /* bias.rows 0: none; else the next group */
-  size_t vector;       /* of its weight in Parameters.vectors */
+  size_t vector;       /* offset of its weight in Parameters.vectors */
 } NormParameters;
 
 /* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF, with an encoder a SUBLAYER_CROSS, and a
@@ -74,30 +74,30 @@ typedef struct ParameterTable {
   Stack encoder, decoder;
   Linear head;    /* its weight is the embedding when tied */
   size_t arena;   /* elements, alignment and pads included */
-  size_t v_arena; /* the same of second moments */
-  size_t vectors; /* the same of what no GEMM reads */
+  size_t v_arena; /* likewise of second moments */
+  size_t vectors; /* likewise of the groups that no GEMM reads */
   /* parameter_table_partition() */
-  SpanList spans, v_spans; /* several processes: who owns which parts of arena, by bucket, and v_arena */
-  int *bucket_ends;        /* the spans of each layer end before this one; the last bucket is everything else */
+  SpanList spans, v_spans; /* several processes: the owners of all spans of arena, by bucket, and of v_arena */
+  int *bucket_ends;        /* the end of each bucket in `spans`: a bucket for each layer, the last for all else */
   int bucket_count;
-  AdamwRun *runs; /* what this process updates */
+  AdamwRun *runs; /* updated by this process, as `own` */
   int run_count;
   size_t run_capacity;
   MuonMatrix *own;
   int own_count;
-  size_t m_kept, v_kept; /* moments that it keeps */
-  /* while it is made */
+  size_t m_kept, v_kept; /* moments that this process keeps */
+  /* parameter_table_make() */
   size_t tensor_capacity, group_capacity, matrix_capacity;
-  bool incomplete; /* memory is out */
+  bool incomplete; /* out of memory */
 } ParameterTable;
 
-/* For training with AdamW, until parameter_table_set_optimizer(). EXIT_MEMORY. */
+/* Makes the table for AdamW; parameter_table_set_optimizer() changes that. EXIT_MEMORY. */
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
 /* Sets which rule updates each group, and where second moments are. */
 void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
 /* Divides the updates among processes; after parameter_table_set_optimizer(). EXIT_MEMORY. */
 bool parameter_table_partition(ParameterTable *table, const Sharding *sharding, Error *error);
-/* Fills what operations read of the table: sizes, groups and who updates them. The table must outlive `out`. Call it
+/* Fills in what operations read of the table: sizes, groups, spans and updates. The table must outlive `out`. Call it
  * again after parameter_table_partition(). */
 void parameter_table_describe(const ParameterTable *table, Parameters *out);
 void parameter_table_free(ParameterTable *table);

@@ -9,7 +9,7 @@ int64_t schedule_steps(const SchedulePlans *plans, int64_t steps, int64_t t) {
   return steps;
 }
 
-/* Step t as one of a run that had kept the length that it began with, which is *whole. */
+/* Converts step t to a step of a run with the first planned length, *whole. */
 static double first_plan_step(const Schedule *s, int64_t t, double *whole) {
   const SchedulePlans *plans = &s->plans;
   const double steps = (double)(plans->count ? plans->items[0].steps : s->steps);

@@ -21,10 +21,10 @@ typedef struct Schedule {
   SchedulePlans plans;   /* warmup and kind are those of the first plan; at each change the rest of the schedule is
                             rescaled to the rest of the run */
 } Schedule;
-/* Learning rate of step t in 1..steps; later steps keep the final value. WSD (warm-up, stable, decay) keeps lr until
- * the last fifth and then falls as 1 - sqrt(progress). A constant schedule does not decay. */
+/* Returns the learning rate of step t in 1..steps; later steps keep the final value. WSD (warm-up, stable, decay) keeps
+ * lr until the last fifth and then falls as 1 - sqrt(progress). A constant schedule does not decay. */
 float schedule_lr(const Schedule *schedule, int64_t t);
-/* The length that was planned when step t was done. */
+/* Returns the length that was planned at step t. */
 int64_t schedule_steps(const SchedulePlans *plans, int64_t steps, int64_t t);
 
 #endif

@@ -1,4 +1,4 @@
-/* What each of several processes that train together updates, and what it keeps for that. */
+/* Divides the updates and the optimizer state among the processes that train together. */
 #include "model/internal.h"
 
 #include "model/parameters.h"
@@ -8,9 +8,10 @@
 
 static bool no_memory(Error *error) { return error_memory(error, "the processes' shares of the model"); }
 
-/* ---- in which bucket a group is ---- */
+/* ---- the bucket of a group ---- */
 
-/* Gradients go to their owners in buckets, as backward passes finish them: a layer each, then everything else. */
+/* Gradients go to their owners in buckets, as the backward finishes them: a bucket for each layer, the last for the
+ * rest of the model. */
 static int bucket_count(const ParameterTable *t) {
   int layers = 0;
   const Stack *const stacks[] = {&t->encoder, &t->decoder};
@@ -41,7 +42,7 @@ static int bucket_of(const ParameterTable *t, const ParameterGroup *group) {
   return bucket_count(t) - 1;
 }
 
-/* ---- who gets what ---- */
+/* ---- the owners ---- */
 
 typedef struct Costly {
   double cost;
@@ -53,8 +54,8 @@ static int by_falling_cost(const void *a, const void *b) {
   return x->cost > y->cost ? -1 : x->cost < y->cost ? 1 : x->matrix - y->matrix;
 }
 
-/* Whole matrices to Muon, the costliest first, each to whoever has the least to do so far. */
-static bool deal_matrices(const ParameterTable *t, int ranks, int *owners, Error *error) {
+/* Assigns Muon's matrices, the costliest first, each to the process with the least work so far. */
+static bool assign_matrices(const ParameterTable *t, int ranks, int *owners, Error *error) {
   Costly *order = calloc((size_t)t->muon_count + 1, sizeof *order);
   double *busy = calloc((size_t)ranks, sizeof *busy);
   const bool ok = order && busy;
@@ -79,21 +80,22 @@ static bool add_span(SpanList *list, Span span, Error *error) {
   return true;
 }
 
-enum { SPAN_BLOCKS = 16 }; /* of TENSOR_ALIGNMENT: it is not worth a message to part fewer */
+enum { SPAN_BLOCKS = 16 }; /* of TENSOR_ALIGNMENT: smaller spans are not worth a message */
 
-/* [begin, end), which are whole blocks of TENSOR_ALIGNMENT, in equal parts: one for everybody in turn, so that they can
- * be handed over at once, and what is left of it, or some, for those who come next. */
+/* Divides [begin, end), whole blocks of TENSOR_ALIGNMENT, into equal spans: one for each rank in turn, so that one
+ * operation can transfer them all. The remainder, or a range too small for all ranks, goes to the next ranks in
+ * turn. */
 static bool add_equal_spans(SpanList *list, size_t begin, size_t end, int ranks, int *next, Error *error) {
   const size_t blocks = (end - begin) / TENSOR_ALIGNMENT, most = blocks / SPAN_BLOCKS;
-  const bool everybody = most >= (size_t)ranks;
-  const size_t parts = everybody ? (size_t)ranks : most < 1 ? 1 : most, size = blocks / parts * TENSOR_ALIGNMENT;
+  const bool all_ranks = most >= (size_t)ranks;
+  const size_t spans = all_ranks ? (size_t)ranks : most < 1 ? 1 : most, size = blocks / spans * TENSOR_ALIGNMENT;
   bool ok = true;
-  for (size_t part = 0; ok && begin < end; part++) {
-    const bool dealt = everybody && part < parts;
-    const size_t count = dealt || part + 1 < parts ? size : end - begin;
-    ok = add_span(list, (Span){begin, count, dealt ? (int)part : *next, 0}, error);
+  for (size_t i = 0; ok && begin < end; i++) {
+    const bool of_rank = all_ranks && i < spans;
+    const size_t count = of_rank || i + 1 < spans ? size : end - begin;
+    ok = add_span(list, (Span){begin, count, of_rank ? (int)i : *next, 0}, error);
     begin += count;
-    if (!dealt) *next = (*next + 1) % ranks;
+    if (!of_rank) *next = (*next + 1) % ranks;
   }
   return ok;
 }
@@ -102,7 +104,8 @@ static size_t end_of_group(const ParameterTable *t, int group) {
   return group + 1 < t->group_count ? t->groups[group + 1].matrix.offset : t->arena;
 }
 
-/* The spans of a bucket: Muon's matrices, and groups of AdamW that follow each other as one. */
+/* Adds the spans of a bucket: Muon's matrices, and AdamW's groups, of which consecutive ones are divided as one
+ * range. */
 static bool add_bucket(ParameterTable *t, int bucket, const int *buckets, const int *owners, int ranks, int *next,
                        Error *error) {
   int matrix = 0;
@@ -128,7 +131,7 @@ static bool make_spans(ParameterTable *t, int ranks, Error *error) {
   int *owners = calloc((size_t)t->muon_count + 1, sizeof *owners);
   t->bucket_ends = calloc((size_t)count, sizeof *t->bucket_ends);
   bool ok = (buckets && owners && t->bucket_ends) || no_memory(error);
-  ok = ok && deal_matrices(t, ranks, owners, error);
+  ok = ok && assign_matrices(t, ranks, owners, error);
   for (int g = 0; ok && g < t->group_count; g++) buckets[g] = bucket_of(t, &t->groups[g]);
   for (int bucket = 0; ok && bucket < count; bucket++) {
     ok = add_bucket(t, bucket, buckets, owners, ranks, &next, error);
@@ -140,9 +143,9 @@ static bool make_spans(ParameterTable *t, int ranks, Error *error) {
   return ok;
 }
 
-/* ---- what a process keeps ---- */
+/* ---- the state of a process ---- */
 
-/* Where element `offset` of the arena, in a group of AdamW, has its second moment when all are kept. */
+/* The offset of the second moment of element `offset`, of AdamW, in an arena of all second moments. */
 static size_t second_moment(const ParameterTable *t, size_t offset) {
   int tensor = 0;
   while (tensor + 1 < t->count && t->tensors[tensor + 1].offset <= offset) tensor++;
@@ -155,7 +158,7 @@ static bool of_adamw(const ParameterTable *t, size_t offset) {
   return t->groups[group].rule == UPDATE_ADAMW;
 }
 
-/* Places the spans among their owners' moments. */
+/* Sets the offsets of the spans in the moments of their owners. */
 static bool place_spans(ParameterTable *t, int rank, int ranks, Error *error) {
   size_t *m = calloc(2 * (size_t)ranks, sizeof *m), *v = m ? m + ranks : NULL;
   if (!m) return no_memory(error);
@@ -180,7 +183,7 @@ static bool add_run(ParameterTable *t, AdamwRun run, Error *error) {
   return true;
 }
 
-/* What of the groups of AdamW lies in [begin, end), whose moments are kept from m and v on. */
+/* Adds the runs of AdamW's groups within [begin, end), whose moments begin at m and v. */
 static bool add_runs(ParameterTable *t, size_t begin, size_t end, size_t m, size_t v, Error *error) {
   bool ok = true;
   for (int g = 0; ok && g < t->group_count; g++) {

@@ -1,4 +1,4 @@
-/* Arrays on the device and what operations take beside them: parameters, tokens, dropout. See backends.h. */
+/* Arrays on the device, and other operands: parameters, tokens, dropout. See backends.h. */
 #include "kernels/philox.h"
 #include "tests/backends.h"
 
@@ -64,7 +64,7 @@ Layout layout_rows(int rows, int width, int64_t stride) {
   return (Layout){.batches = 1, .rows = rows, .heads = 1, .width = width, .row = stride};
 }
 
-/* Where value number `index` lies. */
+/* The offset of value number `index`. */
 static size_t layout_at(const Layout *l, size_t index) {
   size_t width = (size_t)l->width, heads = (size_t)l->heads, rows = (size_t)l->rows;
   size_t d = index % width, h = index / width % heads, t = index / width / heads % rows,
@@ -110,7 +110,7 @@ void array_write(Fixture *f, const Array *array, const double *values) {
   free(bytes);
 }
 
-/* Fails when a byte that belongs to no value is not 0xFF any more. */
+/* Fails if a byte outside of the values is not 0xFF. */
 static void check_gaps(const Array *array, const unsigned char *bytes, size_t width) {
   unsigned char *taken = calloc(array->span, 1);
   assert_non_null(taken);
@@ -202,7 +202,7 @@ Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count) {
   return p;
 }
 
-/* Of its first element in an arena. */
+/* The address of its first element in an arena. */
 static size_t place_of(const Parameters *p, Arena arena, int matrix) {
   const ParameterGroup *group = &p->groups[matrix];
   if (arena != ARENA_OF_V) return group->matrix.offset;

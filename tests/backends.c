@@ -8,14 +8,14 @@
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(INKLING_SANITIZE)
-/* Memory that runs out is tested: malloc has to return NULL then, not end the program. */
+/* Tests run out of memory: malloc must return NULL then, not end the program. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 #endif
 
 enum { GUARD_BYTES = 256, MAX_TESTS = 64 };
 
-/* A linked list of whatever has to be looked at or freed when the test is over. */
+/* A linked list of resources to check and free at the end of the test. */
 struct Owned {
   Owned *next;
   void *host;        /* malloc */
@@ -33,8 +33,8 @@ static Owned *own(Fixture *f) {
   return owned;
 }
 
-/* ---- digests: with $INKLING_TEST_DIGEST a line for every test, its name and a hash of all that it downloaded, is
- * appended to that file. Runs that must agree to the bit are compared so. ---- */
+/* ---- digests: with $INKLING_TEST_DIGEST a line for every test, its name and a hash of all its downloads, is appended
+ * to that file, to compare runs bit by bit. ---- */
 
 static struct {
   const Backend *backend; /* the one that is tested */
@@ -47,7 +47,7 @@ static void digest_add(const void *bytes, size_t count) {
 }
 
 static void digest_download(Context *c, void *host, const void *device, size_t bytes) {
-  if (bytes) memset(host, 0xEE, bytes); /* in a context that holds an error nothing is downloaded */
+  if (bytes) memset(host, 0xEE, bytes); /* a context with an error downloads nothing */
   digest.backend->download(c, host, device, bytes);
   digest_add(host, bytes);
 }

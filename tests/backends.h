@@ -1,12 +1,12 @@
-/* One test, every backend: what tests of kernels.h share.
+/* Functions for tests of kernels.h, which run on every backend.
  *
  * run_on_backends() runs each test once for every backend of backend_list() and every compute dtype that it opens, in a
  * fresh context. A test takes its Fixture from *state and never frees: device arrays, host buffers and golden files
- * belong to the fixture. When the test is over the guard zones around every array are looked at and the context must
- * hold no error.
+ * belong to the fixture. At the end of the test the guard zones around every array are checked, and the context must
+ * have no error.
  *
- * Host values are doubles whatever the dtype; arrays convert. Everything that was not given a value is filled with 0xFF
- * bytes, a NaN in every float type: reading what must not be read and not writing what must be written both show. */
+ * Host values are doubles whatever the dtype; arrays convert. Memory without values is filled with 0xFF bytes, a NaN in
+ * every float type: this detects reads beyond the inputs, and outputs that are not written. */
 #ifndef INKLING_TESTS_BACKENDS_H
 #define INKLING_TESTS_BACKENDS_H
 
@@ -27,26 +27,26 @@ typedef struct Fixture {
   Context *context;
   DType dtype;
   const char *test;  /* "cpu-v3 f32 test_linear" */
-  bool expect_error; /* the test provoked the context's error: it is not looked at afterwards */
-  Owned *owned;      /* everything the test has made */
+  bool expect_error; /* the test provoked the context's error, which is not checked afterwards */
+  Owned *owned;      /* resources of the test */
 } Fixture;
 
-/* As cmocka_run_group_tests, over all backends: the number of failures. Those of the CPU have to open; others that do
- * not are reported on stderr and left out. With $INKLING_TEST_BACKEND only the backend of that name, which has to open
- * in all dtypes. */
+/* Like cmocka_run_group_tests, on all backends; returns the number of failures. CPU backends must open; others that do
+ * not are reported on stderr and skipped. With $INKLING_TEST_BACKEND only the backend of that name, which must open in
+ * all dtypes. */
 int run_on_backends(const char *group, const struct CMUnitTest *tests, int count);
 
-/* The same in f32 alone: for operations whose arguments have no compute dtype. */
+/* The same only in f32, for operations without arguments in the compute dtype. */
 int run_on_backends_in_f32(const char *group, const struct CMUnitTest *tests, int count);
 
-/* Frees what a Fixture of the test's own has made, and closes its context. */
+/* Frees the resources of a test's own Fixture, and closes its context. */
 void fixture_free(Fixture *f);
 
-/* Calls close(what) when the test is over. */
+/* Calls close(what) at the end of the test. */
 void fixture_close_later(Fixture *f, void (*close)(void *what), void *what);
 
-/* CUDA, on a card or emulated. Kernels that are run thread by thread on a CPU are slow: tests make every check there,
- * but on fewer numbers. */
+/* Whether the backend is CUDA, on a card or emulated. Emulated kernels are slow: tests make every check there, but with
+ * fewer numbers. */
 bool fixture_is_cuda(const Fixture *f);
 
 /* ---- host memory ---- */
@@ -117,8 +117,8 @@ double *parameters_flat(Fixture *f, const Parameters *p, const ParameterSpec *sp
 /* Arenas with `count` matrices in this order; gradients and moments zero; the compute copy made. */
 Parameters parameters_new(Fixture *f, const ParameterSpec *specs, int count);
 typedef enum Arena { ARENA_OF_MASTER, ARENA_OF_GRAD, ARENA_OF_M, ARENA_OF_V } Arena;
-/* The whole Matrix, pads included; fails when anything in the arena outside all matrices is not zero. What Muon updates
- * has no second moments. */
+/* The whole Matrix with pads; fails if the arena is not zero outside of the matrices. Matrices of Muon have no second
+ * moments. */
 double *parameters_read(Fixture *f, const Parameters *p, Arena arena, int matrix);
 void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, const double *values);
 
@@ -131,15 +131,15 @@ void parameters_write(Fixture *f, const Parameters *p, Arena arena, int matrix, 
 ParameterSpec norm_spec(int cols, const double *values);
 ParameterSpec bias_spec(int cols, const double *values);
 ParameterSpec matrix_spec(int rows, int cols, int pad_rows, const double *values);
-/* W alone; with a bias `(Linear){weight, bias}` says it. */
+/* A layer without bias. */
 static inline Linear layer_of(Matrix weight) { return (Linear){.weight = weight}; }
-/* Of device memory. */
+/* weight: device memory. */
 static inline Norm rms_norm_of(const float *weight, float eps) { return (Norm){NORM_RMS, weight, NULL, eps}; }
 static inline Norm layer_norm_of(const float *weight, const float *bias, float eps) {
   return (Norm){NORM_LAYER, weight, bias, eps};
 }
-/* A table alone, each row as it is. */
-static inline Embedding table_of(Matrix table) { return (Embedding){.table = table, .scale = 1}; }
+/* An embedding without positions. */
+static inline Embedding table_of(Matrix table) { return (Embedding){.table = table}; }
 double *concatenate(Fixture *f, const double *a, size_t a_count, const double *b, size_t b_count);
 double *sum_of(Fixture *f, const double *a, const double *b, size_t count);
 int32_t *some_tokens(Fixture *f, int count, int vocab);
@@ -147,13 +147,14 @@ int32_t *some_tokens(Fixture *f, int count, int vocab);
 void token_order(Fixture *f, const int32_t *tokens, int count, int vocab, Array *offsets, Array *order);
 /* With a device state of its own. */
 Dropout dropout_at(Fixture *f, float p, int64_t steps_done, int first_sequence);
-/* Its factors by the documented map, 0 or 1 / (1 - p), on [batch][length][dim]; sequences are numbered from `first`. */
+/* The factors of dropout by the documented map, 0 or 1 / (1 - p), on [batch][length][dim]; sequences are numbered from
+ * `first`. */
 double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim);
-/* Head sizes that attention is promised for (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
+/* Whether attention supports the head size (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
 bool has_head_size(const Fixture *f, int head_dim);
 /* `width`, or the next greater one that rows on this backend may have (a multiple of 8 on CUDA). */
 int fitting_width(const Fixture *f, int width);
-/* [rows][width] as [rows][stride], `pad` behind every row. */
+/* Pads [rows][width] to [rows][stride] with `pad`. */
 double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad);
 
 /* ---- goldens: tests/golden/NAME.safetensors, or in the directory $INKLING_GOLDEN ---- */

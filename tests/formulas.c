@@ -61,8 +61,8 @@ double activation_slope(Activation a, double u) {
   return (double)NAN;
 }
 
-/* Where the number of row and place `i` of [rows][ffn] stands in u. */
-static size_t place_in_u(const MlpShape *mlp, size_t i) {
+/* The index in u of number i of [rows][ffn]. */
+static size_t index_in_u(const MlpShape *mlp, size_t i) {
   const size_t ffn = (size_t)mlp->ffn;
   return mlp->gated ? i / ffn * 2 * ffn + i % ffn : i;
 }
@@ -71,7 +71,7 @@ double *activation_rows(Fixture *f, const MlpShape *mlp, const double *u, int ro
   const size_t ffn = (size_t)mlp->ffn, count = (size_t)rows * ffn;
   double *h = host_values(f, count);
   for (size_t i = 0; i < count; i++) {
-    const size_t at = place_in_u(mlp, i);
+    const size_t at = index_in_u(mlp, i);
     h[i] = activation_value(mlp->activation, u[at]) * (mlp->gated ? u[at + ffn] : 1);
   }
   return h;
@@ -81,7 +81,7 @@ double *activation_rows_backward(Fixture *f, const MlpShape *mlp, const double *
   const size_t ffn = (size_t)mlp->ffn, count = (size_t)rows * ffn;
   double *du = host_values(f, mlp->gated ? 2 * count : count);
   for (size_t i = 0; i < count; i++) {
-    const size_t at = place_in_u(mlp, i);
+    const size_t at = index_in_u(mlp, i);
     du[at] = dh[i] * activation_slope(mlp->activation, u[at]) * (mlp->gated ? u[at + ffn] : 1);
     if (mlp->gated) du[at + ffn] = dh[i] * activation_value(mlp->activation, u[at]);
   }

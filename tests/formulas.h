@@ -1,4 +1,4 @@
-/* The formulas of kernels.h in double, for tests that have no golden. Rows and matrices are host values. */
+/* The formulas of kernels.h in double, for tests without goldens. Rows and matrices are host values. */
 #ifndef INKLING_TESTS_FORMULAS_H
 #define INKLING_TESTS_FORMULAS_H
 
@@ -18,7 +18,7 @@ typedef struct RowStats {
 RowStats row_stats(NormKind kind, double eps, const double *x, size_t dim);
 /* y [dim]; y may be x. */
 void normalize_row(const NormValues *n, double *y, const double *x, size_t dim);
-/* dx [dim] without what the residual adds; dweight and dbias (NORM_LAYER) are added to. */
+/* Computes dx [dim] without the residual gradient, and adds to dweight and dbias (NORM_LAYER). */
 void normalize_row_backward(const NormValues *n, double *dx, double *dweight, double *dbias, const double *dy,
                             const double *x, size_t dim);
 
@@ -33,8 +33,8 @@ double *activation_rows_backward(Fixture *f, const MlpShape *mlp, const double *
 /* y [rows][outputs] = x [rows][inputs] w^T + b; b NULL: none. */
 double *linear_rows(Fixture *f, const double *w, const double *b, const double *x, int rows, int outputs, int inputs);
 
-/* Rotate-half with base 10000: the angle of pair i, cos and sin [positions][head_dim / 2][2], and the rotation of heads
- * that lie one after the other. */
+/* Rotate-half with base 10000: the angle of pair i, cos and sin [positions][head_dim / 2][2], and the rotation of
+ * adjacent heads. */
 double rope_angle(int position, int i, int head_dim);
 double *rope_table(Fixture *f, int positions, int head_dim);
 void rotate_heads(double *x, int heads, int head_dim, int position);

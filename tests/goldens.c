@@ -1,4 +1,4 @@
-/* Results that are known: files of tests/golden, comparisons, finite differences. See backends.h. */
+/* Known results: files of tests/golden, comparisons, finite differences. See backends.h. */
 #include "formats/safetensors.h"
 #include "tests/backends.h"
 
@@ -50,7 +50,7 @@ double *golden_values(Fixture *f, const Golden *g, int index, const char *name, 
   double *values = host_values(f, n);
   for (size_t i = 0; i < n; i++) {
     float single;
-    memcpy(&single, (const char *)tensor->data + 4 * i, 4); /* tensors of a file may lie anywhere */
+    memcpy(&single, (const char *)tensor->data + 4 * i, 4); /* tensors of a file may be unaligned */
     values[i] = (double)single;
   }
   if (count) *count = n;
@@ -112,7 +112,7 @@ void expect_derivative(Fixture *f, Forward *forward, const double *input, const 
   size_t count = forward->in.count;
   double *moved = host_values(f, count), *want = host_values(f, count);
   const double h = 1.0 / 64;
-  if (f->dtype != DTYPE_F32) return; /* a difference of rounded numbers says nothing */
+  if (f->dtype != DTYPE_F32) return; /* rounding hides differences */
   memcpy(moved, input, count * sizeof *input);
   for (size_t i = 0; i < count; i++) {
     moved[i] = input[i] + h;

@@ -1,4 +1,4 @@
-/* A context of a test's own, beside the fixture's: the number of threads is part of what is tested. */
+/* A separate context of a test, to test numbers of threads. */
 #ifndef INKLING_TESTS_MACHINE_H
 #define INKLING_TESTS_MACHINE_H
 
@@ -11,7 +11,7 @@ typedef struct Machine {
 } Machine;
 
 Machine machine_open(Fixture *f, int threads);
-void machine_close(Machine *m); /* fails the test when the context holds an error */
+void machine_close(Machine *m); /* fails the test if the context has an error */
 
 /* Host values in the form of the device; NULL: 0xFF bytes, which are NaN in every float type. */
 void *machine_put(Machine *m, Kind kind, const double *values, size_t count);
@@ -19,7 +19,7 @@ void *machine_put_ints(Machine *m, const int32_t *values, size_t count);
 void *machine_put_rows(Machine *m, const double *values, int rows, int width); /* of the compute dtype */
 double *machine_get(Machine *m, Kind kind, const void *device, size_t count);
 double *machine_get_rows(Machine *m, const void *device, int rows, int width);
-/* As parameters_new(), but masters alone and in this context. */
+/* Like parameters_new(), in this context and without gradients and moments. */
 Parameters machine_parameters(Machine *m, const ParameterSpec *specs, int count);
 /* Gradients, the values of these specs of the same shapes, and moments, which are zero. */
 void machine_add_gradients(Machine *m, Parameters *p, const ParameterSpec *gradients);

@@ -1,6 +1,6 @@
-/* The products of kernels/cpu/amx.c with its instructions replaced by C (AMX_EMULATED), on any processor: blocks, what
- * is left over at their edges, what is read and written. The instructions themselves are tested by the kernels' own
- * tests where the processor has them. */
+/* The products of kernels/cpu/amx.c with its instructions replaced by C (AMX_EMULATED), on any processor: blocks,
+ * partial blocks, memory that is read and written. The tests of the kernels test the instructions on processors that
+ * have them. */
 #define CPU_BUILD emulated
 #define CPU_ISA emulated
 #define CPU_BF16 1
@@ -21,7 +21,7 @@ static float number(uint32_t at, uint32_t kind) {
   return bf16_to_f32(f32_to_bf16(philox_uniform(philox(7, at, kind, 0, 0).word[0]) - 0.5f));
 }
 
-/* Everything that is not an operand is a NaN: what is read beyond them shows. */
+/* Memory beyond the operands is NaN, so that reading it is detected. */
 static void check(int rows, int cols, int depth, bool add) {
   static uint16_t a[MOST * 2 * PAIRS + GUARD];
   static Word b[PAIRS * MOST];
@@ -44,7 +44,7 @@ static void check(int rows, int cols, int depth, bool add) {
   by->begin();
   by->multiply(rows, cols, depth, a, a_row, 1, b, b_row, c, c_row, add);
   by->end();
-  for (int i = 0; i < MOST * MOST / c_row; i++) /* rows beyond the last one stay as they were, too */
+  for (int i = 0; i < MOST * MOST / c_row; i++) /* rows beyond the last one must not change */
     for (int j = 0; j < c_row; j++) {
       double sum = add ? i - j : 0;
       for (int k = 0; k < 2 * depth && i < rows && j < cols; k++)

@@ -1,4 +1,4 @@
-/* What a context does beside computing: memory, uploads of any size, recordings, reports, tuning. On every backend. */
+/* A context apart from operations: memory, uploads of any size, captured graphs, reports, tuning. On every backend. */
 #include "tests/backends.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void test_out_of_memory(void **state) {
   assert_int_equal(ops->poll(c, reports, 1, true, &error), -1); /* sticky */
 }
 
-/* Rows that a backend cannot work on are an error that names the operation; nothing is written. */
+/* Unsupported rows are an error that names the operation; nothing is written. */
 static void refused(Fixture *f, int ffn, int shift) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};
   const ContextOptions options = {.dtype = f->dtype};
@@ -75,7 +75,7 @@ static void refused(Fixture *f, int ffn, int shift) {
 
 static void test_alignment(void **state) {
   Fixture *f = *state;
-  if (fitting_width(f, 1) == 1) return; /* any rows will do */
+  if (fitting_width(f, 1) == 1) return; /* all rows are supported */
   refused(f, 12, 0);
   refused(f, 8, 1);
 }
@@ -102,7 +102,7 @@ static void expect_pattern(Fixture *f, const unsigned char *device, size_t bytes
   free(host);
 }
 
-/* More than any staging buffer holds, in one piece and in many. */
+/* More than any staging buffer holds, in one upload and in many. */
 static void test_uploads(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -118,7 +118,7 @@ static void test_uploads(void **state) {
   ops->release(c, small);
 }
 
-/* ---- recordings ---- */
+/* ---- captured graphs ---- */
 
 enum { N = 24, K = 16, M = 40 };
 
@@ -130,7 +130,7 @@ typedef struct Work {
   int rows;
 } Work;
 
-/* Counts the step, so that a replay that does nothing shows. */
+/* Counts the step, to detect a replay that does nothing. */
 static void work_step(Context *c, void *argument) {
   const Work *w = argument;
   Linear layer = layer_of(w->params->groups[0].matrix);
@@ -153,8 +153,8 @@ static Work work_new(Fixture *f, Parameters *params) {
                 .rows = N};
 }
 
-/* The first run, the recorded one and replays do the same; what is uploaded between them is seen. */
-static void test_recordings(void **state) {
+/* The first run, the captured run and replays give the same results, with new uploads between them. */
+static void test_captured_graphs(void **state) {
   Fixture *f = *state;
   OPS(f);
   Parameters params;
@@ -171,7 +171,7 @@ static void test_recordings(void **state) {
     array_write(f, &work.y, host_values(f, (size_t)N * M));
   }
   double *grad = parameters_read(f, &params, ARENA_OF_GRAD, 0);
-  ops->submit(c, &other, work_step, &work); /* a second slot is a recording of its own */
+  ops->submit(c, &other, work_step, &work); /* a second slot has its own graph */
   for (size_t i = 0; i < (size_t)N * K; i++) doubled[i] *= 2;
   array_write(f, &work.x, doubled);
   ops->submit(c, &other, work_step, &work);
@@ -210,7 +210,7 @@ static void test_reports(void **state) {
   Error error = {0};
   ReportStep step = {.ops = ops, .state = state_new(f, &host)};
   CapturedGraph *slot = NULL;
-  for (int i = 0; i < 5; i++) ops->submit(c, &slot, report_step, &step); /* may be recorded once and replayed */
+  for (int i = 0; i < 5; i++) ops->submit(c, &slot, report_step, &step); /* may be captured once and replayed */
   ops->drop(c, &slot);
   assert_null(slot);
   int taken = 0;
@@ -270,7 +270,8 @@ static void other_context(Fixture *f, bool autotune, const char *tuning) {
   f->context = made;
 }
 
-/* Products in a context of their own, y [N][M] and behind it the gradient [M][K] that one is added to; its choices. */
+/* Runs products in a separate context, y [N][M] and after it an accumulated gradient [M][K], and returns the choices of
+ * autotune. */
 enum { PRODUCTS = N * M + M * K };
 static char *tuned_products(Fixture *f, bool autotune, const char *tuning, double *products) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype};
@@ -285,7 +286,7 @@ static char *tuned_products(Fixture *f, bool autotune, const char *tuning, doubl
   return text;
 }
 
-/* AutoReasons are kept as text, and a context that is given them makes the same again. */
+/* Choices are kept as text, and a context that receives them makes the same choices again. */
 static void test_tuning(void **state) {
   Fixture *f = *state;
   double *plain = host_values(f, PRODUCTS), *tuned = host_values(f, PRODUCTS);
@@ -316,8 +317,8 @@ static void test_tuning(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_alignment),
-      cmocka_unit_test(test_uploads),          cmocka_unit_test(test_recordings),    cmocka_unit_test(test_reports),
+      cmocka_unit_test(test_memory),           cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_uploads),          cmocka_unit_test(test_captured_graphs), cmocka_unit_test(test_reports),
       cmocka_unit_test(test_reports_overflow), cmocka_unit_test(test_tuning),
   };
   return run_on_backends("context", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

@@ -233,7 +233,7 @@ static void test_decode_reference(void **state) {
     }
 }
 
-/* Row `row` of `got` is the single run `want`. */
+/* Row `row` of `got` must equal the single run `want`. */
 static void expect_same_row(const Shape *s, const Results *got, int row, const Results *want) {
   size_t r = (size_t)row, dim = (size_t)s->dim, ffn = (size_t)s->ffn, vocab = (size_t)s->vocab;
   size_t query = (size_t)query_width(s), cache = (size_t)(s->capacity * key_width(s));
@@ -248,7 +248,7 @@ static void expect_same_row(const Shape *s, const Results *got, int row, const R
   expect_same("logits", got->logits + r * vocab, want->logits, vocab);
 }
 
-/* Batches of sequences that begin with each of them in turn, on 1 to 3 threads: every sequence meets every slot. */
+/* Batches that begin with each of the sequences in turn, with 1 to 3 threads: every sequence uses every slot. */
 static void test_decode_rows_are_single_runs(void **state) {
   Fixture *f = *state;
   static const int sizes[] = {1, 2, 3, 4, 5, 9};
@@ -274,7 +274,7 @@ static void test_decode_rows_are_single_runs(void **state) {
   }
 }
 
-/* Heads of all sizes over long contexts, in which every key counts. */
+/* Heads of all sizes over long contexts, to which every key contributes. */
 static void test_decode_attention_sizes(void **state) {
   Fixture *f = *state;
   static const int sizes[] = {2, 6, 8, 20, 36, 48, 64, 96, 128, 200, 256}, counts[] = {1, 37, 300, 700};
@@ -298,7 +298,7 @@ static void test_decode_attention_sizes(void **state) {
     }
 }
 
-/* A row whose position is behind the cache must not write into it, nor disturb the row beside it. */
+/* A row whose position is beyond the cache must not write to it or change the neighboring row. */
 static void test_decode_full_cache(void **state) {
   Fixture *f = *state;
   const Shape fitting = fitting_shape(f, 0), *s = &fitting;
@@ -317,7 +317,7 @@ static void test_decode_full_cache(void **state) {
 
 static void test_cache_store(void **state) {
   Fixture *f = *state;
-  enum { SLOTS = 3, CAPACITY = 9, GROUPS = 2, HEADS = 4, LENGTH = 5, SLOT = 1, POSITION = 3 };
+  enum { SLOTS = 3, CAPACITY = 9, GROUPS = 2, HEADS = 4, LENGTH = 5, SLOT = 1 };
   const int dim = fitting_width(f, 6), width = (HEADS + 2 * GROUPS) * dim, row = GROUPS * dim;
   const int count = SLOTS * CAPACITY * row;
   Machine m = machine_open(f, 0);
@@ -327,8 +327,8 @@ static void test_cache_store(void **state) {
   memcpy(want_v, before, (size_t)count * sizeof(double));
   for (int t = 0; t < LENGTH; t++)
     for (int i = 0; i < row; i++) {
-      want_k[(SLOT * CAPACITY + POSITION + t) * row + i] = packed[t * width + HEADS * dim + i];
-      want_v[(SLOT * CAPACITY + POSITION + t) * row + i] = packed[t * width + (HEADS + GROUPS) * dim + i];
+      want_k[(SLOT * CAPACITY + t) * row + i] = packed[t * width + HEADS * dim + i];
+      want_v[(SLOT * CAPACITY + t) * row + i] = packed[t * width + (HEADS + GROUPS) * dim + i];
     }
   KvCache cache = {machine_put_rows(&m, before, 1, count), machine_put_rows(&m, before, 1, count), CAPACITY, GROUPS,
                    dim};
@@ -339,7 +339,7 @@ static void test_cache_store(void **state) {
             .head = dim},
        v = k;
   v.data = qkv + (size_t)((HEADS + GROUPS) * dim) * dtype_bytes(f->dtype);
-  m.ops->cache_store(m.context, &cache, SLOT, POSITION, k, v, LENGTH);
+  m.ops->cache_store(m.context, &cache, SLOT, k, v, LENGTH);
   expect_same("keys", machine_get_rows(&m, cache.k, 1, count), want_k, (size_t)count);
   expect_same("values", machine_get_rows(&m, cache.v, 1, count), want_v, (size_t)count);
   machine_close(&m);

@@ -6,15 +6,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Sequence i of a test is the same numbers wherever it stands. */
-enum { SEQUENCES = 5, CAPACITY = 140, MOST_ROWS = 9, PLACES = 134 };
+/* Sequence i of a test has the same numbers in every slot. */
+enum { SEQUENCES = 5, CAPACITY = 140, MOST_ROWS = 9, POSITIONS = 134 };
 static const int positions_of[SEQUENCES] = {0, 3, 63, 64, 130};
 
 static int token_of(int id, int vocab) { return (7 * id + 5) % vocab; }
 
 typedef enum NormUse { NO_NORM, USE_RMS, USE_LAYER, NORM_USES } NormUse;
 
-/* One operation, and what it works on: host values that all runs share. */
+/* An operation and its operands: host values that all runs share. */
 typedef struct Part Part;
 struct Part {
   const char *name;
@@ -83,7 +83,7 @@ static void operands_new(Machine *m, const Part *k, const int *ids, int rows, Op
   o->sequences = sequences_new(m, ids, rows, k->outputs);
 }
 
-/* The rows of `values` [SEQUENCES][width] that the batch has; NULL: filled with NaN. */
+/* Uploads the batch's rows of `values` [SEQUENCES][width]; NULL: filled with NaN. */
 static void *put_rows(Machine *m, const double *values, const int *ids, int rows, int width) {
   if (!values) return machine_put_rows(m, NULL, rows, width);
   double *all = host_values(m->fixture, (size_t)(rows * width));
@@ -107,7 +107,7 @@ static double *run_residual(Machine *m, const Part *k, const int *ids, int rows)
   return machine_get_rows(m, x, rows, k->width);
 }
 
-/* width: the vocabulary, without the rows of W behind it. */
+/* width: the vocabulary, without the further rows of W. */
 static double *run_logits(Machine *m, const Part *k, const int *ids, int rows) {
   Operands o;
   operands_new(m, k, ids, rows, &o);
@@ -136,21 +136,20 @@ static double *run_norm(Machine *m, const Part *k, const int *ids, int rows) {
   return separate;
 }
 
-/* Places stand in W of a second matrix: the table is W, its places are the keys. */
+/* The table is W, the position embedding the keys. */
 static double *run_embedding(Machine *m, const Part *k, const int *ids, int rows) {
   const ParameterSpec specs[] = {matrix_spec(k->outputs, k->inputs, 0, k->w),
-                                 matrix_spec(PLACES, k->inputs, 0, k->keys)};
+                                 matrix_spec(POSITIONS, k->inputs, 0, k->keys)};
   const int32_t wrong[MOST_ROWS] = {1, 1, 1, 1, 1, 1, 1, 1, 1}; /* these positions are not read */
   const Parameters p = machine_parameters(m, specs, 2);
-  const Embedding e = {p.groups[0].matrix, sqrtf((float)k->inputs), p.groups[1].matrix,
-                       machine_put_ints(m, wrong, MOST_ROWS)};
+  const Embedding e = {p.groups[0].matrix, p.groups[1].matrix, machine_put_ints(m, wrong, MOST_ROWS)};
   const Sequences s = sequences_new(m, ids, rows, k->outputs);
   void *x = put_rows(m, NULL, ids, rows, k->inputs);
   m->ops->decode_embedding(m->context, x, &p, &e, &s);
   return machine_get_rows(m, x, rows, k->inputs);
 }
 
-/* q, and what stands in the cache at the position; nothing else there is written. */
+/* q, and the cache at the position; the rest of the cache must not change. */
 static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   Operands o;
   operands_new(m, k, ids, rows, &o);
@@ -190,9 +189,9 @@ static double *run_attention(Machine *m, const Part *k, const int *ids, int rows
   return machine_get_rows(m, out, rows, query);
 }
 
-/* ---- what every operation is asked ---- */
+/* ---- checks of every operation ---- */
 
-/* The formula's numbers; and the bits of a row alone are those of a row in a batch, in any slot, on 1 to 3 threads. */
+/* Results equal the formula's; a row alone has the bits of the row in a batch, in any slot, with 1 to 3 threads. */
 static void expect_part(Fixture *f, const Part *k, const double *want) {
   static const int sizes[] = {2, 5, MOST_ROWS};
   const size_t width = (size_t)k->width;
@@ -213,7 +212,7 @@ static void expect_part(Fixture *f, const Part *k, const double *want) {
   }
 }
 
-/* n of all sequences; NORM_LAYER's as it is stored. */
+/* n of all sequences; with NORM_LAYER as stored. */
 static double *normalized(Fixture *f, const Part *k) {
   const size_t inputs = (size_t)k->inputs;
   const NormValues norm = {k->norm == USE_LAYER ? NORM_LAYER : NORM_RMS, k->weight, k->shift, EPSILON};
@@ -305,7 +304,7 @@ static void test_decode_norm(void **state) {
   }
 }
 
-/* The variance is of differences from the mean, in the products' own norm too. */
+/* The variance is computed from differences from the mean, also in the norm within products. */
 static void test_decode_far_from_zero(void **state) {
   Fixture *f = *state;
   Part k = {.inputs = 264, .outputs = 8, .norm = USE_LAYER, .bias = true};
@@ -344,7 +343,7 @@ static void test_decode_qkv(void **state) {
       for (int kind = 0; kind < 4; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kind % 2 == 1, kind / 2 == 1);
 }
 
-/* Keys behind a row's count are NaN: none of them is read, wherever the row's position is. */
+/* Keys beyond a row's count are NaN: none may be read, whatever the row's position. */
 static void test_decode_attention_counts(void **state) {
   Fixture *f = *state;
   static const int counts[] = {1, 3, 65, 130, CAPACITY};
@@ -369,7 +368,7 @@ static void test_decode_attention_counts(void **state) {
   }
 }
 
-/* As many as there are up to the position: the same bits as without counts. */
+/* Counts up to the position give the same bits as no counts. */
 static void test_decode_attention_without_counts(void **state) {
   Fixture *f = *state;
   enum { QUERY = 128, CACHED = CAPACITY * 64 };
@@ -385,23 +384,22 @@ static void test_decode_attention_without_counts(void **state) {
   machine_close(&m);
 }
 
-static void test_decode_places(void **state) {
+static void test_decode_positions(void **state) {
   Fixture *f = *state;
   const int dims[] = {1, 37, 264}, vocab = 13;
   for (int i = 0; i < 3; i++) {
     const int dim = fitting_width(f, dims[i]);
     Part k = {.name = "decode_embedding", .run = run_embedding, .inputs = dim, .outputs = vocab, .width = dim};
     fill_part(f, &k);
-    k.keys = random_values(f, 7, (size_t)(PLACES * dim));
+    k.keys = random_values(f, 7, (size_t)(POSITIONS * dim));
     double *want = host_values(f, (size_t)(SEQUENCES * dim));
     for (int j = 0; j < SEQUENCES * dim; j++)
-      want[j] = (double)sqrtf((float)dim) * k.w[token_of(j / dim, vocab) * dim + j % dim] +
-                k.keys[positions_of[j / dim] * dim + j % dim];
+      want[j] = k.w[token_of(j / dim, vocab) * dim + j % dim] + k.keys[positions_of[j / dim] * dim + j % dim];
     expect_part(f, &k, want);
   }
 }
 
-/* A model that has diverged shows it: one number of x reaches the whole row, and no other. */
+/* NaN of a diverged model must be visible: one NaN of x reaches the whole row, and no other row. */
 static void test_decode_nan(void **state) {
   Fixture *f = *state;
   static double *(*const runs[])(Machine *, const Part *, const int *, int) = {run_norm, run_linear, run_logits,
@@ -413,7 +411,7 @@ static void test_decode_nan(void **state) {
       k.mlp = (MlpShape){(Activation)(shape / 2), shape % 2 == 1, 24};
       k.outputs = k.mlp.gated ? 48 : 24;
       k.width = i == 0 ? k.inputs : i == 3 ? k.mlp.ffn : k.outputs;
-      if (i < 3 && shape > 3) break; /* those know no activation */
+      if (i < 3 && shape > 3) break; /* these have no activation */
       fill_part(f, &k);
       double *x = random_values(f, 5, SEQUENCES * 40);
       x[2 * 40 + 17] = NAN;
@@ -434,7 +432,7 @@ int main(void) {
       cmocka_unit_test(test_decode_qkv),
       cmocka_unit_test(test_decode_attention_counts),
       cmocka_unit_test(test_decode_attention_without_counts),
-      cmocka_unit_test(test_decode_places),
+      cmocka_unit_test(test_decode_positions),
       cmocka_unit_test(test_decode_nan),
   };
   return run_on_backends("decode: parts", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

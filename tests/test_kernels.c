@@ -1,6 +1,6 @@
-/* The rows of kernels.h: embedding (the others have files of their own: test_kernels_*.c, decoding and sampling
- * test_decode*.c and test_sample.c). On every backend, against float64 PyTorch (tests/golden), against plain loops in
- * double where a golden would be large, and against finite differences. */
+/* The operations of kernels.h: embedding (others: test_kernels_*.c; decoding and sampling: test_decode*.c and
+ * test_sample.c). On every backend, against float64 PyTorch (tests/golden), against plain loops in double where a
+ * golden would be large, and against finite differences. */
 #include "tests/backends.h"
 
 #include <math.h>
@@ -10,14 +10,14 @@
 
 typedef struct EmbeddingCase {
   const Golden *golden;
-  int index, vocab, batch, length, places; /* places 0: there are none */
-  int width, dim;                          /* of the golden; of rows on this backend, which are 0 behind it */
+  int index, vocab, batch, length, learned; /* rows of the position embedding; 0: none */
+  int width, dim;                           /* of the golden; of rows on this backend, 0 beyond the golden's width */
   const int32_t *tokens, *positions;
-  Parameters params; /* something else, the table, places */
+  Parameters params; /* an unrelated vector, the table, the position embedding */
   Embedding e;
 } EmbeddingCase;
 
-enum { TABLE_GROUP = 1, PLACES_GROUP = 2, PAD_ROWS = 3 };
+enum { TABLE_GROUP = 1, POSITIONS_GROUP = 2, PAD_ROWS = 3 };
 
 static double *embedding_values(Fixture *f, const EmbeddingCase *k, const char *name, int rows) {
   return with_pads(f, golden_values(f, k->golden, k->index, name, NULL), rows, k->width, k->dim, 0);
@@ -30,7 +30,7 @@ static EmbeddingCase embedding_case_of(Fixture *f, const Golden *g, int index) {
                      .vocab = dims[0],
                      .batch = dims[2],
                      .length = dims[3],
-                     .places = golden_has(g, index, "places") ? dims[4] : 0,
+                     .learned = golden_has(g, index, "position_embedding") ? dims[4] : 0,
                      .width = dims[1],
                      .dim = fitting_width(f, dims[1]),
                      .tokens = golden_ints(f, g, index, "tokens")};
@@ -41,12 +41,12 @@ static EmbeddingCase embedding_case_of(Fixture *f, const Golden *g, int index) {
   ParameterSpec specs[] = {norm_spec(3, random_values(f, 1, 3)),
                            matrix_spec(k.vocab, k.dim, PAD_ROWS, embedding_values(f, &k, "table", k.vocab)),
                            {0}};
-  if (k.places) specs[PLACES_GROUP] = matrix_spec(k.places, k.dim, 0, embedding_values(f, &k, "places", k.places));
-  k.params = parameters_new(f, specs, k.places ? 3 : 2);
+  if (k.learned)
+    specs[POSITIONS_GROUP] = matrix_spec(k.learned, k.dim, 0, embedding_values(f, &k, "position_embedding", k.learned));
+  k.params = parameters_new(f, specs, k.learned ? 3 : 2);
   k.e = table_of(k.params.groups[TABLE_GROUP].matrix);
-  if (!k.places) return k;
-  k.e.scale = (float)golden_value(f, g, index, "scale");
-  k.e.places = k.params.groups[PLACES_GROUP].matrix;
+  if (!k.learned) return k;
+  k.e.position_embedding = k.params.groups[POSITIONS_GROUP].matrix;
   if (packed) k.e.positions = array_ints(f, k.positions, (size_t)(k.batch * k.length)).data;
   return k;
 }
@@ -57,12 +57,12 @@ static void embedding_forward(Fixture *f, const EmbeddingCase *k) {
   const size_t n = (size_t)(rows * k->dim);
   Array ids = array_ints(f, k->tokens, (size_t)rows), out = array_compute(f, NULL, n);
   ops->embedding(c, out.data, &k->params, &k->e, ids.data, k->batch, k->length, NULL);
-  expect_close(f, "embedding", array_read(f, &out), embedding_values(f, k, "out", rows), n, k->places ? 1e-6 : 1e-7);
+  expect_close(f, "embedding", array_read(f, &out), embedding_values(f, k, "out", rows), n, k->learned ? 1e-6 : 1e-7);
 }
 
-/* The gradient of one table: rows of it that `ids` do not name and `pads` rows more become zero, or stay. */
+/* The gradient of one table: rows of ids that do not occur, and pads, become zero, or with accumulation stay. */
 static void embedding_gradient(Fixture *f, const EmbeddingCase *k, int group, const int32_t *ids, int logical,
-                               float scale, const char *name) {
+                               const char *name) {
   OPS(f);
   const int rows = k->batch * k->length;
   const Matrix table = k->params.groups[group].matrix;
@@ -70,15 +70,14 @@ static void embedding_gradient(Fixture *f, const EmbeddingCase *k, int group, co
   Array dx = array_compute(f, embedding_values(f, k, "dx", rows), (size_t)(rows * k->dim)), offsets, order;
   token_order(f, ids, rows, logical, &offsets, &order);
   double *want = concatenate(f, embedding_values(f, k, name, logical), valid, host_values(f, count), count - valid);
-  parameters_write(f, &k->params, ARENA_OF_GRAD, group,
-                   random_values(f, 2, count)); /* must be overwritten, all of it */
-  ops->embedding_backward(c, &k->params, table, scale, dx.data, offsets.data, order.data, logical, k->batch, k->length,
-                          NULL, false);
+  parameters_write(f, &k->params, ARENA_OF_GRAD, group, random_values(f, 2, count)); /* must be overwritten */
+  ops->embedding_backward(c, &k->params, table, dx.data, offsets.data, order.data, logical, k->batch, k->length, NULL,
+                          false);
   double *got = parameters_read(f, &k->params, ARENA_OF_GRAD, group);
   expect_close(f, name, got, want, count, TOLERANCE_F32);
   expect_same("pads of the gradient", got + valid, want + valid, count - valid);
-  ops->embedding_backward(c, &k->params, table, scale, dx.data, offsets.data, order.data, logical, k->batch, k->length,
-                          NULL, true);
+  ops->embedding_backward(c, &k->params, table, dx.data, offsets.data, order.data, logical, k->batch, k->length, NULL,
+                          true);
   got = parameters_read(f, &k->params, ARENA_OF_GRAD, group);
   expect_close(f, "accumulated gradient of a table", got, sum_of(f, want, want, count), count, TOLERANCE_F32);
   expect_same("the neighbor's gradient", parameters_read(f, &k->params, ARENA_OF_GRAD, 0), host_values(f, 3), 3);
@@ -90,21 +89,23 @@ static int embedding_cases(Fixture *f, const char *name) {
   for (; golden_has(g, index, "dims"); index++) {
     EmbeddingCase k = embedding_case_of(f, g, index);
     embedding_forward(f, &k);
-    embedding_gradient(f, &k, TABLE_GROUP, k.tokens, k.vocab, k.e.scale, "dtable");
-    if (k.places) embedding_gradient(f, &k, PLACES_GROUP, k.positions, k.places, 1, "dplaces");
+    embedding_gradient(f, &k, TABLE_GROUP, k.tokens, k.vocab, "dtable");
+    if (k.learned) embedding_gradient(f, &k, POSITIONS_GROUP, k.positions, k.learned, "dposition_embedding");
   }
   return index;
 }
 
 static void test_embedding(void **state) { assert_int_equal(embedding_cases(*state, "embedding"), 3); }
 
-static void test_embedding_places(void **state) { assert_int_equal(embedding_cases(*state, "embedding_places"), 5); }
+static void test_position_embedding(void **state) {
+  assert_int_equal(embedding_cases(*state, "position_embedding"), 5);
+}
 
-/* Half of all positions hold one token, the others are spread over some of the rest: sums of one place, of a few, and
- * of thousands, which backends cut into pieces. Sums of thousands cancel, and are measured by their terms. */
+/* Half of all positions hold one token, the others some of the rest: sums over one position, a few, and thousands,
+ * which backends divide. Sums of thousands cancel, so errors are relative to their terms. */
 static void frequent_token_case(Fixture *f, int dim, float p, bool accumulate) {
   OPS(f);
-  enum { VOCAB = 150, PADS = 2, BATCH = 3, LENGTH = 1111, N = BATCH * LENGTH, SCALE = 3 };
+  enum { VOCAB = 150, PADS = 2, BATCH = 3, LENGTH = 1111, N = BATCH * LENGTH };
   size_t count = (size_t)(N * dim), table_count = (size_t)((VOCAB + PADS) * dim);
   int32_t *tokens = some_tokens(f, N, VOCAB / 2);
   for (int i = 0; i < N; i++) tokens[i] = i % 2 ? VOCAB / 4 : tokens[i] * 2 + 1;
@@ -115,19 +116,18 @@ static void frequent_token_case(Fixture *f, int dim, float p, bool accumulate) {
   Dropout dropout = dropout_at(f, p, 4, 3);
   const double *mask = p > 0 ? dropout_mask(f, &dropout, 5, 3, BATCH, LENGTH, dim) : NULL;
   if (accumulate) memcpy(want, before, table_count * sizeof *want);
-  for (int i = 0; i < N * dim; i++)
-    want[tokens[i / dim] * dim + i % dim] += (double)SCALE * (mask ? mask[i] : 1) * dx[i];
+  for (int i = 0; i < N * dim; i++) want[tokens[i / dim] * dim + i % dim] += (mask ? mask[i] : 1) * dx[i];
   Array upstream = array_compute(f, dx, count), offsets, order;
   token_order(f, tokens, N, VOCAB, &offsets, &order);
   double *first = NULL;
   for (int run = 0; run < 2; run++) {
     parameters_write(f, &params, ARENA_OF_GRAD, 0, before);
-    ops->embedding_backward(c, &params, params.groups[0].matrix, SCALE, upstream.data, offsets.data, order.data, VOCAB,
-                            BATCH, LENGTH, p > 0 ? &dropout : NULL, accumulate);
+    ops->embedding_backward(c, &params, params.groups[0].matrix, upstream.data, offsets.data, order.data, VOCAB, BATCH,
+                            LENGTH, p > 0 ? &dropout : NULL, accumulate);
     double *got = parameters_read(f, &params, ARENA_OF_GRAD, 0);
     expect_close(f, "gradient of a frequent token", got, want, table_count, TOLERANCE_F32);
     for (int v = 0; v < VOCAB + PADS; v++)
-      expect_close_floor(f, "gradient of one token", got + v * dim, want + v * dim, (size_t)dim, TOLERANCE_F32, SCALE);
+      expect_close_floor(f, "gradient of one token", got + v * dim, want + v * dim, (size_t)dim, TOLERANCE_F32, 1);
     if (first) expect_same("the same gradient again", got, first, table_count);
     first = got;
   }
@@ -141,17 +141,17 @@ static void test_embedding_frequent_token(void **state) {
   }
 }
 
-/* A number of a table that is not one reaches its rows and no others. */
+/* NaN in a table reaches its rows and no others. */
 static void test_embedding_nan(void **state) {
   Fixture *f = *state;
   OPS(f);
   enum { DIM = 8 };
   const int32_t tokens[] = {1, 0, 1, 2};
-  double *table = random_values(f, 1, 3 * DIM), *places = random_values(f, 2, 4 * DIM);
-  table[2 * DIM] = places[1 * DIM + 3] = NAN;
-  ParameterSpec specs[] = {matrix_spec(3, DIM, 0, table), matrix_spec(4, DIM, 0, places)};
+  double *table = random_values(f, 1, 3 * DIM), *learned = random_values(f, 2, 4 * DIM);
+  table[2 * DIM] = learned[1 * DIM + 3] = NAN;
+  ParameterSpec specs[] = {matrix_spec(3, DIM, 0, table), matrix_spec(4, DIM, 0, learned)};
   Parameters p = parameters_new(f, specs, 2);
-  const Embedding e = {.table = p.groups[0].matrix, .scale = 2, .places = p.groups[1].matrix};
+  const Embedding e = {.table = p.groups[0].matrix, .position_embedding = p.groups[1].matrix};
   Array ids = array_ints(f, tokens, 4), out = array_compute(f, NULL, 4 * DIM);
   ops->embedding(c, out.data, &p, &e, ids.data, 1, 4, NULL);
   const double *got = array_read(f, &out);
@@ -161,7 +161,7 @@ static void test_embedding_nan(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_embedding),
-      cmocka_unit_test(test_embedding_places),
+      cmocka_unit_test(test_position_embedding),
       cmocka_unit_test(test_embedding_frequent_token),
       cmocka_unit_test(test_embedding_nan),
   };

@@ -1,5 +1,4 @@
-/* What stands between the products of an MLP: activations, gated or not, with dropout (kernels.h). As
- * tests/test_kernels.c. */
+/* Activations of an MLP, gated or not, with dropout (kernels.h). As tests/test_kernels.c. */
 #include "tests/formulas.h"
 
 #include <math.h>
@@ -27,7 +26,7 @@ typedef struct GoldenCase {
   MlpShape mlp;
 } GoldenCase;
 
-/* Where a row may not be as wide as the golden's, the columns behind it are 0, and so are their results. */
+/* If the backend needs wider rows than the golden's, the additional columns are 0, and so are their results. */
 static double *padded(Fixture *f, const GoldenCase *k, const char *name, bool of_u) {
   return with_pads(f, golden_values(f, k->golden, k->index, name, NULL), k->rows * (of_u && k->mlp.gated ? 2 : 1),
                    k->ffn, k->mlp.ffn, 0);
@@ -72,7 +71,7 @@ static void test_activation(void **state) {
 
 /* ---- against the formulas ---- */
 
-/* Far out, where sigmoid is 0 or 1 and exp overflows: no NaN, and the limits. Rows of all alignments. */
+/* Large arguments, for which sigmoid is 0 or 1 and exp overflows: the limits, and no NaN. Rows of all alignments. */
 static void extremes_case(Fixture *f, const MlpShape *mlp) {
   OPS(f);
   enum { ROWS = 5, NUMBERS = 13 };
@@ -97,7 +96,7 @@ static void test_activation_extremes(void **state) {
     }
 }
 
-/* Number by number over all that an activation bends: the large ones of a row hide nothing. */
+/* Compares each number over the curved range of an activation: large numbers of a row must not hide errors. */
 static void test_activation_numbers(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -121,7 +120,7 @@ static void test_activation_numbers(void **state) {
 
 /* ---- dropout ---- */
 
-/* Sequences of step 10 that begin with number 2; the map counts hidden numbers, not those of u. */
+/* Sequences of step 10 that begin with number 2; the map counts numbers of h, not of u. */
 static void dropout_case(Fixture *f, const MlpShape *mlp) {
   OPS(f);
   enum { B = 3, T = 5 };
@@ -184,7 +183,7 @@ static void test_derivatives_activation(void **state) {
   }
 }
 
-/* A comparison may lose a NaN (ReLU): it has to reach h and, through the gradient above, du. */
+/* A comparison may lose a NaN (ReLU): it must reach h and, through dh, du. */
 static void test_activation_nan(void **state) {
   Fixture *f = *state;
   OPS(f);

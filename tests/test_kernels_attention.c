@@ -27,7 +27,7 @@ static void rope_case(Fixture *f, const Golden *g, int index) {
   int batch = dims[0], length = dims[1], heads = dims[2], dim = dims[3];
   if (!has_head_size(f, dim)) return;
   double *x = golden_values(f, g, index, "x", NULL);
-  /* heads of a packed row with other heads behind them, which stay as they are */
+  /* a packed row has further heads, which must not change */
   Layout layout = {batch, length, heads, dim, length * (heads + 2) * dim + fitting_width(f, 7), (heads + 2) * dim, dim};
   Array ids = array_ints(f, golden_ints(f, g, index, "positions"), (size_t)(batch * length));
   Array a = array_new(f, KIND_COMPUTE, layout, x);
@@ -53,7 +53,7 @@ static void test_rope(void **state) {
 
 enum { FACT_DIM = 8 };
 
-/* One head rotated to the last of `position` + 1 positions, of dim FACT_DIM. */
+/* One head of dim FACT_DIM, rotated to the last of `position` + 1 positions. */
 static double *rotated(Fixture *f, const double *x, int position) {
   OPS(f);
   const int length = position + 1;
@@ -65,7 +65,7 @@ static double *rotated(Fixture *f, const double *x, int position) {
   return array_read(f, &a) + position * FACT_DIM;
 }
 
-/* What two positions score depends on how far apart they are: 3 and 1 as 23 and 21. */
+/* The score of two positions depends only on their distance: 3 and 1 give that of 23 and 21. */
 static void test_rope_is_relative(void **state) {
   Fixture *f = *state;
   const double q[FACT_DIM] = {0.5, -1, 0.25, 2, -0.75, 1, 1.5, -0.5},
@@ -77,7 +77,7 @@ static void test_rope_is_relative(void **state) {
   if (fabs(near - far) > tolerance || fabs(near - other) < 0.1) fail_msg("%g, %g and %g", near, far, other);
 }
 
-/* Weights made for neighboring pairs (2i, 2i + 1) are these after their rows are put in the order 0 2 4 .. 1 3 5 .. */
+/* Weights for neighboring pairs (2i, 2i + 1) give the same results with rows in the order 0 2 4 .. 1 3 5 .. */
 static void test_rope_interleaved(void **state) {
   Fixture *f = *state;
   enum { POSITION = 5, HALF = FACT_DIM / 2 };
@@ -104,7 +104,7 @@ typedef struct AttentionCase {
   bool rotated;
 } AttentionCase;
 
-/* [batch][rows][heads][width], every stride larger than it must be. */
+/* [batch][rows][heads][width], every stride larger than necessary. */
 static Layout layout_gaps(int batch, int rows, int heads, int width, bool head_major) {
   int64_t head = head_major ? (int64_t)rows * (width + 8) + 16 : width,
           row = head_major ? width + 8 : (int64_t)heads * width + 16;
@@ -140,7 +140,7 @@ static void check_gradient(Fixture *f, const AttentionCase *t, const char *name,
   expect_close_floor(f, name, got, attention_values(f, t, name), count, TOLERANCE_F32, 0.1);
 }
 
-/* lse makes it exact to that of check_forward(): the sum of a row shows whether the two agree. */
+/* The map uses lse of the forward: a row must add up to 1. */
 static void check_map(Fixture *f, const AttentionCase *t, View q, View k, const Array *lse) {
   OPS(f);
   const Attention *a = &t->a;
@@ -153,8 +153,6 @@ static void check_map(Fixture *f, const AttentionCase *t, View q, View k, const 
     for (size_t j = 0; j < keys; j++) sum += got[row * keys + j];
     assert_true(fabs(sum - (of_lse[row] == -INFINITY ? 0 : 1)) < 1e-5);
   }
-  if (golden_has(t->golden, t->index, "weights"))
-    expect_close(f, "attention map", got, attention_values(f, t, "weights"), map.count, TOLERANCE_F32);
 }
 
 static void attention_separate(Fixture *f, const AttentionCase *t, bool head_major) {
@@ -184,7 +182,7 @@ static void attention_separate(Fixture *f, const AttentionCase *t, bool head_maj
   expect_same("attention that need not keep lse", array_read(f, &out), with_lse, out.count);
 }
 
-/* As the model has it: one buffer for q, k and v, one for their gradients. */
+/* As in the model: one buffer for q, k and v, one for their gradients. */
 static void attention_packed(Fixture *f, const AttentionCase *t) {
   OPS(f);
   const Attention *a = &t->a;
@@ -224,17 +222,6 @@ static void offset_as_ranges(Fixture *f, const Golden *g, int index, Attention *
   a->key_end = array_ints(f, end, (size_t)(a->batch * a->queries)).data;
 }
 
-/* dims: batch, heads and queries of the goldens' bias. One of them that is 1 is for all. */
-static View bias_view(Fixture *f, const Golden *g, int index, const int32_t *dims, int keys) {
-  size_t count = 0;
-  const double *values = golden_values(f, g, index, "bias", &count);
-  View bias = {.data = array_floats(f, values, count).data};
-  if (dims[2] > 1) bias.row = keys;
-  if (dims[1] > 1) bias.head = (int64_t)dims[2] * keys;
-  if (dims[0] > 1) bias.batch = (int64_t)dims[1] * dims[2] * keys;
-  return bias;
-}
-
 static void attention_case(Fixture *f, const Golden *g, int index) {
   const int32_t *dims = golden_ints(f, g, index, "dims");
   if (!has_head_size(f, dims[5])) return;
@@ -252,7 +239,6 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
     t.a.key_begin = array_ints(f, golden_ints(f, g, index, "key_begin"), rows).data;
     t.a.key_end = array_ints(f, golden_ints(f, g, index, "key_end"), rows).data;
   }
-  if (golden_has(g, index, "bias")) t.a.bias = bias_view(f, g, index, dims + 8, t.a.keys);
   if (golden_has(g, index, "q_offset")) offset_as_ranges(f, g, index, &t.a);
   if (t.rotated) {
     Array ids = array_ints(f, golden_ints(f, g, index, "positions"), rows);
@@ -272,13 +258,11 @@ static void attention_cases(Fixture *f, const char *golden, int count) {
 
 static void test_attention(void **state) { attention_cases(*state, "attention", 17); }
 
-static void test_attention_bias(void **state) { attention_cases(*state, "attention_bias", 11); }
-
 /* ---- finite differences ---- */
 
 enum { FD_T = 5, FD_H = 2, FD_D = 8, FD_QKV = FD_T * (FD_H + 2) * FD_D, FD_OUT = FD_T * FD_H * FD_D };
 
-/* With rope, causal masking and dropout: everything that the model composes. fixed: lse, rope table, rotated qkv. */
+/* With rope, causal masking and dropout, as in the model. fixed: lse, rope table, rotated qkv. */
 static Attention derivative_attention(const Dropout *dropout) {
   return (Attention){.batch = 1,
                      .heads = FD_H,
@@ -332,7 +316,6 @@ int main(void) {
       cmocka_unit_test(test_rope_is_relative),
       cmocka_unit_test(test_rope_interleaved),
       cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_attention_bias),
       cmocka_unit_test(test_derivatives_attention),
   };
   return run_on_backends("kernels: attention", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;

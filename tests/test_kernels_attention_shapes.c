@@ -13,12 +13,11 @@ static bool attention_kept(const Dropout *d, int64_t step, int sequence, int que
   return (double)(r.word[lane / 2] >> (lane % 2 ? 16 : 0) & 0xFFFF) >= round((double)d->p * 0x1p16);
 }
 
-/* Attention evaluated from its formulas, in double; arrays [B][T][heads][D] without gaps. The Attention's own pointers
- * are the device's, these are the host's. */
+/* Attention by its formulas, in double; arrays [B][T][heads][D] without gaps. Pointers in Attention are the device's,
+ * these are the host's. */
 typedef struct PlainAttention {
   Attention a;
   const int32_t *key_begin, *key_end;
-  const double *bias;  /* with the strides of a.bias, or NULL */
   const double *table; /* of Rope, or NULL: dq and dk are not rotated back */
   double *q, *k, *v, *dout;
   double *out, *lse, *map, *dq, *dk, *dv;
@@ -30,15 +29,9 @@ static bool plain_sees(const PlainAttention *m, int b, int i, int j) {
   return !m->key_begin || (m->key_begin[at] <= j && j < m->key_end[at]);
 }
 
-/* What is added to the score of a key that is seen. */
-static double plain_bias(const PlainAttention *m, int b, int h, int i, int j) {
-  const View *view = &m->a.bias;
-  return m->bias ? m->bias[b * view->batch + h * view->head + i * view->row + j] : 0;
-}
-
 enum { PLAIN_KEYS = 320 };
 
-/* Query i of head h: its row of out, lse, the map and dq, its part of dk and dv. */
+/* Computes query i of head h: its rows of out, lse, the map and dq, and its terms of dk and dv. */
 static void plain_query(PlainAttention *m, int b, int h, int i) {
   const Attention *a = &m->a;
   int dim = a->head_dim, g = h * a->kv_heads / a->heads;
@@ -47,7 +40,7 @@ static void plain_query(PlainAttention *m, int b, int h, int i) {
   double p[PLAIN_KEYS] = {0}, kept[PLAIN_KEYS] = {0}, dp[PLAIN_KEYS] = {0}, max = -INFINITY, sum = 0, delta = 0;
   for (int j = 0; j < a->keys; j++) {
     size_t at_k = ((size_t)(b * a->keys + j) * (size_t)a->kv_heads + (size_t)g) * (size_t)dim;
-    p[j] = plain_sees(m, b, i, j) ? plain_bias(m, b, h, i, j) : -INFINITY;
+    p[j] = plain_sees(m, b, i, j) ? 0 : -INFINITY;
     if (p[j] == -INFINITY) continue;
     for (int d = 0; d < dim; d++) p[j] += m->q[at_q + (size_t)d] * m->k[at_k + (size_t)d] * (double)a->scale;
     if (p[j] > max) max = p[j];
@@ -112,7 +105,7 @@ static Layout plain_layout(const Attention *a, int rows, int heads, int gap) {
   return (Layout){a->batch, rows, heads, a->head_dim, (int64_t)rows * row, row, a->head_dim};
 }
 
-/* What a backend makes of it. */
+/* The results of a backend. */
 enum { RESULTS = 6 };
 typedef struct Results {
   double *value[RESULTS];
@@ -164,21 +157,17 @@ static void check_plain(Fixture *f, const PlainAttention *m, const Rope *rope, i
   expect_same_results("the same once more", &again, &got);
 }
 
-/* Sizes at the borders of tiles of 16 to 128 rows; every head size that a GPU kernel is compiled for, and ones that it
- * pads. */
+/* Sizes at the borders of tiles of 16 to 128 rows; every head size that a GPU kernel is compiled for, and padded
+ * ones. */
 typedef struct Shape {
   const char *name;
   int batch, heads, kv_heads, queries, keys, dim;
   double scale;
   bool causal, ranges, pairs, rotated;
-  int offset; /* query i sees keys up to i + offset, 7 more in each further sequence; 0: none given */
+  int offset; /* query i attends to keys up to i + offset, 7 more in each further sequence; 0: no offset */
   int gap;    /* between rows; 3: they are not aligned to 16 bytes, where that is possible */
   float dropout;
-  int bias; /* BIAS_, or 0: none */
 } Shape;
-
-/* A bias of one row for all, or of its own for each query, head, sequence; some of it -infinity. */
-enum { BIAS_ROW = 1, BIAS_QUERIES = 2, BIAS_HEADS = 4, BIAS_SEQUENCES = 8, BIAS_HIDES = 16 };
 
 static const Shape SHAPES[] = {
     {"grouped, dropout", 2, 2, 1, 299, 299, 8, 0.5, .causal = true, .dropout = 0.25f},
@@ -196,15 +185,6 @@ static const Shape SHAPES[] = {
     {"large scores", 1, 1, 1, 80, 80, 112, 3.0, .causal = true},
     {"packed pairs", 2, 2, 1, 140, 220, 64, 0.125, .pairs = true},
     {"packed pairs, dropout", 1, 1, 1, 140, 220, 24, 0.2, .pairs = true, .dropout = 0.2f},
-    {"bias of keys", 2, 2, 1, 70, 33, 32, 0.2, .bias = BIAS_ROW},
-    {"bias of heads", 1, 3, 1, 66, 66, 64, 0.125, .causal = true, .rotated = true, .bias = BIAS_QUERIES | BIAS_HEADS},
-    {"bias, mask", 2, 2, 2, 63, 290, 40, 0.2, .bias = BIAS_QUERIES | BIAS_SEQUENCES | BIAS_HIDES},
-    {"bias, mask, dropout", 2, 2, 1, 145, 145, 64, 0.125, .causal = true, .dropout = 0.25f,
-     .bias = BIAS_QUERIES | BIAS_HEADS | BIAS_SEQUENCES | BIAS_HIDES},
-    {"bias, ranges", 2, 2, 1, 63, 129, 96, 0.1, .ranges = true, .bias = BIAS_QUERIES | BIAS_HEADS | BIAS_HIDES},
-    {"bias, ranges, dropout", 1, 2, 1, 129, 65, 128, 0.0884, .causal = true, .ranges = true, .offset = 50,
-     .dropout = 0.1f, .bias = BIAS_QUERIES | BIAS_HIDES},
-    {"bias, one query", 2, 2, 1, 1, 65, 24, 0.2, .gap = 8, .bias = BIAS_ROW | BIAS_HEADS | BIAS_HIDES},
 };
 
 /* Wide and narrow ranges, some of them empty or reaching beyond the keys; an offset ends them. */
@@ -217,8 +197,8 @@ static void fill_ranges(const Shape *s, int32_t *begin, int32_t *end) {
   }
 }
 
-/* Queries of three texts that see the keys of their own sources, which are shorter or longer; behind them queries that
- * see nothing, and keys that nobody sees. Each further sequence begins with another text. */
+/* Queries of three texts attend to the keys of their own sources, which are shorter or longer; then follow queries
+ * without keys, and keys without queries. Each further sequence begins with another text. */
 static void fill_pairs(const Shape *s, int32_t *begin, int32_t *end) {
   static const int keys[3] = {70, 1, 130}, queries[3] = {40, 90, 3};
   for (int b = 0; b < s->batch; b++) {
@@ -251,39 +231,12 @@ static Attention shape_attention(const Shape *s) {
                      .causal = s->causal};
 }
 
-/* What BIAS_HIDES hides: all keys, the first ones, the last ones, or some here and there. */
-static bool bias_hides(int i, int j) {
-  if (i % 9 == 4) return true;
-  if (i % 9 == 5) return j < 129;
-  if (i % 9 == 6) return j > 20;
-  return (3 * i + 5 * j) % 7 == 0;
-}
-
-/* Rows are not aligned to 16 bytes. Where causality hides a key nothing of the bias must be felt. */
-static void set_bias(Fixture *f, PlainAttention *m, int kind) {
-  Attention *a = &m->a;
-  int rows = kind & BIAS_QUERIES ? a->queries : 1, heads = kind & BIAS_HEADS ? a->heads : 1;
-  int row = a->keys + 1, copies = heads * (kind & BIAS_SEQUENCES ? a->batch : 1);
-  double *bias = random_values(f, 5, (size_t)(copies * rows * row));
-  for (int n = 0; n < copies * rows; n++)
-    for (int j = 0; j < row; j++) {
-      if (kind & BIAS_HIDES && bias_hides(n, j)) bias[n * row + j] = -INFINITY;
-      if (a->causal && kind & BIAS_QUERIES && j > n % rows) bias[n * row + j] = NAN;
-    }
-  m->bias = bias;
-  a->bias = (View){.data = array_floats(f, bias, (size_t)(copies * rows * row)).data};
-  if (kind & BIAS_QUERIES) a->bias.row = row;
-  if (kind & BIAS_HEADS) a->bias.head = (int64_t)rows * row;
-  if (kind & BIAS_SEQUENCES) a->bias.batch = (int64_t)heads * rows * row;
-}
-
 static void attention_shape(Fixture *f, const Shape *s) {
   PlainAttention m = {.a = shape_attention(s)};
   if (!has_head_size(f, s->dim)) return;
   Dropout dropout = dropout_at(f, s->dropout, 6, 5);
   if (s->dropout > 0) m.a.dropout = &dropout;
   if (s->ranges || s->pairs || s->offset) set_ranges(f, &m, s);
-  if (s->bias) set_bias(f, &m, s->bias);
   Rope rope = {0};
   if (s->rotated) {
     int positions = s->queries > s->keys ? s->queries : s->keys;
@@ -303,54 +256,9 @@ static void test_attention_shapes(void **state) {
   for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) attention_shape(*state, &SHAPES[i]);
 }
 
-/* ---- a bias that says what can be said without one ---- */
-
-/* `causal` and the key ranges of m as -infinity; the others are 0. */
-static PlainAttention ranges_as_bias(Fixture *f, const PlainAttention *m) {
-  PlainAttention masked = *m;
-  Attention *a = &masked.a;
-  double *bias = host_values(f, (size_t)(a->batch * a->queries * a->keys));
-  for (int n = 0; n < a->batch * a->queries * a->keys; n++)
-    if (!plain_sees(m, n / a->keys / a->queries, n / a->keys % a->queries, n % a->keys)) bias[n] = -INFINITY;
-  a->bias.data = array_floats(f, bias, (size_t)(a->batch * a->queries * a->keys)).data;
-  a->bias.row = a->keys, a->bias.batch = (int64_t)a->queries * a->keys;
-  a->causal = false, a->key_begin = a->key_end = NULL;
-  return masked;
-}
-
-static void masks_shape(Fixture *f, const Shape *s, bool same_masked) {
-  print_message("  %s\n", s->name);
-  Dropout dropout = dropout_at(f, s->dropout, 6, 5);
-  PlainAttention m = {.a = shape_attention(s)};
-  if (s->dropout > 0) m.a.dropout = &dropout;
-  if (s->ranges) set_ranges(f, &m, s);
-  plain_attention(f, &m);
-  PlainAttention zero = m, masked = ranges_as_bias(f, &m);
-  zero.a.bias.data = array_floats(f, host_values(f, (size_t)m.a.keys), (size_t)m.a.keys).data;
-  Results without = attention_results(f, &m, NULL, 0), with_zeros = attention_results(f, &zero, NULL, 0);
-  Results with_mask = attention_results(f, &masked, NULL, 0);
-  expect_same_results("a bias of zeros", &with_zeros, &without);
-  if (same_masked) expect_same_results("a mask as a bias", &with_mask, &without);
-  for (int i = 0; i < RESULTS; i++)
-    expect_close_floor(f, RESULT[i].name, with_mask.value[i], without.value[i], without.count[i], 1e-6,
-                       RESULT[i].floor);
-}
-
-/* On a CPU the order of the sums depends on how many keys the ranges leave, and in fp32 on CUDA too where they do not
- * begin at 0. */
-static void test_attention_masks(void **state) {
-  Fixture *f = *state;
-  const bool cuda = fixture_is_cuda(f), tiles = cuda && f->dtype == DTYPE_BF16;
-  masks_shape(f, &(Shape){"causal", 2, 2, 1, 131, 131, 64, 0.125, .causal = true}, cuda);
-  masks_shape(f, &(Shape){"causal, dropout", 1, 2, 2, 70, 70, 32, 0.2, .causal = true, .dropout = 0.3f}, cuda);
-  masks_shape(f, &(Shape){"ranges", 2, 2, 1, 65, 140, 96, 0.1, .ranges = true}, tiles);
-  masks_shape(f, &(Shape){"ranges, dropout", 2, 2, 1, 65, 65, 128, 0.1, .ranges = true, .dropout = 0.2f}, tiles);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention_shapes),
-      cmocka_unit_test(test_attention_masks),
   };
   return run_on_backends("kernels: shapes of attention", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

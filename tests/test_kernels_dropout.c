@@ -1,4 +1,4 @@
-/* Dropout of every operation that has it (kernels.h), against the documented map. As tests/test_kernels.c. */
+/* Dropout of all operations (kernels.h), against the documented map. As tests/test_kernels.c. */
 #include "tests/backends.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 enum { EMBED_VOCAB = 13, EMBED_BATCH = 4, EMBED_LENGTH = 9 };
 
-/* Sequences of step 5 that begin with number 3; with places in an order of their own, or without. */
-static void embedding_dropout(Fixture *f, bool with_places) {
+/* Sequences of step 5 that begin with number 3; with learned positions in another order, or without. */
+static void embedding_dropout(Fixture *f, bool learned) {
   OPS(f);
   enum { N = EMBED_BATCH * EMBED_LENGTH };
-  const int dim = fitting_width(f, 37), scale = with_places ? 3 : 1;
+  const int dim = fitting_width(f, 37);
   const size_t count = (size_t)(N * dim), table_count = (size_t)(EMBED_VOCAB * dim);
   const int32_t *ids[2] = {some_tokens(f, N, EMBED_VOCAB), some_tokens(f, N + 1, EMBED_VOCAB) + 1};
   double *values[2] = {random_values(f, 1, table_count), random_values(f, 3, table_count)},
@@ -21,23 +21,22 @@ static void embedding_dropout(Fixture *f, bool with_places) {
   Parameters p = parameters_new(f, specs, 2);
   Dropout dropout = dropout_at(f, 0.3f, 4, 3);
   double *mask = dropout_mask(f, &dropout, 5, 3, EMBED_BATCH, EMBED_LENGTH, dim), *want = host_values(f, count);
-  Embedding e = {.table = p.groups[0].matrix, .scale = (float)scale};
-  if (with_places) e.places = p.groups[1].matrix, e.positions = array_ints(f, ids[1], N).data;
+  Embedding e = table_of(p.groups[0].matrix);
+  if (learned) e.position_embedding = p.groups[1].matrix, e.positions = array_ints(f, ids[1], N).data;
   for (int i = 0; i < N * dim; i++) {
-    want[i] = mask[i] * scale * values[0][ids[0][i / dim] * dim + i % dim];
-    if (with_places) want[i] += mask[i] * values[1][ids[1][i / dim] * dim + i % dim];
+    want[i] = mask[i] * values[0][ids[0][i / dim] * dim + i % dim];
+    if (learned) want[i] += mask[i] * values[1][ids[1][i / dim] * dim + i % dim];
   }
   Array tokens = array_ints(f, ids[0], N), out = array_compute(f, NULL, count), upstream = array_compute(f, dx, count);
   ops->embedding(c, out.data, &p, &e, tokens.data, EMBED_BATCH, EMBED_LENGTH, &dropout);
   expect_close(f, "dropped embedding", array_read(f, &out), want, count, 1e-6);
-  for (int group = 0; group < (with_places ? 2 : 1); group++) {
-    const int factor = group == 0 ? scale : 1;
+  for (int group = 0; group < (learned ? 2 : 1); group++) {
     double *gradient = host_values(f, table_count);
     Array offsets, order;
-    for (int i = 0; i < N * dim; i++) gradient[ids[group][i / dim] * dim + i % dim] += factor * mask[i] * dx[i];
+    for (int i = 0; i < N * dim; i++) gradient[ids[group][i / dim] * dim + i % dim] += mask[i] * dx[i];
     token_order(f, ids[group], N, EMBED_VOCAB, &offsets, &order);
-    ops->embedding_backward(c, &p, p.groups[group].matrix, (float)factor, upstream.data, offsets.data, order.data,
-                            EMBED_VOCAB, EMBED_BATCH, EMBED_LENGTH, &dropout, false);
+    ops->embedding_backward(c, &p, p.groups[group].matrix, upstream.data, offsets.data, order.data, EMBED_VOCAB,
+                            EMBED_BATCH, EMBED_LENGTH, &dropout, false);
     expect_close(f, "gradient through dropout", parameters_read(f, &p, ARENA_OF_GRAD, group), gradient, table_count,
                  TOLERANCE_F32);
   }
@@ -108,7 +107,7 @@ static void test_residual_norm_dropout(void **state) {
   expect_same("dx, which dropout does not touch", got, array_read(f, &alone), n);
 }
 
-/* ---- every operation: p = 0 is none, micro-batches are numbered through ---- */
+/* ---- every operation: p = 0 has no effect, and masks do not depend on the micro-batch size ---- */
 
 typedef struct DropoutRun {
   double *embedded, *x_out, *added, *hidden, *attended;
@@ -116,7 +115,7 @@ typedef struct DropoutRun {
 
 enum { SPLIT_B = 4, SPLIT_T = 6, SPLIT_C = 8, SPLIT_N = SPLIT_B * SPLIT_T * SPLIT_C };
 
-/* The forward operations that drop, over sequences first..first+batch of the step; each is one head of SPLIT_C
+/* Runs the forward operations with dropout over sequences first..first+batch of the step; each has one head of SPLIT_C
  * numbers. */
 static void run_dropout(Fixture *f, DropoutRun *run, const double *x, int first, int batch, const Dropout *dropout) {
   OPS(f);

@@ -12,7 +12,7 @@ typedef struct LinearCase {
   const Golden *golden;
   int index, rows, outputs, inputs, width; /* width: outputs and pads */
   bool bias;
-  Parameters params; /* something else, W, b where there is one, something else */
+  Parameters params; /* an unrelated vector, W, b or nothing, an unrelated vector */
   Linear layer;
 } LinearCase;
 
@@ -20,7 +20,7 @@ static double *linear_values(Fixture *f, const LinearCase *l, const char *name) 
   return golden_values(f, l->golden, l->index, name, NULL);
 }
 
-/* [rows][outputs] as [rows][width], zero there. */
+/* Pads [rows][outputs] to [rows][width] with zeros. */
 static double *padded(Fixture *f, const LinearCase *l, const char *name, int rows) {
   return with_pads(f, linear_values(f, l, name), rows, l->outputs, l->width, 0);
 }
@@ -62,7 +62,7 @@ static void linear_backward(Fixture *f, const LinearCase *l) {
   expect_close(f, "accumulated dx", array_read(f, &dx), sum_of(f, before, want, count), count, TOLERANCE_F32);
 }
 
-/* The gradient of W or of b after a run: `want` added to `before` or alone, and zeros behind it. */
+/* Checks the gradient of W or b: `want`, added to `before` unless it is NULL, and zeros in the pads. */
 static void expect_gradient(Fixture *f, const LinearCase *l, int group, const double *before, const double *want,
                             size_t logical) {
   const Matrix m = l->params.groups[group].matrix;
@@ -112,7 +112,7 @@ static void test_linear(void **state) { assert_int_equal(linear_cases(*state, "l
 
 static void test_linear_bias(void **state) { assert_int_equal(linear_cases(*state, "linear_bias"), 7); }
 
-/* ---- large ones ---- */
+/* ---- large matrices ---- */
 
 /* out[i][j] = sum_k a[i*ai + k*ak] * b[j*bj + k*bk] */
 static double *product(Fixture *f, const double *a, int ai, int ak, const double *b, int bj, int bk, int rows, int cols,
@@ -207,7 +207,7 @@ static void linear_large(Fixture *f, int rows, int outputs, int inputs) {
   }
 }
 
-/* One thread gets no more at a time than several do: what it packs has a room of fixed size. */
+/* A single thread takes no more rows at a time than several do: its buffer has a fixed size. */
 static void test_linear_one_thread(void **state) {
   Fixture *f = *state;
   if (fixture_is_cuda(f)) return;
@@ -228,7 +228,7 @@ static void test_linear_large(void **state) {
 
 /* ---- the gradient of a bias over thousands of rows ---- */
 
-/* Numbers whose sums have to be rounded, so that their order shows; the first and the last row cannot be missed. */
+/* Numbers whose sums are rounded, so that their order matters; the first and the last row are large. */
 static double *uneven_rows(Fixture *f, int rows, int width) {
   double *values = random_values(f, 1, (size_t)(rows * width));
   for (int i = 0; i < rows * width; i++) {
@@ -282,7 +282,7 @@ static void test_bias_gradient_of_many_rows(void **state) {
 
 /* ---- NaN ---- */
 
-/* A number that is none reaches its row of y and of dx, and the gradient of W and b. */
+/* NaN reaches its row of y and of dx, and the gradients of W and b. */
 static void test_linear_nan(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -303,7 +303,7 @@ static void test_linear_nan(void **state) {
   for (int i = 0; i < OUTPUTS; i++) assert_int_equal(isnan(db[i]) != 0, i == 5);
 }
 
-/* A matrix that ends where the arena ends, without pads: its last weight. */
+/* The last weight of a matrix that ends with the arena, without pads. */
 static void test_last_weight(void **state) {
   Fixture *f = *state;
   OPS(f);

@@ -1,14 +1,13 @@
-/* The loss (kernels.h): its values and gradients, its sum, and that what is not a number gets through it. As
- * tests/test_kernels.c. */
+/* The loss (kernels.h): its values and gradients, its sum, and NaN. As tests/test_kernels.c. */
 #include "tests/backends.h"
 
 #include <math.h>
 
 /* ---- loss ---- */
 
-static const double pad_garbage = 3000; /* larger than any logit: a softmax that sees it is nothing else */
+static const double pad_garbage = 3000; /* larger than any logit: a softmax that includes it is wrong */
 
-/* losses [rows] and dlogits [rows][stride] by the formulas, of z [rows][stride]. */
+/* Computes losses [rows] and dlogits [rows][stride] from z [rows][stride] by the formulas. */
 static double *reference_loss(Fixture *f, const double *z, const int32_t *targets, int rows, int vocab, int stride,
                               double smoothing, double inv_targets, double *losses) {
   double *dz = host_values(f, (size_t)rows * (size_t)stride);
@@ -25,7 +24,7 @@ static double *reference_loss(Fixture *f, const double *z, const int32_t *target
   return dz;
 }
 
-/* Compared with the formulas on the logits as stored: a rounded logit of 50 is another probability. */
+/* Compares with the formulas for the logits as stored: rounding a logit of 50 changes its probability. */
 static void check_loss(Fixture *f, const double *logits, const int32_t *targets, int rows, int vocab, int stride,
                        float smoothing, float inv_targets) {
   OPS(f);
@@ -75,8 +74,8 @@ static void test_cross_entropy(void **state) {
   assert_int_equal(index, 14);
 }
 
-/* Rows of every kind that backends tell apart by their length: in a warp's registers, in shared memory, read twice;
- * with and without room for vectors. */
+/* Rows of all lengths that backends distinguish: in a warp's registers, in shared memory, read twice; with and without
+ * whole vectors. */
 static void test_cross_entropy_sizes(void **state) {
   Fixture *f = *state;
   const int sizes[][2] = {{1, 1},         {2, 8},         {50, 50},       {50, 64},       {65, 128},
@@ -88,7 +87,7 @@ static void test_cross_entropy_sizes(void **state) {
     double *z = random_values(f, (uint32_t)i, (size_t)(rows * vocab));
     int32_t *targets = some_tokens(f, rows, vocab);
     targets[0] = 0, targets[1] = vocab - 1, targets[2] = IGNORE_INDEX, targets[3] = vocab / 2;
-    for (int k = 0; k < vocab; k++) z[3 * vocab + k] *= 40; /* one certainty, the others vanish */
+    for (int k = 0; k < vocab; k++) z[3 * vocab + k] *= 40; /* one logit dominates */
     check_loss(f, z, targets, rows, vocab, fitting_width(f, sizes[i][1]), i % 3 ? 0.2f : 0, 0.25f);
   }
 }
@@ -119,9 +118,9 @@ static void test_loss_sum(void **state) {
   assert_int_equal(more.loss_count, count + (targets[0] >= 0));
 }
 
-/* ---- what is not a number, what is no target ---- */
+/* ---- NaN, invalid targets ---- */
 
-/* From an input that is not a number, through the loss, to a halted update. */
+/* NaN in the input gives a loss of NaN and a halted update. */
 static void poisoned_logit(Fixture *f, double poison, int vocab, int width, int at) {
   OPS(f);
   enum { N = 3 };
@@ -145,7 +144,7 @@ static void poisoned_logit(Fixture *f, double poison, int vocab, int width, int 
   assert_true(isfinite(got[0]) && isnan(got[1]) && isfinite(got[2]));
   expect_same("losses without gradient", array_read(f, &only), got, N);
   assert_true(state_read(f, device).halted != 0);
-  const double *dz = array_read(f, &logits); /* the neighbors are as they should be, pads too */
+  const double *dz = array_read(f, &logits); /* the neighbors and pads are correct */
   for (int i = 0; i < N * stride; i++) {
     if (i / stride != 1) assert_true(isfinite(dz[i]));
     if (i % stride >= vocab) assert_true(dz[i] == 0);
@@ -164,7 +163,7 @@ static void test_nan_reaches_the_loss(void **state) {
   }
 }
 
-/* A target outside of the vocabulary is no ignored one. */
+/* A target outside of the vocabulary is not ignored. */
 static void test_target_outside(void **state) {
   Fixture *f = *state;
   OPS(f);

@@ -1,5 +1,5 @@
-/* Muon (kernels.h): ten steps against float64 PyTorch, larger matrices against the formula in double, what it leaves
- * alone. As tests/test_kernels.c. */
+/* Muon (kernels.h): ten steps against float64 PyTorch, larger matrices against the formula in double, unchanged memory.
+ * As tests/test_kernels.c. */
 #include "tests/machine.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 
 static const AdamW adamw = {.beta1 = 0, .beta2 = 0, .eps = 1}; /* w - lr g / (|g| + 1); v = g^2 */
 
-/* The iteration runs in the compute dtype of a GPU. It enlarges what is small by up to MUON_A^5, and where the gradient
- * has no numbers in a direction that is the rounding. */
+/* The iteration runs in the compute dtype of a GPU. It enlarges small components by up to MUON_A^5, also rounding
+ * errors in directions in which the gradient is 0. */
 static double update_tolerance(const Fixture *f, bool full_rank) {
   ContextInfo info;
   f->backend->info(f->context, &info);
@@ -25,7 +25,7 @@ static double *difference(Fixture *f, const double *a, const double *b, size_t c
 /* A gain, the group, another gain. */
 typedef struct Neighbors {
   Parameters p;
-  double *gain, *dgain; /* [8] of both, which AdamW updates */
+  double *gain, *dgain; /* [8] of both gains, which AdamW updates */
 } Neighbors;
 
 static Neighbors neighbors_new(Fixture *f, const int32_t heights[GROUP_MATRICES], int cols, const double *values) {
@@ -137,7 +137,7 @@ static void orthogonalize(Fixture *f, double *x, int n, int m) {
   }
 }
 
-/* Two steps, of which the second is clipped; matrices of several shapes side by side in a group. */
+/* Two steps, the second with clipping; matrices of several shapes in a group. */
 static void large_case(Fixture *f, const int32_t heights[GROUP_MATRICES], int cols) {
   const int rows = heights[0] + heights[1] + heights[2];
   const size_t count = (size_t)rows * (size_t)cols;
@@ -172,7 +172,7 @@ static void large_case(Fixture *f, const int32_t heights[GROUP_MATRICES], int co
   expect_close(f, "momentum", parameters_read(f, &n.p, ARENA_OF_M, 1), m, count, 1e-5);
 }
 
-/* Beyond panels, passes and spans of the CPU, tiles of a GPU; with sizes that are no multiple of anything. */
+/* Larger than panels, passes and spans of the CPU and tiles of a GPU, and multiples of none. */
 static void test_large(void **state) {
   Fixture *f = *state;
   large_case(f, (const int32_t[]){136, 200, 0}, 136);
@@ -182,7 +182,7 @@ static void test_large(void **state) {
   large_case(f, (const int32_t[]){1, 0, 0}, 1);
 }
 
-/* The compute copy is what GEMMs see. */
+/* Reads the compute copy through a GEMM. */
 static void test_compute_copy(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -198,7 +198,7 @@ static void test_compute_copy(void **state) {
   expect_close(f, "column of the compute copy", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 
-/* ---- what does not move ---- */
+/* ---- unchanged memory ---- */
 
 static void test_no_gradient(void **state) {
   Fixture *f = *state;
@@ -218,7 +218,7 @@ static void test_halted(void **state) {
   Neighbors n = neighbors_new(f, (const int32_t[]){16, 0, 0}, 24, w);
   StepState *device = state_new(f, &(StepState){.lr = 0.125f});
   const Muon muon = {.lr_factor = 1, .momentum = 0.5f, .weight_decay = 0.5f};
-  for (int t = 0; t < 2; t++) { /* and good gradients afterwards do not pass either */
+  for (int t = 0; t < 2; t++) { /* later finite gradients have no effect either */
     g[7] = t ? 1 : (double)NAN;
     update(f, &n, device, g, 1, &muon);
     assert_true(state_read(f, device).halted != 0);
@@ -241,7 +241,7 @@ static void bits_specs(Fixture *f, uint32_t seed, ParameterSpec out[BITS_GROUPS]
   }
 }
 
-/* On 1 to 3 threads, which a GPU takes no notice of. */
+/* With 1 to 3 threads, which a GPU ignores. */
 static void test_same_bits(void **state) {
   Fixture *f = *state;
   const Muon muon = {.lr_factor = 1, .momentum = 0.5f, .weight_decay = 0.5f};

@@ -7,7 +7,7 @@
 static const char *const kind_names[] = {"RMSNorm", "LayerNorm"};
 static const NormKind kinds[] = {NORM_RMS, NORM_LAYER};
 
-/* A norm on the device, what a forward leaves and what a backward writes. */
+/* A norm on the device, with the statistics of the forward and the gradients of the backward. */
 typedef struct NormArrays {
   Norm norm;
   Array weight, bias, mean, rstd, dweight, dbias; /* bias, mean, dbias: of NORM_LAYER alone */
@@ -62,7 +62,7 @@ static NormCase norm_case_of(Fixture *f, const Golden *g, int index) {
   return k;
 }
 
-/* Means may be near 0: they are measured against the size of x, which is 1 at least. */
+/* Means may be near 0: errors are relative to the size of x, at least 1. */
 static void expect_stats(Fixture *f, const NormCase *k, const char *mean, const char *rstd) {
   expect_close(f, rstd, array_read(f, &k->a.rstd), norm_values(f, k, rstd), k->rows, k->tolerance);
   if (k->a.norm.kind == NORM_RMS) return;
@@ -86,7 +86,7 @@ static void norm_forward(Fixture *f, const NormCase *k) {
   expect_stats(f, k, "mean", "rstd");
 }
 
-/* What the forward pass would have saved of x as it is stored: a rounded x does not go with the golden's 1/rms. */
+/* The statistics of x as it is stored: the golden's 1/rms does not fit a rounded x. */
 static void save_stats(Fixture *f, const NormCase *k, const Array *x) {
   const double *values = array_read(f, x);
   double *mean = host_values(f, k->rows), *rstd = host_values(f, k->rows);
@@ -105,7 +105,7 @@ static void backward(Fixture *f, const NormCase *k, const Array *dx, const Array
                                      k->length, k->dim, NULL, accumulate);
 }
 
-/* dweight and dbias; `plain` and those of the sum, or their sum. */
+/* Checks dweight and dbias: of `plain`, of the sum, or both added. */
 static void expect_gradients(Fixture *f, const NormCase *k, bool plain, bool of_sum) {
   const size_t width = (size_t)k->dim;
   for (int bias = 0; bias < (k->a.norm.kind == NORM_LAYER ? 2 : 1); bias++) {
@@ -117,7 +117,7 @@ static void expect_gradients(Fixture *f, const NormCase *k, bool plain, bool of_
   }
 }
 
-/* dx of one element is what is left of dy after nearly all has canceled: measured against numbers of size 1. */
+/* In dx of one element nearly all of dy cancels: errors are relative to numbers of size 1. */
 static void norm_backward(Fixture *f, const NormCase *k) {
   Array dy = norm_array(f, k, "dy"), dres = norm_array(f, k, "dres");
   Array x_in = norm_array(f, k, "x_in"), x_out = norm_array(f, k, "x_out");
@@ -142,7 +142,7 @@ static void norm_backward(Fixture *f, const NormCase *k) {
   expect_gradients(f, k, false, true);
 }
 
-/* In bf16 rows far from 0 are another matter: their numbers are too far apart. */
+/* Not in bf16, whose numbers are too far apart in rows far from 0. */
 static int norm_goldens(Fixture *f, const char *name) {
   const Golden *g = golden_open(f, name);
   int index = 0;
@@ -160,7 +160,7 @@ static void test_residual_norm(void **state) { assert_int_equal(norm_goldens(*st
 
 static void test_residual_layer_norm(void **state) { assert_int_equal(norm_goldens(*state, "layer_norm"), 9); }
 
-/* ---- rows of every kind that backends tell apart by their length, by the formulas on the values as stored ---- */
+/* ---- rows of all lengths that backends distinguish, by the formulas for the values as stored ---- */
 
 typedef struct SizeCase {
   int batch, length, dim;
@@ -168,7 +168,7 @@ typedef struct SizeCase {
   const Dropout *drop;
   const double *mask; /* NULL: none */
   NormValues values;
-  double *dweight, *dbias; /* what gradients are added to */
+  double *dweight, *dbias; /* gradients are added to these */
   NormArrays a;
   Array x_in, branch, x_out, y, dy, dres, dx, dbranch;
 } SizeCase;
@@ -214,7 +214,7 @@ static void expect_size_case(Fixture *f, const SizeCase *k) {
     const double factor = k->mask ? k->mask[i] : 1;
     dx[i] += res[i], dbranch[i] = factor * passed[i], sum[i] = a[i] + factor * b[i];
   }
-  expect_close(f, "x_out", x, sum, k->n, 1e-6); /* exact in bf16 too, where no dropout scales */
+  expect_close(f, "x_out", x, sum, k->n, 1e-6); /* exact in bf16 too, without the scale of dropout */
   expect_close(f, "y", array_read(f, &k->y), y, k->n, TOLERANCE_F32);
   expect_close(f, "dx", passed, dx, k->n, TOLERANCE_F32);
   expect_close(f, "dbranch", array_read(f, &k->dbranch), dbranch, k->n, 1e-6);
@@ -224,7 +224,7 @@ static void expect_size_case(Fixture *f, const SizeCase *k) {
   if (!k->drop) expect_same("dbranch, which is dx", array_read(f, &k->dbranch), passed, k->n);
 }
 
-/* The second run leaves the same bits. dx in place of dy, with dropout and all. */
+/* A second run gives the same bits; dx in place of dy, with dropout. */
 static void expect_same_again(Fixture *f, const SizeCase *k) {
   const Array list[] = {k->y, k->dx, k->dbranch, k->a.dweight, k->a.dbias};
   double *first[5];
@@ -261,8 +261,8 @@ static void test_residual_norm_sizes(void **state) {
   size_case(*state, 3, fixture_is_cuda(*state) ? 400 : 1367, 8, 0);
 }
 
-/* Rows far from 0, of every length: a variance of E[x^2] - mean^2 is noise there. What fp32 leaves of a mean of
- * thousands depends on the order of the sum. */
+/* Rows far from 0, of every length: a variance computed as E[x^2] - mean^2 would be noise. In fp32 a mean of thousands
+ * depends on the order of the sum. */
 static void test_layer_norm_far_from_zero(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -314,7 +314,7 @@ static void test_derivatives_norm(void **state) {
   }
 }
 
-/* One number that is none spoils its row and its column, forward and backward, and nothing else. */
+/* One NaN reaches its row and its column, forward and backward, and nothing else. */
 static void test_norm_nan(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -338,7 +338,7 @@ static void test_norm_nan(void **state) {
 
 /* ---- residual_add ---- */
 
-/* x_out a new array, x or y (in place); without x, y alone is dropped. */
+/* x_out is a new array, x or y (in place); without x only y, with dropout. */
 static void add_case(Fixture *f, int batch, int length, int dim, float p) {
   OPS(f);
   const size_t n = (size_t)(batch * length * dim);

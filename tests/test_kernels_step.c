@@ -1,4 +1,4 @@
-/* The rest of a training step (kernels.h): counters, clipping, AdamW, halting; and that sums have one order. As
+/* The rest of a training step (kernels.h): counters, clipping, AdamW, halting, the fixed order of sums. As
  * tests/test_kernels.c. */
 #include "tests/backends.h"
 
@@ -73,8 +73,7 @@ static void test_clip(void **state) {
   assert_int_equal(index, 4);
 }
 
-/* Given gradients for several steps; the change of a weight is checked too, where a wrong decay is not lost in the
- * weight. */
+/* Several steps with given gradients; the change of a weight is checked too, because it shows a wrong decay. */
 static void adamw_case(Fixture *f, const Golden *g, int index) {
   OPS(f);
   const int32_t *dims = golden_ints(f, g, index, "dims");
@@ -121,8 +120,7 @@ static void test_adamw(void **state) {
   assert_int_equal(index, 2);
 }
 
-/* Large arenas, to cross every block of a spread-out reduction; the clipped gradient and the compute copy are what
- * GEMMs see. */
+/* Large arenas, with many blocks of the reduction; checks the clipped gradient and the compute copy through GEMMs. */
 static void test_update_large(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -166,8 +164,8 @@ static void test_update_large(void **state) {
   expect_close(f, "compute copy of the biases", array_read(f, &out), y, ROWS, TOLERANCE_F32);
 }
 
-/* Without eps: an element that never had a gradient divides by nothing, and neither it nor a gap changes; refreshing
- * again, as after a resume, keeps everything. */
+/* With eps = 0 elements that never had a gradient, and gaps, do not change; a second refresh, as after a resume,
+ * changes nothing. */
 static void test_update_without_eps(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -205,8 +203,8 @@ static bool is_unchanged(const Snapshot *a, const Snapshot *b, size_t count, siz
          memcmp(a->v, b->v, count * sizeof(double)) == 0 && memcmp(a->weight, b->weight, width * sizeof(double)) == 0;
 }
 
-/* One update with one number of the gradient and the sum of losses given; then a good one, which must not pass
- * either. */
+/* One update with a given number in the gradient and a given sum of losses; a later finite update must have no
+ * effect. */
 static void halting_case(Fixture *f, double gradient, double loss_sum, bool halts) {
   OPS(f);
   enum { ROWS = 5, COLS = 3, COUNT = ROWS * COLS };
@@ -243,7 +241,7 @@ static void halting_case(Fixture *f, double gradient, double loss_sum, bool halt
 
 static void test_not_finite_halts(void **state) {
   Fixture *f = *state;
-  halting_case(f, 1, 2, false); /* what the others are compared with */
+  halting_case(f, 1, 2, false); /* the reference */
   halting_case(f, (double)NAN, 2, true);
   halting_case(f, -(double)INFINITY, 2, true);
   halting_case(f, 1, (double)NAN, true);
@@ -259,7 +257,7 @@ typedef struct BitsRun {
   float norm;
 } BitsRun;
 
-/* Operations whose sums are spread over threads. */
+/* Operations whose sums are divided among threads. */
 static BitsRun run_for_bits(Fixture *f) {
   OPS(f);
   const int32_t *tokens = some_tokens(f, BITS_ROWS, BITS_V);
@@ -276,7 +274,7 @@ static BitsRun run_for_bits(Fixture *f) {
                               (NormStats){.rstd = rstd.data}, &norm, BITS_B, BITS_T, BITS_C, NULL, false);
   run.dweight = array_read(f, &dweight);
   token_order(f, tokens, BITS_ROWS, BITS_V, &offsets, &order);
-  ops->embedding_backward(c, &p, p.groups[0].matrix, 1, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
+  ops->embedding_backward(c, &p, p.groups[0].matrix, dy.data, offsets.data, order.data, BITS_V, BITS_B, BITS_T, NULL,
                           false);
   run.dtable = parameters_read(f, &p, ARENA_OF_GRAD, 0);
   StepState host = {0};

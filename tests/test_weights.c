@@ -1,5 +1,5 @@
-/* ContextOptions.weights: what a CPU computes with weights in bf16 and int8 against float64 products with weights that
- * were rounded here, by the definition. */
+/* ContextOptions.weights: products of a CPU with weights in bf16 and int8, against float64 products with weights that
+ * are rounded here by the definition. */
 #include "tests/backends.h"
 
 #include <math.h>
@@ -7,14 +7,14 @@
 
 enum { GROUP = 32 };
 
-/* To 8 significant bits, ties to even. Only numbers in the normal range. */
+/* Rounds to 8 significant bits, ties to even; only for numbers in the normal range. */
 static double to_bf16(double x) {
   int exponent;
   double fraction = frexp(x, &exponent);
   return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
 }
 
-/* Every group of a row is a multiple of its largest number / 127. */
+/* Rounds every group of a row to multiples of its largest number / 127. */
 static void to_int8(double *row, int cols) {
   for (int first = 0; first < cols; first += GROUP) {
     int end = first + GROUP < cols ? first + GROUP : cols;
@@ -24,7 +24,7 @@ static void to_int8(double *row, int cols) {
   }
 }
 
-/* Numbers that are hardly ever halfway between two multiples, where any rounding is right. */
+/* Numbers that are rarely halfway between two multiples, where both roundings are correct. */
 static double *uneven_values(Fixture *f, uint32_t stream, int count) {
   double *values = host_values(f, (size_t)count);
   memcpy(values, random_values(f, stream, (size_t)count), (size_t)count * sizeof *values);
@@ -32,7 +32,7 @@ static double *uneven_values(Fixture *f, uint32_t stream, int count) {
   return values;
 }
 
-/* int8 rounds what the weights are multiplied with, too. */
+/* int8 rounds the activations too. */
 static double *rounded(Fixture *f, DType dtype, const double *values, int rows, int cols) {
   double *w = host_values(f, (size_t)(rows * cols));
   memcpy(w, values, (size_t)(rows * cols) * sizeof *w);
@@ -54,12 +54,12 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   OPS(f);
   const double *first = random_values(f, 1, (size_t)(outputs * inputs));
   const double *second = uneven_values(f, 2, outputs * inputs);
-  double *bias = host_values(f, (size_t)outputs), *places = host_values(f, (size_t)(2 * inputs));
-  for (int i = 0; i < outputs; i++) bias[i] = i % 3 ? 1.5 : -1.5; /* the same in every dtype, as the places are */
-  for (int i = 0; i < 2 * inputs; i++) places[i] = i % 5 ? -0.75 : 0.75;
+  double *bias = host_values(f, (size_t)outputs), *learned = host_values(f, (size_t)(2 * inputs));
+  for (int i = 0; i < outputs; i++) bias[i] = i % 3 ? 1.5 : -1.5; /* the same in every dtype, as `learned` */
+  for (int i = 0; i < 2 * inputs; i++) learned[i] = i % 5 ? -0.75 : 0.75;
   ParameterSpec specs[] = {
       matrix_spec(outputs, inputs, 0, first), norm_spec(inputs, random_values(f, 3, (size_t)inputs)),
-      matrix_spec(outputs, inputs, 0, second), bias_spec(outputs, bias), matrix_spec(2, inputs, 0, places)};
+      matrix_spec(outputs, inputs, 0, second), bias_spec(outputs, bias), matrix_spec(2, inputs, 0, learned)};
   Parameters params = parameters_new(f, specs, 5);
   const Matrix w = params.groups[2].matrix;
   const Linear biased = {w, params.groups[3].matrix};
@@ -87,11 +87,11 @@ static void expect_products(Fixture *f, DType dtype, int outputs, int inputs) {
   const Embedding e = table_of(w);
   ops->embedding(c, row.data, &params, &e, tokens.data, 1, 1, NULL);
   expect_close(f, "embedding", array_read(f, &row), exact + token * inputs, (size_t)inputs, TOLERANCE_F32);
-  const Embedding placed = {w, 2, params.groups[4].matrix, array_ints(f, &position, 1).data};
+  const Embedding with_positions = {w, params.groups[4].matrix, array_ints(f, &position, 1).data};
   double *want = host_values(f, (size_t)inputs);
-  for (int i = 0; i < inputs; i++) want[i] = 2 * exact[token * inputs + i] + places[inputs + i];
-  ops->embedding(c, row.data, &params, &placed, tokens.data, 1, 1, NULL);
-  expect_close(f, "embedding with a place", array_read(f, &row), want, (size_t)inputs, TOLERANCE_F32);
+  for (int i = 0; i < inputs; i++) want[i] = exact[token * inputs + i] + learned[inputs + i];
+  ops->embedding(c, row.data, &params, &with_positions, tokens.data, 1, 1, NULL);
+  expect_close(f, "embedding with a position", array_read(f, &row), want, (size_t)inputs, TOLERANCE_F32);
   ops->release_parameters(c, &params);
 }
 
@@ -130,7 +130,7 @@ static void test_narrow_weights(void **state) {
   in_narrow_weights(f, DTYPE_I8);
 }
 
-/* What trains does not get them, and a GPU says that it has none. */
+/* Training refuses narrow weights, and a GPU does not support them. */
 static void test_narrow_weights_are_read_only(void **state) {
   Fixture *f = *state;
   Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};

@@ -4,7 +4,7 @@
 #include "kernels/cpu/dropout.h"
 
 typedef struct Hidden {
-  Element *h, *du; /* of the forward, of the backward */
+  Element *h, *du; /* outputs of forward and backward */
   const Element *u, *dh;
   const MlpShape *mlp;
   int length;
@@ -39,7 +39,7 @@ void CPU(activation)(Context *c, void *h, const void *u, const MlpShape *mlp, in
            &(Hidden){.h = h, .u = u, .mlp = mlp, .length = length, .dropout = dropout});
 }
 
-/* Numbers first .. first + count of a row of du, from those of dh. */
+/* Computes numbers first .. first + count of a row of du from those of dh. */
 static inline __attribute__((always_inline)) void backward_row(Activation kind, bool gated, int ffn, Element *du,
                                                                const Element *u, const float *dh, int first,
                                                                int count) {

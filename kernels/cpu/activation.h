@@ -12,11 +12,12 @@ typedef struct Curve {
 
 /* Evaluates the factor and its slope at x. `kind` is a compile-time constant at every call of these functions. */
 static inline __attribute__((always_inline)) Curve curve_at(Activation kind, float x) {
-  if (kind == ACTIVATION_RELU) return (Curve){x > 0 ? 1.0f : 0.0f, 0.0f};
-  if (kind == ACTIVATION_SILU) return (Curve){sigmoid_f32(x), 0.0f};
-  if (kind == ACTIVATION_GELU) {
-    NormalF32 normal = normal_f32(x);
-    return (Curve){normal.cdf, normal.pdf};
+  NormalF32 normal;
+  switch (kind) {
+  case ACTIVATION_RELU: return (Curve){x > 0 ? 1.0f : 0.0f, 0.0f};
+  case ACTIVATION_SILU: return (Curve){sigmoid_f32(x), 0.0f};
+  case ACTIVATION_GELU: normal = normal_f32(x); return (Curve){normal.cdf, normal.pdf};
+  case ACTIVATION_GELU_TANH: break;
   }
   const float k = 1.59576912f; /* 2 sqrt(2 / pi) */
   float sigmoid = sigmoid_f32(k * (x + 0.044715f * x * x * x));

@@ -6,7 +6,7 @@
 
 enum { SIDE = 2 * AMX_ROWS }; /* of a block of sums */
 
-/* What a block is multiplied from where rows, columns or depth are not whole: zeros around it. */
+/* A block with partial rows, columns or depth, padded with zeros. */
 typedef struct Margins {
   Word a[SIDE][AMX_WORDS], b[AMX_WORDS][SIDE];
   float c[SIDE][SIDE];
@@ -24,8 +24,8 @@ static const char *rows_of_b(Margins *m, int words, int cols, const Word *b, int
   return (const char *)m->b;
 }
 
-/* The sums of a block; up to 16 rows or columns need half the registers. Registers 0 to 3 hold sums, 4 and 5 rows of a,
- * 6 and 7 columns of b. */
+/* Loads the sums of a block; up to 16 rows or columns need half the registers. Registers 0 to 3 hold sums, 4 and 5 rows
+ * of a, 6 and 7 columns of b. */
 static void load_sums(bool low, bool right, const float *c, int64_t row) {
   AMX_LOAD(0, c, row);
   if (right) AMX_LOAD(1, c + AMX_WORDS, row);
@@ -55,7 +55,7 @@ static void add_dots(bool low, bool right, const char *a, int64_t a_row, const c
   }
 }
 
-/* One block, of at most SIDE rows and columns. */
+/* Multiplies a block of at most SIDE rows and columns. */
 static void multiply_block(int rows, int cols, int64_t depth, const Element *a, int64_t a_row, const Word *b,
                            int64_t b_row, float *c, int64_t c_row, bool add) {
   Margins m;
@@ -88,8 +88,8 @@ static void multiply(int rows, int cols, int64_t depth, const Element *a, int64_
   (void)a_k; /* 1 */
   for (int j = 0; j < cols; j += SIDE)
     for (int i = 0; i < rows; i += SIDE)
-      multiply_block(rows - i < SIDE ? rows - i : SIDE, cols - j < SIDE ? cols - j : SIDE, depth, a + i * a_row, a_row,
-                     b + j, b_row, c + i * c_row + j, c_row, add);
+      multiply_block(smaller(rows - i, SIDE), smaller(cols - j, SIDE), depth, a + i * a_row, a_row, b + j, b_row,
+                     c + i * c_row + j, c_row, add);
 }
 
 const Microkernel CPU(amx) = {.name = "AMX", .rows = SIDE, .multiply = multiply, .begin = amx_begin, .end = amx_end};

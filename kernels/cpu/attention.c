@@ -37,9 +37,9 @@ static void rope_rows(const void *job, int begin, int end, int thread) {
     int b = n / s->length, t = n % s->length;
     const float *table = rope_row(s->rope, b, s->length, t, s->head_dim);
     for (int h = 0; h < s->heads; h++) {
-      float room[HEAD_DIM_LIMIT];
+      float wide[HEAD_DIM_LIMIT];
       Element *x = view_row(s->x, b, t, h);
-      rope_head(x, wide_row(x, room, s->head_dim), table, s->head_dim, 1.0f);
+      rope_head(x, wide_row(x, wide, s->head_dim), table, s->head_dim, 1.0f);
     }
   }
 }
@@ -49,7 +49,7 @@ void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_di
   pool_run(c->pool, batch * length, 1, SPAN_ROWS, rope_rows, &(RopeJob){x, length, heads, head_dim, rope});
 }
 
-/* Keys that query i of sequence b sees: [begin, end); empty when begin >= end. A bias may hide more of them. */
+/* The keys that query i of sequence b attends to: [begin, end); none when begin >= end. */
 typedef struct Visible {
   int begin, end;
 } Visible;
@@ -66,7 +66,7 @@ static Visible visible_keys(const Attention *a, int b, int i) {
   return v;
 }
 
-/* The union of what queries i0 .. i0+count see. */
+/* The union of the visible keys of queries i0 .. i0+count. */
 static Visible visible_block(const Attention *a, int b, int i0, int count) {
   Visible all = {a->keys, 0};
   for (int i = i0; i < i0 + count; i++) {
@@ -78,7 +78,7 @@ static Visible visible_block(const Attention *a, int b, int i0, int count) {
   return all;
 }
 
-/* Of the keys j0 .. j0+width those that query i sees, relative to j0. */
+/* The visible keys of query i among keys j0 .. j0+width, relative to j0. */
 static Visible visible_in_block(const Attention *a, int b, int i, int j0, int width) {
   Visible v = visible_keys(a, b, i);
   v.begin = v.begin < j0 ? 0 : v.begin - j0;
@@ -86,15 +86,7 @@ static Visible visible_in_block(const Attention *a, int b, int i, int j0, int wi
   return v.begin < v.end ? v : (Visible){0, 0};
 }
 
-/* Adds the bias to the scores of the keys from j0 on that query i sees; `visible` is relative to j0. */
-static void add_bias(const Attention *a, int b, int h, int i, int j0, Visible visible, float *scores) {
-  if (!a->bias.data) return;
-  const float *bias = (const float *)a->bias.data + b * a->bias.batch + h * a->bias.head + i * a->bias.row + j0;
-#pragma omp simd
-  for (int j = visible.begin; j < visible.end; j++) scores[j] += bias[j];
-}
-
-/* rows [0, count) of one head -> packed[count][width], zero beyond head_dim; times `factor`. */
+/* Packs `count` rows of one head, times `factor`, to packed[count][width], zero beyond head_dim. */
 static void pack_rows(View v, int b, int64_t row0, int count, int head, int head_dim, int width, float factor,
                       float *packed) {
   for (int t = 0; t < count; t++) {
@@ -106,10 +98,10 @@ static void pack_rows(View v, int b, int64_t row0, int count, int head, int head
   }
 }
 
-/* all rows of one head -> packed[head_dim][width], zero beyond `rows`. */
+/* Packs all rows of one head to packed[head_dim][width], zero beyond `rows`. */
 static void pack_transposed(View v, int b, int rows, int head, int head_dim, int width, float *packed) {
   for (int t = 0; t < rows; t += LANES) {
-    int count = rows - t < LANES ? rows - t : LANES;
+    int count = smaller(rows - t, LANES);
 #if CPU_BF16
     float from[LANES * HEAD_DIM_LIMIT];
     const int64_t stride = head_dim;
@@ -128,8 +120,7 @@ static void pack_transposed(View v, int b, int rows, int head, int head_dim, int
  * kernels.h). */
 static void dropout_factors(const Attention *a, int b, int h, int i, int j0, int count, float *factor) {
   const Dropout *dropout = a->dropout;
-  double lanes = (double)dropout->p * 65536.0 + 0.5;
-  uint32_t threshold = lanes > 65535.0 ? 65535u : (uint32_t)lanes, step = dropout_step(dropout);
+  uint32_t threshold = dropout_threshold(dropout->p, 16), step = dropout_step(dropout);
   uint32_t stream = (uint32_t)(dropout->state->sequence + b);
   float scale = 1.0f / (1.0f - dropout->p);
   int64_t group = ((int64_t)h * a->queries + i) * ((a->keys + 31) / 32) + j0 / 32;
@@ -153,7 +144,7 @@ typedef struct ForwardScratch {
   float *sum;    /* [FORWARD_QUERIES][dim_width] unnormalized output */
 } ForwardScratch;
 
-typedef struct Softmax { /* of one query, so far */
+typedef struct Softmax { /* the running softmax of one query */
   float max, total;
 } Softmax;
 
@@ -167,25 +158,25 @@ static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *me
   return keys + values + query + scores + FORWARD_QUERIES * dim_width;
 }
 
-/* Scores of one query over one block become unnormalized probabilities; the softmax so far and the output so far are
- * brought to the new maximum. [0, width) of the row is written. */
+/* Replaces the scores of one query over one block by unnormalized probabilities, and rescales the running softmax and
+ * output to the new maximum. It writes [0, width) of the row. */
 static void softmax_row(float *scores, Visible visible, int width, Softmax *state, float *sum, int dim_width) {
   const int begin = visible.begin, end = visible.end;
   if (begin >= end) {
     memset(scores, 0, (size_t)width * sizeof(float));
     return;
   }
-  int padded = round_up(end, LANES); /* whole vectors: what lies outside becomes e^-inf = 0 */
+  int padded = round_up(end, LANES); /* whole vectors: invisible keys become e^-inf = 0 */
   for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
   for (int j = end; j < padded; j++) scores[j] = -INFINITY;
-  float max = state->max, lane[LANES]; /* a maximum a lane: not every compiler vectorizes a max reduction */
+  float max = state->max, lane[LANES]; /* a maximum for each lane: not every compiler vectorizes a max reduction */
   for (int l = 0; l < LANES; l++) lane[l] = max;
   for (int j = 0; j < padded; j += LANES) {
 #pragma omp simd
     for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
   }
   for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
-  float total = 0, base = max == -INFINITY ? 0.0f : max; /* all hidden: e^-inf and not e^(-inf + inf) */
+  float total = 0, base = max == -INFINITY ? 0.0f : max; /* avoids e^(-inf + inf) */
 #pragma omp simd reduction(+ : total)
   for (int j = 0; j < padded; j++) {
     scores[j] = exp_f32(scores[j] - base);
@@ -211,12 +202,11 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   pack_rows(q, b, i0, count, h, dim, dim, a->scale, s->query);
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
-    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    int keys = smaller(all.end - j0, KEY_BLOCK), width = round_up(keys, LANES);
     CPU(tile_multiply)(count, width, dim, s->query, dim, 1, s->keys + j0, key_width, s->scores, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
       Visible visible = visible_in_block(a, b, i0 + i, j0, width);
       float *row = s->scores + i * KEY_BLOCK;
-      add_bias(a, b, h, i0 + i, j0, visible, row);
       softmax_row(row, visible, width, &softmax[i], s->sum + i * dim_width, dim_width);
       if (!dropout_active(a->dropout)) continue;
       float factor[KEY_BLOCK];
@@ -231,7 +221,7 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
   for (int i = 0; i < count; i++) {
     Element *to = view_row(out, b, i0 + i, h);
     const float *from = s->sum + i * dim_width;
-    float total = softmax[i].total, factor = total == 0.0f ? 0.0f : 1.0f / total; /* NaN goes through */
+    float total = softmax[i].total, factor = total == 0.0f ? 0.0f : 1.0f / total; /* NaN stays NaN */
 #pragma omp simd
     for (int d = 0; d < dim; d++) to[d] = narrow(from[d] * factor);
     if (lse)
@@ -242,11 +232,11 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
 typedef struct ForwardJob {
   const Attention *attention;
   View out, q, k, v;
-  float *lse, *memory; /* memory: `each` numbers a thread */
+  float *lse, *memory; /* memory: `each` numbers for each thread */
   size_t each;
 } ForwardJob;
 
-/* Heads of all sequences. */
+/* Computes heads begin .. end of all sequences. */
 static void forward_heads(const void *job, int begin, int end, int thread) {
   const ForwardJob *s = job;
   const Attention *a = s->attention;
@@ -258,7 +248,7 @@ static void forward_heads(const void *job, int begin, int end, int thread) {
     pack_transposed(s->k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
     pack_rows(s->v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
     for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
-      int count = a->queries - i < FORWARD_QUERIES ? a->queries - i : FORWARD_QUERIES;
+      int count = smaller(a->queries - i, FORWARD_QUERIES);
       forward_block(a, &scratch, b, h, i, count, s->out, s->q, s->lse);
     }
   }
@@ -286,22 +276,22 @@ static size_t backward_scratch(const Attention *a, BackwardScratch *out, float *
   size_t transposed = (size_t)a->head_dim * key_width, rows = key_width * dim_width;
   size_t queries = BACKWARD_QUERIES * dim_width, scores = BACKWARD_QUERIES * KEY_BLOCK;
   if (out) {
-    float **parts[] = {&out->keys_t, &out->values_t, &out->keys, &out->dkeys, &out->dvalues,
-                       &out->query,  &out->dout,     &out->dq,   &out->p,     &out->ds};
+    float **arrays[] = {&out->keys_t, &out->values_t, &out->keys, &out->dkeys, &out->dvalues,
+                        &out->query,  &out->dout,     &out->dq,   &out->p,     &out->ds};
     size_t sizes[] = {transposed, transposed, rows, rows, rows, queries, queries, queries, scores, scores};
-    for (int i = 0; i < 10; i++, memory += sizes[i - 1]) *parts[i] = memory;
+    for (int i = 0; i < 10; i++, memory += sizes[i - 1]) *arrays[i] = memory;
   }
   return 2 * transposed + 3 * rows + 3 * queries + 2 * scores;
 }
 
-/* One query row of one block: scores and gradients of probabilities become p (dropped) and ds; zero where nothing is
- * seen. factor: of dropout, or NULL. */
+/* Replaces scores and gradients of probabilities of one query over one block by p (with dropout) and ds, zero for
+ * invisible keys. factor: of dropout, or NULL. */
 static void score_gradient_row(float *p, float *ds, Visible visible, int width, float lse, float delta,
                                const float *factor) {
   const int padded = round_up(visible.end, LANES);
   for (int j = 0; j < visible.begin; j++) p[j] = -INFINITY;
   for (int j = visible.end; j < padded; j++) p[j] = -INFINITY;
-  if (lse == -INFINITY) lse = INFINITY; /* all hidden: e^-inf and not e^(-inf + inf) */
+  if (lse == -INFINITY) lse = INFINITY; /* avoids e^(-inf + inf) */
   if (factor) {
 #pragma omp simd
     for (int j = 0; j < padded; j++) {
@@ -323,7 +313,7 @@ typedef struct BackwardViews {
   View dq, dk, dv, dout, q, k, v, out;
 } BackwardViews;
 
-/* Queries i0 .. i0+count of head h against all the keys they see: adds to dkeys and dvalues, writes dq. */
+/* Computes queries i0 .. i0+count of head h with their visible keys: adds to dkeys and dvalues, writes dq. */
 static void backward_block(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int h,
                            int i0, int count, const float *lse, const Rope *rope) {
   int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
@@ -341,7 +331,7 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
   }
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
-    int keys = all.end - j0 < KEY_BLOCK ? all.end - j0 : KEY_BLOCK, width = round_up(keys, LANES);
+    int keys = smaller(all.end - j0, KEY_BLOCK), width = round_up(keys, LANES);
     CPU(tile_multiply)(count, width, dim, s->query, dim_width, 1, s->keys_t + j0, key_width, s->p, KEY_BLOCK, false);
     CPU(tile_multiply)(count, width, dim, s->dout, dim_width, 1, s->values_t + j0, key_width, s->ds, KEY_BLOCK, false);
     for (int i = 0; i < count; i++) {
@@ -349,7 +339,6 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
       float factor[KEY_BLOCK];
       const bool dropped = dropout_active(a->dropout);
       if (dropped) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
-      add_bias(a, b, h, i0 + i, j0, visible, s->p + i * KEY_BLOCK);
       score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, visible, width,
                          lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], dropped ? factor : NULL);
     }
@@ -382,7 +371,7 @@ static void backward_group(const Attention *a, const BackwardScratch *s, const B
   memset(s->dvalues, 0, bytes);
   for (int h = kv_head * group; h < (kv_head + 1) * group; h++)
     for (int i = 0; i < a->queries; i += BACKWARD_QUERIES) {
-      int count = a->queries - i < BACKWARD_QUERIES ? a->queries - i : BACKWARD_QUERIES;
+      int count = smaller(a->queries - i, BACKWARD_QUERIES);
       backward_block(a, s, views, b, h, i, count, lse, rope);
     }
   for (int j = 0; j < a->keys; j++) {
@@ -399,11 +388,11 @@ typedef struct BackwardJob {
   BackwardViews views;
   const float *lse;
   const Rope *rope;
-  float *memory; /* `each` numbers a thread */
+  float *memory; /* `each` numbers for each thread */
   size_t each;
 } BackwardJob;
 
-/* Key/value heads of all sequences. */
+/* Computes key/value heads begin .. end of all sequences. */
 static void backward_groups(const void *job, int begin, int end, int thread) {
   const BackwardJob *s = job;
   const Attention *a = s->attention;
@@ -431,26 +420,25 @@ typedef struct MapJob {
   const float *lse;
 } MapJob;
 
-/* Queries of all heads of all sequences. */
+/* Computes queries begin .. end of all heads of all sequences. */
 static void map_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const MapJob *s = job;
   const Attention *a = s->attention;
   for (int n = begin; n < end; n++) {
     int i = n % a->queries, h = n / a->queries % a->heads, b = n / a->queries / a->heads;
-    float *to = s->map + (int64_t)n * a->keys, lse = s->lse[n], query_room[HEAD_DIM_LIMIT], key_room[HEAD_DIM_LIMIT];
+    float *to = s->map + (int64_t)n * a->keys, lse = s->lse[n], wide_query[HEAD_DIM_LIMIT], wide_key[HEAD_DIM_LIMIT];
     Visible visible = visible_in_block(a, b, i, 0, a->keys);
     if (lse == -INFINITY) visible = (Visible){0, 0};
-    const float *query = wide_row(view_row(s->q, b, i, h), query_room, a->head_dim);
+    const float *query = wide_row(view_row(s->q, b, i, h), wide_query, a->head_dim);
     memset(to, 0, (size_t)a->keys * sizeof *to);
     for (int j = visible.begin; j < visible.end; j++) {
-      const float *key = wide_row(view_row(s->k, b, j, h / (a->heads / a->kv_heads)), key_room, a->head_dim);
+      const float *key = wide_row(view_row(s->k, b, j, h / (a->heads / a->kv_heads)), wide_key, a->head_dim);
       float dot = 0;
 #pragma omp simd reduction(+ : dot)
       for (int d = 0; d < a->head_dim; d++) dot += query[d] * key[d];
       to[j] = a->scale * dot;
     }
-    add_bias(a, b, h, i, 0, visible, to);
 #pragma omp simd
     for (int j = visible.begin; j < visible.end; j++) to[j] = exp_f32(to[j] - lse);
   }

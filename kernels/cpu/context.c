@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Stands before every block handed out; as long as the alignment, so that the block stays aligned. */
+/* Precedes every allocated block; its size is the alignment, so that the block is aligned. */
 struct Allocation {
   Allocation *next, *previous;
   size_t bytes;
@@ -54,9 +54,9 @@ void CPU(close)(Context *c) {
   free(c);
 }
 
-/* What was allocated is taken when it is used: until then the system calls it free. So no more than was free when the
- * context was opened, although others may have freed some since. */
-static AvailableMemory room(const Context *c) {
+/* The system counts allocated memory as free until it is used. So the limit is also the memory that was free when the
+ * context was opened, although other processes may have freed some since. */
+static AvailableMemory free_memory(const Context *c) {
   AvailableMemory out = memory_available();
   out.bytes = fmin(out.bytes, c->granted - (double)c->bytes);
   return out;
@@ -78,7 +78,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_multiple = 2;
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
-  const AvailableMemory free = room(c);
+  const AvailableMemory free = free_memory(c);
   out->free_bytes = free.bytes < 0 ? 0 : free.bytes < 0x1p62 ? (size_t)free.bytes : (size_t)1 << 62;
   snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
 }
@@ -91,7 +91,7 @@ char *CPU(tuning)(Context *c) {
 void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   if (c->error.code) return NULL;
   Allocation *block = NULL;
-  const AvailableMemory free = room(c);
+  const AvailableMemory free = free_memory(c);
   if ((double)bytes < free.bytes && bytes <= SIZE_MAX - ALIGNMENT)
     block = memory_allocate(ALIGNMENT, ALIGNMENT + bytes);
   if (!block) {

@@ -49,6 +49,15 @@ void CPU(reserve_muon)(Context *c, const Parameters *params);
 /* Returns scratch space, as CPU(scratch)() does, for activations that are rounded to multiply int8 weights. */
 float *CPU(rounded)(Context *c, size_t count);
 
+/* Returns the rows of x [rows][dim] in fp32 for decoding, normalized unless `norm` is NULL: in `memory` [rows][dim], or
+ * x itself where nothing changes (kernels/cpu/norm.c). */
+const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, int rows, int dim);
+
+/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols. fp32. */
+void CPU(sum_partials)(Context *c, float *out, const float *from, int rows, int64_t stride, int cols, bool accumulate);
+/* Sums the rows of activations [rows][cols]: first within blocks of rows, then over the blocks. */
+void CPU(sum_rows)(Context *c, float *out, const Element *from, int rows, int cols, bool accumulate);
+
 /* Elements per block of a reduction that several threads share. Each block has a partial sum, so results do not depend
  * on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };

@@ -8,49 +8,20 @@
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rope.h"
 
-enum { KEY_BLOCK = 64 /* keys whose scores are made before their values are read; a multiple of LANES */ };
+enum { KEY_BLOCK = 64 /* keys whose scores are computed before their values are read; a multiple of LANES */ };
 
-/* One row; out may be x. */
-static void normalize(float *out, const float *x, const Norm *norm, int dim) {
-  const float *weight = norm->weight, *bias = norm->bias;
-  if (norm->kind == NORM_RMS) {
-    float rstd = 1.0f / sqrtf(CPU(dot)(x, x, dim) / (float)dim + norm->eps);
-#pragma omp simd
-    for (int i = 0; i < dim; i++) out[i] = weight[i] * x[i] * rstd;
-    return;
-  }
-  float mean = CPU(sum)(x, dim) / (float)dim;
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = x[i] - mean;
-  float rstd = 1.0f / sqrtf(CPU(dot)(out, out, dim) / (float)dim + norm->eps);
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = widen(narrow(weight[i] * (out[i] * rstd) + bias[i]));
-}
-
-/* The rows of x, normalized unless norm is NULL, in fp32: in `room` [rows][dim], or where they are. */
-static const float *normalized(float *room, const Element *x, const Norm *norm, int rows, int dim) {
-  const float *wide = wide_row(x, room, (int64_t)rows * dim);
-  for (int64_t r = 0; r < rows && norm; r++) normalize(room + r * dim, wide + r * dim, norm, dim);
-  return norm ? room : wide;
-}
-
-/* W n + b for the first `outputs` rows of W, [rows][outputs] in `out`, or out NULL: in scratch memory. NULL when memory
- * is out. */
+/* Computes W n + b for the first `outputs` rows of W to `out` [rows][outputs], or scratch memory if out is NULL. NULL
+ * when out of memory. */
 static float *product(Context *c, float *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                       int outputs, int rows) {
   int dim = layer.weight.cols;
   size_t inputs = (size_t)rows * (size_t)dim;
-  float *room = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
-  if (!room) return NULL;
-  if (!out) out = room + inputs;
+  float *memory = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
+  if (!memory) return NULL;
+  if (!out) out = memory + inputs;
   CPU(multiply_few)
-  (c, (Target){out, outputs}, params, layer, outputs, (Rows){normalized(room, x, norm, rows, dim), dim}, rows);
+  (c, (Target){out, outputs}, params, layer, outputs, (Rows){CPU(normalized)(memory, x, norm, rows, dim), dim}, rows);
   return c->error.code ? NULL : out;
-}
-
-void CPU(decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
-  float *room = CPU(scratch)(c, (size_t)rows * (size_t)dim);
-  if (room) narrow_row(y, normalized(room, x, norm, rows, dim), (int64_t)rows * dim);
 }
 
 void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
@@ -61,34 +32,33 @@ void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, 
 
 void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
   if (c->error.code) return;
-  Weights table = CPU(weights)(params, e->table), places = {0};
-  if (e->places.rows) places = CPU(weights)(params, e->places);
+  const Weights table = CPU(weights)(params, e->table), none = {0};
+  const Weights learned = e->position_embedding.rows ? CPU(weights)(params, e->position_embedding) : none;
   for (int r = 0; r < s->rows; r++) {
-    int32_t length = s->lengths[r], place = s->positions[r];
+    int32_t length = s->lengths[r], position = s->positions[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
     Element *row = (Element *)x + (int64_t)r * table.cols;
-    bool placed = place >= 0 && place < places.rows;
-    if (token >= 0 && token < table.rows)
-      CPU(embed)(row, &table, token, e->scale, placed ? &places : &(Weights){0}, place);
+    const bool inside = position >= 0 && position < learned.rows;
+    if (token >= 0 && token < table.rows) CPU(embed)(row, &table, token, inside ? &learned : &none, position);
     else memset(row, 0, (size_t)table.cols * sizeof(Element));
   }
 }
 
-static void place_head(Element *to, const float *from, const float *angles, int dim) {
+static void store_head(Element *to, const float *from, const float *angles, int dim) {
   if (angles) rope_head(to, from, angles, dim, 1);
   else narrow_row(to, from, dim);
 }
 
-/* Rotates and hands out one sequence's packed q, k, v. */
-static void place_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
+/* Rotates the packed q, k, v of one sequence, and stores them in q and the cache. */
+static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
                       int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   const float *angles = rope ? rope->table + (int64_t)position * dim : NULL;
-  for (int h = 0; h < heads; h++) place_head(q + h * dim, qkv + h * dim, angles, dim);
+  for (int h = 0; h < heads; h++) store_head(q + h * dim, qkv + h * dim, angles, dim);
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   const float *k = qkv + heads * dim, *v = k + groups * dim;
-  for (int g = 0; g < groups; g++) place_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
+  for (int g = 0; g < groups; g++) store_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
   narrow_row((Element *)cache->v + slot, v, groups * dim);
 }
 
@@ -97,23 +67,23 @@ void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, c
   int width = layer.weight.rows, heads = width / cache->head_dim - 2 * cache->kv_heads;
   const float *qkv = product(c, NULL, x, norm, params, layer, width, s->rows);
   for (int r = 0; r < s->rows && qkv; r++)
-    place_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
+    store_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
               s->positions[r]);
 }
 
-/* The running state of a softmax over keys met block by block (Milakov & Gimelshein 2018): the values' sum, its weight,
- * and the maximum that both are relative to. */
+/* The running state of a softmax over blocks of keys (Milakov & Gimelshein 2018): the weighted sum of values, the sum
+ * of weights, and the maximum to which both are relative. */
 typedef struct Softmax {
   float value[HEAD_DIM_LIMIT], weight, max;
 } Softmax;
 
-/* Keys or values of one head, of which `stride` elements lie between positions. */
+/* Keys or values of one head; positions are `stride` elements apart. */
 typedef struct Cached {
   const Element *data;
   int64_t stride;
 } Cached;
 
-/* scores = scale * keys q, and -inf behind the last key, so that every block is handled alike */
+/* scores = scale * keys q, and -inf after the last key, so that all blocks have the same size. */
 static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, int count, int dim, float scale) {
   float max = -INFINITY;
   CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, keys.stride, keys.data, NULL}, q);
@@ -143,13 +113,13 @@ static void attend_block(Softmax *s, const float *q, Cached keys, Cached values,
   }
 }
 
-/* One query head of one sequence over the first `count` positions. */
+/* Computes one query head of one sequence over the first `count` positions. */
 static void attend(Element *out, const Element *q, Cached keys, Cached values, int count, int dim, float scale) {
   Softmax s = {.max = -INFINITY};
-  float room[HEAD_DIM_LIMIT];
-  const float *query = wide_row(q, room, dim);
+  float wide[HEAD_DIM_LIMIT];
+  const float *query = wide_row(q, wide, dim);
   for (int j = 0; j < count; j += KEY_BLOCK) {
-    int n = count - j < KEY_BLOCK ? count - j : KEY_BLOCK;
+    int n = smaller(count - j, KEY_BLOCK);
     attend_block(&s, query, (Cached){keys.data + j * keys.stride, keys.stride},
                  (Cached){values.data + j * values.stride, values.stride}, n, dim, scale);
   }
@@ -166,7 +136,7 @@ typedef struct AttendJob {
   const Sequences *sequences;
 } AttendJob;
 
-/* Query heads of all sequences. */
+/* Computes query heads begin .. end of all sequences. */
 static void attend_heads(const void *job, int begin, int end, int thread) {
   (void)thread;
   const AttendJob *s = job;
@@ -178,8 +148,7 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
     int count = s->counts ? s->counts[r] : s->sequences->positions[r] + 1;
     int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
     attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Cached){(Element *)cache->k + first, stride},
-           (Cached){(Element *)cache->v + first, stride}, count < cache->capacity ? count : cache->capacity, dim,
-           s->scale);
+           (Cached){(Element *)cache->v + first, stride}, smaller(count, cache->capacity), dim, s->scale);
   }
 }
 
@@ -224,14 +193,14 @@ void CPU(decode_logits)(Context *c, float *logits, const void *x, const Norm *no
   product(c, logits, x, norm, params, layer, vocab, rows);
 }
 
-void CPU(cache_store)(Context *c, const KvCache *cache, int slot, int position, View k, View v, int length) {
-  if (c->error.code || slot < 0 || position < 0) return;
+void CPU(cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length) {
+  if (c->error.code || slot < 0) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   size_t bytes = (size_t)dim * sizeof(Element);
-  int room = cache->capacity - position, rows = length < room ? length : room;
+  int rows = smaller(length, cache->capacity);
   for (int t = 0; t < rows; t++)
     for (int g = 0; g < groups; g++) {
-      int64_t to = (((int64_t)slot * cache->capacity + position + t) * groups + g) * dim;
+      int64_t to = (((int64_t)slot * cache->capacity + t) * groups + g) * dim;
       memcpy((Element *)cache->k + to, (const Element *)k.data + t * k.row + g * k.head, bytes);
       memcpy((Element *)cache->v + to, (const Element *)v.data + t * v.row + g * v.head, bytes);
     }

@@ -14,13 +14,14 @@ enum {
   SEQUENCE_TILE = 4,
   SPAN_BLOCKS = 256, /* weight tiles that a thread takes at a time, at most */
   CACHE_LINE = 64,
-  PREFETCH = 8192 /* bytes ahead that weights are asked for: rows follow one another in memory, and narrow ones are
-                     widened more slowly than memory delivers when it is asked in time */
+  PREFETCH =
+      8192 /* distance in bytes at which weights are prefetched: rows are adjacent in memory, and with prefetching
+                     memory delivers narrow weights faster than they are widened */
 };
 
 /* ---- weights in f32 and bf16 ---- */
 
-/* LANES weights from element `at` on. */
+/* Loads LANES weights from element `at` on. */
 static inline __attribute__((always_inline)) Vector load_weights(DType dtype, const void *data, int64_t at) {
   if (dtype == DTYPE_F32) return *(const UnalignedVector *)((const float *)data + at);
   const uint16_t *from = (const uint16_t *)data + at;
@@ -43,7 +44,7 @@ static inline __attribute__((always_inline)) Vector add_group(DType dtype, const
   return sum;
 }
 
-/* What is left of row `row` behind its last whole vector. */
+/* The product of the elements of row `row` after its last whole vector. */
 static __attribute__((noinline)) float dot_tail(const Weights *w, int row, const float *x) {
   float wide[LANES] = {0}, of_x[LANES] = {0};
   int first = w->cols / LANES * LANES, count = w->cols - first;
@@ -59,16 +60,16 @@ typedef int32_t FourNumbers __attribute__((vector_size(16)));
 #define MIX(a, b, i, j, k, l) __builtin_shuffle(a, b, (FourNumbers){i, j, k, l})
 #endif
 
-/* The lanes of four vectors, each added up as sum_lanes() does. */
+/* Adds the lanes of four vectors, each as sum_lanes() does. */
 static inline Four sum_four(Vector a, Vector b, Vector c, Vector d) {
   Four w = fold(a), x = fold(b), y = fold(c), z = fold(d);
   Four wx = MIX(w, x, 0, 4, 1, 5) + MIX(w, x, 2, 6, 3, 7), yz = MIX(y, z, 0, 4, 1, 5) + MIX(y, z, 2, 6, 3, 7);
   return MIX(wx, yz, 0, 1, 4, 5) + MIX(wx, yz, 2, 3, 6, 7);
 }
 
-typedef float Sums[SEQUENCE_TILE][WEIGHT_TILE]; /* of a tile: [sequence][weight row] */
+typedef float Sums[SEQUENCE_TILE][WEIGHT_TILE]; /* the sums of a tile: [sequence][weight row] */
 
-/* The ends of a tile's sums. `weights` and `sequences` are constants at every call. */
+/* Adds the lanes of a tile's sums. `weights` and `sequences` are constants at every call. */
 static inline __attribute__((always_inline)) void finish_tile(int weights, int sequences, Sums out,
                                                               Vector sum[WEIGHT_TILE][SEQUENCE_TILE]) {
   UNROLL for (int j = 0; j < sequences; j++) {
@@ -79,13 +80,13 @@ static inline __attribute__((always_inline)) void finish_tile(int weights, int s
   }
 }
 
-/* Asks for the weights that will be read in a while. */
+/* Prefetches weights that will be read later. */
 static inline __attribute__((always_inline)) void fetch_ahead(const char *from, int bytes) {
   UNROLL for (int line = 0; line < bytes; line += CACHE_LINE) __builtin_prefetch(from + line);
 }
 
 /* out[j][i] = sum_k w[row + i][k] x[j][k] for `weights` rows of w and `sequences` rows of x. dtype, weights and
- * sequences are constants at every call, so that each becomes straight code with its sums in registers. */
+ * sequences are constants at every call, so that each call becomes straight-line code with its sums in registers. */
 static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weights, int sequences, Sums out,
                                                            const Weights *w, int row, Rows x) {
   Vector sum[WEIGHT_TILE][SEQUENCE_TILE];
@@ -99,7 +100,7 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = add_group(
         dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   }
-  for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* of a group that is not whole */
+  for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* the last, partial group */
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] +=
         load_weights(dtype, w->data, at + i * w->stride + k) * *(const UnalignedVector *)(x.data + j * x.stride + k);
   finish_tile(weights, sequences, out, sum);
@@ -107,7 +108,7 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
     for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);
 }
 
-/* As dot_tile, for one row of w or WEIGHT_TILE of them. Returns the number of sequences done. */
+/* Like dot_tile, for one row of w or WEIGHT_TILE rows. Returns the number of computed sequences. */
 static inline __attribute__((always_inline)) int dots_in(DType dtype, Sums out, const Weights *w, int row, int weights,
                                                          Rows x, int sequences) {
   if (weights < WEIGHT_TILE) return dot_tile(dtype, 1, 1, out, w, row, x), 1;
@@ -129,7 +130,7 @@ static int (*const dots_wide[])(Sums, const Weights *, int, int, Rows, int) = {d
 enum { PARTS = LANES < 8 ? LANES : 8 };
 typedef float Part __attribute__((vector_size(4 * PARTS)));
 
-/* The products of a group, added up to PARTS numbers. No number is -128, so every pair of products fits 16 bits. */
+/* Adds the products of a group to PARTS sums. No number is -128, so every pair of products fits 16 bits. */
 static inline __attribute__((always_inline)) Part multiply_group(bool vnni, const int8_t *w, const int8_t *x) {
 #if defined(__AVX2__)
   __m256i weights = _mm256_loadu_si256((const void *)w), sum;
@@ -137,7 +138,9 @@ static inline __attribute__((always_inline)) Part multiply_group(bool vnni, cons
 #if defined(__AVX512VL__)
   if (vnni) {
     sum = _mm256_setzero_si256();
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(sizes), "v"(signs)); /* not every v4 has it: no intrinsic here */
+    __asm__("vpdpbusd %2, %1, %0"
+            : "+v"(sum)
+            : "v"(sizes), "v"(signs)); /* no intrinsic: not every v4 processor has it */
   } else
 #endif
     sum = _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, signs), _mm256_set1_epi16(1));
@@ -166,7 +169,7 @@ typedef struct Int8Rows {
   int stride; /* groups */
 } Int8Rows;
 
-/* The last group of row `row` where it is not whole; x ends with zeros. */
+/* The product of the last, partial group of row `row`; x ends with zeros. */
 static __attribute__((noinline)) float int8_tail(const Weights *w, int row, const Int8Group *x) {
   int8_t numbers[WEIGHT_GROUP] = {0};
   int whole = w->cols / WEIGHT_GROUP, first = whole * WEIGHT_GROUP;
@@ -175,7 +178,7 @@ static __attribute__((noinline)) float int8_tail(const Weights *w, int row, cons
   return w->scales[(int64_t)row * weight_groups(w->cols) + whole] * x[whole].scale * sum_lanes(lanes_of(sum));
 }
 
-/* As dot_tile: out[j][i] of weights in int8. */
+/* Like dot_tile, for int8 weights. */
 static inline __attribute__((always_inline)) void int8_tile(bool vnni, int weights, int sequences, Sums out,
                                                             const Weights *w, int row, Int8Rows x) {
   Part sum[WEIGHT_TILE][SEQUENCE_TILE];
@@ -216,7 +219,7 @@ static int int8_vnni(Sums out, const Weights *w, int row, int weights, Int8Rows 
 }
 #endif
 
-/* The same numbers, whichever is taken. */
+/* Both functions compute the same numbers. */
 static int (*int8_dots(void))(Sums, const Weights *, int, int, Int8Rows, int) {
 #if defined(__AVX512VL__)
   if (__builtin_cpu_supports("avx512vnni")) return int8_vnni;
@@ -232,12 +235,12 @@ typedef struct FewRows {
   const float *bias; /* NULL: none */
   int outputs;
   Rows x;
-  Int8Rows int8; /* beside weights in int8 */
+  Int8Rows int8; /* with int8 weights */
   int (*int8_dots)(Sums, const Weights *, int, int, Int8Rows, int);
   int rows;
 } FewRows;
 
-/* Weight rows m .. m + weights - 1 times all sequences. */
+/* Multiplies weight rows m .. m + weights - 1 with all sequences. */
 static void multiply_block(const FewRows *s, int m, int weights) {
   Sums tile;
   int tiled = weights == WEIGHT_TILE ? WEIGHT_TILE : 1;
@@ -262,7 +265,7 @@ static void multiply_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
   const FewRows *s = job;
   for (int m = begin * WEIGHT_TILE; m < end * WEIGHT_TILE && m < s->outputs; m += WEIGHT_TILE)
-    multiply_block(s, m, s->outputs - m < WEIGHT_TILE ? s->outputs - m : WEIGHT_TILE);
+    multiply_block(s, m, smaller(s->outputs - m, WEIGHT_TILE));
 }
 
 void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows) {

@@ -6,15 +6,6 @@
 #include "kernels/cpu/element.h"
 #include "kernels/philox.h"
 
-/* Converts a drop probability to a threshold for a 32-bit word: keep when word >= threshold. It is clamped so that p
- * near 1 does not wrap. */
-static inline uint32_t dropout_threshold(float p) {
-  double t = (double)p * 4294967296.0 + 0.5;
-  return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
-}
-
-static inline bool dropout_active(const Dropout *dropout) { return dropout && dropout->p > 0.0f; }
-
 /* Returns the number of the step in progress, a key of the random numbers. */
 static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(dropout->state->step + 1); }
 
@@ -22,7 +13,7 @@ static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(
  * on. */
 static inline void dropout_row(const Dropout *dropout, int sequence, int64_t first, int count, const Element *in,
                                float *out) {
-  uint32_t threshold = dropout_threshold(dropout->p), step = dropout_step(dropout);
+  uint32_t threshold = dropout_threshold(dropout->p, 32), step = dropout_step(dropout);
   uint32_t stream = (uint32_t)(dropout->state->sequence + sequence);
   float scale = 1.0f / (1.0f - dropout->p);
   for (int j = 0; j < count;) {

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+static inline int smaller(int a, int b) { return a < b ? a : b; }
+
 static inline float bf16_to_f32(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
   float wide;
@@ -35,14 +37,14 @@ static inline float widen(Element x) { return x; }
 static inline Element narrow(float x) { return x; }
 #endif
 
-/* Returns `count` elements as fp32: converted into `room`, or `from` itself. */
-static inline const float *wide_row(const Element *from, float *room, int64_t count) {
+/* Returns `count` elements as fp32: converted into `buffer`, or `from` itself. */
+static inline const float *wide_row(const Element *from, float *buffer, int64_t count) {
 #if CPU_BF16
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) room[i] = widen(from[i]);
-  return room;
+  for (int64_t i = 0; i < count; i++) buffer[i] = widen(from[i]);
+  return buffer;
 #else
-  (void)room, (void)count;
+  (void)buffer, (void)count;
   return from;
 #endif
 }

@@ -4,31 +4,29 @@
 #include "kernels/cpu/weights.h"
 
 enum {
-  PARALLEL_ELEMENTS = 2048, /* a thread takes at least so many */
-  VOCAB_ROWS = 8            /* table rows handed to a thread at a time: frequent tokens cost more than rare ones */
+  PARALLEL_ELEMENTS = 2048, /* elements that a thread takes at least */
+  VOCAB_ROWS = 8            /* table rows that a thread takes at a time: frequent tokens cost more than rare ones */
 };
 
-/* sum += scale * dropout(in), elements `first` onwards of a sequence */
-static void add_dropped(float *sum, float scale, const Element *in, int dim, const Dropout *dropout, int sequence,
-                        int64_t first) {
+/* sum += dropout(in), elements `first` onwards of a sequence */
+static void add_dropped(float *sum, const Element *in, int dim, const Dropout *dropout, int sequence, int64_t first) {
   float kept[DROPOUT_COLUMNS];
   for (int c0 = 0; c0 < dim; c0 += DROPOUT_COLUMNS) {
-    int count = dim - c0 < DROPOUT_COLUMNS ? dim - c0 : DROPOUT_COLUMNS;
+    int count = smaller(dim - c0, DROPOUT_COLUMNS);
     dropout_row(dropout, sequence, first + c0, count, in + c0, kept);
 #pragma omp simd
-    for (int i = 0; i < count; i++) sum[c0 + i] += scale * kept[i];
+    for (int i = 0; i < count; i++) sum[c0 + i] += kept[i];
   }
 }
 
-static void add(float *restrict sum, float scale, const Element *restrict in, int dim) {
+static void add(float *restrict sum, const Element *restrict in, int dim) {
 #pragma omp simd
-  for (int c = 0; c < dim; c++) sum[c] += scale * widen(in[c]);
+  for (int c = 0; c < dim; c++) sum[c] += widen(in[c]);
 }
 
 typedef struct EmbeddingJob {
   Element *out;
-  Weights table, places; /* places.rows 0: there are none */
-  float scale;
+  Weights table, position_embedding; /* position_embedding.rows 0: none is added */
   const int32_t *tokens, *positions;
   int length;
   const Dropout *dropout;
@@ -40,7 +38,7 @@ static void embedding_rows(const void *job, int begin, int end, int thread) {
   const int dim = s->table.cols;
   for (int n = begin; n < end; n++) {
     Element *row = s->out + (int64_t)n * dim;
-    CPU(embed)(row, &s->table, s->tokens[n], s->scale, &s->places, s->positions ? s->positions[n] : n % s->length);
+    CPU(embed)(row, &s->table, s->tokens[n], &s->position_embedding, s->positions ? s->positions[n] : n % s->length);
     if (dropout_active(s->dropout))
       dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
   }
@@ -51,12 +49,11 @@ void CPU(embedding)(Context *c, void *out, const Parameters *params, const Embed
   if (c->error.code) return;
   EmbeddingJob job = {.out = out,
                       .table = CPU(weights)(params, e->table),
-                      .scale = e->scale,
                       .tokens = tokens,
                       .positions = e->positions,
                       .length = length,
                       .dropout = dropout};
-  if (e->places.rows) job.places = CPU(weights)(params, e->places);
+  if (e->position_embedding.rows) job.position_embedding = CPU(weights)(params, e->position_embedding);
   pool_run(c->pool, batch * length, 1 + PARALLEL_ELEMENTS / e->table.cols, SPAN_ROWS, embedding_rows, &job);
 }
 
@@ -65,12 +62,11 @@ typedef struct EmbeddingBackward {
   float *grad; /* of the table */
   const int32_t *offsets, *order;
   int vocab, dim, length;
-  float scale;
   const Dropout *dropout;
   bool accumulate;
 } EmbeddingBackward;
 
-/* Rows of the table. */
+/* Computes rows begin .. end of the gradient. */
 static void embedding_backward_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const EmbeddingBackward *s = job;
@@ -82,18 +78,18 @@ static void embedding_backward_rows(const void *job, int begin, int end, int thr
     for (int32_t i = s->offsets[v]; i < s->offsets[v + 1]; i++) {
       int64_t n = s->order[i];
       if (dropout_active(s->dropout))
-        add_dropped(sum, s->scale, s->dx + n * dim, dim, s->dropout, (int)(n / s->length), n % s->length * dim);
-      else add(sum, s->scale, s->dx + n * dim, dim);
+        add_dropped(sum, s->dx + n * dim, dim, s->dropout, (int)(n / s->length), n % s->length * dim);
+      else add(sum, s->dx + n * dim, dim);
     }
   }
 }
 
-void CPU(embedding_backward)(Context *c, const Parameters *params, Matrix table, float scale, const void *dx,
-                             const int32_t *offsets, const int32_t *order, int vocab, int batch, int length,
-                             const Dropout *dropout, bool accumulate) {
-  (void)batch; /* `offsets` and `order` say which rows there are */
+void CPU(embedding_backward)(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
+                             const int32_t *order, int vocab, int batch, int length, const Dropout *dropout,
+                             bool accumulate) {
+  (void)batch; /* `offsets` and `order` list the rows */
   if (c->error.code) return;
   const EmbeddingBackward job = {
-      dx, params->grad + table.offset, offsets, order, vocab, table.cols, length, scale, dropout, accumulate};
+      dx, params->grad + table.offset, offsets, order, vocab, table.cols, length, dropout, accumulate};
   pool_run(c->pool, table.rows, 1, VOCAB_ROWS, embedding_backward_rows, &job);
 }

@@ -4,20 +4,17 @@
  * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
  * sum depends only on the shape, not on the number of threads. */
-#include "kernels/cpu/sums.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/cpu/words.h"
 #include "util/clock.h"
 
 enum {
-  DEPTH = TILE_COLS > 32 ? 128 : 256, /* words of a pass over a panel, which stays in L1 meanwhile */
-  GROUP = 1 << 18,                    /* words packed before the rows are gone through: 1 MiB */
-  SPAN = 96                           /* rows that go through a panel together, at most */
+  DEPTH = TILE_COLS > 32 ? 128 : 256, /* words of a pass over a panel, which stays in L1 */
+  GROUP = 1 << 18,                    /* words packed before rows are multiplied: 1 MiB */
+  SPAN = 96                           /* rows multiplied with a panel together, at most */
 };
 
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 static void microkernel_begin(const Microkernel *m) {
   if (m->begin) m->begin();
 }
@@ -25,8 +22,8 @@ static void microkernel_end(const Microkernel *m) {
   if (m->end) m->end();
 }
 
-/* The words of one row of a product's depth: from[j] in fp32, in bf16 paired with next[j]; next NULL: with 0.
- * `whole`: as many as a panel has. */
+/* Packs the words of one row of the depth: from[j] in fp32, in bf16 paired with next[j]; next NULL: with 0. `whole`:
+ * count is the width of a panel. */
 static inline __attribute__((always_inline)) void pack_words(bool whole, int count, const Element *from,
                                                              const Element *next, Word *to) {
 #if CPU_BF16
@@ -46,8 +43,8 @@ static inline __attribute__((always_inline)) void pack_words(bool whole, int cou
 #endif
 }
 
-/* from[depth][cols], rows `stride` apart -> panels of `width` columns: to[panel * size + word * width], zero up to the
- * next multiple of LANES. Rows are read from end to end, as memory likes it. */
+/* Packs from[depth][cols], rows `stride` apart, to panels of `width` columns: to[panel * size + word * width], zero up
+ * to the next multiple of LANES. It reads whole rows, which is fast for memory. */
 static inline __attribute__((always_inline)) void pack_columns(int width, int depth, int cols, const Element *from,
                                                                int64_t stride, Word *to, int64_t size) {
   for (int k = 0; k < depth; k += PER_WORD, from += PER_WORD * stride, to += width) {
@@ -62,7 +59,7 @@ static inline __attribute__((always_inline)) void pack_columns(int width, int de
   }
 }
 
-/* c[rows][cols] = a[rows][depth] w, where the weights are [depth][cols], or [cols][depth] when `transposed`. */
+/* c[rows][cols] = a[rows][depth] w; the weights are [depth][cols], or [cols][depth] when `transposed`. */
 typedef struct Product {
   int rows, cols, depth;
   const Element *a;
@@ -75,7 +72,7 @@ typedef struct Product {
 
 static int words_of(int depth) { return divide_up(depth, PER_WORD); }
 
-/* Rows j .. j+cols of the weights -> to[words][TILE_COLS] */
+/* Packs rows j .. j+cols of the weights to to[words][TILE_COLS]. */
 static void pack_transposed(const Weights *w, int j, int cols, Word *to) {
 #if CPU_BF16
   const uint16_t *from = (const uint16_t *)w->data + j * w->stride;
@@ -102,18 +99,18 @@ static void pack_transposed(const Weights *w, int j, int cols, Word *to) {
 #endif
 }
 
-/* The panels first .. last of a product, [words + 1][TILE_COLS] each: were they a multiple of 4 KiB apart, their rows
- * would fight for the same lines of the cache. */
+/* The panels first .. last of a product, [words + 1][TILE_COLS] each: at distances that are multiples of 4 KiB their
+ * rows would conflict in the cache. */
 typedef struct PackedPanels {
   const Product *product;
   const Microkernel *by;
   int first, last;
   int64_t size;
   Word *data;
-  Element *padded; /* where rows of a do not end with a whole word: [threads][SPAN][padded depth] */
+  Element *padded; /* for rows of a that end with a partial word: [threads][SPAN][padded depth] */
 } PackedPanels;
 
-/* Words of the weights' depth. */
+/* Packs words begin .. end of the weights' depth. */
 static void pack_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const PackedPanels *g = job;
@@ -124,7 +121,7 @@ static void pack_rows(const void *job, int begin, int end, int thread) {
                g->data + (int64_t)begin * TILE_COLS, g->size);
 }
 
-/* Panels of weights that are transposed. */
+/* Packs panels of transposed weights. */
 static void pack_transposed_panels(const void *job, int begin, int end, int thread) {
   (void)thread;
   const PackedPanels *g = job;
@@ -138,7 +135,7 @@ static void pack_transposed_panels(const void *job, int begin, int end, int thre
   }
 }
 
-/* Rows i .. i+rows of a, `*stride` apart, each a whole number of words. */
+/* Returns rows i .. i+rows of a, `*stride` apart, each padded to whole words. */
 static const Element *whole_words(const PackedPanels *g, int i, int rows, int thread, int64_t *stride) {
   const Product *p = g->product;
   const Element *from = p->a + (int64_t)i * p->depth;
@@ -152,7 +149,7 @@ static const Element *whole_words(const PackedPanels *g, int i, int rows, int th
   return to;
 }
 
-/* What follows the sums of a panel: its bias, and in bf16 the way from `sums` to c. */
+/* Adds the bias to a panel, and in bf16 converts `sums` to c. */
 static void finish_panel(const Product *p, Element *c, const float *sums, int j, int rows, int cols) {
   const float *bias = p->bias ? p->bias + j : NULL;
 #if CPU_BF16
@@ -174,7 +171,7 @@ static void finish_panel(const Product *p, Element *c, const float *sums, int j,
 #endif
 }
 
-/* c (or in bf16 `sums`, which become c) = a times one panel. The depth is gone through in equal passes. */
+/* c = a times one panel, in bf16 by way of `sums`. The depth is divided into equal passes. */
 static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, const Element *a, int64_t a_row) {
   const Product *p = g->product;
   _Alignas(64) float sums[CPU_BF16 ? SPAN * TILE_COLS : 1];
@@ -187,7 +184,7 @@ static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, co
                     g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
                     CPU_BF16 ? TILE_COLS : p->cols, k > 0 || (p->add && !CPU_BF16));
     k += each;
-  } while (k < words); /* there is at least one */
+  } while (k < words); /* words > 0 */
   finish_panel(p, c, sums, j, rows, cols);
 }
 
@@ -202,14 +199,14 @@ static void multiply_rows(const PackedPanels *g, int begin, int end, int first, 
   microkernel_end(g->by);
 }
 
-/* Blocks of the microkernel's rows, through all panels. */
+/* Multiplies blocks of the microkernel's rows with all panels. */
 static void multiply_tiles(const void *job, int begin, int end, int thread) {
   const PackedPanels *g = job;
   int rows = g->by->rows;
   multiply_rows(g, begin * rows, smaller(end * rows, g->product->rows), 0, g->last - g->first, thread);
 }
 
-/* Panels, with all rows. */
+/* Multiplies all rows with some panels. */
 static void multiply_panels(const void *job, int begin, int end, int thread) {
   const PackedPanels *g = job;
   multiply_rows(g, 0, g->product->rows, begin, end, thread);
@@ -269,16 +266,16 @@ void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Para
 /* ---- the gradient of a weight ---- */
 
 enum {
-  STRIP = CPU_BF16 ? 96 : 48, /* columns of dy packed side by side: whole blocks of microkernels, whole vectors */
+  STRIP = CPU_BF16 ? 96 : 48, /* adjacent packed columns of dy: whole blocks of microkernels, whole vectors */
   SPAN_STRIPS = 16,           /* strips that a thread takes at a time, at most */
   WEIGHT_WORDS = 128,         /* words of a pass */
   WEIGHT_DEPTH = WEIGHT_WORDS * PER_WORD, /* its rows */
   PACKED_MAX = 1 << 17,                   /* words of x that a thread packs at a time: 512 KiB */
-  SEGMENT_ROWS = 384,                     /* a segment has at least so many */
+  SEGMENT_ROWS = 384,                     /* rows of a segment at least */
   SEGMENTS = 4,                           /* at most */
-  SEGMENTED_MAX = 1 << 18,                /* gradients with more elements have enough strips to share out */
+  SEGMENTED_MAX = 1 << 18,                /* gradients with more elements have enough strips for all threads */
   SUM_BLOCK = 1024,                       /* elements whose segments a thread adds at a time */
-  /* of one pass, a little more than is used, for the reason given at PackedPanels: */
+  /* sizes for one pass, padded as PackedPanels explains: */
   X_PANEL = (WEIGHT_WORDS + 1) * TILE_COLS,
   DY_WORDS = WEIGHT_WORDS + (CPU_BF16 ? 16 : 1),
   DY_STRIP = DY_WORDS * STRIP
@@ -291,17 +288,17 @@ typedef struct WeightGradient {
   const Microkernel *by;
   float *dw;
   bool accumulate;
-  int segments, segment_rows, block_rows; /* a block is what a thread packs at a time */
+  int segments, segment_rows, block_rows; /* a thread packs a block at a time */
   int strips, panels;                     /* of outputs and inputs */
-  float *sums;                            /* [segments][M][K] where there are several segments */
-  Word *packed;                           /* of the threads: PackedBlock */
-  size_t packed_size, packed_x;           /* words of a thread, and of x among them */
+  float *sums;                            /* [segments][M][K]; NULL with one segment */
+  Word *packed;                           /* memory of the threads' PackedBlock */
+  size_t packed_size, packed_x;           /* words of a thread, and of its x */
   int *packed_first;                      /* [threads] the first row that thread t has packed, -1 = none */
 } WeightGradient;
 
-/* What a thread has packed: panels of x, and strips of dy for one pass. */
+/* The packed arrays of a thread: panels of x, and strips of dy for one pass. */
 typedef struct PackedBlock {
-  int *first; /* row, -1 = nothing */
+  int *first; /* row, -1 = none */
   Word *x;    /* [passes][panels][X_PANEL] */
   Word *dy;   /* [SPAN_STRIPS][DY_STRIP] */
 } PackedBlock;
@@ -314,7 +311,7 @@ static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock
                  g->inputs, packed->x + (int64_t)(n / WEIGHT_DEPTH) * g->panels * X_PANEL, X_PANEL);
 }
 
-/* Columns i .. i+cols of dy, rows n .. n+depth, as strips: [words][STRIP] in fp32, [STRIP][words] in bf16. */
+/* Packs columns i .. i+cols of dy, rows n .. n+depth, to strips: [words][STRIP] in fp32, [STRIP][words] in bf16. */
 static void pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *to) {
   const Element *from = g->dy + (int64_t)n * g->outputs + i;
 #if CPU_BF16
@@ -342,7 +339,7 @@ static void weight_gradient_pass(const WeightGradient *g, float *to, int i, int 
     }
 }
 
-/* Strips first .. last of the outputs over one segment of the rows. */
+/* Computes strips first .. last of the outputs over one segment of the rows. */
 static void weight_gradient_strips(const WeightGradient *g, int segment, int first, int last, PackedBlock *packed) {
   int begin = segment * g->segment_rows, end = smaller(begin + g->segment_rows, g->rows);
   int i = first * STRIP, cols = smaller(last * STRIP, g->outputs) - i;
@@ -357,7 +354,7 @@ static void weight_gradient_strips(const WeightGradient *g, int segment, int fir
   }
 }
 
-/* Blocks of SUM_BLOCK elements. */
+/* Adds the segments of some blocks of SUM_BLOCK elements. */
 static void add_segments(const void *job, int begin, int end, int thread) {
   (void)thread;
   const WeightGradient *g = job;
@@ -382,7 +379,7 @@ static void plan_weight_gradient(WeightGradient *g) {
   g->block_rows = smaller(g->segment_rows, (passes < 1 ? 1 : passes) * WEIGHT_DEPTH);
 }
 
-/* Strips of all segments, one segment after the other. */
+/* Computes strips begin .. end of all segments, one segment after the other. */
 static void weight_gradient_work(const void *job, int begin, int end, int thread) {
   const WeightGradient *g = job;
   Word *own = g->packed + (size_t)thread * g->packed_size;
@@ -408,7 +405,7 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   g->packed = (Word *)(memory + sums);
   g->packed_first = (void *)(g->packed + g->packed_size * (size_t)c->threads);
   for (int t = 0; t < c->threads; t++) g->packed_first[t] = -1;
-  int least = g->block_rows == g->segment_rows ? 1 : 2; /* what several blocks need is packed again for every part */
+  int least = g->block_rows == g->segment_rows ? 1 : 2; /* several blocks are packed again for every task */
   pool_run(c->pool, g->segments * g->strips, least, SPAN_STRIPS, weight_gradient_work, g);
   if (sums) pool_run(c->pool, (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK), 4, 64, add_segments, g);
 }
@@ -431,13 +428,13 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear la
   if (layer.bias.rows) CPU(sum_rows)(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
-/* Tiles that stay in the first-level cache: what a perfect GEMM would reach. */
+/* Multiplies tiles that stay in the first-level cache, at the rate of a perfect GEMM. */
 static void multiply_in_cache(const void *job, int begin, int end, int thread) {
   (void)thread;
   const Microkernel *by = job;
   _Alignas(64) Word a[SPAN * DEPTH], b[DEPTH * TILE_COLS];
   _Alignas(64) float sum[SPAN * TILE_COLS];
-  memset(a, 0x3C, sizeof a); /* about 0.01 in both dtypes: zeros would need less power */
+  memset(a, 0x3C, sizeof a); /* about 0.01 in both dtypes; zeros would need less power */
   memset(b, 0x3C, sizeof b);
   microkernel_begin(by);
   for (int round = begin; round < end; round++)

@@ -8,8 +8,8 @@
 
 enum {
   SUM_LANES = 32,          /* partial sums of a row */
-  BLOCK = 1024,            /* elements whose exponentials are made before they are added */
-  PARALLEL_ELEMENTS = 2048 /* a thread takes at least so many */
+  BLOCK = 1024,            /* exponentials computed before they are added */
+  PARALLEL_ELEMENTS = 2048 /* elements that a thread takes at least */
 };
 
 static float sum_lanes(float *lanes) {
@@ -52,12 +52,12 @@ static float sum_of(const float *z, int count) {
   return sum_lanes(sum);
 }
 
-/* sum of exp(z_k - max); the exponentials replace the logits when `keep` */
+/* Returns the sum of exp(z_k - max); with `keep` the exponentials replace the logits. */
 static double sum_exp(float *z, int count, float max, bool keep) {
   float spare[BLOCK];
   double sum = 0;
   for (int k = 0; k < count; k += BLOCK) {
-    int n = count - k < BLOCK ? count - k : BLOCK;
+    int n = smaller(count - k, BLOCK);
     const float *from = z + k;
     float *to = keep ? z + k : spare; // cppcheck-suppress legacyUninitvar -- written before it is read
 #pragma omp simd
@@ -67,12 +67,12 @@ static double sum_exp(float *z, int count, float max, bool keep) {
   return sum;
 }
 
-/* The loss of one row, and its gradient in place of the logits when asked for. */
+/* Returns the loss of one row; with `gradient` its gradient replaces the logits. */
 static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float smoothing, float scale,
                       bool gradient) {
   if (target < 0 || target >= vocab) {
     if (gradient) memset(z, 0, (size_t)stride * sizeof(float));
-    return target < 0 ? 0.0f : NAN; /* a target outside the vocabulary must not pass for an ignored one */
+    return target < 0 ? 0.0f : NAN; /* a target outside of the vocabulary is an error, not ignored */
   }
   MaxAndSum seen = max_and_sum(z, vocab);
   float z_target = z[target];
@@ -85,7 +85,7 @@ static float row_loss(float *z, int64_t stride, int32_t target, int vocab, float
     memset(z + vocab, 0, (size_t)(stride - vocab) * sizeof(float));
   }
   if (!isfinite(seen.sum)) return NAN;
-  /* Relative to the maximum, where large logits do not cancel. */
+  /* relative to the maximum, so that large logits do not cancel */
   double to_target = (double)seen.max - (double)z_target, to_mean = (double)seen.max - (double)seen.sum / vocab;
   return (float)(log(sum) + (1.0 - (double)smoothing) * to_target + (double)smoothing * to_mean);
 }

@@ -1,5 +1,5 @@
-/* Muon on the CPU. One thread performs the whole update of a matrix, in fp32 and in its own scratch space, so that
- * threads synchronize once per step.
+/* Muon on the CPU. One thread performs the whole update of a matrix, in fp32 and in its own buffer, so that threads
+ * synchronize once per step.
  * The iteration works on X as [long][short], the matrix itself or its transpose, so that X^T X needs no transpose and
  * has the smaller size. X^T X and its square are symmetric; blocks above the diagonal are copied, not computed. */
 #include "kernels/cpu/tile.h"
@@ -8,28 +8,26 @@
 #include <stdatomic.h>
 
 enum {
-  PANEL = 48,  /* columns packed side by side: whole blocks of tiles, whole vectors */
-  DEPTH = 128, /* rows of a pass over them, which stay in L1 meanwhile */
-  SPAN = 96,   /* rows that go through all panels together, at most */
+  PANEL = 48,  /* adjacent packed columns: whole blocks of tiles, whole vectors */
+  DEPTH = 128, /* rows of a pass over a panel, which stays in L1 */
+  SPAN = 96,   /* rows multiplied with all panels together, at most */
   BLOCK = 64   /* elements of a row that are transposed at a time */
 };
 _Static_assert(PANEL % TILE_ROWS == 0 && PANEL % LANES == 0, "tiles and vectors of a panel are whole");
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-
-/* A matrix [rows][cols], and the room for its iteration. */
+/* A matrix [rows][cols], and the arrays of its iteration. */
 typedef struct Work {
   int rows, cols;
   size_t offset, m_offset; /* of weights and gradients, of moments */
-  int height, width;       /* of X: the longer and the shorter side, the latter to whole vectors with zeros */
+  int height, width;       /* of X: the longer side, and the shorter one padded with zeros to whole vectors */
   float *x;                /* [height][width] */
   float *gram, *step, *steps, *spare; /* [width][width] */
-  float *packed;                      /* as panels two times [DEPTH][width], or once [width][width] */
+  float *packed;                      /* panels of two [DEPTH][width] arrays, or of [width][width] */
   float *rows_out;                    /* [SPAN][width] */
 } Work;
 
-/* The matrix and its room, of which the size in floats is returned; `room` NULL: the size alone. */
-static size_t lay_out(Work *w, const MuonMatrix *matrix, float *room) {
+/* Lays out the arrays for a matrix in `buffer` and returns their size in floats; `buffer` NULL: only the size. */
+static size_t lay_out(Work *w, const MuonMatrix *matrix, float *buffer) {
   w->rows = matrix->rows;
   w->cols = matrix->cols;
   w->offset = matrix->offset;
@@ -44,10 +42,10 @@ static size_t lay_out(Work *w, const MuonMatrix *matrix, float *room) {
                           square,
                           panels * (width > 2 * DEPTH ? width : 2 * DEPTH),
                           SPAN * width};
-  float **parts[] = {&w->x, &w->gram, &w->step, &w->steps, &w->spare, &w->packed, &w->rows_out};
+  float **arrays[] = {&w->x, &w->gram, &w->step, &w->steps, &w->spare, &w->packed, &w->rows_out};
   size_t used = 0;
   for (int i = 0; i < 7; i++) {
-    *parts[i] = room ? room + used : NULL;
+    *arrays[i] = buffer ? buffer + used : NULL;
     used += sizes[i];
   }
   return used;
@@ -55,7 +53,7 @@ static size_t lay_out(Work *w, const MuonMatrix *matrix, float *room) {
 
 /* ---- products ---- */
 
-/* Rows of x [depth][width] -> panels [PANEL columns][depth][PANEL]. */
+/* Packs the rows of x [depth][width] to panels [panel][depth][PANEL]. */
 static void pack(const float *x, int width, int depth, float *to) {
   for (int j = 0; j < width; j += PANEL, to += (int64_t)depth * PANEL) {
     const size_t bytes = (size_t)smaller(width - j, PANEL) * sizeof *to;
@@ -63,8 +61,8 @@ static void pack(const float *x, int width, int depth, float *to) {
   }
 }
 
-/* out [width][width] = x^T y, x and y [depth][width], where that is symmetric. On the diagonal a block is computed as
- * far as its whole vectors; the squares of vectors above it are copied. */
+/* out [width][width] = x^T y, which must be symmetric; x and y [depth][width]. It computes the vectors up to the
+ * diagonal and copies the blocks above it. */
 static void multiply_symmetric(const Work *w, float *out, const float *x, const float *y, int depth) {
   const int width = w->width;
   float *of_x = w->packed, *of_y = x == y ? of_x : of_x + (int64_t)round_up(width, PANEL) * DEPTH;
@@ -126,10 +124,10 @@ static void swap(float **a, float **b) {
   *b = other;
 }
 
-/* A step multiplies X by a polynomial of its Gram matrix, and the Gram matrix by that polynomial's square; all of these
- * are symmetric and commute. Where X is long, it costs less to take several steps with the Gram matrix alone and to
- * multiply X once. What is small in X is smaller in the Gram matrix and drowns in rounding; after two steps it is large
- * enough, so the matrix is made anew then. */
+/* A step multiplies X by a polynomial of its Gram matrix, and the Gram matrix by that polynomial's square; these
+ * matrices are symmetric and commute. If X is long, several steps with the Gram matrix alone and one product with X
+ * cost less. Small singular values of X are squared in the Gram matrix and lost to rounding; after two steps they are
+ * large enough, so the Gram matrix is computed again. */
 static void orthogonalize(Work *w) {
   const bool is_long = 2 * w->height >= 3 * w->width;
   const int width = w->width;
@@ -151,7 +149,7 @@ static void orthogonalize(Work *w) {
   }
 }
 
-/* ---- before and after ---- */
+/* ---- before and after the iteration ---- */
 
 /* The factors of one update. */
 typedef struct Factors {
@@ -160,7 +158,7 @@ typedef struct Factors {
   float rate;
 } Factors;
 
-/* m and u for `count` elements; returns the sum of the squares of u. */
+/* Computes m and u for `count` elements, and returns the sum of the squares of u. */
 static float update_momentum(const Factors *f, const float *restrict grad, float *restrict m, float *restrict u,
                              int count) {
   const float clip = f->clip, momentum = f->momentum, rest = 1.0f - f->momentum;
@@ -182,7 +180,7 @@ static void update_weights(float keep, float step, float *restrict w, const floa
   for (int i = 0; i < count; i++) w[i] = keep * w[i] - step * x[i];
 }
 
-/* x = u; returns its norm. */
+/* Computes x = u and returns its norm. */
 static double begin(const Work *w, const Parameters *p, const Factors *f) {
   double sum = 0;
   const float *grad = p->grad + w->offset;
@@ -234,39 +232,39 @@ static void scale(float factor, float *x, int64_t count) {
 
 /* ---- all matrices ---- */
 
-/* A room a thread, but not more than there are matrices. */
-typedef struct Rooms {
+/* A buffer for each thread, at most one for each matrix. */
+typedef struct Buffers {
   int count;
-  size_t size; /* of one, in floats */
-} Rooms;
+  size_t size; /* of a buffer, in floats */
+} Buffers;
 
-static Rooms rooms_for(const Context *c, const Parameters *p) {
-  Rooms rooms = {smaller(c->threads, p->muon_count), 0};
+static Buffers buffers_for(const Context *c, const Parameters *p) {
+  Buffers buffers = {smaller(c->threads, p->muon_count), 0};
   for (int i = 0; i < p->muon_count; i++) {
     const size_t size = lay_out(&(Work){0}, &p->muon[i], NULL);
-    rooms.size = size > rooms.size ? size : rooms.size;
+    buffers.size = size > buffers.size ? size : buffers.size;
   }
-  rooms.size = (rooms.size + LANES - 1) / LANES * LANES;
-  return rooms;
+  buffers.size = (buffers.size + LANES - 1) / LANES * LANES;
+  return buffers;
 }
 
 void CPU(reserve_muon)(Context *c, const Parameters *params) {
-  const Rooms rooms = rooms_for(c, params);
-  if (rooms.count) CPU(scratch)(c, rooms.size * (size_t)rooms.count);
+  const Buffers buffers = buffers_for(c, params);
+  if (buffers.count) CPU(scratch)(c, buffers.size * (size_t)buffers.count);
 }
 
 typedef struct MuonJob {
   const Parameters *params;
   Factors factors;
-  Rooms rooms;
-  float *room;
-  atomic_int *next; /* matrix that nobody has taken */
+  Buffers buffers;
+  float *memory;    /* of all buffers */
+  atomic_int *next; /* the next matrix */
 } MuonJob;
 
-static void update_matrix(const MuonJob *s, const MuonMatrix *matrix, float *room) {
+static void update_matrix(const MuonJob *s, const MuonMatrix *matrix, float *buffer) {
   const Parameters *p = s->params;
   Work w;
-  lay_out(&w, matrix, room);
+  lay_out(&w, matrix, buffer);
   const double norm = begin(&w, p, &s->factors);
   scale((float)(1 / fmax(norm, (double)MUON_EPS)), w.x, (int64_t)w.height * w.width);
   orthogonalize(&w);
@@ -275,13 +273,13 @@ static void update_matrix(const MuonJob *s, const MuonMatrix *matrix, float *roo
   CPU(follow_masters)(p, matrix->group, at, (size_t)matrix->rows * (size_t)matrix->cols);
 }
 
-/* Pieces are rooms: in each, matrix after matrix as long as there are any. */
-static void update_in_room(const void *job, int first, int last, int thread) {
+/* Each buffer updates one matrix after the other until none is left. */
+static void update_matrices(const void *job, int first, int last, int thread) {
   const MuonJob *s = job;
   (void)thread;
-  for (int room = first; room < last; room++)
-    for (int i; (i = atomic_fetch_add(s->next, 1)) < s->params->muon_count;)
-      update_matrix(s, &s->params->muon[i], s->room + (size_t)room * s->rooms.size);
+  for (int i = first; i < last; i++)
+    for (int m; (m = atomic_fetch_add(s->next, 1)) < s->params->muon_count;)
+      update_matrix(s, &s->params->muon[m], s->memory + (size_t)i * s->buffers.size);
 }
 
 void CPU(muon)(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {
@@ -290,8 +288,8 @@ void CPU(muon)(Context *c, const StepState *state, const Parameters *params, con
   atomic_int next = 0;
   MuonJob job = {.params = params,
                  .factors = {state->clip, muon->momentum, 1.0f - rate * muon->weight_decay, rate},
-                 .rooms = rooms_for(c, params),
+                 .buffers = buffers_for(c, params),
                  .next = &next};
-  job.room = CPU(scratch)(c, job.rooms.size * (size_t)job.rooms.count);
-  if (job.room) pool_run(c->pool, job.rooms.count, 1, 1, update_in_room, &job);
+  job.memory = CPU(scratch)(c, job.buffers.size * (size_t)job.buffers.count);
+  if (job.memory) pool_run(c->pool, job.buffers.count, 1, 1, update_matrices, &job);
 }

@@ -1,11 +1,10 @@
-/* Residual add + norm, forward and backward. Rows [N][C]; one thread works on a row, so it reads the row once from
- * memory and again from the cache. `center` (NORM_LAYER) is a compile-time constant, so that the code for each kind of
- * norm has no branches on it. */
-#include "kernels/cpu/cpu.h"
+/* Residual add + norm, forward and backward, and norms of decoding. Rows [N][C]; one thread works on a row, so it reads
+ * the row once from memory and again from the cache. `center` (norm_has_mean) is a compile-time constant, so that the
+ * code for each kind of norm has no branches on it. */
+#include "kernels/cpu/dots.h"
 #include "kernels/cpu/dropout.h"
-#include "kernels/cpu/sums.h"
 
-/* Rows whose contributions to the gradients of weight and bias are added up before blocks are added in order. */
+/* Rows whose contributions to the gradients of weight and bias are added before blocks are added in order. */
 enum { WEIGHT_BLOCK = 32 };
 
 typedef struct RowStats {
@@ -50,7 +49,7 @@ typedef struct Forward {
   const Dropout *dropout;
 } Forward;
 
-/* sum = x + dropout(branch), row n */
+/* sum = x + dropout(branch), row n. */
 static void add_branch(const Forward *s, int n, Element *sum, const Element *x, const Element *branch) {
   if (!dropout_active(s->dropout)) {
 #pragma omp simd
@@ -86,7 +85,7 @@ static inline __attribute__((always_inline)) void norm_rows_of(bool center, cons
 static void norm_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const Forward *s = job;
-  if (s->norm->kind == NORM_LAYER) norm_rows_of(true, s, begin, end);
+  if (norm_has_mean(s->norm->kind)) norm_rows_of(true, s, begin, end);
   else norm_rows_of(false, s, begin, end);
 }
 
@@ -127,7 +126,7 @@ typedef struct Backward {
   float *partial; /* [blocks][dim], with a bias [blocks][2][dim]: dweight, dbias */
 } Backward;
 
-/* One row: writes dx, adds the row's part of the gradients to `dweight` and `dbias`. */
+/* Writes dx of one row, and adds the row's terms to `dweight` and `dbias`. */
 static inline __attribute__((always_inline)) void norm_backward_row(bool center, Element *dx, float *dweight,
                                                                     float *dbias, const Element *dy,
                                                                     const Element *dres, const Element *x,
@@ -183,7 +182,7 @@ static inline __attribute__((always_inline)) void backward_blocks(bool center, c
 static void norm_backward_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
   const Backward *s = job;
-  if (s->norm->kind == NORM_LAYER) backward_blocks(true, s, begin, end);
+  if (norm_has_mean(s->norm->kind)) backward_blocks(true, s, begin, end);
   else backward_blocks(false, s, begin, end);
 }
 
@@ -191,11 +190,41 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradie
                                  const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
                                  int length, int dim, const Dropout *dropout, bool accumulate) {
   int rows = batch * length, blocks = (rows + WEIGHT_BLOCK - 1) / WEIGHT_BLOCK;
-  int64_t width = norm->kind == NORM_LAYER ? 2 * (int64_t)dim : dim;
+  int64_t width = norm_has_bias(norm->kind) ? 2 * (int64_t)dim : dim;
   float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)width);
   if (!partial) return;
   const Backward backward = {dx, dbranch, dy, dres, x, stats, norm, rows, length, dim, dropout, partial};
   pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &backward);
   CPU(sum_partials)(c, gradient.weight, partial, blocks, width, dim, accumulate);
-  if (norm->kind == NORM_LAYER) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
+  if (norm_has_bias(norm->kind)) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
+}
+
+/* ---- decoding ---- */
+
+/* Normalizes one row; out may be x. */
+static void normalize(float *out, const float *x, const Norm *norm, int dim) {
+  const float *weight = norm->weight, *bias = norm->bias;
+  if (!norm_has_mean(norm->kind)) {
+    float rstd = 1.0f / sqrtf(CPU(dot)(x, x, dim) / (float)dim + norm->eps);
+#pragma omp simd
+    for (int i = 0; i < dim; i++) out[i] = weight[i] * x[i] * rstd;
+    return;
+  }
+  float mean = CPU(sum)(x, dim) / (float)dim;
+#pragma omp simd
+  for (int i = 0; i < dim; i++) out[i] = x[i] - mean;
+  float rstd = 1.0f / sqrtf(CPU(dot)(out, out, dim) / (float)dim + norm->eps);
+#pragma omp simd
+  for (int i = 0; i < dim; i++) out[i] = widen(narrow(weight[i] * (out[i] * rstd) + bias[i]));
+}
+
+const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, int rows, int dim) {
+  const float *wide = wide_row(x, memory, (int64_t)rows * dim);
+  for (int64_t r = 0; r < rows && norm; r++) normalize(memory + r * dim, wide + r * dim, norm, dim);
+  return norm ? memory : wide;
+}
+
+void CPU(decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
+  float *memory = CPU(scratch)(c, (size_t)rows * (size_t)dim);
+  if (memory) narrow_row(y, CPU(normalized)(memory, x, norm, rows, dim), (int64_t)rows * dim);
 }

@@ -6,7 +6,7 @@
 
 enum { SPAN_BLOCKS = 16 }; /* reduction blocks that a thread takes at a time, at most */
 
-/* Sum of squares in fp64, which no fp32 gradient overflows. */
+/* Returns the sum of squares in fp64, which fp32 gradients do not overflow. */
 static double block_squares(const float *grad, size_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -17,7 +17,7 @@ static double block_squares(const float *grad, size_t count) {
 typedef struct SquareSum {
   const float *grad;
   size_t count;
-  double *partial; /* of every block; added in the order of the blocks */
+  double *partial; /* of every block, added in the order of the blocks */
 } SquareSum;
 
 static void square_blocks(const void *job, int begin, int end, int thread) {
@@ -39,10 +39,10 @@ static double sum_squares(Context *c, const float *grad, size_t count) {
   return sum;
 }
 
-/* 1 - beta^t without the cancellation that the subtraction would suffer for beta near 1 */
+/* 1 - beta^t, without the cancellation of the subtraction for beta near 1. */
 static float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
 
-/* Of the gradients that are this process's. */
+/* Returns the sum of squares of the gradients that this process owns. */
 static double own_squares(Context *c, const Parameters *p) {
   double sum = 0;
   if (!p->span_count) return sum_squares(c, p->grad, p->count);
@@ -87,8 +87,7 @@ static void update_range(const Update *u, float *restrict w, const float *restri
     float g = clip * grad[i];
     float first = beta1 * m[i] + rest1 * g, second = beta2 * v[i] + rest2 * g * g;
     float divisor = sqrtf(second) * root_bias2 + eps;
-    divisor =
-        divisor > FLT_MIN ? divisor : FLT_MIN; /* eps = 0: an element that never had a gradient, pads too, stays */
+    divisor = divisor > FLT_MIN ? divisor : FLT_MIN; /* with eps = 0, elements without any gradient do not change */
     m[i] = first;
     v[i] = second;
     w[i] = w[i] * keep - step * first / divisor;

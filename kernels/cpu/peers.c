@@ -5,7 +5,7 @@ void CPU(peers_reduce)(Context *c, const Parameters *params, int first, int coun
   if (!c->error.code) collective_reduce(c->peers, params->grad, params->spans + first, count, &c->error);
 }
 
-/* The compute copy of elements [begin, end) of the arena. */
+/* Updates the compute copy of elements [begin, end) of the arena. */
 static void follow(const Parameters *p, size_t begin, size_t end) {
   for (int g = 0; g < p->group_count; g++) {
     const Matrix *m = &p->groups[g].matrix;

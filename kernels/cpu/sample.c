@@ -21,9 +21,9 @@ enum {
   SUM_LANES = 32, /* partial sums, so that the order of additions is fixed */
   BLOCK = 64      /* logits that share a maximum, and weights that share a partial sum */
 };
-static const double ROUNDING = 1e-6; /* fp32: how far from top_p a sum that equals it may land */
+static const double ROUNDING = 1e-6; /* fp32: the largest difference between top_p and an equal sum */
 
-/* The tokens that are still in play, ids rising. Arrays of V. */
+/* The remaining tokens, ids rising. Arrays of V. */
 typedef struct Candidates {
   float *logit;
   float *weight;
@@ -31,10 +31,10 @@ typedef struct Candidates {
   int count;
 } Candidates;
 
-/* ---- cutting without sorting ---- */
+/* ---- the cut of a filter, without sorting ---- */
 
-/* Number (count_only) or sum of the keys that are not below `threshold`. Rounded additions in a fixed order never fall
- * when a term is added, so this never rises with the threshold. */
+/* The number (count_only) or sum of the keys that are at least `threshold`. With a fixed order of additions a sum never
+ * falls when a term is added, so the result never rises with the threshold. */
 static double mass_from(const float *key, int count, float threshold, bool count_only) {
   double mass = 0;
   for (int first = 0; first < count; first += 1024) {
@@ -57,7 +57,7 @@ static double mass_from(const float *key, int count, float threshold, bool count
   return mass;
 }
 
-/* fp32 numbers in the order of int32, -0 just below 0, and back. */
+/* Converts fp32 to int32 of the same order, -0 just below 0, and back. */
 static int32_t order_of(float x) {
   int32_t bits;
   memcpy(&bits, &x, 4);
@@ -71,16 +71,16 @@ static float number_of(int32_t order) {
   return x;
 }
 
-/* Where a filter cuts: everything above `value` stays, and the first `ties` of those equal to it. */
+/* A filter keeps everything above `value`, and the first `ties` of those equal to it. */
 typedef struct Cut {
   float value;
   int64_t ties;
 } Cut;
 
-/* The shortest prefix, by falling key, whose mass reaches `target` > 0. max is the largest key; the keys from min on
- * are known to reach the target. */
+/* Finds the shortest prefix, by falling key, whose mass reaches `target` > 0. max is the largest key; the keys from min
+ * on reach the target. */
 static Cut find_cut(const float *key, int count, float min, float max, double target, bool count_only) {
-  int64_t low = order_of(min), high = (int64_t)order_of(max) + 1; /* reached at low, not at high */
+  int64_t low = order_of(min), high = (int64_t)order_of(max) + 1; /* low reaches the target, high does not */
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
     if (mass_from(key, count, number_of((int32_t)middle), count_only) >= target) low = middle;
@@ -114,7 +114,8 @@ static void add_bias(float *logits, int vocab, const LogitBias *bias, int row) {
     if (bias->tokens[i] >= 0 && bias->tokens[i] < vocab) logits[bias->tokens[i]] += bias->values[i];
 }
 
-/* What is taken once from each token among the last n, then what is taken each time; `seen` is a bit per token. */
+/* Applies the penalties that count once for each of the last n tokens, then the penalty of every occurrence; `seen` has
+ * a bit for each token. */
 static void penalize(float *logits, int vocab, const int32_t *ring, int capacity, int length, const Sampling *sampling,
                      uint32_t *seen) {
   const float repeat = sampling->repeat_penalty, frequency = sampling->frequency_penalty;
@@ -128,7 +129,7 @@ static void penalize(float *logits, int vocab, const int32_t *ring, int capacity
     if (token < 0 || token >= vocab || (seen[token / 32] >> (token % 32) & 1)) continue;
     seen[token / 32] |= 1u << (token % 32);
     float z = logits[token];
-    volatile float left = z > 0 ? z / repeat : z * repeat; /* rounded here on every instruction set: no fused step */
+    volatile float left = z > 0 ? z / repeat : z * repeat; /* rounded on every instruction set, never fused */
     logits[token] = left - sampling->presence_penalty;
   }
   for (int i = length - n; frequency != 0.0f && i < length; i++) {
@@ -137,8 +138,8 @@ static void penalize(float *logits, int vocab, const int32_t *ring, int capacity
   }
 }
 
-/* The largest of n <= BLOCK logits; *bad counts those that are NaN or +inf. Lanes, so that it is vector code
- * everywhere. */
+/* Returns the largest of n <= BLOCK logits; *bad counts those that are NaN or +inf. Lanes make it vector code with
+ * every compiler. */
 static float block_max(const float *logits, int n, int *bad) {
   float max[8];
   int32_t wrong[8] = {0};
@@ -165,7 +166,7 @@ static float block_max(const float *logits, int n, int *bad) {
   return max[0];
 }
 
-/* The largest logit of each block; false when one of them is NaN or +inf, or all are -inf. */
+/* Finds the largest logit of each block; false when a logit is NaN or +inf, or all are -inf. */
 static bool block_maxima(const float *logits, int vocab, float *maxima, float *max) {
   int bad = 0;
   *max = -INFINITY;
@@ -183,7 +184,7 @@ static int lowest_of(const float *logits, int vocab, float value) {
   return id;
 }
 
-/* Gathers the logits from `bound` on, which drops the masked ones. The candidates' logits are the logits' own array. */
+/* Gathers the logits from `bound` on, without masked ones. The candidates use the array of the logits. */
 static void gather(Candidates *c, int vocab, const float *maxima, float bound) {
   const float *logits = c->logit;
   int count = 0;
@@ -200,8 +201,8 @@ static void gather(Candidates *c, int vocab, const float *maxima, float bound) {
   c->count = count;
 }
 
-/* The k-th largest logit is at least the k-th largest maximum of the blocks: nearly all logits go before any
- * counting. */
+/* The k-th largest logit is at least the k-th largest maximum of the blocks: this bound excludes nearly all logits
+ * before any is counted. */
 static void top_k(Candidates *c, int vocab, const float *maxima, float max, int k) {
   int blocks = (vocab + BLOCK - 1) / BLOCK;
   float bound = -FLT_MAX;
@@ -220,7 +221,7 @@ static void top_p(Candidates *c, float max, float p) {
   if (!(p < 1.0f)) return;
   weigh(c, max, 1);
   double total = mass_from(c->weight, c->count, 0, false), target = (double)p * total * (1 - ROUNDING);
-  /* All weights below this one add up to less than half of what may go. */
+  /* the weights below this one add up to less than half of what may be removed */
   float min = (float)((1 - (double)p) * total / c->count / 2);
   keep(c, c->weight, target > 0 ? find_cut(c->weight, c->count, min, 1, target, false) : (Cut){1, 1});
 }
@@ -250,9 +251,9 @@ static double block_weight(const Candidates *c, int first) {
   return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
-/* The first id whose cumulative weight is above u * total. Total and search add the same sums of blocks in the same
- * order, so the search finds its block; where rounding lets the walk inside it run out, the block's last token with a
- * weight is it. */
+/* Returns the first id whose cumulative weight is above u * total. Total and search add the same sums of blocks in the
+ * same order, so the search finds the block. If rounding hides the token in it, the block's last token with a weight is
+ * drawn. */
 static int32_t draw(const Candidates *c, float u) {
   double total = 0, below = 0;
   for (int first = 0; first < c->count; first += BLOCK) total += block_weight(c, first);
@@ -276,13 +277,13 @@ static int32_t draw(const Candidates *c, float u) {
 
 /* ---- a row ---- */
 
-/* Floats that one thread needs: weights, ids, block maxima, a bit per token. */
+/* The floats that a thread needs: weights, ids, block maxima, a bit for each token. */
 static size_t scratch_per_thread(int vocab) {
   size_t v = (size_t)vocab;
   return (2 * v + v / BLOCK + 1 + v / 32 + 1 + SUM_LANES) / SUM_LANES * SUM_LANES;
 }
 
-/* The next token of a row, or -1 when its logits are not finite. */
+/* Returns the next token of a row, or -1 when its logits are not finite. */
 static int32_t choose(const Sequences *s, int row, float *logits, int vocab, float *scratch) {
   const Sampling *sampling = &s->sampling[row];
   const int length = s->lengths[row];

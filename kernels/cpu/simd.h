@@ -22,7 +22,7 @@ static inline float exp_f32(float x) {
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  /* times 2^n: p is below 1 where n is 128 and above it where n is -126, so its exponent has room for n */
+  /* times 2^n: p < 1 if n is 128 and p > 1 if n is -126, so adding n to its exponent does not overflow */
   uint32_t bits, power;
   memcpy(&bits, &shifted, 4);
   memcpy(&power, &p, 4);

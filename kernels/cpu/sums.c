@@ -1,11 +1,12 @@
-#include "kernels/cpu/sums.h"
+/* Sums over rows, for gradients of biases and norm weights. */
+#include "kernels/cpu/cpu.h"
 
 enum {
-  GROUP = 16,  /* columns */
-  GROUPS = 16, /* that a thread takes at a time, at most */
+  GROUP = 16,  /* columns of a group */
+  GROUPS = 16, /* groups that a thread takes at a time, at most */
   COLUMNS = GROUP * GROUPS,
-  LEAST_COLUMNS = 256, /* of partial sums, that a thread takes */
-  BLOCK = 32           /* rows */
+  LEAST_COLUMNS = 256, /* columns of partial sums that a thread takes at least */
+  BLOCK = 32           /* rows that are added first */
 };
 
 typedef struct Partials {
@@ -38,15 +39,14 @@ typedef struct RowSums {
   bool accumulate;
 } RowSums;
 
-/* Groups of columns. */
 static void sum_column_groups(const void *job, int begin, int end, int thread) {
   (void)thread;
   const RowSums *s = job;
-  int first = GROUP * begin, count = (GROUP * end < s->cols ? GROUP * end : s->cols) - first;
+  int first = GROUP * begin, count = smaller(GROUP * end, s->cols) - first;
   float total[COLUMNS] = {0};
   for (int block = 0; block < s->rows; block += BLOCK) {
     float sum[COLUMNS] = {0};
-    int last = block + BLOCK < s->rows ? block + BLOCK : s->rows;
+    int last = smaller(block + BLOCK, s->rows);
     for (int row = block; row < last; row++) {
       const Element *from = s->from + (int64_t)row * s->cols + first;
 #pragma omp simd

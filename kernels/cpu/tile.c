@@ -1,9 +1,9 @@
 #include "kernels/cpu/words.h"
 
-/* What is multiplied: fp32 numbers, or pairs of bf16, widened or by the instruction for pairs. */
+/* The factors: fp32 numbers, or pairs of bf16, widened or for the instruction that multiplies pairs. */
 typedef enum Kind { FLOATS, PAIRS, PAIR_DOTS } Kind;
 
-/* a, its strides in bytes, b [depth][b_row] of 4-byte numbers or pairs */
+/* The strides of a are in bytes; b is [depth][b_row] of 4-byte numbers or pairs. */
 #define TILE_PARAMETERS                                                                                                \
   int rows, int64_t depth, const char *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_row, float *c,         \
       int64_t c_row, bool add
@@ -11,14 +11,14 @@ typedef enum Kind { FLOATS, PAIRS, PAIR_DOTS } Kind;
 typedef uint32_t Pairs __attribute__((vector_size(4 * LANES)));
 typedef uint32_t UnalignedPair __attribute__((aligned(2), may_alias));
 
-/* To fp32, exactly: the first or the second number of every pair. */
+/* Converts the first or the second number of every pair to fp32, exactly. */
 static inline Vector half_of(Pairs pairs, int half) { return (Vector)(half ? pairs & 0xFFFF0000u : pairs << 16); }
 
-/* The pair at `from` in every lane. gcc would split it before it is spread, with an instruction for each half. */
+/* Returns the pair at `from` in every lane. gcc would split the pair first, with an instruction for each half. */
 static inline Pairs spread(const char *from) {
   Pairs pair = *(const UnalignedPair *)from - (Pairs){0};
 #ifdef __x86_64__
-  __asm__ volatile("" : "+x"(pair)); /* again for the other half: registers are few */
+  __asm__ volatile("" : "+x"(pair)); /* loaded again for the other half: registers are few */
 #endif
   return pair;
 }
@@ -30,7 +30,7 @@ static inline Vector add_dots(Vector sum, Pairs a, Vector b) {
 }
 #endif
 
-/* sum[i] += row[i] * b: one number of every row, or one pair, with a row of b. */
+/* sum[i] += row[i] * b: multiplies one number or pair of every row with a row of b. */
 static inline __attribute__((always_inline)) void add_products(Kind kind, int vectors,
                                                                Vector sum[TILE_ROWS][TILE_VECTORS],
                                                                const char *const row[TILE_ROWS], int64_t at,
@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
     return;
   }
 #endif
-  UNROLL for (int half = 0; half < 2; half++) { /* one after the other */
+  UNROLL for (int half = 0; half < 2; half++) {
     UNROLL for (int j = 0; j < vectors; j++) wide[j] = half_of((Pairs)of_b[j], half);
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       Vector factor = half_of(spread(row[i] + at), half);
@@ -63,8 +63,8 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
   }
 }
 
-/* One tile; rows beyond `rows` are computed from its last row and not written. `kind` and `vectors` are constants at
- * every call, so that each call becomes straight code. */
+/* Computes a tile; rows from `rows` on repeat the last row and are not written. `kind` and `vectors` are constants at
+ * every call, so that each call becomes straight-line code. */
 static inline __attribute__((always_inline)) void tile(Kind kind, int vectors, TILE_PARAMETERS) {
   const char *row[TILE_ROWS];
   Vector sum[TILE_ROWS][TILE_VECTORS];
@@ -100,11 +100,11 @@ typedef void (*Tile)(TILE_PARAMETERS);
   static const Tile tiles_##kind[TILE_VECTORS] = {tile_##kind##_1, tile_##kind##_2};
 #endif
 
-/* A tile whose last vector is not whole passes through memory of its own. */
+/* A tile with a partial last vector is computed in separate memory. */
 static void tile_with_tail(Tile multiply, int cols, TILE_PARAMETERS) {
   _Alignas(64) float whole[TILE_ROWS * TILE_COLS];
   size_t bytes = (size_t)cols * sizeof(float);
-  int count = rows < TILE_ROWS ? rows : TILE_ROWS;
+  int count = smaller(rows, TILE_ROWS);
   if (add) {
     memset(whole, 0, sizeof whole);
     for (int i = 0; i < count; i++) memcpy(whole + i * TILE_COLS, c + i * c_row, bytes);
@@ -115,7 +115,7 @@ static void tile_with_tail(Tile multiply, int cols, TILE_PARAMETERS) {
 
 static void multiply_tiles(const Tile *tiles, int cols, TILE_PARAMETERS) {
   for (int j = 0; j < cols; j += TILE_COLS) {
-    int width = cols - j < TILE_COLS ? cols - j : TILE_COLS;
+    int width = smaller(cols - j, TILE_COLS);
     Tile multiply = tiles[(width + LANES - 1) / LANES - 1];
     for (int i = 0; i < rows; i += TILE_ROWS) {
       float *to = c + i * c_row + j;
@@ -155,8 +155,8 @@ const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = CPU(tile_mu
 
 /* ---- transposing ---- */
 
-/* Of two rows, the elements that stay in the first or the second when the off-diagonal blocks of width h are
- * exchanged: log2(LANES) such exchanges transpose a square. */
+/* The elements of the first or second of two rows after exchanging their off-diagonal blocks of width h; log2(LANES)
+ * exchanges transpose a square. */
 #define STAYS(l, h) ((l) & (h) ? LANES + (l) - (h) : (l))
 #define MOVES(l, h) ((l) & (h) ? LANES + (l) : (l) + (h))
 #define FOUR(m, l, h) m(l, h), m(l + 1, h), m(l + 2, h), m(l + 3, h)

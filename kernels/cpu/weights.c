@@ -1,6 +1,6 @@
 #include "kernels/cpu/weights.h"
 
-/* params->compute, unless it is the masters: matrix i is that of params->groups[i]; `data` NULL where no GEMM reads
+/* params->compute, unless it is the masters: matrix i belongs to params->groups[i]; its `data` is NULL if no GEMM reads
  * it. */
 typedef struct WeightCopy {
   const ParameterGroup *groups;
@@ -14,8 +14,8 @@ static void to_bf16(const float *restrict from, int64_t count, uint16_t *restric
   for (int64_t i = 0; i < count; i++) to[i] = f32_to_bf16(from[i]);
 }
 
-/* A group of numbers as multiples of a scale, the largest as 127. Returns the scale, which is not finite where a number
- * is not. */
+/* Rounds a group of numbers to multiples of a scale, the largest to 127. Returns the scale, which is not finite if a
+ * number is not. */
 static float to_int8(const float *restrict from, int count, int8_t *restrict to) {
   const float magic = 0x1.8p23f; /* adding it rounds to an integer held in the low bits */
   int32_t largest = 0, rounded[WEIGHT_GROUP];
@@ -23,7 +23,7 @@ static float to_int8(const float *restrict from, int count, int8_t *restrict to)
   for (int i = 0; i < count; i++) {
     int32_t bits;
     memcpy(&bits, &from[i], 4);
-    bits &= INT32_MAX; /* sizes are ordered as their bits are, NaN above all */
+    bits &= INT32_MAX; /* magnitudes have the order of their bits, with NaN largest */
     largest = bits > largest ? bits : largest;
   }
   float most;
@@ -61,7 +61,7 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
   }
 }
 
-/* Places all matrices; with `copy` NULL it only measures. */
+/* Lays out all matrices; `copy` NULL: only measures. */
 static void lay_out(const Parameters *params, DType dtype, WeightCopy *copy, size_t bytes[2]) {
   bytes[0] = bytes[1] = 0;
   for (int i = 0; i < params->group_count; i++) {
@@ -79,7 +79,7 @@ static void lay_out(const Parameters *params, DType dtype, WeightCopy *copy, siz
   }
 }
 
-/* DTYPE_F32: there is no copy. */
+/* The dtype of the copy; DTYPE_F32: there is none. */
 static DType copied_dtype(const Context *c) { return c->weights ? c->weights : c->dtype; }
 
 static WeightCopy *make_copy(Context *c, const Parameters *params) {
@@ -163,19 +163,16 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
   }
 }
 
-void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place) {
+void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position) {
   enum { COLUMNS = 256 }; /* widened at a time */
   for (int first = 0; first < table->cols; first += COLUMNS) {
     float wide[COLUMNS], other[COLUMNS];
     int count = table->cols - first < COLUMNS ? table->cols - first : COLUMNS;
     CPU(widen_weights)(table, token, first, count, wide);
-    if (places->rows) {
-      CPU(widen_weights)(places, place, first, count, other);
+    if (position_embedding->rows) {
+      CPU(widen_weights)(position_embedding, position, first, count, other);
 #pragma omp simd
-      for (int i = 0; i < count; i++) wide[i] = scale * wide[i] + other[i];
-    } else if (scale != 1.0f) {
-#pragma omp simd
-      for (int i = 0; i < count; i++) wide[i] *= scale;
+      for (int i = 0; i < count; i++) wide[i] += other[i];
     }
     narrow_row(to + first, wide, count);
   }

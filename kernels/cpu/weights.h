@@ -41,8 +41,8 @@ const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int 
 /* Returns the rounded values as fp32, [rows][cols]; x is [rows][cols]. */
 const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols);
 
-/* Computes to = scale * table[token] + places[place]; places->rows 0: without the second term. */
-void CPU(embed)(Element *to, const Weights *table, int token, float scale, const Weights *places, int place);
+/* Computes to = table[token] + position_embedding[position]; position_embedding->rows 0: without the second term. */
+void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position);
 
 /* Returns a bias, fp32 [cols], or NULL where there is none; bf16 builds round the values after reading. */
 static inline const float *bias_of(const Parameters *params, Matrix bias) {

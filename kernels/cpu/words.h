@@ -15,8 +15,8 @@ enum { PER_WORD = 1 };
 #endif
 
 struct Microkernel {
-  const char *name; /* of its instructions, for messages; NULL: those of the instruction set itself */
-  int rows;         /* rows of a register block: row counts that are multiples of it waste no work */
+  const char *name; /* of special instructions, for messages; NULL: none */
+  int rows;         /* rows of a register block; multiples of it waste no work */
   /* c[rows][cols] (+)= a[rows][depth] b[depth][cols], depth in words. Word k of row i of a is element i * a_row +
    * k * a_k * PER_WORD of it (in bf16 a_k is 1); b(k, j) = b[k * b_row + j]. Rows of b are read up to the next multiple
    * of LANES. */
@@ -31,7 +31,7 @@ struct Microkernel {
 #define HAVE_BF16_PRODUCTS
 #endif
 
-extern const Microkernel CPU(microkernel); /* of the instruction set itself */
+extern const Microkernel CPU(microkernel); /* without special instructions */
 #ifdef HAVE_BF16_PRODUCTS
 extern const Microkernel CPU(avx512bf16), CPU(amx);
 #endif

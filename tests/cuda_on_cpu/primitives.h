@@ -38,8 +38,6 @@ inline uint4 load16_ordered(const void *global, bool pred) {
   return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
 }
 
-inline int opaque(int x) { return x; }
-
 /* Not an approximation, but zero where ex2.approx.ftz flushes. */
 inline float exp2_approx(float x) {
   const float y = exp2f(x);

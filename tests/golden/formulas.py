@@ -36,20 +36,14 @@ def visible_keys(batch, queries, keys, causal, q_offset, key_begin, key_end):
     return seen[:, None]
 
 
-def attention_weights(q, k, scale, seen, bias):
-    """q [B][Tq][H][D], k [B][Tk][G][D]: the weights [B][H][Tq][Tk] and lse [B][H][Tq]."""
-    k = k.repeat_interleave(q.shape[2] // k.shape[2], 2)
-    scores = scale * torch.einsum("bqhd,bkhd->bhqk", q, k) + bias
-    scores = scores.masked_fill(~seen, -torch.inf)
+def attention(q, k, v, scale, seen):
+    """q [B][Tq][H][D], k, v [B][Tk][G][D]: out [B][Tq][H][D], lse [B][H][Tq]."""
+    k, v = (x.repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    scores = (scale * torch.einsum("bqhd,bkhd->bhqk", q, k)).masked_fill(~seen, -torch.inf)
     blind = (scores == -torch.inf).all(-1)  # autograd must not see -inf - -inf
     safe = scores.masked_fill(blind[..., None], 0.0)
-    return safe.softmax(-1).masked_fill(blind[..., None], 0.0), safe.logsumexp(-1).masked_fill(blind, -torch.inf)
-
-
-def attention(q, k, v, scale, seen, bias=0.0):
-    """q [B][Tq][H][D], k, v [B][Tk][G][D]: out [B][Tq][H][D], lse [B][H][Tq]."""
-    weights, lse = attention_weights(q, k, scale, seen, bias)
-    return torch.einsum("bhqk,bkhd->bqhd", weights, v.repeat_interleave(q.shape[2] // v.shape[2], 2)), lse
+    weights, lse = safe.softmax(-1).masked_fill(blind[..., None], 0.0), safe.logsumexp(-1).masked_fill(blind, -torch.inf)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, v), lse
 
 
 def loss_of(logits, targets, smoothing, inv_targets):

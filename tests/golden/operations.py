@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 from family import DTYPE, Family, f32, gradients, leaf, scalar
-from formulas import (IGNORE, attention, attention_weights, inverse_count, loss_of, make_muon, make_optimizer, rms_norm, rope,
+from formulas import (IGNORE, attention, inverse_count, loss_of, make_muon, make_optimizer, rms_norm, rope,
                       visible_keys)
 
 
@@ -19,13 +19,13 @@ def make_embedding():
     return family.write()
 
 
-def make_embedding_places():
-    """scale * table[token] + places[position]; dims: V, C, B, T, places. Packed: positions restart within sequences."""
-    family = Family("embedding_places", 20)
-    for vocab, dim, batch, length, count, scaled, packed in [
-            (1, 1, 1, 1, 1, False, False), (7, 5, 2, 3, 3, True, False), (11, 8, 3, 7, 9, False, True),
-            (61, 17, 3, 7, 12, True, True), (13, 24, 2, 9, 9, True, False)]:
-        table, places = leaf(family.random.normal(vocab, dim)), leaf(family.random.normal(count, dim))
+def make_position_embedding():
+    """dims: V, C, B, T, rows of the position embedding. Packed: positions restart within sequences."""
+    family = Family("position_embedding", 20)
+    for vocab, dim, batch, length, count, packed in [
+            (1, 1, 1, 1, 1, False), (7, 5, 2, 3, 3, False), (11, 8, 3, 7, 9, True), (61, 17, 3, 7, 12, True),
+            (13, 24, 2, 9, 9, False)]:
+        table, learned = leaf(family.random.normal(vocab, dim)), leaf(family.random.normal(count, dim))
         tokens = family.random.integers(0, vocab, batch, length)
         starts = family.random.integers(0, 2, batch, length)
         positions = torch.arange(length).repeat(batch, 1)
@@ -33,11 +33,10 @@ def make_embedding_places():
             for t in range(length if packed else 0):
                 positions[b, t] = 0 if t == 0 or starts[b, t] else positions[b, t - 1] + 1
         dx = family.random.normal(batch, length, dim)
-        scale = f32(dim ** 0.5) if scaled else 1.0
-        out = scale * F.embedding(tokens, table) + F.embedding(positions, places)
-        dtable, dplaces = gradients([out], [dx], [table, places])
-        tensors = dict(scale=scalar(scale), table=table, places=places, tokens=tokens, out=out, dx=dx, dtable=dtable,
-                       dplaces=dplaces)
+        out = F.embedding(tokens, table) + F.embedding(positions, learned)
+        dtable, dlearned = gradients([out], [dx], [table, learned])
+        tensors = dict(table=table, position_embedding=learned, tokens=tokens, out=out, dx=dx, dtable=dtable,
+                       dposition_embedding=dlearned)
         if packed:
             tensors["positions"] = positions
         family.add([vocab, dim, batch, length, count], **tensors)
@@ -203,67 +202,6 @@ def make_attention():
         if key_begin is not None:
             tensors.update(key_begin=key_begin, key_end=key_end)
         family.add([batch, heads, kv_heads, queries, keys, dim, int(causal), 10000 if rotated else 0], **tensors)
-    return family.write()
-
-
-BIAS_CASES = [
-    # B, H, G, Tq, Tk, D, causal, key ranges, bias, its B, H, Tq
-    (1, 1, 1, 1, 1, 8, False, None, "floats", (1, 1, 1)),
-    (2, 4, 2, 7, 7, 8, True, None, "floats", (1, 4, 7)),
-    (2, 2, 1, 5, 13, 8, False, None, "floats", (2, 1, 5)),
-    (2, 3, 3, 4, 3, 2, False, None, "floats", (2, 3, 1)),
-    (2, 2, 2, 6, 9, 8, False, None, "booleans", (2, 1, 6)),
-    (1, 4, 2, 12, 12, 8, True, None, "alibi", (1, 4, 12)),
-    (1, 4, 2, 12, 12, 8, True, None, "alibi", (1, 4, 1)),
-    (2, 3, 1, 5, 13, 8, False, "some blind", "both", (2, 3, 5)),
-    (2, 2, 1, 9, 9, 48, True, "some blind", "both", (2, 2, 9)),
-    (1, 2, 1, 20, 150, 8, False, None, "blocks", (1, 1, 20)),
-    (1, 2, 1, 3, 5, 8, False, None, "hidden", (1, 1, 1)),
-]
-
-
-def make_bias(random, kind, heads, shape, keys):
-    """[B or 1][H or 1][Tq or 1][Tk]; booleans are True where a key is seen."""
-    bias, hidden = random.normal(*shape, keys, std=2.0), random.integers(0, 3, *shape, keys) == 0
-    if kind == "alibi":  # of all queries: without what is the same in a whole row
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, dtype=DTYPE) / heads)
-        distance = torch.arange(keys)[None, :] - torch.arange(shape[2] if shape[2] > 1 else 1)[:, None]
-        return (slopes[None, :, None, None] * distance).float().to(DTYPE)
-    if kind in ("booleans", "both"):
-        hidden[:, :, 1] = True  # a row that sees nothing
-    if kind == "booleans":
-        return ~hidden
-    if kind == "blocks":  # whole blocks of keys, the first or the last one that there is
-        hidden[:, :, ::3, :140], hidden[:, :, 1::3, 5:] = True, True
-    if kind == "hidden":
-        hidden[:] = True
-    return bias if kind == "floats" else bias.masked_fill(hidden, -torch.inf)
-
-
-def make_attention_bias():
-    """dims: as make_attention, then B, H, Tq of the bias. Output and gradients are F.scaled_dot_product_attention's,
-    lse and weights those of a formula that has the same output."""
-    family = Family("attention_bias", 24)
-    for batch, heads, kv_heads, queries, keys, dim, causal, ranges, kind, shape in BIAS_CASES:
-        random = family.random
-        q, dout = leaf(random.normal(batch, queries, heads, dim)), random.normal(batch, queries, heads, dim)
-        k, v = (leaf(random.normal(batch, keys, kv_heads, dim)) for _ in range(2))
-        key_begin, key_end = key_ranges(random, ranges, batch, queries, keys)
-        seen = visible_keys(batch, queries, keys, causal, None, key_begin, key_end)
-        mask, scale = make_bias(random, kind, heads, shape, keys), f32(dim ** -0.5)
-        bias = torch.zeros(mask.shape, dtype=DTYPE).masked_fill(~mask, -torch.inf) if kind == "booleans" else mask
-        out, lse = attention(q, k, v, scale, seen, bias)
-        weights, _ = attention_weights(q, k, scale, seen, bias)
-        mask = mask & seen if kind == "booleans" else mask.masked_fill(~seen, -torch.inf)
-        given = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), attn_mask=mask, scale=scale,
-                                               enable_gqa=True).transpose(1, 2)
-        assert (out - given).abs().max() < 1e-14
-        dq, dk, dv = gradients([given], [dout], [q, k, v])
-        tensors = dict(q=q, k=k, v=v, dout=dout, out=given, lse=lse, dq=dq, dk=dk, dv=dv, scale=scalar(scale),
-                       bias=bias, weights=weights)
-        if key_begin is not None:
-            tensors.update(key_begin=key_begin, key_end=key_end)
-        family.add([batch, heads, kv_heads, queries, keys, dim, int(causal), 0, *shape], **tensors)
     return family.write()
 
 
