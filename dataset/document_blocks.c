@@ -6,16 +6,16 @@
 #include <string.h>
 
 enum {
-  BLOCK_BYTES = 16 << 20, /* of small documents */
-  SLICE_BYTES = 32 << 20  /* of a large document, which is not copied */
+  BLOCK_BYTES = 16 << 20, /* capacity of a block of small documents */
+  SLICE_BYTES = 32 << 20  /* size of the slices of a large document, which is not copied */
 };
 
 typedef struct Block {
   Corpus *corpus;
-  Document pending; /* read, but not in a block yet; text NULL: none */
+  Document pending; /* read, but not in a block yet; .text NULL: none */
   PipelineText *texts, *prompts;
   size_t count, capacity, prompt_capacity;
-  uint8_t *bytes; /* [BLOCK_BYTES] copies: a document is valid until the next one is asked for */
+  uint8_t *bytes; /* [BLOCK_BYTES] copies of the documents, which are only valid until the next one is read */
   size_t used;
 } Block;
 
@@ -30,7 +30,7 @@ static bool add_document(Block *b, const uint8_t *text, const Document *document
   return true;
 }
 
-/* The next documents; `count` 0 at the end. A large one comes alone, without being copied. */
+/* Reads the next documents; b->count is 0 at the end. A large document is a block of its own, and is not copied. */
 static bool next_block(Block *b, Error *error) {
   b->count = b->used = 0;
   for (;;) {
@@ -49,7 +49,7 @@ static bool next_block(Block *b, Error *error) {
   }
 }
 
-/* Pages before the slice are dropped. */
+/* Passes a large document to the sink in slices, and drops the pages before each slice. */
 static bool pass_slices(const Corpus *corpus, PipelineText rest, const Pipeline *pipeline, Progress progress,
                         DocumentBlockSink sink, void *context, Error *error) {
   while (rest.size > 0) {

@@ -10,7 +10,8 @@
 
 enum { CHUNK = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
 
-/* Bytes read; 0 at the end; -1 with errno, EAGAIN when nothing came in time, so that Ctrl-C is noticed. */
+/* Returns the number of bytes read; 0 at the end; -1 with errno: EAGAIN when nothing came in time, so that the caller can
+ * check for Ctrl-C. */
 static ssize_t read_chunk(int from, uint8_t *chunk) {
   struct pollfd wanted = {.fd = from, .events = POLLIN};
   int ready = poll(&wanted, 1, WAIT);

@@ -1,6 +1,6 @@
 /* dataset/tsv, by itself and through dataset/corpus: prompts and responses in columns, and lines without them. */
 #include "tests/corpus_helpers.h"
-#include "dataset/tsv.h"
+#include "dataset/record.h"
 
 static void columns(void **state) {
   Fixture *f = *state;
@@ -144,7 +144,7 @@ static void damaged_lines(void **state) {
       assert_non_null(copy);
       memcpy(copy, line, size);
       if (byte < 256) copy[i] = (uint8_t)byte;
-      bool ok = tsv_parse(&record, copy, size, "x", 1, &error);
+      bool ok = record_parse_tsv(&record, copy, size, "x", 1, &error);
       assert_true(ok ? record.size >= record.prompt && record.size < (size ? size : 1) : error.code == EXIT_INPUT);
       free(copy);
     }
