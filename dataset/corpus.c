@@ -234,8 +234,8 @@ static bool read_line(Corpus *corpus, Error *error) {
   return record_parse_jsonl(&corpus->record, &fields, line, size, name, corpus->line, error);
 }
 
-/* Reads the rest of a file after a line with an error, and adds the number and positions of all such lines to the error,
- * so that the user can fix all of them at once. Returns false. */
+/* Reads the rest of a file after a line with an error, and adds the number and positions of all such lines to the
+ * error, so that the user can fix all of them at once. Returns false. */
 static bool add_bad_lines(Corpus *corpus, Error *error) {
   enum { NAMED = 5 };
   char lines[NAMED * 24];

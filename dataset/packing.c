@@ -1,6 +1,5 @@
 #include "dataset/packing.h"
 
-#include "dataset/documents.h"
 #include "kernels.h"
 
 PackTokens pack_tokens(const Tokenizer *tokenizer) {
@@ -16,7 +15,7 @@ static bool add_length(void *context, int64_t begin, int64_t stop) {
 
 bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
   *out = (DocumentLengths){0};
-  return documents_scan(range, end, add_length, out, progress, error);
+  return token_range_documents(range, end, add_length, out, progress, error);
 }
 
 /* ---- making ---- */
@@ -67,7 +66,7 @@ bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tok
   *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  documents_scan(range, tokens.end, add_document, &packer, progress, error) &&
+                  token_range_documents(range, tokens.end, add_document, &packer, progress, error) &&
                   window_filler_end(&packer.filler, error);
   window_filler_free(&packer.filler);
   if (ok) return true;

@@ -67,7 +67,7 @@ static bool find_pairs(PairFinder *f, Progress progress) {
     return fail(f->error, EXIT_INPUT,
                 "the text has no pairs of a prompt and a response: give a .tsv file, or JSON lines with --prompt-field "
                 "and --response-field");
-  return documents_scan(f->range, f->end, find_pair, f, progress, f->error);
+  return token_range_documents(f->range, f->end, find_pair, f, progress, f->error);
 }
 
 static int64_t longer_side(PairSize size) { return size.source > size.target ? size.source : size.target; }

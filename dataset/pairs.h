@@ -16,7 +16,7 @@
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "dataset/documents.h"
+#include "dataset/token_file.h"
 #include "dataset/window_table.h"
 #include "dataset/windows.h"
 #include "tokenizer/tokenizer.h"

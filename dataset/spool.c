@@ -10,8 +10,8 @@
 
 enum { CHUNK = 1 << 20 /* bytes */, WAIT = 200 /* milliseconds */ };
 
-/* Returns the number of bytes read; 0 at the end; -1 with errno: EAGAIN when nothing came in time, so that the caller can
- * check for Ctrl-C. */
+/* Returns the number of bytes read; 0 at the end; -1 with errno: EAGAIN when nothing came in time, so that the caller
+ * can check for Ctrl-C. */
 static ssize_t read_chunk(int from, uint8_t *chunk) {
   struct pollfd wanted = {.fd = from, .events = POLLIN};
   int ready = poll(&wanted, 1, WAIT);

@@ -97,8 +97,8 @@ static bool automaton_make(Automaton *a, const int32_t *ids, size_t count, Error
 
 /* ---- reading the long text ---- */
 
-/* The state of the automaton after some of the long text, and the length of the longest suffix of it that is in the short
- * text. */
+/* The state of the automaton after some of the long text, and the length of the longest suffix of it that is in the
+ * short text. */
 typedef struct Match {
   int32_t state, length;
 } Match;

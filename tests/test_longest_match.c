@@ -1,4 +1,4 @@
-/* dataset/longest_match: against the plain way to find it, on random texts and across the borders of chunks. */
+/* inference/longest_match: against the plain way to find it, on random texts and across the borders of chunks. */
 #include "inference/longest_match.h"
 #include "tests/cli_helpers.h"
 

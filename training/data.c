@@ -1,8 +1,6 @@
 /* The training data of a run: files -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "cli/startup.h"
-#include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
-#include "dataset/tokenizer_training.h"
 #include "formats/model_files.h"
 #include "training/architecture.h"
 #include "training/run.h"
@@ -133,7 +131,7 @@ static bool train_tokenizer(Console *console, int threads, const Asked *asked, C
   StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
   const TokenizerTraining options = {asked->vocab_size, threads, startup_progress(&counting),
                                      startup_progress(&merging), asked->texts};
-  bool ok = tokenizer_training_run(out, corpus, &options, error);
+  bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
     console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
@@ -351,7 +349,8 @@ bool run_open_windows(Run *r, Error *error) {
   }
   token_file_read_randomly(&text->tokens_file);
   note_little_validation(&r->console, s, text, ctx);
-  return !run_leads(r->peers) || text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
+  return !run_leads(r->peers) ||
+         tokenization_text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {

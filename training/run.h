@@ -64,7 +64,7 @@ typedef struct RunText {
   Packing train_packing, val_packing; /* only with --pack docs */
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
-  uint64_t val_text; /* identifies the validation text (dataset/text_sum.h); from rank 0 */
+  uint64_t val_text; /* identifies the validation text (tokenization_text_sum()); from rank 0 */
 } RunText;
 
 /* The device (setup.c). */
