@@ -28,14 +28,14 @@ struct Corpus {
   int standard_input; /* index into the list; -1: none */
   Progress progress;
   /* the position of the reader */
-  int current;     /* the current file, an index into the list */
-  bool mapped;     /* whether it is mapped */
-  int64_t before;  /* total size of the files before it */
-  MappedFile file; /* it */
-  size_t start;    /* size of its byte-order mark */
-  size_t at;       /* bytes of it that were consumed */
-  size_t checked;  /* `at` at the last check that it is unchanged */
-  int64_t line;    /* lines of it that were consumed, for JSON lines and TSV */
+  int current;    /* the current file, an index into the list */
+  bool mapped;    /* whether it is mapped */
+  int64_t before; /* total size of the files before it */
+  MappedFile file;
+  size_t start;   /* size of its byte-order mark */
+  size_t at;      /* bytes of it that were consumed */
+  size_t checked; /* `at` at the last check that it is unchanged */
+  int64_t line;   /* lines of it that were consumed, for JSON lines and TSV */
   Record record;
 };
 

@@ -2,7 +2,7 @@
 
 #include "kernels.h"
 
-enum { BLOCK = 64 }; /* tokens that are read together: most pairs are not longer */
+enum { BLOCK = 64 }; /* tokens read at once; most pairs are not longer */
 
 static bool damaged(const TokenRange *range, int64_t token, Error *error) {
   return fail(error, EXIT_CHECKPOINT, "%s: the document around token %lld is no pair of a source and a target",
@@ -15,18 +15,18 @@ PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source) {
                       .source_end = tokenizer_end(source ? source : tokenizer)};
 }
 
-/* ---- finding ---- */
+/* ---- finding pairs ---- */
 
 typedef struct PairFinder {
   const TokenRange *range;
   int32_t end;
-  bool (*found)(void *context, int64_t begin, PairSize size); /* every whole pair */
+  bool (*found)(void *context, int64_t begin, PairSize size); /* is called for every whole pair */
   void *context;
   int64_t pairs, partial;
   Error *error;
 } PairFinder;
 
-/* A document is cut when the token before it, or its last, is not an end token. */
+/* Finds whether a document is whole: the token before it and its last token are end tokens. */
 static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *whole) {
   int32_t before = f->end, last;
   if (begin > 0 && !token_file_read(f->range->file, begin - 1, 1, &before, f->error)) return false;
@@ -35,7 +35,8 @@ static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *who
   return true;
 }
 
-/* Tokens at the beginning that the loss leaves out. None may follow further on, and one must be left: the end token. */
+/* Counts the tokens of the source: those at the beginning that the loss ignores. The tokens after them, at least the
+ * end token, must all be targets. */
 static bool count_source(const PairFinder *f, int64_t begin, int64_t stop, int64_t *count) {
   *count = 0;
   for (int64_t at = begin; at < stop; at += BLOCK) {
@@ -84,7 +85,7 @@ bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, P
                     progress);
 }
 
-/* ---- making ---- */
+/* ---- packing ---- */
 
 typedef struct PairPacker {
   Pairs *pairs;
@@ -139,11 +140,11 @@ void pairs_free(Pairs *pairs) {
 
 /* ---- reading ---- */
 
-/* The rows of a window, filled up to here. */
+/* The rows of a window while they are filled. */
 typedef struct PairRows {
   const Pairs *pairs;
   const Window *out;
-  int source, target; /* places that are filled */
+  int source, target; /* filled slots */
 } PairRows;
 
 static bool add_source(PairRows *rows, int32_t token, int begin) {
@@ -155,7 +156,7 @@ static bool add_source(PairRows *rows, int32_t token, int begin) {
   return true;
 }
 
-/* A token of the file, which may be of the wrong side. */
+/* Adds a token of the file; false for an id that is not in the vocabulary of sources. */
 static bool add_source_token(PairRows *rows, int32_t token, int begin) {
   const int32_t first = rows->pairs->tokens.source_first;
   return token >= first && add_source(rows, token - first, begin);
@@ -176,11 +177,11 @@ static bool add_target_token(PairRows *rows, int32_t input, int32_t target, int 
   return (!first || target < first) && add_target(rows, input, target, begin);
 }
 
-/* The tokens of the pair that begins at token `begin`, without what closes its source. */
+/* Reads the tokens of the pair that begins at token `begin`, without the end token of its source. */
 static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int target_begin, Error *error) {
   const TokenRange *range = &rows->pairs->range;
   const int32_t end = rows->pairs->tokens.end;
-  int32_t before = end; /* the input of a place is the token before its target */
+  int32_t before = end; /* the input of a slot is the token before its target */
   bool ended = false;
   for (; !ended && begin < range->end; begin += BLOCK) {
     int32_t ids[BLOCK], targets[BLOCK];
