@@ -10,8 +10,8 @@
 /* ---- names: [STACK.LAYER.]MODULE[.KIND] ---- */
 
 typedef struct TensorName {
-  const char *stack, *layer, *module, *kind;     /* kind: "", or with its dot */
-  int stack_length, layer_length, module_length; /* layer_length 0: of no layer */
+  const char *stack, *layer, *module, *kind;     /* kind: "", ".weight" or ".bias" */
+  int stack_length, layer_length, module_length; /* layer_length 0: not in a layer */
 } TensorName;
 
 static TensorName split(const char *name) {
@@ -59,7 +59,7 @@ static void file_name(char *out, size_t size, const ModelClass *a, const TensorN
   else snprintf(out, size, "%s%s", module.text, kind);
 }
 
-/* The product that a weight or bias belongs to; 0: none. */
+/* Returns the flag of the product that a weight or bias belongs to; 0: none. */
 static unsigned bias_kind(const TensorName *n) {
   if (!n->layer_length) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
   if (is_module(n, "self_attn.o_proj") || is_module(n, "cross_attn.o_proj")) return BIAS_OUTPUT;
@@ -69,8 +69,8 @@ static unsigned bias_kind(const TensorName *n) {
 
 /* ---- the layout ---- */
 
-/* Adds rows to the tensor of the same name, which is one of the last two, or adds a tensor. `row`: of the table;
- * -1: zeros. */
+/* Adds a tensor, or its rows to a tensor of the same name among the last two. `row`: its row of the table; -1:
+ * zeros. */
 static void add(FileLayout *layout, const FileTensor *t, int row) {
   for (int back = 1; back <= 2 && back <= layout->count; back++) {
     FileTensor *last = &layout->tensors[layout->count - back];
@@ -118,7 +118,7 @@ static void add_zero_places(FileLayout *layout, const ModelClass *a, const Model
   add(layout, &t, -1);
 }
 
-/* The source's table under the name of the one that all share where the model is tied. */
+/* Adds a copy of the encoder's embedding under the name of the table that tied models share. */
 static void add_shared(FileLayout *layout, const ModelClass *a) {
   const TensorName name = split("model.embed_tokens.weight");
   FileTensor t = layout->tensors[0];
@@ -153,7 +153,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
 }
 
 void file_layout_add_copy(FileLayout *layout, const char *name) {
-  FileTensor *copy = &layout->tensors[layout->count++]; /* there is room: file_layout_make() */
+  FileTensor *copy = &layout->tensors[layout->count++]; /* file_layout_make() has allocated it */
   *copy = layout->tensors[0];
   snprintf(copy->name, sizeof copy->name, "%s", name);
 }

@@ -1,5 +1,4 @@
-/* Finding models: checks whether a directory contains one, finds the newest of several, and describes paths without
- * one. */
+/* Checks whether a directory contains a model, finds the newest of several models, and describes paths without one. */
 #include "formats/model_files.h"
 #include "formats/weight_files.h"
 
@@ -16,7 +15,7 @@
 
 /* ---- runs and models ---- */
 
-/* When the model in a directory was written; false where there is none. */
+/* Finds when the model in a directory was written; false when it contains none. */
 static bool model_time(const char *dir, struct timespec *time) {
   struct stat config, weights;
   if (stat(path_in(dir, MODEL_FILE_CONFIG).text, &config) != 0 ||
@@ -27,16 +26,13 @@ static bool model_time(const char *dir, struct timespec *time) {
   return true;
 }
 
-bool model_files_exist(const char *dir) {
-  struct timespec ignored;
-  return model_time(dir, &ignored);
-}
+bool model_files_exist(const char *dir) { return model_time(dir, &(struct timespec){0}); }
 
 static bool later(const struct timespec *a, const struct timespec *b) {
   return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-/* The name in `dir` of the model there that was written last and ends like that; "" where there is none. */
+/* Returns the name of the newest model in `dir` whose name has that ending; "" when there is none. */
 static PathText newest_in(const char *dir, const char *ending) {
   PathText found = {""};
   struct timespec newest = {0}, time;
@@ -64,7 +60,7 @@ bool model_files_newest_run(char **out, Error *error) {
 
 /* ---- files ---- */
 
-/* By its first bytes. */
+/* Returns whether the first bytes of a file are text. */
 static bool is_text(const uint8_t *bytes, size_t size) {
   uint32_t point;
   size = utf8_complete(bytes, size);

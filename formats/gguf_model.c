@@ -19,7 +19,7 @@ static const struct {
              [GGUF_BF16] = {GGUF_TENSOR_BF16, 32},
              [GGUF_Q8_0] = {GGUF_TENSOR_Q8_0, 7}};
 
-/* ---- what llama.cpp computes ---- */
+/* ---- architectures of llama.cpp ---- */
 
 #define NAMES_OF_ALL                                                                                                   \
   {"model.layers", "blk"}, {"model.embed_tokens", "token_embd"}, {"model.embed_positions", "position_embd"},           \
@@ -37,17 +37,17 @@ static const Rename fused_names[] = {NAMES_OF_ALL,
                                      {"self_attn.v_proj", "attn_qkv"},
                                      {0}};
 
-/* What is said of them holds for llama.cpp of November 2026. */
+/* What an architecture of llama.cpp (November 2026) supports. */
 typedef struct Architecture {
   NormKind norm;
   PositionKind positions;
   Activation activation;
-  unsigned biases; /* it has these always */
+  unsigned biases; /* biases that it always has */
   bool gated;
-  bool plain_heads;  /* of dim / heads numbers each */
+  bool plain_heads;  /* the size of a head is dim / heads */
   bool output_bias;  /* attention's output and the MLP may have biases */
-  bool own_head;     /* it does not know tied models */
-  ModelClass layout; /* model_type: its name; names, joins and turns tensors */
+  bool own_head;     /* tied models are not supported */
+  ModelClass layout; /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
 static const Architecture architectures[] = {
@@ -90,7 +90,7 @@ static bool refuse(const GgufModel *m, const char *what, Error *error) {
       model_files_directory(m->files), what);
 }
 
-static const char *parts_of_none(const ModelConfig *c) {
+static const char *unsupported(const ModelConfig *c) {
   if (c->encoder_layers) return "an encoder like this";
   if (c->norm_place != NORM_BEFORE)
     return c->norm_place == NORM_AFTER ? "norms after its parts" : "norms on its branches";
@@ -110,10 +110,10 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
   return NULL;
 }
 
-/* NULL with EXIT_CHECKPOINT. */
+/* Returns NULL with EXIT_CHECKPOINT when no architecture computes the model. */
 static const Architecture *architecture_of(const GgufModel *m, Error *error) {
   const ModelConfig *c = model_files_config(m->files);
-  const char *why = parts_of_none(c);
+  const char *why = unsupported(c);
   for (const Architecture *a = architectures; !why && a < architectures + ARCHITECTURES; a++) {
     if (a->norm != c->norm || a->positions != c->positions) continue;
     const char *wrong = misfit(a, c);
@@ -209,7 +209,7 @@ static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a
   if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
 }
 
-/* llama.cpp adds the token that it calls bos. */
+/* Adds the special tokens. llama.cpp begins texts with the token that it calls bos if add_bos_token is true. */
 static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
   const int32_t begin = tokenizer_begin(m->tokenizer),
                 start = begin >= 0 ? begin : model_files_special_tokens(m->files).start;
@@ -229,11 +229,11 @@ typedef struct Writer {
   FileWriter file;
   Progress progress;
   uint64_t done;
-  float *row; /* of the widest tensor */
+  float *row; /* capacity: the widest tensor */
   uint8_t *out;
 } Writer;
 
-/* Which row of the model stands in row `at` of the file: the inverse of file_tensor_index(). */
+/* Returns the row of the model that is row `at` of the file: the inverse of file_tensor_index(). */
 static int model_row(const FileTensor *t, int at) {
   const int head = t->interleaved, of_head = head ? at % head : 0;
   return head ? at - of_head + of_head / 2 + of_head % 2 * (head / 2) : at;
@@ -259,7 +259,7 @@ static bool write_matrix(Writer *w, const FileTensor *t, GgufTensorType type, Er
   return true;
 }
 
-/* Of one or several vectors, or of zeros. */
+/* Writes a concatenation of vectors, or zeros. */
 static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
   int count = 0;
   memset(w->row, 0, (size_t)t->rows * sizeof *w->row);
@@ -299,7 +299,7 @@ static bool write_all(Writer *w, Error *error) {
   return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the file ---- */
 
 static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
   add_general(h, m, plan->architecture);
