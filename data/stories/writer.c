@@ -12,7 +12,7 @@ static uint64_t random_next(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* Exactly uniform on 0 .. n-1: numbers from the last, incomplete run of n are thrown away. */
+/* Draws a number from 0 to n-1, exactly uniform: values from the last, incomplete multiple of n are rejected. */
 static int random_below(uint64_t *state, int n) {
   uint64_t range = (uint64_t)n;
   uint64_t limit = UINT64_MAX - UINT64_MAX % range;
@@ -32,7 +32,7 @@ static void write_span(Writer *w, Span span) {
   w->length += span.length;
 }
 
-/* Charges the choice of heads[chosen], about to be written, to the bytes that reveal it. */
+/* Adds the information of the choice of heads[chosen], which is written next, to the bytes that reveal it. */
 static void charge_choice(Writer *w, const Head *heads, const int *weights, int count, int chosen) {
   bool possible[MAX_ALTERNATIVES > MAX_WORDS ? MAX_ALTERNATIVES : MAX_WORDS];
   int total = 0;
