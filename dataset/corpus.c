@@ -3,19 +3,22 @@
 #include "dataset/corpus.h"
 
 #include "dataset/record.h"
-#include "dataset/spool.h"
 #include "tokenizer/tokenizer.h"
 #include "util/checksum.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum {
+  COPY_BYTES = 1 << 20,  /* read at once from standard input */
+  COPY_WAIT = 200,       /* milliseconds to wait for standard input before progress is reported */
   CHECK_BYTES = 1 << 20, /* bytes between two checks that the file is unchanged */
   STEP_BYTES = 64 << 20  /* bytes between two releases of the pages that were read */
 };
@@ -38,6 +41,46 @@ struct Corpus {
   int64_t line;   /* lines of it that were consumed, for JSON lines and TSV */
   Record record;
 };
+
+/* ---- standard input ---- */
+
+/* Returns the number of bytes read; 0 at the end; -1 with errno: EAGAIN when nothing came in time, so that the caller
+ * can check for Ctrl-C. */
+static ssize_t read_chunk(int from, uint8_t *chunk) {
+  struct pollfd wanted = {.fd = from, .events = POLLIN};
+  int ready = poll(&wanted, 1, COPY_WAIT);
+  if (ready < 0) return -1;
+  if (ready == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return read(from, chunk, COPY_BYTES);
+}
+
+static bool copy_chunks(int from, FileWriter *to, uint8_t *chunk, Progress progress, Error *error) {
+  for (int64_t bytes = 0;;) {
+    ssize_t count = read_chunk(from, chunk);
+    if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
+      return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
+    if (count > 0 && !file_writer_add(to, chunk, (size_t)count, error)) return false;
+    if (count > 0) bytes += count;
+    if (!progress_report(progress, bytes, error)) return false;
+    if (count == 0) return true;
+  }
+}
+
+bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *error) {
+  FileWriter file;
+  uint8_t *chunk = malloc(COPY_BYTES);
+  if (!chunk) return error_memory(error, "standard input");
+  bool ok = file_writer_begin(&file, path, error);
+  if (ok) {
+    ok = copy_chunks(from, &file, chunk, progress, error) && file_writer_commit(&file, error);
+    file_writer_abort(&file);
+  }
+  free(chunk);
+  return ok;
+}
 
 /* ---- opening ---- */
 
@@ -83,7 +126,7 @@ static bool find_files(Corpus *corpus, const char *const *inputs, int count, con
   FileList *list = &corpus->list;
   if (!list_inputs(corpus, inputs, count, options, error)) return false;
   if (corpus->standard_input >= 0) {
-    if (!options->spooled && !spool_copy(STDIN_FILENO, options->spool, options->copying, error)) return false;
+    if (!options->spooled && !corpus_copy_stdin(STDIN_FILENO, options->spool, options->copying, error)) return false;
     if (!file_list_measure(list, corpus->standard_input, error)) return false;
   }
   if (list->bytes > 0) return true;

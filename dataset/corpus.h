@@ -38,6 +38,12 @@ typedef struct Document {
   int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
 
+/* Copies descriptor `from` up to its end to `path`, which is created or replaced only when the copy is complete: a
+ * corpus is read more than once, and a pipe cannot be. `progress` counts bytes: after each chunk, and five times a
+ * second while none arrives. EXIT_INPUT when reading fails, EXIT_OUTPUT when writing fails, EXIT_MEMORY; the error of
+ * `progress`. */
+bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *error);
+
 /* Finds, sorts and measures all files of the inputs, in the order given. An input is a file (the ending of its name
  * gives the format), a directory (dataset/file_list.h describes which files of it), or "-", at most once: standard
  * input, which is TSV if options->tsv is set, else JSON lines if a field is named, else text. The function copies

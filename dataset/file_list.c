@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* tdestroy() */
 #include "dataset/file_list.h"
 
 #include "util/array.h"
@@ -131,14 +132,6 @@ static bool remember(Walk *walk, const struct stat *st, bool *again, Error *erro
   return node || error_memory(error, "a list of files");
 }
 
-static void forget_all(Walk *walk) {
-  while (walk->seen) {
-    DirectoryId *id = *(DirectoryId **)walk->seen;
-    tdelete(id, &walk->seen, compare_ids);
-    free(id);
-  }
-}
-
 /* Adds a directory entry. Takes ownership of the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
@@ -201,7 +194,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   for (int i = 0; ok && i < walk.directories.count; i++)
     ok = read_directory(&walk, walk.directories.files[i].path, error);
   file_list_free(&walk.directories);
-  forget_all(&walk);
+  tdestroy(walk.seen, free);
   if (!ok) return false;
   sort_from(list, first);
   return list->count > first ||

@@ -1,12 +1,102 @@
 #include "dataset/tokenization.h"
 
-#include "dataset/document_blocks.h"
 #include "dataset/pairs.h"
 #include "tokenizer/bpe_train.h"
+#include "tokenizer/pipeline.h"
+#include "util/array.h"
 #include "util/checksum.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- blocks of documents, a few MB each, that threads process together ---- */
+
+typedef struct DocumentBlock {
+  const PipelineText *texts;   /* documents or, in a corpus with prompts, their responses */
+  const PipelineText *prompts; /* the prompts of these; NULL: the corpus has none */
+  size_t count;
+  bool ends; /* false: the block is a slice of a large document, not the last one */
+} DocumentBlock;
+typedef bool (*BlockSink)(void *context, const DocumentBlock *block, Error *error);
+
+enum {
+  BLOCK_BYTES = 16 << 20, /* capacity of a block of small documents */
+  SLICE_BYTES = 32 << 20  /* size of the slices of a large document, which is not copied */
+};
+
+typedef struct BlockReader {
+  Corpus *corpus;
+  Document pending; /* read, but not in a block yet; .text NULL: none */
+  PipelineText *texts, *prompts;
+  size_t count, capacity, prompt_capacity;
+  uint8_t *bytes; /* [BLOCK_BYTES] copies of the documents, which are only valid until the next one is read */
+  size_t used;
+} BlockReader;
+
+static bool add_document(BlockReader *b, const uint8_t *text, const Document *document, Error *error) {
+  const bool has_prompt = corpus_has_prompts(b->corpus);
+  const size_t begin = has_prompt ? document->prompt : 0;
+  if (!array_reserve(&b->texts, &b->capacity, b->count + 1, sizeof *b->texts) ||
+      (has_prompt && !array_reserve(&b->prompts, &b->prompt_capacity, b->count + 1, sizeof *b->prompts)))
+    return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 1);
+  if (has_prompt) b->prompts[b->count] = (PipelineText){text, begin};
+  b->texts[b->count++] = (PipelineText){text + begin, document->size - begin};
+  return true;
+}
+
+/* Reads the next documents; b->count is 0 at the end. A large document is a block of its own, and is not copied. */
+static bool next_block(BlockReader *b, Error *error) {
+  b->count = b->used = 0;
+  for (;;) {
+    if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
+    const Document *next = &b->pending;
+    const bool large = next->size > BLOCK_BYTES / 4;
+    if (!next->text || (b->count && (large || next->size > BLOCK_BYTES - b->used))) return true;
+    const uint8_t *text = next->text;
+    if (!large) {
+      text = memcpy(b->bytes + b->used, next->text, next->size);
+      b->used += next->size;
+    }
+    if (!add_document(b, text, next, error)) return false;
+    b->pending.text = NULL;
+    if (large) return true;
+  }
+}
+
+/* Passes a large document to the sink in slices, and drops the pages before each slice. */
+static bool pass_slices(const Corpus *corpus, PipelineText rest, const Pipeline *pipeline, Progress progress,
+                        BlockSink sink, void *context, Error *error) {
+  while (rest.size > 0) {
+    PipelineText slice = rest;
+    corpus_drop_pages(corpus, slice.text);
+    if (rest.size > SLICE_BYTES) slice.size = pipeline_cut(pipeline, rest.text, rest.size, SLICE_BYTES);
+    rest = (PipelineText){rest.text + slice.size, rest.size - slice.size};
+    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
+        !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
+      return false;
+  }
+  return true;
+}
+
+/* Reads the corpus from its beginning in blocks. It divides a document of more than 32 MB into slices, cut where
+ * `pipeline` allows it, unless the document has a prompt. `progress` counts the processed bytes of the corpus. */
+static bool read_blocks(Corpus *corpus, const Pipeline *pipeline, Progress progress, BlockSink sink, void *context,
+                        Error *error) {
+  BlockReader b = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
+  bool ok = b.bytes || error_memory(error, "a block of text");
+  corpus_rewind(corpus, progress);
+  while (ok && (ok = next_block(&b, error)) && b.count) {
+    if (!b.prompts && b.texts[0].size > SLICE_BYTES)
+      ok = pass_slices(corpus, b.texts[0], pipeline, progress, sink, context, error);
+    else
+      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, b.count, true}, error) &&
+           progress_report(progress, corpus_position(corpus), error);
+  }
+  free(b.texts);
+  free(b.prompts);
+  free(b.bytes);
+  return ok;
+}
 
 /* ---- training of a tokenizer ---- */
 
@@ -28,11 +118,11 @@ bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining
   BpeMerge *merges = NULL;
   size_t count = 0;
   *out = NULL;
-  bool ok = bpe_trainer_create(&counting.trainer, options->threads, error) &&
-            document_blocks_read(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block,
-                                 &counting, error) &&
-            bpe_trainer_finish(counting.trainer, options->vocab_size, options->merging, &merges, &count, error) &&
-            tokenizer_from_merges(out, merges, count, error);
+  bool ok =
+      bpe_trainer_create(&counting.trainer, options->threads, error) &&
+      read_blocks(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block, &counting, error) &&
+      bpe_trainer_finish(counting.trainer, options->vocab_size, options->merging, &merges, &count, error) &&
+      tokenizer_from_merges(out, merges, count, error);
   bpe_trainer_free(counting.trainer);
   free(merges);
   return ok;
@@ -119,7 +209,7 @@ static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *toke
   FileEncoder e = {0};
   if (!token_writer_begin(&e.writer, path, &info, error)) return false;
   bool ok = open_encoders(&e, tokenizer, options, error) &&
-            document_blocks_read(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, error) &&
+            read_blocks(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, error) &&
             token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), error);
   token_writer_abort(&e.writer);
   close_encoders(&e);
