@@ -5,7 +5,7 @@
 enum { BLOCK = 64 }; /* tokens read at once; most pairs are not longer */
 
 static bool damaged(const TokenRange *range, int64_t token, Error *error) {
-  return fail(error, EXIT_CHECKPOINT, "%s: the document around token %lld is no pair of a source and a target",
+  return fail(error, EXIT_CHECKPOINT, "%s: the document around token %lld is not a pair of a source and a target",
               range->file->path, (long long)token);
 }
 

@@ -237,7 +237,7 @@ bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const T
   const bool opened = token_file_open(out, path, &cause);
   if (opened &&
       (is_current(&out->info, corpus, tokenizer, options->source_tokenizer) ||
-       fail(&cause, EXIT_CHECKPOINT, "%s is of another text", path)) &&
+       fail(&cause, EXIT_CHECKPOINT, "%s belongs to another text", path)) &&
       token_file_verify(out, options->checking, &cause))
     return true;
   if (opened) token_file_close(out);

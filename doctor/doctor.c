@@ -13,19 +13,19 @@
 static const struct {
   FindingLevel level;
   const char *advice, *becomes;
-} kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "for its text", ".txt"},
+} kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "extract its text", ".txt"},
                           [FINDING_WIDE] = {FINDING_REFUSED, "convert it", NULL},
-                          [FINDING_BINARY] = {FINDING_WARNING, "if its bytes are to be learned", NULL},
+                          [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", NULL},
                           [FINDING_ENCODING] = {FINDING_WARNING, "convert it", NULL},
-                          [FINDING_NULS] = {FINDING_WARNING, "without them", NULL},
-                          [FINDING_MARKS] = {FINDING_NOTE, "without them", NULL},
-                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "for plain line ends", NULL},
-                          [FINDING_MARKUP] = {FINDING_WARNING, "for its text", ".txt"},
-                          [FINDING_JSON] = {FINDING_WARNING, "as JSON lines", ".jsonl"},
-                          [FINDING_JSON_LINES] = {FINDING_NOTE, "as documents", ".jsonl"},
-                          [FINDING_CSV] = {FINDING_NOTE, "as documents", ".jsonl"},
-                          [FINDING_GUTENBERG] = {FINDING_NOTE, "without them", NULL},
-                          [FINDING_REPEATS] = {FINDING_WARNING, "to have it once", NULL}};
+                          [FINDING_NULS] = {FINDING_WARNING, "remove them", NULL},
+                          [FINDING_MARKS] = {FINDING_NOTE, "remove them", NULL},
+                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "convert them", NULL},
+                          [FINDING_MARKUP] = {FINDING_WARNING, "extract its text", ".txt"},
+                          [FINDING_JSON] = {FINDING_WARNING, "convert it to JSON lines", ".jsonl"},
+                          [FINDING_JSON_LINES] = {FINDING_NOTE, "read it as documents", ".jsonl"},
+                          [FINDING_CSV] = {FINDING_NOTE, "read it as documents", ".jsonl"},
+                          [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", NULL},
+                          [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", NULL}};
 
 Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const char *command, const char *format, ...) {
   Finding *out = &findings->items[findings->count++];
@@ -88,7 +88,7 @@ static void find_marks(const DoctorView *view, Findings *out) {
   }
   if (marks)
     doctor_add(out, FINDING_MARKS, 0, "sed 's/\\xef\\xbb\\xbf//g' @",
-               "byte-order marks stand at the beginning of lines (%s), as where files were joined",
+               "byte-order marks are at the beginning of lines (%s), where files were joined",
                text_plural((double)marks, "time").text);
 }
 
@@ -144,7 +144,7 @@ static void find_gutenberg(const DoctorView *view, Findings *out) {
   doctor_add(out, FINDING_GUTENBERG, !starts,
              starts ? "sed -n '" GUTENBERG_LINE("START") "," GUTENBERG_LINE("END") "{//!p;}' @"
                     : "sed '" GUTENBERG_LINE("END") ",$d' @",
-             "Project Gutenberg's header and license stand around the text: %zu bytes before it, %zu behind it", before,
+             "Project Gutenberg's header and license are around the text: %zu bytes before it, %zu after it", before,
              behind);
 }
 

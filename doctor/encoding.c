@@ -228,11 +228,11 @@ static void add_encoding(const DoctorView *view, const ByteCounts *n, Findings *
   if (encoding == DAMAGED) {
     doctor_add(out, FINDING_ENCODING, encoding, "iconv -c -f utf-8 -t utf-8 @", "%s are not UTF-8, though the rest is",
                wrong.text)
-        ->advice = "without them";
+        ->advice = "remove them";
   } else if (encoding == UNKNOWN) {
     doctor_add(out, FINDING_ENCODING, encoding, "iconv -f ENCODING -t utf-8 @",
-               "%s are not UTF-8, nor of an encoding that is recognized", wrong.text)
-        ->advice = "convert it from what it is";
+               "%s are not UTF-8, and the encoding is unknown", wrong.text)
+        ->advice = "convert it from its encoding";
   } else {
     Finding *finding = doctor_add(out, FINDING_ENCODING, encoding, NULL, "%s are not UTF-8 (it looks like %s)",
                                   wrong.text, encodings[encoding].name);

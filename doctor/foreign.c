@@ -82,7 +82,7 @@ static bool is_text(const DoctorSample *s) {
 
 static void report(Findings *out, int variant, const char *what, const char *command) {
   Finding *finding = doctor_add(out, FINDING_FOREIGN, variant, command, "it is %s, not plain text", what);
-  if (!command) finding->advice = "to train on its bytes all the same";
+  if (!command) finding->advice = "to train on its bytes anyway";
   if (command == pandas) {
     strcpy(finding->options, " --jsonl-field text");
     finding->becomes = ".jsonl";

@@ -185,7 +185,7 @@ static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
   if (alone && (!object.strings || object.fields > MOST_FIELDS)) {
     Finding *finding = doctor_add(out, FINDING_JSON, JSON_OBJECT, "jq -r '.. | strings' @",
                                   "it looks like one JSON object, not like plain text or JSON lines");
-    finding->advice = "as its texts";
+    finding->advice = "extract its strings";
     finding->becomes = ".txt";
     return true;
   }

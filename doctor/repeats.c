@@ -81,7 +81,7 @@ static bool find_lines(const DoctorView *view, Findings *out) {
   size_t repeated = 0;
   for (int i = 0; i < view->count; i++) repeated += repeated_lines(&view->samples[i]);
   if (repeated * 2 < view->seen || view->seen < SMALLEST) return false;
-  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, "awk '!NF || !seen[$0]++' @", "%s are lines that stood there before",
+  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, "awk '!NF || !seen[$0]++' @", "%s are repeated lines",
              doctor_percent(view, (double)repeated, (double)view->seen).text);
   return true;
 }

@@ -176,7 +176,7 @@ static bool read_biases(const ConfigReader *r) {
   for (size_t i = 0; i < json_array_size(list); i++) {
     const unsigned kind = bias_kind(json_array_get(list, i));
     if (!kind)
-      return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\", \"mlp\" and \"head\"");
+      return config_refuse(r, KEY_MISSING_BIASES " has a name other than \"qkv\", \"output\", \"mlp\" and \"head\"");
     biases &= ~kind;
   }
   r->out->config.qkv_bias = (biases & BIAS_QKV) != 0;

@@ -56,7 +56,7 @@ bool model_files_newest_run(char **out, Error *error) {
   return *out || error_memory(error, "a path");
 }
 
-#define ANOTHER_FORMAT "only directories of Hugging Face transformers (config.json, model.safetensors) are read"
+#define ANOTHER_FORMAT "only directories of Hugging Face transformers (config.json, model.safetensors) are supported"
 
 /* ---- files ---- */
 
@@ -85,7 +85,7 @@ static bool refuse_file(const char *path, const uint8_t *head, size_t size, Erro
   if (size > 9 && head[8] == '{' && !head[7])
     return fail(error, EXIT_CHECKPOINT, "%s holds weights alone, without config.json beside it; " ANOTHER_FORMAT, path);
   if (is_text(head, size))
-    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; %s %s makes one of it", path,
+    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; %s %s trains a model on it", path,
                 program_name("train").text, text_shell_word(path, ONE_LINE_BYTES - 1).text);
   return fail(error, EXIT_CHECKPOINT, "%s is a file, not a model; " ANOTHER_FORMAT, path);
 }

@@ -82,22 +82,22 @@ static const Architecture architectures[] = {
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 static const char *unsupported(const ModelConfig *c) {
-  if (c->encoder_layers) return "an encoder like this";
+  if (c->encoder_layers) return "such an encoder";
   if (c->norm_place != NORM_BEFORE)
-    return c->norm_place == NORM_AFTER ? "norms after its parts" : "norms on its branches";
+    return c->norm_place == NORM_AFTER ? "norms after its sublayers" : "norms on its branches";
   if (c->positions == POSITIONS_SINUSOIDAL) return "sinusoidal positions";
-  if (c->positions == POSITIONS_NONE) return "no positions at all";
+  if (c->positions == POSITIONS_NONE) return "no positions";
   if (c->head_bias) return "a bias of the output head";
   if (c->norm == NORM_RMS && c->positions == POSITIONS_LEARNED) return "RMSNorm and learned positions";
   return NULL;
 }
 
 static const char *misfit(const Architecture *a, const ModelConfig *c) {
-  if (c->activation != a->activation || c->gated != a->gated) return "this activation beside these norms and positions";
-  if (c->bias && !a->output_bias) return "biases of outputs beside LayerNorm and SwiGLU";
+  if (c->activation != a->activation || c->gated != a->gated) return "this activation with these norms and positions";
+  if (c->bias && !a->output_bias) return "biases of outputs with LayerNorm and SwiGLU";
   const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
-  if (a->plain_heads && !plain) return "heads of another size than dim / heads beside LayerNorm";
-  if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped queries and learned positions";
+  if (a->plain_heads && !plain) return "a head size other than dim / heads with LayerNorm";
+  if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
   return NULL;
 }
 
@@ -115,7 +115,7 @@ static const Architecture *architecture_of(const GgufModel *m, Error *error) {
        "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
        "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
        "rotary positions (stablelm)",
-       model_files_directory(m->files), why ? why : "this activation beside these norms and positions");
+       model_files_directory(m->files), why ? why : "this activation with these norms and positions");
   return NULL;
 }
 

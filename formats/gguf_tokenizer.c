@@ -20,7 +20,7 @@ typedef struct Check {
 } Check;
 
 static bool refuse(const Check *c, const char *what) {
-  return fail(c->error, EXIT_CHECKPOINT, "%s: %s, which cannot be said in a GGUF file", c->dir, what);
+  return fail(c->error, EXIT_CHECKPOINT, "%s: %s, which a GGUF file cannot express", c->dir, what);
 }
 
 static void add_note(Check *c, const char *note) { c->out->notes[c->out->note_count++] = note; }
@@ -49,7 +49,7 @@ static bool changes_before_added(const Pipeline *p) {
 }
 
 static bool refuse_added(const Check *c, const AddedEntry *entry, const char *what) {
-  return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which a GGUF file cannot express", c->dir,
               text_one_line(entry->text, 60).text, what);
 }
 
@@ -63,12 +63,12 @@ static bool check_added(Check *c) {
     const bool beside = entry->token.lstrip || entry->token.rstrip;
     strips = strips || beside;
     if (entry->token.special) continue;
-    if (entry->token.single_word) return refuse_added(c, entry, "is taken only where it is a word");
-    if (beside) return refuse_added(c, entry, "takes the white space beside it");
+    if (entry->token.single_word) return refuse_added(c, entry, "is only recognized as a whole word");
+    if (beside) return refuse_added(c, entry, "includes the white space next to it");
     if (entry->normalized && changes_before_added(c->pipeline))
-      return refuse_added(c, entry, "is looked for in the normalized text");
+      return refuse_added(c, entry, "is searched in normalized text");
   }
-  if (strips) add_note(c, "white space beside special tokens stays in the text there");
+  if (strips) add_note(c, "llama.cpp keeps the white space next to special tokens");
   return true;
 }
 
@@ -147,8 +147,7 @@ static bool find_cuts(Check *c) {
   if (c->out->cuts) return true;
   bool reach = false;
   if (!other)
-    return refuse(c, "its tokenizer cuts texts otherwise than GPT-2, SmolLM, Llama 3 and Qwen 2 do, or does more with "
-                     "them");
+    return refuse(c, "its tokenizer splits texts unlike GPT-2, SmolLM, Llama 3 and Qwen 2, or has other steps");
   if (!merges_reach_all(c, &reach)) return false;
   c->out->cuts = other;
   return reach || refuse(c, ignores ? "its tokenizer ignores merges where a word is a token (ignore_merges)"
@@ -157,7 +156,7 @@ static bool find_cuts(Check *c) {
 
 static bool check_bytes(Check *c) {
   if (has_step(c->pipeline, STEP_NFC))
-    add_note(c, "llama.cpp does not normalize texts (NFC): those that are not normalized get other tokens there");
+    add_note(c, "llama.cpp does not normalize texts (NFC): texts that are not normalized get other tokens");
   return find_cuts(c);
 }
 
@@ -180,13 +179,14 @@ static bool check_steps(Check *c, bool *splits) {
     replaces = replaces || spaces;
     *splits = *splits || split;
     if (!spaces && !prepend && !split && step->kind != STEP_ADDED && step->kind != STEP_UNJOINED)
-      return refuse(c, "its tokenizer does more with texts than SentencePiece does");
+      return refuse(c, "its tokenizer has steps that SentencePiece does not have");
   }
   if (!replaces) return refuse(c, "its tokenizer has no symbol for spaces");
   c->out->prefix_space = prepends != NULL;
-  if (prepends && prepends->when == PREPEND_MISSING) add_note(c, "a text that begins with a space has one more there");
+  if (prepends && prepends->when == PREPEND_MISSING)
+    add_note(c, "llama.cpp adds another space to a text that begins with a space");
   if (prepends && prepends->when == PREPEND_FIRST)
-    add_note(c, "a text that begins with a space, or follows a special token, has one more there");
+    add_note(c, "llama.cpp adds another space to a text that begins with a space or follows a special token");
   return true;
 }
 
@@ -195,7 +195,7 @@ static bool refuse_token(const Check *c, const uint8_t *bytes, size_t size, cons
   const size_t shown = size < TOKEN_BYTES ? size : TOKEN_BYTES;
   memcpy(text, bytes, shown);
   text[shown] = '\0';
-  return fail(c->error, EXIT_CHECKPOINT, "%s: its token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its token \"%s\" %s, which a GGUF file cannot express", c->dir,
               text_one_line(text, 60).text, what);
 }
 
@@ -213,7 +213,7 @@ static bool check_splits(const Check *c, const Bpe *words, int32_t id, const uin
     const int32_t rank = left >= 0 && right >= 0 ? bpe_rank(c->bpe, left, right) : -1;
     if ((left < 0 && !is_character(bytes, at)) || (right < 0 && !is_character(bytes + at, size - at))) continue;
     if (rank < 0 || c->bpe->merges[rank].id != id)
-      return refuse_token(c, bytes, size, "is not merged of every two tokens that it can be parted in");
+      return refuse_token(c, bytes, size, "has no merge for some two tokens that it consists of");
   }
   return true;
 }
@@ -236,9 +236,9 @@ static bool check_tokens(const Check *c, const Bpe *words, bool splits) {
     size_t size;
     const uint8_t *bytes = bpe_decode(c->bpe, id, &size);
     if (!size || is_byte_token(c->bpe, id)) continue;
-    if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than those of SentencePiece");
+    if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than the tokens of SentencePiece");
     if (splits && has_symbol_inside(bytes, size))
-      return refuse_token(c, bytes, size, "has a space inside, and texts are cut there");
+      return refuse_token(c, bytes, size, "contains a space, and texts are split there");
     if (!check_splits(c, words, id, bytes, size)) return false;
   }
   return true;
@@ -255,7 +255,7 @@ static bool fill_scores(Check *c) {
     if (i > 0 && bpe->merges[i - 1].id == id) continue;
     size_t size;
     const uint8_t *bytes = bpe_decode(bpe, id, &size);
-    if (scores[id] < 0) return refuse_token(c, bytes, size, "is merged once sooner, once later");
+    if (scores[id] < 0) return refuse_token(c, bytes, size, "has merges of different priority");
     scores[id] = next--;
   }
   return true;

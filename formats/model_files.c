@@ -110,7 +110,8 @@ static bool check_vocab(Tokenizer *t, const char *dir, int vocab, const char *of
 static bool check_end(const Tokenizer *t, const char *dir, const ModelConfig *config, Error *error) {
   return config->encoder_layers || !tokenizer_ends_with_end(t) ||
          fail(error, EXIT_CHECKPOINT,
-              "%s: " TOKENIZER_JSON " puts the end token behind a text, which is supported for models with an encoder",
+              "%s: " TOKENIZER_JSON
+              " appends the end token to texts, which is only supported for models with an encoder",
               dir);
 }
 
@@ -140,7 +141,7 @@ bool model_files_read_source_tokenizer(const ModelFiles *files, Tokenizer **out,
   if (!are_separate(dir, config)) return true;
   const PathText folder = path_in(dir, MODEL_FILE_SOURCE_TOKENIZER);
   if (!tokenizer_load(out, path_in(folder.text, TOKENIZER_JSON).text, error))
-    return error_append(error, "; sources of this model have a tokenizer of their own");
+    return error_append(error, "; sources of this model have a separate tokenizer");
   return kept(check_vocab(*out, folder.text, config->source_vocab, " for sources", error), out);
 }
 

@@ -155,7 +155,7 @@ static bool check_head(const WeightReader *r, const SafeTensor *head, Error *err
   return (head->type == embedding->type && memcmp(head->data, embedding->data, embedding->bytes) == 0) ||
          fail(error, EXIT_CHECKPOINT,
               "%s: %s is not %s, but tie_word_embeddings in " MODEL_FILE_CONFIG
-              " says that they are the same; say false there, to read both",
+              " says that they are the same; set it to false to read both",
               r->files->path.text, head->name, embedding->name);
 }
 

@@ -276,7 +276,7 @@ static void project_gutenberg(void **state) {
                             "GUTENBERG/{//!p;}'";
   char command[256];
   snprintf(command, sizeof command, "%s a.txt | ./train -", sed);
-  expect(gutenberg("\n"), "a.txt", FINDING_GUTENBERG, FINDING_NOTE, "80 bytes before it, 57 behind it", command);
+  expect(gutenberg("\n"), "a.txt", FINDING_GUTENBERG, FINDING_NOTE, "80 bytes before it, 57 after it", command);
   /* two findings, and the last command mends both */
   const Findings found = examine(gutenberg("\r\n"), "a.txt");
   DoctorCommand typed = {0};
@@ -297,7 +297,7 @@ static void repeats(void **state) {
   expect(same, "a.txt", FINDING_REPEATS, FINDING_WARNING, "the same 1 byte over", "tr -s '\\141' <a.txt | ./train -");
   expect(block, "a.txt", FINDING_REPEATS, FINDING_WARNING, "100.0 % of its bytes are the same 25 bytes over and over",
          "awk '!NF || !seen[$0]++' a.txt | ./train -");
-  expect(shuffled, "a.txt", FINDING_REPEATS, FINDING_WARNING, "lines that stood there before",
+  expect(shuffled, "a.txt", FINDING_REPEATS, FINDING_WARNING, "are repeated lines",
          "awk '!NF || !seen[$0]++' a.txt | ./train -");
   Bytes thrice = {0}, once = lines_of(english, " ", 50000);
   for (int i = 0; i < 3; i++) add(&thrice, once.bytes, once.size);

@@ -166,7 +166,7 @@ static void fingerprints_cover_both(void **state) {
     token_file_close(&file);
   }
   assert_false(tokenization_open(&file, at(f, "tokens"), NULL, byte, &two_threads, &error));
-  expect_error(&error, EXIT_CHECKPOINT, "is of another text");
+  expect_error(&error, EXIT_CHECKPOINT, "belongs to another text");
   corpus_close(corpus);
   tokenizer_free(byte);
   tokenizer_free(first);
@@ -242,7 +242,7 @@ static void intact_files_are_used(void **state) {
   assert_true(tokenization_open(&file, tokens, NULL, tokenizer, &reuse, &error)); /* the text may be gone */
   token_file_close(&file);
   assert_false(tokenization_open(&file, tokens, NULL, other, &reuse, &error));
-  expect_error(&error, EXIT_CHECKPOINT, "is of another text");
+  expect_error(&error, EXIT_CHECKPOINT, "belongs to another text");
   file = open_tokens(tokens, corpus, other); /* another tokenizer: encoded again */
   assert_int_equal(file.info.tokens, 8);
   token_file_close(&file);

@@ -82,7 +82,7 @@ static void several_lines_without_a_tab(void **state) {
   }
 }
 
-/* Files of all formats side by side: what is no pair has no prompt. */
+/* Files of all formats side by side: what is not a pair has no prompt. */
 static void mixed_formats(void **state) {
   Fixture *f = *state;
   make_dir(f, "d");

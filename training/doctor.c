@@ -91,8 +91,8 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
   doctor_command(command, &g->finding, name_of(e, g->first), route);
   const bool insists = g->finding.command[0] && (g->finding.kind == FINDING_FOREIGN || g->finding.kind == FINDING_WIDE);
   snprintf(out, size, "%s%s: %s%s; %s%s: %s", many, name.text, g->finding.what,
-           insists ? " (--binary trains on its bytes all the same)" : "", g->files > 1 ? "for each, " : "",
-           g->finding.advice, command->text);
+           insists ? " (--binary trains on its bytes anyway)" : "", g->files > 1 ? "for each, " : "", g->finding.advice,
+           command->text);
 }
 
 static bool report(const Examination *e, Error *error) {
