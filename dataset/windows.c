@@ -18,17 +18,11 @@ static bool read_packed(const Windows *w, int64_t index, const Window *out, Erro
 
 /* ---- random windows ---- */
 
-/* Returns floor(u / 2^64 * range): the upper half of a 128-bit product, computed from 32-bit halves. */
-static uint64_t scale_down(uint64_t u, uint64_t range) {
-  uint64_t u0 = u & UINT32_MAX, u1 = u >> 32, r0 = range & UINT32_MAX, r1 = range >> 32;
-  uint64_t middle = u1 * r0 + (u0 * r0 >> 32);
-  uint64_t carry = (middle & UINT32_MAX) + u0 * r1;
-  return u1 * r1 + (middle >> 32) + (carry >> 32);
-}
-
 static int64_t draw(uint64_t seed, uint32_t step, uint32_t sequence, int64_t range) {
   PhiloxWords words = philox(seed, 0, SITE_WINDOW, step, sequence);
-  return (int64_t)scale_down((uint64_t)words.word[1] << 32 | words.word[0], (uint64_t)range);
+  const uint64_t u = (uint64_t)words.word[1] << 32 | words.word[0];
+  __extension__ typedef unsigned __int128 Product;
+  return (int64_t)((Product)u * (uint64_t)range >> 64); /* floor(u / 2^64 * range) */
 }
 
 int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {

@@ -92,20 +92,11 @@ static bool refuse_file(const char *path, const uint8_t *head, size_t size, Erro
 
 /* ---- directories ---- */
 
-static bool there_is(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
-
 static bool check_directory(const char *dir, Error *error) {
-  if (there_is(dir, MODEL_FILE_CONFIG)) return true;
+  if (access(path_in(dir, MODEL_FILE_CONFIG).text, F_OK) == 0) return true;
   const PathText below = newest_in(dir, "");
   fail(error, EXIT_CHECKPOINT, "%s holds no model (no " MODEL_FILE_CONFIG " in it)", dir);
   return *below.text ? error_append(error, "; did you mean %s", path_in(dir, below.text).text) : false;
-}
-
-bool model_files_fail_without_weights(const char *dir, Error *error) {
-  if (there_is(dir, "pytorch_model.bin"))
-    return fail(error, EXIT_CHECKPOINT,
-                "%s holds its weights as pytorch_model.bin; save them with transformers as " MODEL_FILE_WEIGHTS, dir);
-  return fail(error, EXIT_CHECKPOINT, "%s holds no weights (no " MODEL_FILE_WEIGHTS " in it)", dir);
 }
 
 bool model_files_check(const char *path, Error *error) {

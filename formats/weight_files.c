@@ -132,10 +132,18 @@ static bool list_tensors(WeightFiles *out, Error *error) {
   return true;
 }
 
+/* Returns false; the error says what the directory contains instead of weights. */
+static bool fail_without_weights(const char *dir, Error *error) {
+  if (there_is(dir, "pytorch_model.bin"))
+    return fail(error, EXIT_CHECKPOINT,
+                "%s holds its weights as pytorch_model.bin; save them with transformers as " MODEL_FILE_WEIGHTS, dir);
+  return fail(error, EXIT_CHECKPOINT, "%s holds no weights (no " MODEL_FILE_WEIGHTS " in it)", dir);
+}
+
 bool weight_files_open(WeightFiles *out, const char *dir, Error *error) {
   const bool one = there_is(dir, MODEL_FILE_WEIGHTS), several = there_is(dir, MODEL_FILE_WEIGHTS_INDEX);
   *out = (WeightFiles){.path = path_in(dir, one ? MODEL_FILE_WEIGHTS : MODEL_FILE_WEIGHTS_INDEX)};
-  if (!one && !several) return model_files_fail_without_weights(dir, error);
+  if (!one && !several) return fail_without_weights(dir, error);
   if ((one ? open_one(out, error) : open_several(out, dir, error)) && list_tensors(out, error)) return true;
   weight_files_close(out);
   return false;

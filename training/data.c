@@ -18,7 +18,7 @@
 
 enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
-/* ---- sources and corpus ---- */
+/* ---- inputs and corpus ---- */
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
@@ -34,7 +34,7 @@ static PathText data_path(const Run *r, const char *name) {
 }
 
 /* A resumed run reads the copy of its standard input from its directory. */
-bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
+bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
@@ -47,7 +47,7 @@ bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out
                                  .spooled = s->resume,
                                  .copying = startup_progress(&reading),
                                  .is_model = model_files_exist};
-  bool ok = corpus_open(out, sources, count, &options, error);
+  bool ok = corpus_open(out, inputs, count, &options, error);
   console_work_end(&r->console);
   return ok;
 }
