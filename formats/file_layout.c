@@ -9,62 +9,48 @@
 
 /* ---- names: [STACK.LAYER.]MODULE[.KIND] ---- */
 
+/* The parts of a name: "model.layers", "3", "self_attn.q_proj", ".weight". Stack and layer are "" outside of layers. */
 typedef struct TensorName {
-  const char *stack, *layer, *module, *kind;     /* kind: "", ".weight" or ".bias" */
-  int stack_length, layer_length, module_length; /* layer_length 0: not in a layer */
+  char stack[64], layer[16], module[64], kind[16];
 } TensorName;
 
 static TensorName split(const char *name) {
-  TensorName n = {.stack = name, .module = name};
-  for (const char *dot = strchr(name, '.'); dot && !n.layer_length; dot = strchr(dot + 1, '.')) {
+  TensorName n = {.stack = ""};
+  const char *module = name;
+  for (const char *dot = strchr(name, '.'); dot && !*n.layer; dot = strchr(dot + 1, '.')) {
     const int digits = (int)strspn(dot + 1, "0123456789");
     if (!digits || dot[1 + digits] != '.') continue;
-    n.stack_length = (int)(dot - name);
-    n.layer = dot + 1;
-    n.layer_length = digits;
-    n.module = dot + digits + 2;
+    snprintf(n.stack, sizeof n.stack, "%.*s", (int)(dot - name), name);
+    snprintf(n.layer, sizeof n.layer, "%.*s", digits, dot + 1);
+    module = dot + digits + 2;
   }
-  n.kind = strrchr(n.module, '.');
-  if (!n.kind) n.kind = n.module + strlen(n.module);
-  n.module_length = (int)(n.kind - n.module);
+  const char *kind = strrchr(module, '.');
+  if (!kind) kind = module + strlen(module);
+  snprintf(n.module, sizeof n.module, "%.*s", (int)(kind - module), module);
+  snprintf(n.kind, sizeof n.kind, "%s", kind);
   return n;
 }
 
-static bool is_module(const TensorName *n, const char *module) {
-  return (size_t)n->module_length == strlen(module) && memcmp(n->module, module, (size_t)n->module_length) == 0;
-}
+static bool is_module(const TensorName *n, const char *module) { return strcmp(n->module, module) == 0; }
 
-static bool module_begins(const TensorName *n, const char *beginning) {
-  return strncmp(n->module, beginning, strlen(beginning)) == 0;
-}
-
-typedef struct Piece {
-  char text[64];
-} Piece;
-
-static Piece renamed(const ModelClass *a, const char *piece, int length) {
-  Piece out;
-  snprintf(out.text, sizeof out.text, "%.*s", length, piece);
+static const char *renamed(const ModelClass *a, const char *native) {
   for (const Rename *r = a->names; r && r->native; r++)
-    if (strcmp(r->native, out.text) == 0) {
-      snprintf(out.text, sizeof out.text, "%s", r->file);
-      break;
-    }
-  return out;
+    if (strcmp(r->native, native) == 0) return r->file;
+  return native;
 }
 
 static void file_name(char *out, size_t size, const ModelClass *a, const TensorName *n, const char *kind) {
-  const Piece stack = renamed(a, n->stack, n->stack_length), module = renamed(a, n->module, n->module_length);
-  if (n->layer_length) snprintf(out, size, "%s.%.*s.%s%s", stack.text, n->layer_length, n->layer, module.text, kind);
-  else snprintf(out, size, "%s%s", module.text, kind);
+  const char *module = renamed(a, n->module);
+  if (*n->layer) snprintf(out, size, "%s.%s.%s%s", renamed(a, n->stack), n->layer, module, kind);
+  else snprintf(out, size, "%s%s", module, kind);
 }
 
 /* Returns the flag of the product that a weight or bias belongs to; 0: none. */
 static unsigned bias_kind(const TensorName *n) {
-  if (!n->layer_length) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
+  if (!*n->layer) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
   if (is_module(n, "self_attn.o_proj") || is_module(n, "cross_attn.o_proj")) return BIAS_OUTPUT;
-  if (module_begins(n, "self_attn.") || module_begins(n, "cross_attn.")) return BIAS_QKV;
-  return module_begins(n, "mlp.") ? BIAS_MLP : 0;
+  if (strncmp(n->module, "self_attn.", 10) == 0 || strncmp(n->module, "cross_attn.", 11) == 0) return BIAS_QKV;
+  return strncmp(n->module, "mlp.", 4) == 0 ? BIAS_MLP : 0;
 }
 
 /* ---- the layout ---- */
@@ -98,7 +84,7 @@ static FileTensor tensor_of(const ModelClass *a, const ParameterTensor *p, const
   if (strcmp(n->kind, ".bias") == 0) return bias_of(a, n, p->cols);
   FileTensor t = {.rank = p->rank, .rows = p->rank == 1 ? p->cols : p->rows, .cols = p->rank == 1 ? 1 : p->cols};
   file_name(t.name, sizeof t.name, a, n, n->kind);
-  t.transposed = a->transposed && p->rank == 2 && n->layer_length;
+  t.transposed = a->transposed && p->rank == 2 && *n->layer;
   t.optional = a->sinusoids && p->role == ROLE_SINUSOIDS;
   if (is_module(n, "model.embed_positions")) t.unused = a->unused_places;
   return t;
