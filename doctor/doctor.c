@@ -140,12 +140,12 @@ static void find_gutenberg(const DoctorView *view, Findings *out) {
   if (!starts && !ends) return;
   const uint8_t *line = starts ? memchr(head->bytes + start, '\n', head->size - start) : NULL;
   const size_t before = line ? (size_t)(line + 1 - head->bytes) : starts ? head->size : 0;
-  const size_t behind = tail->size - end;
+  const size_t after = tail->size - end;
   doctor_add(out, FINDING_GUTENBERG, !starts,
              starts ? "sed -n '" GUTENBERG_LINE("START") "," GUTENBERG_LINE("END") "{//!p;}' @"
                     : "sed '" GUTENBERG_LINE("END") ",$d' @",
              "Project Gutenberg's header and license are around the text: %zu bytes before it, %zu after it", before,
-             behind);
+             after);
 }
 
 /* ---- examination of a file ---- */

@@ -96,7 +96,7 @@ static void add_zero_bias(FileLayout *layout, const ModelClass *a, const TensorN
   add(layout, &t, -1);
 }
 
-static void add_zero_places(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
+static void add_zero_positions(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
   const TensorName name = split("model.embed_positions.weight");
   FileTensor t = {
       .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places, .zeros = KEY_POSITIONS};
@@ -134,7 +134,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
     add_zero_bias(out, a, &head, config->vocab);
   }
   if (a->shared && !config->tie) add_shared(out, a);
-  if (a->places && config->positions == POSITIONS_NONE) add_zero_places(out, a, config);
+  if (a->places && config->positions == POSITIONS_NONE) add_zero_positions(out, a, config);
   return true;
 }
 

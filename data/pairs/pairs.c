@@ -2,8 +2,8 @@
  *
  *   pairs --task reverse --lines 20000 -o train.tsv --test test.tsv
  *
- * No source of the test part is in the training part (see TaskDraw): a model that answers it has learned the task, not
- * the pairs. All sources shorter than TASK_TEST_LENGTH, of which there are few, are in the training part.
+ * No source of the test set is in the training set (see TaskDraw): a model that answers it has learned the task, not
+ * the pairs. All sources shorter than TASK_TEST_LENGTH, of which there are few, are in the training set.
  *
  * Exit status: 0 done, otherwise as in util/error.h. */
 #include "cli/option_rows.h"
@@ -28,20 +28,20 @@ enum {
   TASK_MAX_ALPHABET = 36, /* 0 to 9, then a to z */
   TASK_MAX_LENGTH = 1000, /* of a string */
   TASK_MAX_DIGITS = 18,   /* of a summand: sums fit 64 bits */
-  TASK_TEST_RATIO = 10    /* one of this many sources is in the test part */
+  TASK_TEST_RATIO = 10    /* one of this many sources is in the test set */
 };
 
-#define TASK_TEST_LENGTH 5 /* least number of characters of a source of the test part */
+#define TASK_TEST_LENGTH 5 /* least number of characters of a source of the test set */
 
-/* The settings and state of drawing pairs of one part; equal settings draw equal pairs.
- * A source is in the test part if its XXH64 is a multiple of TASK_TEST_RATIO and it is not shorter than
- * TASK_TEST_LENGTH, else in the training part. This depends only on the source, so no source is in both parts, for any
+/* The settings and state of drawing pairs of one set; equal settings draw equal pairs.
+ * A source is in the test set if its XXH64 is a multiple of TASK_TEST_RATIO and it is not shorter than
+ * TASK_TEST_LENGTH, else in the training set. This depends only on the source, so no source is in both parts, for any
  * sizes and seeds, without a list of sources. */
 typedef struct TaskDraw {
   int task;                   /* Task; -1: not given */
   int alphabet;               /* 2..TASK_MAX_ALPHABET characters of strings; sums are decimal */
   int min_length, max_length; /* of a string or of each summand; lengths are uniform */
-  bool test;                  /* draw the test part */
+  bool test;                  /* draw the test set */
   uint64_t seed;
   uint64_t drawn; /* random numbers so far; begins as 0 */
 } TaskDraw;
@@ -91,8 +91,8 @@ static void draw_string(TaskDraw *d, int length, TaskPair *out) {
   if (d->task == TASK_SORT) qsort(out->target, (size_t)length, 1, compare_chars);
 }
 
-/* Draws the next pair. Returns false when none of a million draws is in the part.
- * In the training part, a rejected pair keeps its lengths, so that all lengths are equally frequent. In the test part
+/* Draws the next pair. Returns false when none of a million draws is in the set.
+ * In the training set, a rejected pair keeps its lengths, so that all lengths are equally frequent. In the test set
  * new lengths are drawn, because no short source is in it. */
 static bool next_pair(TaskDraw *d, TaskPair *out) {
   int lengths[2] = {0};
@@ -121,13 +121,13 @@ static void pair_options(Options *options, PairSettings *s) {
   TaskDraw *d = &s->draw;
   const Option table[] = {
       CHOICE("task", &d->task, task_names, NULL,
-             "what the target is: the source, the source backwards, its characters sorted, or the sum of two numbers"),
-      INT64("lines", &s->lines, 0, 1e12, NULL, "lines of the training part"),
-      TEXT("output", &s->output, "FILE", "standard output", "where the training part goes", .letter = 'o'),
-      INT64("test-lines", &s->test_lines, 0, 1e12, NULL, "lines of the test part"),
+             "the target: the source, the source backwards, its characters sorted, or the sum of two numbers"),
+      INT64("lines", &s->lines, 0, 1e12, NULL, "lines of the training set"),
+      TEXT("output", &s->output, "FILE", "standard output", "file for the training set", .letter = 'o'),
+      INT64("test-lines", &s->test_lines, 0, 1e12, NULL, "lines of the test set"),
       TEXT("test", &s->test, "FILE", "none is written",
-           "where the test part goes: sources of at least " SHOWN(
-               TASK_TEST_LENGTH) " characters that are not in any training part"),
+           "file for the test set: sources of at least " SHOWN(
+               TASK_TEST_LENGTH) " characters that are not in any training set"),
       INT("alphabet", &d->alphabet, 2, TASK_MAX_ALPHABET, NULL,
           "different characters in strings: digits, then letters"),
       INT("min-length", &d->min_length, 1, TASK_MAX_LENGTH, NULL,
@@ -135,7 +135,8 @@ static void pair_options(Options *options, PairSettings *s) {
       INT("max-length", &d->max_length, 1, TASK_MAX_LENGTH, "8, or 3 for sums",
           "characters of the longest string, digits of the largest number"),
       TEXT("mark", &s->mark, NULL, NULL,
-           "text behind every source, as = for a model without an encoder, which cannot see otherwise where it ends"),
+           "text after every source, for example = for a model without an encoder, so that it sees where the source "
+           "ends"),
       UINT64("seed", &d->seed, NULL, "same seed, same lines"),
   };
   *options = (Options){.program = "pairs",
@@ -170,7 +171,7 @@ static bool write_lines(const PairSettings *s, bool test, Output *out, Error *er
   for (int64_t i = 0; i < lines; i++) {
     if (!next_pair(&draw, &pair))
       return fail(error, EXIT_USAGE,
-                  "no source of the %s part was found: lengths of %d to %d are too short; the test part has sources of "
+                  "no source of the %s set was found: lengths of %d to %d are too short; the test set has sources of "
                   "at least %d characters, one in %d of them",
                   test ? "test" : "training", draw.min_length, draw.max_length, TASK_TEST_LENGTH, TASK_TEST_RATIO);
     if (fprintf(out->stream, "%s%s\t%s\n", pair.source, s->mark ? s->mark : "", pair.target) < 0)
@@ -179,7 +180,7 @@ static bool write_lines(const PairSettings *s, bool test, Output *out, Error *er
   return true;
 }
 
-static bool write_part(const PairSettings *s, bool test, Error *error) {
+static bool write_set(const PairSettings *s, bool test, Error *error) {
   Output out;
   return output_open(&out, test ? s->test : s->output, error) &&
          output_close(&out, write_lines(s, test, &out, error), error);
@@ -187,7 +188,7 @@ static bool write_part(const PairSettings *s, bool test, Error *error) {
 
 static bool run(const Options *options, void *settings, Error *error) {
   PairSettings *s = settings;
-  return check_settings(options, s, error) && (!s->test || write_part(s, true, error)) && write_part(s, false, error);
+  return check_settings(options, s, error) && (!s->test || write_set(s, true, error)) && write_set(s, false, error);
 }
 
 int main(int argc, char **argv) {

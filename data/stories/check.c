@@ -57,10 +57,10 @@ static void derive_rule(Parse *p, const Rule *r, const Rest *next, size_t at, do
 static void derive_draw(Parse *p, int variable, Rest rest, size_t at, double probability) {
   const Variable *v = &p->grammar->variable[variable];
   for (int i = 0; i < v->words; i++) {
-    size_t behind = at;
-    if (!parse_span(p, v->word[i].form[0], &behind, probability / v->words)) continue;
+    size_t after = at;
+    if (!parse_span(p, v->word[i].form[0], &after, probability / v->words)) continue;
     p->value[variable] = i;
-    derive(p, rest, behind, probability / v->words);
+    derive(p, rest, after, probability / v->words);
   }
 }
 
@@ -249,11 +249,11 @@ static long longest_text(const Grammar *g, int rule, int depth) {
     const Alternative *a = &g->rule[rule].alternative[i];
     long length = 0;
     for (int k = 0; k < a->items; k++) {
-      long part = -1;
-      if (a->item[k].kind == ITEM_TEXT) part = (long)a->item[k].text.length;
-      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH) part = longest_text(g, a->item[k].rule, depth + 1);
-      if (part < 0) return -1;
-      length += part;
+      long bytes = -1;
+      if (a->item[k].kind == ITEM_TEXT) bytes = (long)a->item[k].text.length;
+      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH) bytes = longest_text(g, a->item[k].rule, depth + 1);
+      if (bytes < 0) return -1;
+      length += bytes;
     }
     if (length > longest) longest = length;
   }

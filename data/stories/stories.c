@@ -11,7 +11,7 @@
  *
  * The writer charges each choice byte by byte in that second form: when the bytes written so far leave alternatives of
  * total weight W possible and the next byte leaves W', that byte costs log2(W / W'). So the cost of the text up to any
- * byte is exact, even if the cut between the training and the validation part is inside a word. The self-check computes
+ * byte is exact, even if the cut between the training and the validation set is inside a word. The self-check computes
  * every number a second time from the text alone. Bits per byte are averaged over the bytes of the stories, because for
  * a model a separator is a token, not text.
  *
@@ -49,7 +49,7 @@ static void story_options(Options *options, StorySettings *s) {
   const Option table[] = {
       INT64("bytes", &s->bytes, 1, 1e12, NULL, "stop at the end of the first story at or after N bytes"),
       UINT64("seed", &s->seed, NULL, "same seed, same text"),
-      DOUBLE("val-frac", &s->val_frac, 0, 1, NULL, "report the last X of the bytes separately, as validation part",
+      DOUBLE("val-frac", &s->val_frac, 0, 1, NULL, "report the last X of the bytes separately, as validation set",
              .below = true),
       TEXT("output", &s->output, "FILE", "standard output", "file for the text", .letter = 'o'),
       TEXT("report", &s->report, "FILE", "a line on standard error", "file for the report, a JSON object"),
