@@ -232,17 +232,6 @@ static bool is_used_again(const Grammar *g, int variable, bool by_word) {
 
 /* ---- the largest distance to a fact ---- */
 
-/* A walk through the grammar that takes the longest text between two facts. */
-typedef struct Reach {
-  const Grammar *grammar;
-  long longest[MAX_RULES]; /* bytes of a rule's longest text; -1: it contains facts */
-  int value[MAX_VARIABLES];
-  LastMention last[MAX_VARIABLES];
-  size_t length;
-  size_t max_distance;
-  const char *max_distance_name;
-} Reach;
-
 static long longest_text(const Grammar *g, int rule, int depth) {
   long longest = 0;
   for (int i = 0; i < g->rule[rule].alternatives; i++) {
@@ -260,17 +249,12 @@ static long longest_text(const Grammar *g, int rule, int depth) {
   return longest;
 }
 
-static void reach_use(Reach *r, int variable, size_t mentioned_at) {
-  size_t distance = r->length - mentioned_at;
-  if (distance <= r->max_distance) return;
-  r->max_distance = distance;
-  r->max_distance_name = r->grammar->variable[variable].name;
-}
-
-/* Walks through a rule. EXIT_INTERNAL for a rule that chooses between facts, which this walk cannot bound. */
-static bool reach_rule(Reach *r, int rule, Error *error) {
-  if (r->longest[rule] >= 0) {
-    r->length += (size_t)r->longest[rule];
+/* Walks through a rule like the writer, but always takes the longest text between two facts; longest[rule]: bytes of a
+ * rule's longest text, -1: it contains facts. EXIT_INTERNAL for a rule that chooses between facts, which this walk
+ * cannot bound. */
+static bool reach_rule(Writer *r, const long *longest, int rule, Error *error) {
+  if (longest[rule] >= 0) {
+    r->length += (size_t)longest[rule];
     return true;
   }
   if (r->grammar->rule[rule].alternatives != 1)
@@ -284,18 +268,18 @@ static bool reach_rule(Reach *r, int rule, Error *error) {
     switch (item->kind) {
     case ITEM_TEXT: r->length += item->text.length; break;
     case ITEM_RULE:
-      if (!reach_rule(r, item->rule, error)) return false;
+      if (!reach_rule(r, longest, item->rule, error)) return false;
       break;
     case ITEM_SWITCH:
-      reach_use(r, v, last->any);
-      if (!reach_rule(r, item->rule_of[r->value[v]], error)) return false;
+      writer_note_use(r, v, last->any);
+      if (!reach_rule(r, longest, item->rule_of[r->value[v]], error)) return false;
       break;
     case ITEM_DRAW:
       *last = (LastMention){r->length, r->length};
       r->length += r->grammar->variable[v].word[r->value[v]].form[0].length;
       break;
     case ITEM_MENTION:
-      reach_use(r, v, item->form == 0 ? last->word : last->any);
+      writer_note_use(r, v, item->form == 0 ? last->word : last->any);
       last->any = r->length;
       if (item->form == 0) last->word = r->length;
       r->length += r->grammar->variable[v].word[r->value[v]].form[item->form].length;
@@ -314,16 +298,17 @@ static int longest_word(const Variable *v) {
 
 /* Finds the largest distance in any story: over all assignments of facts, with the longest other words. */
 static bool check_reach(const Grammar *g, size_t *max_distance, Error *error) {
-  Reach r = {.grammar = g};
+  Writer r = {.grammar = g};
+  long longest[MAX_RULES];
   int facts[MAX_VARIABLES];
   int count = 0;
-  for (int i = 0; i < g->rules; i++) r.longest[i] = longest_text(g, i, 0);
+  for (int i = 0; i < g->rules; i++) longest[i] = longest_text(g, i, 0);
   for (int i = 0; i < g->variables; i++)
     if (is_used_again(g, i, false)) facts[count++] = i;
     else r.value[i] = longest_word(&g->variable[i]);
   do {
     r.length = 0;
-    if (!reach_rule(&r, 0, error)) return false;
+    if (!reach_rule(&r, longest, 0, error)) return false;
   } while (next_assignment(g, facts, count, r.value));
   *max_distance = r.max_distance;
   return r.max_distance <= MAX_REFERENCE_DISTANCE ||

@@ -55,7 +55,7 @@ static void charge_choice(Writer *w, const Head *heads, const int *weights, int 
   }
 }
 
-static void note_use(Writer *w, int variable, size_t mentioned_at) {
+void writer_note_use(Writer *w, int variable, size_t mentioned_at) {
   size_t distance = w->length - mentioned_at;
   if (distance <= w->max_distance) return;
   w->max_distance = distance;
@@ -81,7 +81,7 @@ static void write_draw(Writer *w, int variable) {
 
 static void write_mention(Writer *w, int variable, int form) {
   LastMention *last = &w->last[variable];
-  note_use(w, variable, form == 0 ? last->word : last->any);
+  writer_note_use(w, variable, form == 0 ? last->word : last->any);
   last->any = w->length;
   if (form == 0) last->word = w->length;
   write_span(w, w->grammar->variable[variable].word[w->value[variable]].form[form]);
@@ -118,7 +118,7 @@ static void write_rule(Writer *w, int rule, int depth) {
     case ITEM_MENTION: write_mention(w, item->variable, item->form); break;
     case ITEM_RULE: write_rule(w, item->rule, depth + 1); break;
     case ITEM_SWITCH:
-      note_use(w, item->variable, w->last[item->variable].any);
+      writer_note_use(w, item->variable, w->last[item->variable].any);
       write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
       break;
     }

@@ -32,6 +32,8 @@ typedef struct Writer {
 
 /* Writes the next story, including its separator. On failure w->error has the cause. */
 bool writer_story(Writer *w);
+/* Measures the distance from an earlier mention of a variable, at that offset, to its use at the end of the text. */
+void writer_note_use(Writer *w, int variable, size_t mentioned_at);
 /* Returns the sum of bits[begin .. end). */
 double writer_bits(const Writer *w, size_t begin, size_t end);
 
