@@ -1,4 +1,4 @@
-/* dataset/jsonl, by itself and through dataset/corpus: JSON lines, their fields, and broken ones. */
+/* dataset/record, JSON lines: by itself and through dataset/corpus: fields and invalid lines. */
 #include "tests/corpus_helpers.h"
 #include "dataset/record.h"
 

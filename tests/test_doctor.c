@@ -1,4 +1,4 @@
-/* dataset/text_doctor: constructed files, what is said of them, and what is typed to mend them. */
+/* doctor/: constructed files, the findings about them, and the commands that fix them. */
 #include "doctor/doctor.h"
 #include "util/text.h"
 #include "tests/text_helpers.h"
