@@ -86,7 +86,7 @@ static FileTensor tensor_of(const ModelClass *a, const ParameterTensor *p, const
   file_name(t.name, sizeof t.name, a, n, n->kind);
   t.transposed = a->transposed && p->rank == 2 && *n->layer;
   t.optional = a->sinusoids && p->role == ROLE_SINUSOIDS;
-  if (is_module(n, "model.embed_positions")) t.unused = a->unused_places;
+  if (is_module(n, "model.embed_positions")) t.unused = a->unused_positions;
   return t;
 }
 
@@ -99,7 +99,7 @@ static void add_zero_bias(FileLayout *layout, const ModelClass *a, const TensorN
 static void add_zero_positions(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
   const TensorName name = split("model.embed_positions.weight");
   FileTensor t = {
-      .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places, .zeros = KEY_POSITIONS};
+      .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_positions, .zeros = KEY_POSITIONS};
   file_name(t.name, sizeof t.name, a, &name, name.kind);
   add(layout, &t, -1);
 }
@@ -134,7 +134,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
     add_zero_bias(out, a, &head, config->vocab);
   }
   if (a->shared && !config->tie) add_shared(out, a);
-  if (a->places && config->positions == POSITIONS_NONE) add_zero_positions(out, a, config);
+  if (a->position_table && config->positions == POSITIONS_NONE) add_zero_positions(out, a, config);
   return true;
 }
 
