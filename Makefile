@@ -39,8 +39,9 @@ $(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messe
 # What makes texts to train on. Without libraries.
 DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
-$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c data/*.c) $(DATA_UTIL))
-$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c data/*.c cli/option*.c cli/console.c) $(DATA_UTIL))
+$(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/*.c cli/option*.c cli/console.c) $(DATA_UTIL))
+$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c))
+$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c))
 $(DATA_PROGRAMS):
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm)
 

@@ -21,7 +21,7 @@
 
 /* ---- files ---- */
 
-/* What an older run leaves and a new one does not replace when it begins; first what makes the old run resumable. */
+/* Files of an older run that a new run does not replace when it begins; first those that make it resumable. */
 #define LEFT_BY_OLD_RUN                                                                                                \
   CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_RESULT,              \
       CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
@@ -48,7 +48,7 @@ void checkpoint_remove_old(const char *dir) { remove_files(dir, old_run_files, O
 
 bool checkpoint_is_run(const char *dir) { return access(path_in(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }
 
-/* ---- nothing of the user's is replaced ---- */
+/* ---- protection of the user's files ---- */
 
 static bool is_at(const struct stat *file, const char *path) {
   struct stat found;
@@ -65,7 +65,6 @@ bool checkpoint_check_input(const char *dir, const char *input, Error *error) {
   return true;
 }
 
-/* A run that was killed before its first step leaves its tokens, and files of the model that lack others. */
 static bool is_token_file(const char *path) {
   TokenFile file;
   Error ignored = {0};
@@ -74,6 +73,8 @@ static bool is_token_file(const char *path) {
   return true;
 }
 
+/* Checks that all files that a run would replace belong to a run. A run that was killed before its first step leaves an
+ * incomplete model, but also a token file. */
 static bool check_files(const char *dir, bool had_model, Error *error) {
   const bool of_run = had_model || is_token_file(path_in(dir, CHECKPOINT_TOKENS).text);
   for (int i = 0; i < RUN_FILES; i++) {
@@ -99,7 +100,7 @@ static bool busy(const char *dir, int fd, Error *error) {
 
 enum { LOCK_ATTEMPTS = 10 };
 
-/* Whoever only asks whether a directory is locked locks it for a moment. */
+/* Tries several times, because checkpoint_is_locked() of another process locks the file for a moment. */
 static bool try_lock(int fd) {
   const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
   for (int attempt = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; attempt++) {
@@ -110,7 +111,7 @@ static bool try_lock(int fd) {
   return true;
 }
 
-/* Someone may have deleted the file between open() and flock(): then the lock is on nothing. */
+/* Returns whether the locked file still exists: another process may have deleted it between open() and flock(). */
 static bool still_there(int fd, const char *path) {
   struct stat ours;
   return fstat(fd, &ours) == 0 && is_at(&ours, path);
@@ -131,14 +132,14 @@ static bool lock_file(const char *dir, const char *path, int *fd, Error *error) 
   return fail(error, EXIT_BUSY, "%s keeps being deleted; is another process clearing %s?", path, dir);
 }
 
-/* The process number is for the messages of others only: that it cannot be written (a full disk) is not a failure. */
+/* Writes the process id, which only appears in messages; so a failure, for example a full disk, is ignored. */
 static void sign_lock(int fd) {
   char text[32];
   int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) != length) return;
 }
 
-/* The `count` directories above `dir`, as far as they are empty. */
+/* Removes the `count` directories above `dir` that are empty. */
 static void remove_parents(const char *dir, int count) {
   char *path = strdup(dir), *slash;
   while (path && count-- > 0 && (slash = strrchr(path, '/'))) {
@@ -149,7 +150,7 @@ static void remove_parents(const char *dir, int count) {
   free(path);
 }
 
-/* Makes those that are not there, and counts them; errno says why it could not. */
+/* Creates the missing directories above `dir` and counts them. On failure errno has the cause. */
 static bool make_parents(const char *dir, int *made) {
   char *path = strdup(dir), *slash = path;
   bool ok = path;

@@ -17,10 +17,11 @@
 
 /* ---- one state file ---- */
 
-enum { STATE_NAME = 80 };
+enum { STATE_NAME = 80 /* capacity of a tensor's name */ };
 static const char CHECKSUM_KEY[] = "checksum";
+static const char *const state_names[] = {CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE};
 
-/* What is to be written. */
+/* The contents of a state to write. */
 typedef struct State {
   const ParameterTable *table;
   float *const *arenas;
@@ -28,8 +29,8 @@ typedef struct State {
   int metadata_count;
 } State;
 
-/* Over the data in the order of `tensors`, each with the sum so far as its seed; the first seed is a sum over the
- * metadata, which therefore may come in any order. */
+/* Returns the checksum of the data, in the order of `tensors`, each with the checksum so far as its seed. The first
+ * seed is the sum of the checksums of the metadata, whose order therefore does not matter. */
 static uint64_t state_checksum(const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                                int metadata_count) {
   uint64_t sum = 0;
@@ -48,11 +49,11 @@ static uint64_t state_checksum(const SafeTensor *tensors, int count, const Metad
 
 static void checksum_text(char out[17], uint64_t sum) { snprintf(out, 17, "%016jx", (uintmax_t)sum); }
 
-/* The tensors of a state: weights, first and second moments, each in the order of the table; in the arenas. */
+/* The tensors of a state in the arenas: weights, first and second moments, each in the order of the table. */
 typedef struct StateTensors {
   SafeTensor *tensors;
   char (*names)[STATE_NAME];
-  float **data; /* of each tensor */
+  float **data; /* the data of each tensor */
   int count;
 } StateTensors;
 
@@ -62,7 +63,7 @@ static void free_tensors(StateTensors *t) {
   free(t->data);
 }
 
-/* How the names of moments begin. */
+/* Prefixes of the names of moments. */
 #define MUON_MOMENT "muon.m."
 #define ADAM_MOMENT "adam.m."
 #define ADAM_SECOND "adam.v."
@@ -76,13 +77,13 @@ static void add_tensor(StateTensors *t, const char *prefix, const ParameterTenso
   t->data[t->count++] = arena + offset;
 }
 
-/* Free it with free_tensors(), also on failure. */
+/* Lists the tensors of a state. Free *out with free_tensors(), also on failure. */
 static bool list_tensors(const char *path, const ParameterTable *table, float *const *arenas, StateTensors *out,
                          Error *error) {
-  const size_t room = CHECKPOINT_ARENAS * (size_t)table->count + 1;
-  *out = (StateTensors){.tensors = calloc(room, sizeof *out->tensors),
-                        .names = calloc(room, sizeof *out->names),
-                        .data = calloc(room, sizeof *out->data)};
+  const size_t capacity = CHECKPOINT_ARENAS * (size_t)table->count + 1;
+  *out = (StateTensors){.tensors = calloc(capacity, sizeof *out->tensors),
+                        .names = calloc(capacity, sizeof *out->names),
+                        .data = calloc(capacity, sizeof *out->data)};
   if (!out->tensors || !out->names || !out->data) return error_memory(error, path);
   const ParameterTensor *const end = table->tensors + table->count;
   for (const ParameterTensor *p = table->tensors; p < end; p++) add_tensor(out, "", p, p->offset, arenas[0]);
@@ -123,7 +124,7 @@ static bool all_finite(const SafeTensor *tensor) {
   return true;
 }
 
-/* Finds `count` tensors of a state, in the order of state_checksum(), and checks all that can be wrong with them. */
+/* Finds the `count` tensors of a state and checks everything about them: names, shapes, types, checksum, values. */
 static bool verify_file(const char *path, const SafeTensors *file, SafeTensor *tensors, int count, Error *error) {
   for (int i = 0; i < count; i++) {
     const SafeTensor *tensor = safetensors_expect(path, file, &tensors[i], error);
@@ -157,7 +158,7 @@ static bool read_file(const char *path, const ParameterTable *table, float *cons
     safetensors_close(file);
     return false;
   }
-  free(file->tensors); /* they point into the mapping, which would keep a deleted file on the disk */
+  free(file->tensors); /* they point into the mapping, which would keep a deleted file on disk */
   file->tensors = NULL;
   file->count = 0;
   file_unmap(&file->file);
@@ -189,9 +190,9 @@ static bool move(const char *from, const char *to, Error *error) {
          fail(error, EXIT_OUTPUT, "cannot move a file to %s: %s; check the run directory", to, strerror(errno));
 }
 
-/* The new state replaces the old one in last/ by one rename, so last/ is never without; then the old one, kept by a
- * second name, becomes prev/. A damaged last/ (this run resumed from prev/) therefore never replaces prev/ before the
- * new last/ is safe. */
+/* Replaces the state with hard links. One rename replaces the old state in last/, so that last/ always has a state;
+ * then the old state, which has a second name, becomes prev/. So if last/ was damaged and the run resumed from prev/,
+ * prev/ is not replaced before the new last/ is safe. */
 static bool rotate_linked(const StatePaths *p, const State *state, Error *error) {
   if (!write_file(p->last.text, state, error)) {
     unlink(p->old.text);
@@ -203,7 +204,7 @@ static bool rotate_linked(const StatePaths *p, const State *state, Error *error)
   return false;
 }
 
-/* For file systems without hard links: the new state is complete beside the old one, then both move up. */
+/* Replaces the state on file systems without hard links: writes the new state beside the old one, then renames both. */
 static bool rotate_renaming(const StatePaths *p, const State *state, Error *error) {
   if (!write_file(p->old.text, state, error)) return false;
   if (move(p->last.text, p->prev.text, error) && file_sync_directory(p->prev_dir.text, error) &&
@@ -220,7 +221,7 @@ bool checkpoint_write_state(const char *dir, const ParameterTable *table, float 
   if (!make_directory(p.last_dir.text, error) || !make_directory(p.prev_dir.text, error) ||
       !file_sync_directory(dir, error))
     return false;
-  unlink(p.old.text); /* of a killed process */
+  unlink(p.old.text); /* left by a killed process */
   if (access(p.last.text, F_OK) != 0) return write_file(p.last.text, &state, error);
   if (link(p.last.text, p.old.text) == 0) return rotate_linked(&p, &state, error);
   return rotate_renaming(&p, &state, error);
@@ -262,50 +263,33 @@ void checkpoint_state_free(CheckpointState *state) {
   *state = (CheckpointState){0};
 }
 
-typedef bool StateTake(const SafeTensors *file, void *context);
-
-/* Of last/, or of prev/ where `take` finds nothing in it. What is wrong with a state is said when it is read. */
-static void look_at_states(const char *dir, StateTake *take, void *context) {
-  static const char *const names[] = {CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE};
-  bool found = false;
-  for (int i = 0; i < 2 && !found; i++) {
-    Error ignored = {0};
-    SafeTensors file;
-    found = safetensors_open(&file, path_in(dir, names[i]).text, &ignored) && take(&file, context);
-    safetensors_close(&file);
-  }
-}
-
-typedef struct FoundNumber {
-  const char *key;
-  double number;
-} FoundNumber;
-
-static bool take_number(const SafeTensors *file, void *context) {
-  FoundNumber *found = context;
-  found->number = number_of(file, found->key);
-  return !isnan(found->number);
+/* Opens a state file to look at its header. Errors are reported when the state is read. */
+static bool open_quietly(SafeTensors *file, const char *dir, const char *name) {
+  Error ignored = {0};
+  return safetensors_open(file, path_in(dir, name).text, &ignored);
 }
 
 double checkpoint_find_number(const char *dir, const char *key) {
-  FoundNumber found = {key, NAN};
-  look_at_states(dir, take_number, &found);
-  return found.number;
-}
-
-/* By the names of its moments. */
-static bool take_optimizer(const SafeTensors *file, void *context) {
-  int *optimizer = context;
-  for (int i = 0; i < file->count && *optimizer != OPTIMIZER_MUON; i++) {
-    const char *name = file->tensors[i].name;
-    if (strncmp(name, MUON_MOMENT, strlen(MUON_MOMENT)) == 0) *optimizer = OPTIMIZER_MUON;
-    else if (strncmp(name, ADAM_MOMENT, strlen(ADAM_MOMENT)) == 0) *optimizer = OPTIMIZER_ADAMW;
+  double number = NAN;
+  for (int i = 0; i < 2 && isnan(number); i++) {
+    SafeTensors file;
+    if (open_quietly(&file, dir, state_names[i])) number = number_of(&file, key);
+    safetensors_close(&file);
   }
-  return *optimizer >= 0;
+  return number;
 }
 
 int checkpoint_find_optimizer(const char *dir) {
   int optimizer = -1;
-  look_at_states(dir, take_optimizer, &optimizer);
+  for (int i = 0; i < 2 && optimizer < 0; i++) {
+    SafeTensors file;
+    open_quietly(&file, dir, state_names[i]);
+    for (int k = 0; k < file.count && optimizer != OPTIMIZER_MUON; k++) {
+      const char *name = file.tensors[k].name;
+      if (strncmp(name, MUON_MOMENT, strlen(MUON_MOMENT)) == 0) optimizer = OPTIMIZER_MUON;
+      else if (strncmp(name, ADAM_MOMENT, strlen(ADAM_MOMENT)) == 0) optimizer = OPTIMIZER_ADAMW;
+    }
+    safetensors_close(&file);
+  }
   return optimizer;
 }

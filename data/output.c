@@ -1,6 +1,9 @@
 #include "data/output.h"
 
+#include "util/program_name.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -30,5 +33,26 @@ bool output_close(Output *out, bool ok, Error *error) {
   }
   if (ok && fflush(out->stream) != 0) ok = output_fail(out, "write", error);
   if (out->stream != stdout && fclose(out->stream) != 0 && ok) ok = output_fail(out, "write", error);
-  return ok;
+  if (out->reader_left) *error = (Error){0};
+  return ok || out->reader_left;
+}
+
+static bool run_or_help(Options *options, int argc, char **argv, OutputProgram *run, void *settings, Error *error) {
+  Output out;
+  if (!options_parse(options, argc, argv, error)) return false;
+  if (!options->help && !options->version) return run(options, settings, error);
+  if (!output_open(&out, NULL, error)) return false;
+  if (options->help) options_help(options, stdout);
+  else printf("%s (Inkling)\n", options->program);
+  return output_close(&out, true, error);
+}
+
+int output_main(Options *options, int argc, char **argv, OutputProgram *run, void *settings) {
+  Error error = {0};
+  program_name_set(argc > 0 ? argv[0] : NULL);
+  signal(SIGPIPE, SIG_IGN);
+  if (!run_or_help(options, argc, argv, run, settings, &error))
+    fprintf(stderr, "%s: %s\n", options->program, error.text);
+  options_free(options);
+  return (int)error.code;
 }

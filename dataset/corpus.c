@@ -1,24 +1,26 @@
-#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+#define _DEFAULT_SOURCE /* madvise(): posix_madvise() does not release memory */
 
 #include "dataset/corpus.h"
 
-#include "dataset/jsonl.h"
-#include "dataset/spool.h"
-#include "dataset/tsv.h"
+#include "dataset/record.h"
 #include "tokenizer/tokenizer.h"
 #include "util/checksum.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum {
-  CHECK_BYTES = 1 << 20, /* consumed between two checks whether the file is still the same */
-  STEP_BYTES = 64 << 20  /* after which pages that were read are dropped */
+  COPY_BYTES = 1 << 20,  /* read at once from standard input */
+  COPY_WAIT = 200,       /* milliseconds to wait for standard input before progress is reported */
+  CHECK_BYTES = 1 << 20, /* bytes between two checks that the file is unchanged */
+  STEP_BYTES = 64 << 20  /* bytes between two releases of the pages that were read */
 };
 
 struct Corpus {
@@ -26,27 +28,61 @@ struct Corpus {
   char *prompt_field, *text_field; /* the first may be NULL */
   bool has_prompts;                /* documents are prompts and responses */
   uint64_t fingerprint;
-  int standard_input; /* file of the list; -1: none */
+  int standard_input; /* index into the list; -1: none */
   Progress progress;
-  /* how far it has been read */
-  int current;    /* file of the list */
-  bool mapped;    /* it is mapped */
-  int64_t before; /* bytes of the files before it */
+  /* the position of the reader */
+  int current;    /* the current file, an index into the list */
+  bool mapped;    /* whether it is mapped */
+  int64_t before; /* total size of the files before it */
   MappedFile file;
-  size_t start;   /* bytes of its byte-order mark */
-  size_t at;      /* bytes of it consumed */
-  size_t checked; /* `at` when it was last seen unchanged */
-  int64_t line;   /* lines of it consumed, of JSON lines and TSV */
+  size_t start;   /* size of its byte-order mark */
+  size_t at;      /* bytes of it that were consumed */
+  size_t checked; /* `at` at the last check that it is unchanged */
+  int64_t line;   /* lines of it that were consumed, for JSON lines and TSV */
   Record record;
 };
 
-/* ---- opening ---- */
+/* ---- standard input ---- */
 
-static bool copy_name(char **out, const char *name, Error *error) {
-  if (!name) return true;
-  *out = strdup(name);
-  return *out || error_memory(error, "the name of a field");
+/* Returns the number of bytes read; 0 at the end; -1 with errno: EAGAIN when nothing came in time, so that the caller
+ * can check for Ctrl-C. */
+static ssize_t read_chunk(int from, uint8_t *chunk) {
+  struct pollfd wanted = {.fd = from, .events = POLLIN};
+  int ready = poll(&wanted, 1, COPY_WAIT);
+  if (ready < 0) return -1;
+  if (ready == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return read(from, chunk, COPY_BYTES);
 }
+
+static bool copy_chunks(int from, FileWriter *to, uint8_t *chunk, Progress progress, Error *error) {
+  for (int64_t bytes = 0;;) {
+    ssize_t count = read_chunk(from, chunk);
+    if (count < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
+      return fail(error, EXIT_INPUT, "cannot read standard input: %s", strerror(errno));
+    if (count > 0 && !file_writer_add(to, chunk, (size_t)count, error)) return false;
+    if (count > 0) bytes += count;
+    if (!progress_report(progress, bytes, error)) return false;
+    if (count == 0) return true;
+  }
+}
+
+bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *error) {
+  FileWriter file;
+  uint8_t *chunk = malloc(COPY_BYTES);
+  if (!chunk) return error_memory(error, "standard input");
+  bool ok = file_writer_begin(&file, path, error);
+  if (ok) {
+    ok = copy_chunks(from, &file, chunk, progress, error) && file_writer_commit(&file, error);
+    file_writer_abort(&file);
+  }
+  free(chunk);
+  return ok;
+}
+
+/* ---- opening ---- */
 
 static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *error) {
   const char *prompt = options->prompt_field, *response = options->response_field, *field = options->field;
@@ -59,19 +95,21 @@ static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *err
         "--jsonl-field cannot be combined with --prompt-field and --response-field; leave out --jsonl-field, or "
         "both of the others");
   const char *text = response ? response : field ? field : "text";
-  return copy_name(&corpus->prompt_field, prompt, error) && copy_name(&corpus->text_field, text, error);
+  corpus->prompt_field = prompt ? strdup(prompt) : NULL;
+  corpus->text_field = strdup(text);
+  return (corpus->text_field && !prompt == !corpus->prompt_field) || error_memory(error, "the name of a field");
 }
 
-/* Standard input only gets its place in the list: a missing file should be known before gigabytes are copied. */
-static bool list_sources(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
-                         Error *error) {
+/* Standard input is only added to the list: a missing file is reported before gigabytes are copied. */
+static bool list_inputs(Corpus *corpus, const char *const *inputs, int count, const CorpusOptions *options,
+                        Error *error) {
   if (count <= 0)
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
   const bool jsonl = options->field || options->prompt_field;
   const TextFormat format = options->tsv ? FORMAT_TSV : jsonl ? FORMAT_JSONL : FORMAT_TEXT;
   for (int i = 0; i < count; i++) {
-    if (!path_is_stdin(sources[i])) {
-      if (!file_list_add(&corpus->list, sources[i], error)) return false;
+    if (!path_is_stdin(inputs[i])) {
+      if (!file_list_add(&corpus->list, inputs[i], error)) return false;
       continue;
     }
     if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
@@ -83,12 +121,12 @@ static bool list_sources(Corpus *corpus, const char *const *sources, int count, 
   return true;
 }
 
-static bool find_files(Corpus *corpus, const char *const *sources, int count, const CorpusOptions *options,
+static bool find_files(Corpus *corpus, const char *const *inputs, int count, const CorpusOptions *options,
                        Error *error) {
   FileList *list = &corpus->list;
-  if (!list_sources(corpus, sources, count, options, error)) return false;
+  if (!list_inputs(corpus, inputs, count, options, error)) return false;
   if (corpus->standard_input >= 0) {
-    if (!options->spooled && !spool_copy(STDIN_FILENO, options->spool, options->copying, error)) return false;
+    if (!options->spooled && !corpus_copy_stdin(STDIN_FILENO, options->spool, options->copying, error)) return false;
     if (!file_list_measure(list, corpus->standard_input, error)) return false;
   }
   if (list->bytes > 0) return true;
@@ -109,11 +147,11 @@ static uint64_t sum_of_name(const char *name, uint64_t seed) {
 }
 
 static uint64_t fingerprint_of(const Corpus *corpus) {
-  const uint64_t version = 1; /* counts up when a corpus is read differently */
+  const uint64_t version = 1; /* increase it when corpora are read differently */
   return file_list_sum(&corpus->list, sum_of_name(corpus->text_field, sum_of_name(corpus->prompt_field, version)));
 }
 
-bool corpus_open(Corpus **out, const char *const *sources, int count, const CorpusOptions *options, Error *error) {
+bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error) {
   const CorpusOptions none = {0};
   if (!options) options = &none;
   *out = NULL;
@@ -121,7 +159,7 @@ bool corpus_open(Corpus **out, const char *const *sources, int count, const Corp
   if (!corpus) return error_memory(error, "a corpus");
   corpus->list.is_model = options->is_model;
   corpus->standard_input = -1;
-  if (!take_fields(corpus, options, error) || !find_files(corpus, sources, count, options, error)) {
+  if (!take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
     corpus_close(corpus);
     return false;
   }
@@ -178,7 +216,7 @@ void corpus_drop_pages(const Corpus *corpus, const uint8_t *text) {
 
 /* ---- documents of a text file ---- */
 
-/* Bytes of the separator line at `at`, its line end (\n, \r\n or the end of the file) included; 0: there is none. */
+/* Returns the size of the separator line at `at`, including its line end (\n, \r\n or the end of the file); 0: none. */
 static size_t separator_at(const Corpus *corpus, size_t at) {
   const size_t mark = sizeof END_OF_TEXT - 1;
   const uint8_t *bytes = corpus->file.bytes + at;
@@ -190,8 +228,8 @@ static size_t separator_at(const Corpus *corpus, size_t at) {
   return left > mark + 1 && bytes[mark] == '\r' && bytes[mark + 1] == '\n' ? mark + 2 : 0;
 }
 
-/* Moves `*end` from where a document begins to its end; *separator is how many bytes separate it from the next. At the
- * speed of memchr: '<' is rare in text, and only one at the start of a line is looked at. */
+/* Moves *end from the beginning of a document to its end; *separator: size of the separator that follows. It is as fast
+ * as memchr, because '<' is rare in text. */
 static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error *error) {
   const MappedFile *file = &corpus->file;
   size_t at = *end;
@@ -225,27 +263,22 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
 
 /* ---- documents of one line ---- */
 
-/* Into the record. */
-static bool parse_line(Corpus *corpus, const uint8_t *line, size_t size, Error *error) {
-  const TextFile *file = &corpus->list.files[corpus->current];
-  const JsonlFields fields = {corpus->prompt_field, corpus->text_field};
-  const char *name = corpus->current == corpus->standard_input ? "standard input" : file->path;
-  if (file->format == FORMAT_TSV) return tsv_parse(&corpus->record, line, size, name, corpus->line, error);
-  return jsonl_parse(&corpus->record, &fields, line, size, name, corpus->line, error);
-}
-
-/* The next line of the file, into the record. */
+/* Parses the next line of the file into the record. */
 static bool read_line(Corpus *corpus, Error *error) {
+  const TextFile *file = &corpus->list.files[corpus->current];
+  const RecordFields fields = {corpus->prompt_field, corpus->text_field};
+  const char *name = corpus->current == corpus->standard_input ? "standard input" : file->path;
   const size_t left = corpus->file.size - corpus->at;
   const uint8_t *line = corpus->file.bytes + corpus->at, *newline = memchr(line, '\n', left);
   const size_t size = newline ? (size_t)(newline - line) : left;
   corpus->at += newline ? size + 1 : size;
   corpus->line++;
-  return parse_line(corpus, line, size, error);
+  if (file->format == FORMAT_TSV) return record_parse_tsv(&corpus->record, line, size, name, corpus->line, error);
+  return record_parse_jsonl(&corpus->record, &fields, line, size, name, corpus->line, error);
 }
 
-/* After a line that cannot be read: adds to its error how many there are and where, so that all of them can be mended
- * at once. False. */
+/* Reads the rest of a file after a line with an error, and adds the number and positions of all such lines to the
+ * error, so that the user can fix all of them at once. Returns false. */
 static bool add_bad_lines(Corpus *corpus, Error *error) {
   enum { NAMED = 5 };
   char lines[NAMED * 24];
@@ -279,7 +312,7 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-/* ---- file after file ---- */
+/* ---- files in order ---- */
 
 static void close_file(Corpus *corpus) {
   file_unmap(&corpus->file);
@@ -310,7 +343,7 @@ static bool still_unchanged(Corpus *corpus, Error *error) {
   return file_list_unchanged(&corpus->list.files[corpus->current], error);
 }
 
-/* Moves on by one document, or one empty place where a document could have been, of the current file. */
+/* Reads the next document of the current file, if there is one before the next separator, line or end of the file. */
 static bool advance(Corpus *corpus, Document *out, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   if (!corpus->mapped && !open_file(corpus, error)) return false;
@@ -328,14 +361,10 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {
   *out = (Document){0};
   while (!out->text && corpus->current < corpus->list.count) {
-    int current = corpus->current;
-    if (!advance(corpus, out, error)) {
-      *out = (Document){0};
-      return false;
-    }
-    out->file = corpus->list.files[current].path;
+    const char *path = corpus->list.files[corpus->current].path;
+    if (!advance(corpus, out, error)) return false;
+    if (out->text) out->file = path;
   }
-  if (!out->text) *out = (Document){0};
   return true;
 }
 

@@ -4,10 +4,8 @@
  * Text files: a line that is exactly <|endoftext|> (ended by \n, \r\n or the end of the file) separates documents and
  * belongs to none; so does the end of every file. Documents have all other bytes unchanged: CRLF, NUL, invalid UTF-8.
  * One exception: a UTF-8 byte-order mark (EF BB BF) at the beginning of a file of any format is dropped.
- * JSON lines (file names that end in .jsonl): see dataset/jsonl.h. Blank lines are skipped.
- *
- * TSV (file names that end in .tsv), a prompt and a response per line: see dataset/tsv.h. Empty lines are skipped.
- * Empty documents are skipped in all formats. */
+ * JSON lines (file names that end in .jsonl) and TSV (.tsv, a prompt and a response per line): see dataset/record.h.
+ * Blank lines and empty documents are skipped. */
 #ifndef INKLING_DATASET_CORPUS_H
 #define INKLING_DATASET_CORPUS_H
 
@@ -40,14 +38,20 @@ typedef struct Document {
   int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
 
-/* Finds, sorts and measures all files of the sources, in the order given. A source is a file (the ending of its name
+/* Copies descriptor `from` up to its end to `path`, which is created or replaced only when the copy is complete: a
+ * corpus is read more than once, and a pipe cannot be. `progress` counts bytes: after each chunk, and five times a
+ * second while none arrives. EXIT_INPUT when reading fails, EXIT_OUTPUT when writing fails, EXIT_MEMORY; the error of
+ * `progress`. */
+bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *error);
+
+/* Finds, sorts and measures all files of the inputs, in the order given. An input is a file (the ending of its name
  * gives the format), a directory (dataset/file_list.h describes which files of it), or "-", at most once: standard
  * input, which is TSV if options->tsv is set, else JSON lines if a field is named, else text. The function copies
- * standard input to options->spool after it has found all other sources.
- * `options` may be NULL. EXIT_INPUT, with path and cause, for no sources, missing or unreadable ones, pipes and
+ * standard input to options->spool after it has found all other inputs.
+ * `options` may be NULL. EXIT_INPUT, with path and cause, for no inputs, missing or unreadable ones, pipes and
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other
  * and for a second "-"; EXIT_OUTPUT when the spool file cannot be written; EXIT_MEMORY. On failure *out is NULL. */
-bool corpus_open(Corpus **out, const char *const *sources, int count, const CorpusOptions *options, Error *error);
+bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
 void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 
 int corpus_files(const Corpus *corpus);
@@ -65,12 +69,12 @@ bool corpus_has_prompts(const Corpus *corpus);
 
 /* Reads the next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus that has
  * only separators and blank lines has no document.
- * EXIT_INPUT for a line that jsonl_parse or tsv_parse refuses, with the numbers of all such lines of its file, and for
- * a file that is no longer what corpus_open measured (size, time, inode). It checks this when it maps the file, between
- * documents after each MiB, and at the end of the file. Two cases are not covered: a file that is truncated between two
- * checks ends the program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is overwritten in
- * place with its time restored is not detected. EXIT_MEMORY; the error of the progress passed to corpus_rewind. After
- * an error only corpus_rewind and corpus_close may be called. */
+ * EXIT_INPUT for a line that a parser of dataset/record.h refuses, with the numbers of all such lines of its file, and
+ * for a file that is no longer what corpus_open measured (size, time, inode). It checks this when it maps the file,
+ * between documents after each MiB, and at the end of the file. Two cases are not covered: a file that is truncated
+ * between two checks ends the program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is
+ * overwritten in place with its time restored is not detected. EXIT_MEMORY; the error of the progress passed to
+ * corpus_rewind. After an error only corpus_rewind and corpus_close may be called. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 /* Rewinds to the first document. From then on corpus_next reports corpus_position to `progress` several times a second
  * while it searches for the end of a large document. */

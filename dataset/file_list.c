@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* tdestroy() */
 #include "dataset/file_list.h"
 
 #include "util/array.h"
@@ -25,20 +26,19 @@ static bool cannot_read(const char *path, int cause, Error *error) {
 
 static bool is_model(const FileList *list, const char *dir) { return list->is_model && list->is_model(dir); }
 
-/* As text_ends_with, in small letters or capitals. */
+/* Like text_ends_with(), but ignores case. */
 static bool ends_in(const char *name, const char *ending) {
   size_t length = strlen(name), tail = strlen(ending);
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
-/* By the name. */
 static TextFormat format_of(const char *path) {
   return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".tsv") ? FORMAT_TSV : FORMAT_TEXT;
 }
 
 /* ---- the list ---- */
 
-/* Takes the path over; it may be NULL for want of memory. */
+/* Takes ownership of the path; NULL: memory is out. */
 static TextFile *append(FileList *list, char *path, TextFormat format, Error *error) {
   if (!path || list->count == INT_MAX ||
       !array_reserve(&list->files, &list->capacity, (size_t)list->count + 1, sizeof *list->files)) {
@@ -121,7 +121,7 @@ static int compare_ids(const void *a, const void *b) {
   return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-/* Remembers a directory; *again says whether it was known. */
+/* Remembers a directory; *again: whether it was read before. */
 static bool remember(Walk *walk, const struct stat *st, bool *again, Error *error) {
   DirectoryId *id = malloc(sizeof *id);
   if (!id) return error_memory(error, "a list of files");
@@ -132,28 +132,20 @@ static bool remember(Walk *walk, const struct stat *st, bool *again, Error *erro
   return node || error_memory(error, "a list of files");
 }
 
-static void forget_all(Walk *walk) {
-  while (walk->seen) {
-    DirectoryId *id = *(DirectoryId **)walk->seen;
-    tdelete(id, &walk->seen, compare_ids);
-    free(id);
-  }
-}
-
-/* Takes the path over. */
+/* Adds a directory entry. Takes ownership of the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
   const TextFormat format = format_of(path);
   const bool wanted = format != FORMAT_TEXT || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
-  bool directory = there && S_ISDIR(st.st_mode); /* of a model: samples and settings, not text */
+  bool directory = there && S_ISDIR(st.st_mode); /* a model's has samples and settings, not text */
   if (directory && !is_model(walk->found, path)) return append(&walk->directories, path, FORMAT_TEXT, error);
   if (there && S_ISREG(st.st_mode) && wanted) {
     TextFile *file = append(walk->found, path, format, error);
     return file && measure(walk->found, file, &st, error);
   }
-  /* A link to nowhere matters only where text was expected. */
+  /* A broken link is an error only if its name is that of a text file. */
   bool lost = !there && (wanted || (cause != ENOENT && cause != ELOOP));
   if (lost) cannot_read(path, cause, error);
   free(path);
@@ -186,7 +178,7 @@ static bool read_directory(Walk *walk, const char *dir, Error *error) {
   if (again) return true;
   DIR *entries = opendir(dir);
   if (!entries) return cannot_read(dir, errno, error);
-  /* Sorted, so that of two ways to one directory the same is taken on every file system. */
+  /* Sorted, so that if two paths lead to one directory, the same path is used on every file system. */
   int first = walk->directories.count;
   bool ok = read_entries(walk, entries, dir, error);
   closedir(entries);
@@ -202,7 +194,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   for (int i = 0; ok && i < walk.directories.count; i++)
     ok = read_directory(&walk, walk.directories.files[i].path, error);
   file_list_free(&walk.directories);
-  forget_all(&walk);
+  tdestroy(walk.seen, free);
   if (!ok) return false;
   sort_from(list, first);
   return list->count > first ||

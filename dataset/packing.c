@@ -1,13 +1,12 @@
 #include "dataset/packing.h"
 
-#include "dataset/documents.h"
 #include "kernels.h"
 
 PackTokens pack_tokens(const Tokenizer *tokenizer) {
   return (PackTokens){tokenizer_before(tokenizer), tokenizer_end(tokenizer)};
 }
 
-/* ---- lengths ---- */
+/* ---- lengths of documents ---- */
 
 static bool add_length(void *context, int64_t begin, int64_t stop) {
   document_lengths_add(context, stop - begin);
@@ -16,10 +15,10 @@ static bool add_length(void *context, int64_t begin, int64_t stop) {
 
 bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
   *out = (DocumentLengths){0};
-  return documents_scan(range, end, add_length, out, progress, error);
+  return token_range_documents(range, end, add_length, out, progress, error);
 }
 
-/* ---- making ---- */
+/* ---- packing ---- */
 
 typedef struct Packer {
   Packing *packing;
@@ -27,7 +26,7 @@ typedef struct Packer {
   Error *error;
 } Packer;
 
-/* Whether the loss takes any of the tokens; it takes all where the file has no loss mask. */
+/* Finds whether the tokens include a target of the loss. Without a loss mask, all tokens are targets. */
 static bool find_target(Packer *p, int64_t begin, int length, bool *found) {
   enum { BLOCK = 256 };
   const TokenFile *file = p->packing->range.file;
@@ -41,7 +40,7 @@ static bool find_target(Packer *p, int64_t begin, int length, bool *found) {
   return true;
 }
 
-/* Tokens [begin, begin + length) of one document, at most a window. */
+/* Adds tokens [begin, begin + length) of one document; length: at most ctx. */
 static bool add_span(Packer *p, int64_t begin, int length) {
   bool has_target;
   if (!find_target(p, begin, length, &has_target)) return false;
@@ -67,7 +66,7 @@ bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tok
   *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  documents_scan(range, tokens.end, add_document, &packer, progress, error) &&
+                  token_range_documents(range, tokens.end, add_document, &packer, progress, error) &&
                   window_filler_end(&packer.filler, error);
   window_filler_free(&packer.filler);
   if (ok) return true;
@@ -82,18 +81,18 @@ void packing_free(Packing *packing) {
 
 /* ---- reading ---- */
 
-/* A span into places [at, ctx) of a window: up to its document's end, or the window's. Returns the next place, or -1.
- * Read in blocks: most documents are much shorter than the window. */
+/* Reads a span into slots [at, ctx) of a window, up to the end of its document or window. Returns the next slot, or -1.
+ * It reads small blocks, because most documents are much shorter than the window. */
 static int read_span(const Packing *p, int64_t begin, int at, const Window *out, Error *error) {
   enum { BLOCK = 64 };
   const TokenFile *file = p->range.file;
-  int32_t before = p->tokens.end; /* the input of a place is the token before its target */
+  int32_t before = p->tokens.end; /* the input of a slot is the token before its target */
   if (begin > 0 && !token_file_read(file, begin - 1, 1, &before, error)) return -1;
   if (before == p->tokens.end) before = p->tokens.before;
   for (int position = 0, ended = 0; !ended && at < p->ctx && begin < p->range.end;) {
     int32_t ids[BLOCK];
     const int64_t left = p->range.end - begin;
-    const int room = p->ctx - at < BLOCK ? p->ctx - at : BLOCK, count = left < room ? (int)left : room;
+    const int most = p->ctx - at < BLOCK ? p->ctx - at : BLOCK, count = left < most ? (int)left : most;
     if (!token_file_read(file, begin, count, ids, error) ||
         !token_file_read_targets(file, begin, count, IGNORE_INDEX, out->targets + at, error))
       return -1;

@@ -1,14 +1,14 @@
 /* Packing of documents into windows of ctx tokens (--pack docs): several short documents share a window; a document
  * longer than ctx is cut into whole windows and a remainder. The rest of a window is padding.
  * Every token of a document is a target, including its end token; the input before its first token is the token that
- * prompts begin with, or the end token, as after another document. So a document takes as many places as it has
+ * prompts begin with, or the end token, as after another document. So a document takes as many slots as it has
  * tokens. */
 #ifndef INKLING_DATASET_PACKING_H
 #define INKLING_DATASET_PACKING_H
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "dataset/documents.h"
+#include "dataset/token_file.h"
 #include "dataset/window_table.h"
 #include "dataset/windows.h"
 #include "tokenizer/tokenizer.h"
@@ -28,7 +28,7 @@ typedef struct Packing {
   int ctx;
   PackTokens tokens;
   WindowTable table; /* its spans are documents, or parts of one */
-  int64_t used;      /* number of places with tokens, of table.windows * ctx */
+  int64_t used;      /* number of slots with tokens, of table.windows * ctx */
   int64_t documents; /* of the range */
   int64_t cut;       /* number of documents longer than a window */
   int64_t left_out;  /* tokens in windows that were left out because they contain only prompts and so no target */

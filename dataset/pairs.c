@@ -2,10 +2,10 @@
 
 #include "kernels.h"
 
-enum { BLOCK = 64 }; /* tokens that are read together: most pairs are not longer */
+enum { BLOCK = 64 }; /* tokens read at once; most pairs are not longer */
 
 static bool damaged(const TokenRange *range, int64_t token, Error *error) {
-  return fail(error, EXIT_CHECKPOINT, "%s: the document around token %lld is no pair of a source and a target",
+  return fail(error, EXIT_CHECKPOINT, "%s: the document around token %lld is not a pair of a source and a target",
               range->file->path, (long long)token);
 }
 
@@ -15,18 +15,18 @@ PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source) {
                       .source_end = tokenizer_end(source ? source : tokenizer)};
 }
 
-/* ---- finding ---- */
+/* ---- finding pairs ---- */
 
 typedef struct PairFinder {
   const TokenRange *range;
   int32_t end;
-  bool (*found)(void *context, int64_t begin, PairSize size); /* every whole pair */
+  bool (*found)(void *context, int64_t begin, PairSize size); /* is called for every whole pair */
   void *context;
   int64_t pairs, partial;
   Error *error;
 } PairFinder;
 
-/* A document is cut when the token before it, or its last, is not an end token. */
+/* Finds whether a document is whole: the token before it and its last token are end tokens. */
 static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *whole) {
   int32_t before = f->end, last;
   if (begin > 0 && !token_file_read(f->range->file, begin - 1, 1, &before, f->error)) return false;
@@ -35,7 +35,8 @@ static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *who
   return true;
 }
 
-/* Tokens at the beginning that the loss leaves out. None may follow further on, and one must be left: the end token. */
+/* Counts the tokens of the source: those at the beginning that the loss ignores. The tokens after them, at least the
+ * end token, must all be targets. */
 static bool count_source(const PairFinder *f, int64_t begin, int64_t stop, int64_t *count) {
   *count = 0;
   for (int64_t at = begin; at < stop; at += BLOCK) {
@@ -67,7 +68,7 @@ static bool find_pairs(PairFinder *f, Progress progress) {
     return fail(f->error, EXIT_INPUT,
                 "the text has no pairs of a prompt and a response: give a .tsv file, or JSON lines with --prompt-field "
                 "and --response-field");
-  return documents_scan(f->range, f->end, find_pair, f, progress, f->error);
+  return token_range_documents(f->range, f->end, find_pair, f, progress, f->error);
 }
 
 static int64_t longer_side(PairSize size) { return size.source > size.target ? size.source : size.target; }
@@ -84,7 +85,7 @@ bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, P
                     progress);
 }
 
-/* ---- making ---- */
+/* ---- packing ---- */
 
 typedef struct PairPacker {
   Pairs *pairs;
@@ -139,48 +140,32 @@ void pairs_free(Pairs *pairs) {
 
 /* ---- reading ---- */
 
-/* The rows of a window, filled up to here. */
+/* A row of a window while it is filled. */
+typedef struct Row {
+  int32_t *tokens, *positions;
+  int used, ctx; /* slots */
+} Row;
+
 typedef struct PairRows {
   const Pairs *pairs;
   const Window *out;
-  int source, target; /* places that are filled */
+  Row source, target;
 } PairRows;
 
-static bool add_source(PairRows *rows, int32_t token, int begin) {
-  const int at = rows->source;
-  if (at >= rows->pairs->ctx) return false;
-  rows->out->source_tokens[at] = token;
-  rows->out->source_positions[at] = at - begin;
-  rows->source++;
+/* Adds a token to a text that begins at slot `begin`. Returns false when the row is full. */
+static bool add_token(Row *row, int32_t token, int begin) {
+  if (row->used >= row->ctx) return false;
+  row->tokens[row->used] = token;
+  row->positions[row->used] = row->used - begin;
+  row->used++;
   return true;
 }
 
-/* A token of the file, which may be of the wrong side. */
-static bool add_source_token(PairRows *rows, int32_t token, int begin) {
-  const int32_t first = rows->pairs->tokens.source_first;
-  return token >= first && add_source(rows, token - first, begin);
-}
-
-static bool add_target(PairRows *rows, int32_t input, int32_t target, int begin) {
-  const int at = rows->target;
-  if (at >= rows->pairs->ctx) return false;
-  rows->out->tokens[at] = input;
-  rows->out->targets[at] = target;
-  rows->out->positions[at] = at - begin;
-  rows->target++;
-  return true;
-}
-
-static bool add_target_token(PairRows *rows, int32_t input, int32_t target, int begin) {
-  const int32_t first = rows->pairs->tokens.source_first;
-  return (!first || target < first) && add_target(rows, input, target, begin);
-}
-
-/* The tokens of the pair that begins at token `begin`, without what closes its source. */
+/* Reads the tokens of the pair that begins at token `begin`, without the end token of its source. */
 static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int target_begin, Error *error) {
   const TokenRange *range = &rows->pairs->range;
-  const int32_t end = rows->pairs->tokens.end;
-  int32_t before = end; /* the input of a place is the token before its target */
+  const int32_t end = rows->pairs->tokens.end, first = rows->pairs->tokens.source_first;
+  int32_t before = end; /* the input of a slot is the token before its target */
   bool ended = false;
   for (; !ended && begin < range->end; begin += BLOCK) {
     int32_t ids[BLOCK], targets[BLOCK];
@@ -190,11 +175,12 @@ static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int tar
       return false;
     for (int64_t i = 0; i < count && !ended; i++) {
       const bool of_source = targets[i] == IGNORE_INDEX;
-      const bool fits = of_source ? rows->target == target_begin && add_source_token(rows, ids[i], source_begin)
-                                  : add_target_token(rows, before, ids[i], target_begin);
-      if (!fits) return damaged(range, begin + i, error);
+      const bool valid = of_source ? rows->target.used == target_begin && ids[i] >= first : !first || ids[i] < first;
+      if (!valid || !(of_source ? add_token(&rows->source, ids[i] - first, source_begin)
+                                : add_token(&rows->target, before, target_begin)))
+        return damaged(range, begin + i, error);
       if (of_source) continue;
-      before = ids[i];
+      rows->out->targets[rows->target.used - 1] = before = ids[i];
       ended = before == end;
     }
   }
@@ -202,42 +188,38 @@ static bool read_tokens(PairRows *rows, int64_t begin, int source_begin, int tar
 }
 
 static bool read_pair(PairRows *rows, int64_t begin, Error *error) {
-  const int source_begin = rows->source, target_begin = rows->target;
+  const int source_begin = rows->source.used, target_begin = rows->target.used;
   const Window *out = rows->out;
   if (!read_tokens(rows, begin, source_begin, target_begin, error)) return false;
-  if (!add_source(rows, rows->pairs->tokens.source_end, source_begin))
+  if (!add_token(&rows->source, rows->pairs->tokens.source_end, source_begin))
     return damaged(&rows->pairs->range, begin, error);
-  for (int at = source_begin; at < rows->source; at++) {
+  for (int at = source_begin; at < rows->source.used; at++) {
     out->source_begin[at] = source_begin;
-    out->source_end[at] = rows->source;
+    out->source_end[at] = rows->source.used;
   }
-  for (int at = target_begin; at < rows->target; at++) {
+  for (int at = target_begin; at < rows->target.used; at++) {
     out->cross_begin[at] = source_begin;
-    out->cross_end[at] = rows->source;
+    out->cross_end[at] = rows->source.used;
   }
   return true;
 }
 
-static void add_padding(PairRows *rows) {
-  const Window *out = rows->out;
-  const PairTokens *tokens = &rows->pairs->tokens;
-  for (int at = rows->source; at < rows->pairs->ctx; at++) {
-    add_source(rows, tokens->source_end, at);
-    out->source_begin[at] = at;
-    out->source_end[at] = at + 1;
-  }
-  for (int at = rows->target; at < rows->pairs->ctx; at++) {
-    add_target(rows, tokens->end, IGNORE_INDEX, at);
-    out->cross_begin[at] = out->cross_end[at] = 0;
-  }
-}
-
 bool pairs_read(const Pairs *p, int64_t index, const Window *out, Error *error) {
-  PairRows rows = {.pairs = p, .out = out};
+  PairRows rows = {.pairs = p,
+                   .out = out,
+                   .source = {out->source_tokens, out->source_positions, 0, p->ctx},
+                   .target = {out->tokens, out->positions, 0, p->ctx}};
   const WindowTable *table = &p->table;
   if (index < table->windows)
     for (int64_t i = table->firsts[index]; i < table->firsts[index + 1]; i++)
       if (!read_pair(&rows, table->spans[i], error)) return false;
-  add_padding(&rows);
+  for (int at = rows.source.used; add_token(&rows.source, p->tokens.source_end, at); at++) {
+    out->source_begin[at] = at;
+    out->source_end[at] = at + 1;
+  }
+  for (int at = rows.target.used; add_token(&rows.target, p->tokens.end, at); at++) {
+    out->targets[at] = IGNORE_INDEX;
+    out->cross_begin[at] = out->cross_end[at] = 0;
+  }
   return true;
 }

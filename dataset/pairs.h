@@ -1,13 +1,13 @@
 /* Packing of source-target pairs into windows, for a model with an encoder and a decoder. A window has two rows of ctx
- * places, one for sources and one for targets; several pairs share a window, each with its source in the first row and
+ * slots, one for sources and one for targets; several pairs share a window, each with its source in the first row and
  * its target in the second. The rest of a row is padding.
  * A pair is a document of a token file with a loss mask: the tokens that the loss ignores are the source, all tokens
  * after them are the target, including its end token. Either text may be empty.
- *   row of sources   s1 s2 s3 end    every place attends to the places of its own source, in both directions
+ *   row of sources   s1 s2 s3 end    every slot attends to the slots of its own source, in both directions
  *   row of targets   end t1 t2       the input: an end token, then the target without its last token
  *                    t1  t2 end      the targets of the loss
- * A source takes one place more than it has tokens, for an end token, so that attention has a key for an empty source.
- * A target takes as many places as it has tokens, including its end token. A pair that is longer than ctx on either
+ * A source takes one slot more than it has tokens, for an end token, so that attention has a key for an empty source.
+ * A target takes as many slots as it has tokens, including its end token. A pair that is longer than ctx on either
  * side is left out, because a truncated target would be a wrong example.
  * Sources may have a separate vocabulary, whose ids in a token file are above the target's (dataset/tokenization.h);
  * windows contain the original ids. */
@@ -16,7 +16,7 @@
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "dataset/documents.h"
+#include "dataset/token_file.h"
 #include "dataset/window_table.h"
 #include "dataset/windows.h"
 #include "tokenizer/tokenizer.h"
@@ -37,7 +37,7 @@ PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source);
 typedef struct PairSize {
   int64_t number;         /* of the pair among the range's documents, from 1; in a .tsv without empty lines the line
                              number */
-  int64_t source, target; /* places */
+  int64_t source, target; /* slots */
 } PairSize;
 
 /* Created by pairs_make, freed by pairs_free; read-only. */
@@ -47,7 +47,7 @@ typedef struct Pairs {
   PairTokens tokens;
   WindowTable table;                /* its spans are pairs */
   int64_t pairs;                    /* whole pairs of the range, including those left out */
-  int64_t used_source, used_target; /* number of places with pairs, of table.windows * ctx on either side */
+  int64_t used_source, used_target; /* number of slots with pairs, of table.windows * ctx on either side */
   int64_t empty_sources;            /* of `pairs` */
   int64_t first_empty;              /* PairSize.number of the first of them; 0: none */
   int64_t left_out;                 /* of `pairs`: longer than ctx */
@@ -55,7 +55,7 @@ typedef struct Pairs {
   int64_t partial;                  /* 0..2 pairs that the ends of the range cut: left out and not in `pairs` */
 } Pairs;
 
-/* Computes the histogram of the lengths of the pairs' longer sides, in places. Errors as pairs_make, except for pairs
+/* Computes the histogram of the lengths of the pairs' longer sides, in slots. Errors as pairs_make, except for pairs
  * that do not fit. */
 bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error);
 
@@ -66,7 +66,7 @@ bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, P
 bool pairs_make(Pairs *out, const TokenRange *range, int ctx, PairTokens tokens, Progress progress, Error *error);
 void pairs_free(Pairs *pairs); /* harmless on a zeroed struct */
 
-/* Reads window `index` into every array of `out`; windows from table.windows on have only padding. A place of padding
+/* Reads window `index` into every array of `out`; windows from table.windows on have only padding. A slot of padding
  * holds its side's end token at position 0 and attends only to itself; among the targets it attends to no source, and
  * the loss ignores it. EXIT_CHECKPOINT for a token file that is damaged or has changed. */
 bool pairs_read(const Pairs *pairs, int64_t index, const Window *out, Error *error);

@@ -1,12 +1,14 @@
-/* A document from one line of a file, as the readers of JSON lines (jsonl.h) and TSV (tsv.h) return it. */
+/* Documents from single lines of a file: JSON lines and TSV. */
 #ifndef INKLING_DATASET_RECORD_H
 #define INKLING_DATASET_RECORD_H
 
 #include "util/error.h"
-#include "util/text.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* The most bytes of a JSON line. Parsing needs three to four times a line's size in memory. */
+#define JSONL_LINE_LIMIT ((size_t)1 << 30)
 
 /* The document of the last parsed line. Begins as {0}; freed by record_free. */
 typedef struct Record {
@@ -17,18 +19,29 @@ typedef struct Record {
   size_t capacity;
 } Record;
 
-/* Clears the document and keeps the memory for the next line. */
-void record_clear(Record *record);
-/* Sets the text to the prompt followed by the response. EXIT_MEMORY. */
-bool record_join(Record *record, const void *prompt, size_t prompt_size, const void *response, size_t response_size,
-                 Error *error);
 void record_free(Record *record);
 
-/* The position of a line for a message: "data.jsonl, line 3". */
-typedef struct RecordPlace {
-  char text[ONE_LINE_BYTES + 32];
-} RecordPlace;
+/* Names of JSON fields, UTF-8. */
+typedef struct RecordFields {
+  const char *prompt; /* NULL: the document is the field `text` */
+  const char *text;   /* the whole document, or the response that follows the prompt */
+} RecordFields;
 
-RecordPlace record_place(const char *file, int64_t line);
+/* Both parse one line, passed without its newline. Messages use `file` and `number` (from 1) for the position of the
+ * line. EXIT_INPUT with file, line and cause; EXIT_MEMORY. */
+
+/* Every line is a JSON object, and one or two of its fields make a document. The carriage return at the end of a line
+ * is ignored. A line that has only spaces, tabs and carriage returns is no document.
+ * The JSON rules are jansson's: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048
+ * levels, raw control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a
+ * value is kept. Numbers may go up to 1e308. */
+bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_t *line, size_t size, const char *file,
+                        int64_t number, Error *error);
+
+/* Every line is a prompt, a tab and a response; further columns are ignored. There are no escapes, quotes or header
+ * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. A carriage
+ * return at the end of a line is part of the line ending. An empty line, or one with two empty columns, is no document;
+ * one of the columns may be empty. A line without a tab is an error. */
+bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const char *file, int64_t number, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* madvise: posix_madvise gives nothing back */
+#define _DEFAULT_SOURCE /* madvise(): posix_madvise() does not release memory */
 
 #include "dataset/token_file.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Numbers are little-endian, as all machines that this runs on have them. */
+/* Numbers are little-endian, like all supported machines. */
 typedef struct Header {
   char magic[8];
   uint32_t word_bytes; /* 2 or 4 */
@@ -20,12 +20,17 @@ typedef struct Header {
   uint64_t fingerprint, sum;
   int32_t vocab;
   uint32_t unused[3];
-  uint64_t checksum; /* of the bytes before it */
+  uint64_t checksum; /* of all bytes before this field */
 } Header;
 _Static_assert(sizeof(Header) == 80, "the file's layout");
 
 static const char MAGIC[8] = {'I', 'N', 'K', 'T', 'O', 'K', 'S', '2'};
-enum { HELD_WORDS = 1 << 16, VOCAB_LIMIT = 1 << 30 };
+enum {
+  HELD_WORDS = 1 << 16, /* capacity of a writer's buffer */
+  VOCAB_LIMIT = 1 << 30,
+  SCAN_TOKENS = 1 << 16, /* tokens read at once by a scan for documents */
+  KEPT_TOKENS = 16 << 20 /* tokens between two releases of the pages that were read */
+};
 
 static uint64_t checksum_of(const Header *header) { return checksum_xxh64(header, offsetof(Header, checksum), 0); }
 
@@ -62,7 +67,7 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
   w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
   if (!w->words) return fail(error, EXIT_MEMORY, "out of memory for writing %s", path);
   if (file_writer_begin(&w->file, path, error) && write_header(w, error))
-    return true; /* its place; filled in by commit */
+    return true; /* the header is only reserved; commit writes it again */
   token_writer_abort(w);
   return false;
 }
@@ -129,7 +134,8 @@ static bool read_header(TokenFile *f, Error *error) {
 
 bool token_file_check(const TokenFile *f, Error *error) {
   struct stat now;
-  if (stat(f->path, &now) != 0 || now.st_dev != f->device || now.st_ino != f->number) return true; /* still mapped */
+  if (stat(f->path, &now) != 0 || now.st_dev != f->device || now.st_ino != f->number)
+    return true; /* deleted or replaced; the old file stays mapped */
   if ((uint64_t)now.st_size >= f->file.size) return true;
   return fail(error, EXIT_INPUT, "%s was cut short from %zu bytes to %lld", f->path, f->file.size,
               (long long)now.st_size);
@@ -154,7 +160,7 @@ void token_file_close(TokenFile *f) {
   f->path = NULL;
 }
 
-/* Ids where `ignored` is NULL, else targets. */
+/* Reads ids when `ignored` is NULL, else targets. */
 static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *ignored, int32_t *out,
                        Error *error) {
   const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
@@ -181,7 +187,6 @@ bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, i
 }
 
 bool token_file_verify(const TokenFile *f, Progress progress, Error *error) {
-  enum { KEPT_TOKENS = 16 << 20 };
   const uint8_t *words = f->file.bytes + sizeof(Header);
   const size_t word = word_bytes(&f->info);
   uint64_t sum = 0;
@@ -209,7 +214,7 @@ void token_file_drop_pages(const TokenFile *f) {
   madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED);
 }
 
-/* ---- parts ---- */
+/* ---- ranges ---- */
 
 void token_range_split(const TokenFile *file, double fraction, int64_t max_val, TokenRange *train, TokenRange *val) {
   int64_t tokens = file->info.tokens;
@@ -219,4 +224,32 @@ void token_range_split(const TokenFile *file, double fraction, int64_t max_val, 
   if (tokens - cut > max_val) cut = tokens - (max_val > 0 ? max_val : 0);
   *train = (TokenRange){file, 0, cut};
   *val = (TokenRange){file, cut, tokens};
+}
+
+bool token_range_documents(const TokenRange *range, int32_t end, DocumentFound found, void *context, Progress progress,
+                           Error *error) {
+  int64_t begin = range->begin, dropped = begin;
+  int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
+  if (!ids) return error_memory(error, "the lengths of documents");
+  bool ok = true;
+  for (int64_t at = begin; ok && at < range->end; at += SCAN_TOKENS) {
+    int64_t count = range->end - at < SCAN_TOKENS ? range->end - at : SCAN_TOKENS;
+    if (at - dropped >= KEPT_TOKENS) token_file_drop_pages(range->file), dropped = at;
+    ok = token_file_read(range->file, at, count, ids, error);
+    for (int64_t i = 0; ok && i < count; i++) {
+      if (ids[i] != end) continue;
+      ok = found(context, begin, at + i + 1);
+      begin = at + i + 1;
+    }
+    ok = ok && progress_report(progress, at + count - range->begin, error);
+  }
+  free(ids);
+  return ok && (begin == range->end || found(context, begin, range->end));
+}
+
+void document_lengths_add(DocumentLengths *lengths, int64_t tokens) {
+  int k = 0;
+  while (((int64_t)1 << k) < tokens) k++;
+  lengths->counts[k]++;
+  lengths->documents++;
 }

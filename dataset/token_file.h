@@ -16,9 +16,9 @@
 typedef struct TokenFileInfo {
   int32_t vocab;        /* every id is less than this */
   bool loss_mask;       /* words have the bit for tokens that the loss ignores */
-  uint64_t fingerprint; /* hash of the source text and the tokenizer; a file with another one is stale */
+  uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
   int64_t tokens, documents;
-  int64_t bytes; /* of the source files */
+  int64_t bytes; /* of the input files */
   uint64_t sum;  /* checksum of the tokens and the loss mask; does not depend on file names */
 } TokenFileInfo;
 
@@ -75,7 +75,7 @@ void token_file_prefetch(const TokenFile *file, int64_t begin, int64_t count);
 /* Drops the file's pages from memory; reading them again loads them again. */
 void token_file_drop_pages(const TokenFile *file);
 
-/* ---- ranges of a file: training and validation ---- */
+/* ---- ranges of a file: training and validation, and their documents ---- */
 
 typedef struct TokenRange {
   const TokenFile *file;
@@ -87,5 +87,23 @@ static inline int64_t token_range_size(const TokenRange *range) { return range->
 /* Splits the file: `val` gets the last `fraction` of the tokens, rounded up, at most `max_val`; `train` gets the
  * rest. */
 void token_range_split(const TokenFile *file, double fraction, int64_t max_val, TokenRange *train, TokenRange *val);
+
+/* Receives the index of the first token of a document and of the one after its last. False stops the scan. */
+typedef bool (*DocumentFound)(void *context, int64_t begin, int64_t stop);
+
+/* Calls `found` for every document in order. A document includes its token `end`; tokens after the last `end` are also
+ * a document. The first and the last may be parts of documents that the range cuts. `progress` counts tokens.
+ * EXIT_CHECKPOINT for a damaged token file; EXIT_MEMORY; the error of `found` or of `progress`. */
+bool token_range_documents(const TokenRange *range, int32_t end, DocumentFound found, void *context, Progress progress,
+                           Error *error);
+
+/* A histogram of document lengths: counts[k] documents have more than 2^(k-1) and at most 2^k tokens, including the end
+ * token. */
+typedef struct DocumentLengths {
+  int64_t documents, counts[64];
+} DocumentLengths;
+
+/* Adds one document of `tokens` >= 1 tokens. */
+void document_lengths_add(DocumentLengths *lengths, int64_t tokens);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tokenization of a corpus into a token file. Memory does not grow with the corpus, only with its largest prompt.
+/* Training of a BPE on a corpus, and tokenization of a corpus into a token file.
  * Prompts may have a separate tokenizer. Then the file stores their ids above the other vocabulary (id + vocabulary),
  * so that only the other end token ends documents, and the file's vocabulary size is the sum of both. */
 #ifndef INKLING_DATASET_TOKENIZATION_H
@@ -11,6 +11,25 @@
 #include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
+
+/* ---- training of a tokenizer ---- */
+
+/* The texts of a corpus with prompts to train on; without prompts, all. */
+typedef enum TrainingTexts { TRAINING_ALL, TRAINING_PROMPTS, TRAINING_RESPONSES } TrainingTexts;
+
+typedef struct TokenizerTraining {
+  int vocab_size;    /* >= 257, the most tokens; fewer when the text has no more pairs */
+  int threads;       /* > 0 */
+  Progress counting; /* bytes of the corpus */
+  Progress merging;  /* merges */
+  TrainingTexts texts;
+} TokenizerTraining;
+
+/* Reads the corpus from its beginning and trains a BPE on it. Memory grows with the number of distinct words, not with
+ * the corpus. Errors of corpus_next and bpe_trainer_finish. */
+bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error);
+
+/* ---- token files ---- */
 
 typedef struct Tokenization {
   const Tokenizer *source_tokenizer; /* for prompts; NULL: one tokenizer for all */
@@ -25,9 +44,15 @@ uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokeniz
 
 /* Opens the token file `path` that holds all documents of the corpus, each followed by the end token, with a loss mask
  * when the corpus has prompts. It uses an existing file if fingerprint and checksum match; otherwise it reads the
- * corpus from its beginning and writes the file. Without a corpus (NULL) the file must exist, be intact and have this
- * vocabulary, else EXIT_CHECKPOINT. Errors of corpus_next, EXIT_OUTPUT, EXIT_MEMORY; the error of a progress. */
+ * corpus from its beginning and writes the file; memory grows only with the largest prompt. Without a corpus (NULL) the
+ * file must exist, be intact and have this vocabulary, else EXIT_CHECKPOINT. Errors of corpus_next, EXIT_OUTPUT,
+ * EXIT_MEMORY; the error of a progress. */
 bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
                        const Tokenization *options, Error *error);
+
+/* Computes a checksum that identifies the text of a range, independent of the tokenizer: XXH64 of the bytes of the
+ * text, with a byte 0xFF for each end token. EXIT_CHECKPOINT for a damaged token file. */
+bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, const Tokenizer *source_tokenizer,
+                           uint64_t *out, Error *error);
 
 #endif

@@ -16,19 +16,19 @@ static bool no_memory(const WindowFiller *f, Error *error) {
               (long long)f->table->windows);
 }
 
-bool window_filler_begin(WindowFiller *f, WindowTable *table, int rows, int places, Error *error) {
-  *f = (WindowFiller){.table = table, .rows = rows, .places = places};
+bool window_filler_begin(WindowFiller *f, WindowTable *table, int rows, int slots, Error *error) {
+  *f = (WindowFiller){.table = table, .rows = rows, .slots = slots};
   if (!array_reserve(&table->firsts, &f->firsts_capacity, 1, sizeof *table->firsts)) return no_memory(f, error);
   table->firsts[0] = 0;
   return true;
 }
 
 static void empty_window(const WindowFiller *f, OpenWindow *window) {
-  for (int row = 0; row < f->rows; row++) window->room[row] = f->places;
+  for (int row = 0; row < f->rows; row++) window->free[row] = f->slots;
   window->count = 0;
 }
 
-/* The window's spans go to the table; its place in `open` is free for the next one. */
+/* Moves the window's spans to the table and empties the window. */
 static bool close_window(WindowFiller *f, OpenWindow *window, Error *error) {
   WindowTable *out = f->table;
   const size_t spans = f->spans + window->count;
@@ -42,24 +42,24 @@ static bool close_window(WindowFiller *f, OpenWindow *window, Error *error) {
   return true;
 }
 
-static bool has_room(const WindowFiller *f, const OpenWindow *window, const int *sizes) {
-  for (int row = 0; row < f->rows; row++)
-    if (window->room[row] < sizes[row]) return false;
-  return true;
+/* Returns the total number of free slots of a window; -1 when the span does not fit. */
+static int64_t free_slots(const WindowFiller *f, const OpenWindow *window, const int *sizes) {
+  int64_t slots = 0;
+  for (int row = 0; row < f->rows; row++) {
+    if (window->free[row] < sizes[row]) return -1;
+    slots += window->free[row];
+  }
+  return slots;
 }
 
-static int64_t room_of(const WindowFiller *f, const OpenWindow *window) {
-  int64_t room = 0;
-  for (int row = 0; row < f->rows; row++) room += window->room[row];
-  return room;
-}
-
-/* The open window with the least room, but enough; NULL: there is none. */
+/* Returns the open window with the fewest free slots that the span fits into; NULL: none. */
 static OpenWindow *tightest(WindowFiller *f, const int *sizes) {
   OpenWindow *best = NULL;
-  for (int i = 0; i < f->open_count; i++) {
-    OpenWindow *window = &f->open[i];
-    if (has_room(f, window, sizes) && (!best || room_of(f, window) < room_of(f, best))) best = window;
+  for (int64_t i = 0, least = INT64_MAX; i < f->open_count; i++) {
+    const int64_t slots = free_slots(f, &f->open[i], sizes);
+    if (slots < 0 || slots >= least) continue;
+    best = &f->open[i];
+    least = slots;
   }
   return best;
 }
@@ -84,8 +84,8 @@ bool window_filler_add(WindowFiller *f, int64_t begin, const int *sizes, Error *
   window->spans[window->count++] = begin;
   bool full = false;
   for (int row = 0; row < f->rows; row++) {
-    window->room[row] -= sizes[row];
-    full = full || window->room[row] == 0;
+    window->free[row] -= sizes[row];
+    full = full || window->free[row] == 0;
   }
   return !full || close_window(f, window, error);
 }

@@ -1,5 +1,5 @@
-/* Best-fit packing of spans of tokens into windows. A window has one row of places, or two that are filled in
- * parallel. */
+/* Best-fit packing of spans of tokens into windows. A window has one row of slots for tokens, or two rows that are
+ * filled in parallel. */
 #ifndef INKLING_DATASET_WINDOW_TABLE_H
 #define INKLING_DATASET_WINDOW_TABLE_H
 
@@ -22,9 +22,9 @@ enum {
   WINDOW_ROWS = 2    /* the most rows */
 };
 
-/* A window that still has room. */
+/* A window that still has free slots. */
 typedef struct OpenWindow {
-  int room[WINDOW_ROWS]; /* places */
+  int free[WINDOW_ROWS]; /* slots */
   int64_t *spans;
   size_t count, capacity;
 } OpenWindow;
@@ -32,18 +32,18 @@ typedef struct OpenWindow {
 /* Fills a table; all fields are private. */
 typedef struct WindowFiller {
   WindowTable *table;
-  int rows, places;
+  int rows, slots;
   OpenWindow open[OPEN_WINDOWS];
   int open_count;
   size_t spans, spans_capacity, firsts_capacity; /* of the table */
 } WindowFiller;
 
-/* Begins to fill a table of zeros with windows of `rows` (1..WINDOW_ROWS) rows of `places` each. Memory: 8 bytes per
+/* Begins to fill a table of zeros with windows of `rows` (1..WINDOW_ROWS) rows of `slots` each. Memory: 8 bytes per
  * span and 8 per window. All three functions: EXIT_MEMORY. Free the filler with window_filler_free and the table with
  * window_table_free, also after a failure. */
-bool window_filler_begin(WindowFiller *filler, WindowTable *table, int rows, int places, Error *error);
-/* Adds the span that begins at token `begin` and takes `sizes` (1..places) of each row. It goes into the open window in
- * which it leaves the least total room over all rows. */
+bool window_filler_begin(WindowFiller *filler, WindowTable *table, int rows, int slots, Error *error);
+/* Adds the span that begins at token `begin` and takes `sizes` (1..slots) of each row. It goes into the open window in
+ * which it leaves the fewest free slots over all rows. */
 bool window_filler_add(WindowFiller *filler, int64_t begin, const int *sizes, Error *error);
 /* Ends the filling: adds the open windows to the table. */
 bool window_filler_end(WindowFiller *filler, Error *error);

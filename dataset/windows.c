@@ -5,9 +5,9 @@
 #include "kernels.h"
 #include "kernels/philox.h"
 
-/* ---- packed ones ---- */
+/* ---- packed windows ---- */
 
-/* NULL for the stream. */
+/* Returns the table of packed windows; NULL: windows of the stream. */
 static const WindowTable *table_of(const Windows *w) {
   return w->packing ? &w->packing->table : w->pairs ? &w->pairs->table : NULL;
 }
@@ -16,19 +16,13 @@ static bool read_packed(const Windows *w, int64_t index, const Window *out, Erro
   return w->packing ? packing_read(w->packing, index, out, error) : pairs_read(w->pairs, index, out, error);
 }
 
-/* ---- at random ---- */
-
-/* floor(u / 2^64 * range): the upper half of a 128-bit product, from 32-bit halves. */
-static uint64_t scale_down(uint64_t u, uint64_t range) {
-  uint64_t u0 = u & UINT32_MAX, u1 = u >> 32, r0 = range & UINT32_MAX, r1 = range >> 32;
-  uint64_t middle = u1 * r0 + (u0 * r0 >> 32);
-  uint64_t carry = (middle & UINT32_MAX) + u0 * r1;
-  return u1 * r1 + (middle >> 32) + (carry >> 32);
-}
+/* ---- random windows ---- */
 
 static int64_t draw(uint64_t seed, uint32_t step, uint32_t sequence, int64_t range) {
   PhiloxWords words = philox(seed, 0, SITE_WINDOW, step, sequence);
-  return (int64_t)scale_down((uint64_t)words.word[1] << 32 | words.word[0], (uint64_t)range);
+  const uint64_t u = (uint64_t)words.word[1] << 32 | words.word[0];
+  __extension__ typedef unsigned __int128 Product;
+  return (int64_t)((Product)u * (uint64_t)range >> 64); /* floor(u / 2^64 * range) */
 }
 
 int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step, uint32_t sequence, int ctx) {
@@ -55,7 +49,7 @@ void windows_prefetch(const Windows *w, uint64_t seed, uint32_t step, uint32_t s
     token_file_prefetch(file, table->spans[i], 1);
 }
 
-/* ---- in order ---- */
+/* ---- windows in order ---- */
 
 int64_t windows_count(const Windows *w, int stride) {
   const WindowTable *table = table_of(w);

@@ -22,8 +22,8 @@ typedef struct Windows {
 typedef struct Window {
   int32_t *tokens, *targets; /* targets that the loss ignores are IGNORE_INDEX */
   int32_t *positions;        /* for packed documents and pairs only */
-  /* for pairs only: a place of the sources attends to places [source_begin, source_end) of the sources, and a place of
-   * the targets to places [cross_begin, cross_end) of the sources */
+  /* for pairs only: a slot of the sources attends to slots [source_begin, source_end) of the sources, and a slot of
+   * the targets to slots [cross_begin, cross_end) of the sources */
   int32_t *source_tokens, *source_positions, *source_begin, *source_end;
   int32_t *cross_begin, *cross_end;
 } Window;

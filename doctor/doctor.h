@@ -8,21 +8,21 @@
 /* Examines a whole file of up to 192 KiB; of a larger file 64 KiB at either end, three samples of 16 KiB between, and
  * only a few other bytes, for any size. It uses only the ending of `name`. JSON lines and TSV get fewer checks, because
  * their readers check the lines. An empty file has no findings. */
-void text_doctor_examine(TextFindings *out, const uint8_t *bytes, size_t size, TextFormat format, const char *name);
+void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat format, const char *name);
 
 /* The origin of the text, which determines the form of a command. */
-typedef enum TextRoute {
-  TEXT_ALONE, /* the only file: `zcat a.gz | ./train -` */
-  TEXT_PIPED, /* standard input: `... | zcat | ./train -` */
-  TEXT_AMONG  /* one of several files: `zcat a.gz >a.gz.txt`, or in place: `tr -d '\r' <a >tmp && mv tmp a` */
-} TextRoute;
+typedef enum DoctorRoute {
+  DOCTOR_ALONE, /* the only file: `zcat a.gz | ./train -` */
+  DOCTOR_PIPED, /* standard input: `... | zcat | ./train -` */
+  DOCTOR_AMONG  /* one of several files: `zcat a.gz >a.gz.txt`, or in place: `tr -d '\r' <a >tmp && mv tmp a` */
+} DoctorRoute;
 
-/* The command for a file's findings. Begins as {0}. Except for TEXT_AMONG, the command of each finding includes the
+/* The command for a file's findings. Begins as {0}. Except for DOCTOR_AMONG, the command of each finding includes the
  * commands of the earlier findings, so that the last command fixes all of them. */
-typedef struct TextCommand {
+typedef struct DoctorCommand {
   char filters[2048], options[320];
   char text[4096]; /* the command line for the user */
-} TextCommand;
-void text_doctor_command(TextCommand *command, const TextFinding *finding, const char *name, TextRoute route);
+} DoctorCommand;
+void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route);
 
 #endif

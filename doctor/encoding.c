@@ -9,21 +9,13 @@
 
 /* ---- UTF-16 and UTF-32 ---- */
 
-static bool add_wide(TextFindings *out, int variant, const char *name, const char *iconv, bool marked) {
-  TextFinding *finding = text_findings_add(out, TEXT_WIDE, variant);
-  snprintf(finding->what, sizeof finding->what, "it is %s (%s), not UTF-8", name,
-           marked ? "it begins with its byte-order mark" : "its bytes are text when read so");
-  snprintf(finding->command, sizeof finding->command, "iconv -f %s -t utf-8 @", iconv);
-  return true;
-}
-
-/* A unit of UTF-16 that text is full of: ASCII without control characters, or of an alphabet below U+0700. */
+/* Returns whether a UTF-16 unit is common in text: printable ASCII, white space, or a character below U+0700. */
 static bool is_common(uint8_t high, uint8_t low) {
   return high == 0 ? (low >= ' ' && low != 0x7F) || low == '\n' || low == '\r' || low == '\t' : high < 7;
 }
 
-/* Without a mark: all but 2 % of the units are common ones in one order of bytes, and some are ASCII. */
-static bool looks_wide(const TextSample *s, size_t unit, bool big) {
+/* Detects wide text without a mark: in this byte order, at least 98 % of the units are common and 2 % are ASCII. */
+static bool looks_wide(const DoctorSample *s, size_t unit, bool big) {
   const size_t units = s->size / unit;
   size_t common = 0, ascii = 0;
   for (size_t i = 0; i < units; i++) {
@@ -36,35 +28,47 @@ static bool looks_wide(const TextSample *s, size_t unit, bool big) {
   return units >= 16 && common * 50 >= units * 49 && ascii * 50 >= units;
 }
 
-static bool find_wide(const TextView *view, TextFindings *out) {
-  const TextSample *s = &view->samples[0];
-  if (s->size >= 4 && memcmp(s->bytes, "\xFF\xFE\0\0", 4) == 0) return add_wide(out, 0, "UTF-32", "utf-32", true);
-  if (s->size >= 4 && memcmp(s->bytes, "\0\0\xFE\xFF", 4) == 0) return add_wide(out, 0, "UTF-32", "utf-32", true);
-  if (s->size >= 2 && memcmp(s->bytes, "\xFF\xFE", 2) == 0) return add_wide(out, 1, "UTF-16", "utf-16", true);
-  if (s->size >= 2 && memcmp(s->bytes, "\xFE\xFF", 2) == 0) return add_wide(out, 1, "UTF-16", "utf-16", true);
-  if (looks_wide(s, 4, false)) return add_wide(out, 2, "UTF-32", "utf-32le", false);
-  if (looks_wide(s, 4, true)) return add_wide(out, 3, "UTF-32", "utf-32be", false);
-  if (looks_wide(s, 2, false)) return add_wide(out, 4, "UTF-16", "utf-16le", false);
-  return looks_wide(s, 2, true) && add_wide(out, 5, "UTF-16", "utf-16be", false);
+static bool find_wide(const DoctorView *view, Findings *out) {
+  static const struct {
+    const char *mark; /* NULL: found without a mark */
+    size_t unit;      /* bytes of a unit, and of the mark */
+    bool big;
+    const char *iconv;
+    int variant;
+  } kinds[] = {{"\xFF\xFE\0\0", 4, false, "utf-32", 0}, {"\0\0\xFE\xFF", 4, true, "utf-32", 0},
+               {"\xFF\xFE", 2, false, "utf-16", 1},     {"\xFE\xFF", 2, true, "utf-16", 1},
+               {NULL, 4, false, "utf-32le", 2},         {NULL, 4, true, "utf-32be", 3},
+               {NULL, 2, false, "utf-16le", 4},         {NULL, 2, true, "utf-16be", 5}};
+  const DoctorSample *s = &view->samples[0];
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    const char *mark = kinds[i].mark;
+    const size_t unit = kinds[i].unit;
+    if (mark ? s->size < unit || memcmp(s->bytes, mark, unit) != 0 : !looks_wide(s, unit, kinds[i].big)) continue;
+    Finding *finding = doctor_add(out, FINDING_WIDE, kinds[i].variant, NULL, "it is UTF-%zu (%s), not UTF-8", 8 * unit,
+                                  mark ? "it begins with its byte-order mark" : "its bytes are text when read so");
+    snprintf(finding->command, sizeof finding->command, "iconv -f %s -t utf-8 @", kinds[i].iconv);
+    return true;
+  }
+  return false;
 }
 
 /* ---- counts ---- */
 
 typedef struct ByteCounts {
   int64_t bytes;
-  int64_t nuls, controls;    /* controls: those that no text has, NULs included */
-  int64_t characters;        /* of UTF-8, of two bytes and more */
-  int64_t wrong;             /* bytes that are of no such character */
-  int64_t high, neighbors;   /* bytes from 0x80 on; those of them that follow another */
-  int64_t of[256];           /* each */
-  int64_t inside[256];       /* those between two ASCII letters */
-  int64_t pairs, low_trails; /* bytes from 0x81 on read two by two; those whose second is below 0x7F */
-  int64_t hangul, common;    /* those that are Korean; the commonest of Chinese in GB 2312: a comma, a stop, de */
+  int64_t controls;          /* control characters that text does not have, including NUL */
+  int64_t characters;        /* UTF-8 characters of at least two bytes */
+  int64_t wrong;             /* bytes that are not UTF-8 */
+  int64_t high, neighbors;   /* bytes >= 0x80; those that follow another of them */
+  int64_t of[256];           /* number of each byte */
+  int64_t inside[256];       /* number of each byte between two ASCII letters */
+  int64_t pairs, low_trails; /* pairs of bytes whose first is >= 0x81; those whose second is below 0x7F */
+  int64_t hangul, common;    /* pairs that are Korean; pairs that are GB 2312's comma, full stop or the word de */
 } ByteCounts;
 
 static bool is_control(uint8_t c) { return (c < ' ' && !(c >= '\b' && c <= '\r') && c != 0x1B) || c == 0x7F; }
 
-/* Whether the next eight bytes are printable ASCII, and not worth a look each: none is below 0x20 or above 0x7E. */
+/* Returns whether the next eight bytes are printable ASCII (0x20 to 0x7E), so that the counters can skip them. */
 static bool are_plain(const uint8_t *bytes, size_t size) {
   const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
   uint64_t word;
@@ -89,7 +93,7 @@ static void count_characters(ByteCounts *n, const uint8_t *bytes, size_t size) {
 }
 
 static void count_pairs(ByteCounts *n, const uint8_t *bytes, size_t size) {
-  if (n->wrong == 0) return; /* they serve to guess the encoding */
+  if (n->wrong == 0) return; /* only needed to guess an encoding */
   for (size_t i = 0; i + 1 < size; i++) {
     if (bytes[i] <= 0x80) continue;
     n->pairs++;
@@ -110,15 +114,15 @@ static void count_each(ByteCounts *n, const uint8_t *bytes, size_t size) {
     n->controls += is_control(c);
     n->high += c >= 0x80;
     n->neighbors += c >= 0x80 && at > 0 && bytes[at - 1] >= 0x80;
-    n->inside[c] += at > 0 && at + 1 < size && text_is_letter(bytes[at - 1]) && text_is_letter(bytes[at + 1]);
+    n->inside[c] += at > 0 && at + 1 < size && doctor_is_letter(bytes[at - 1]) && doctor_is_letter(bytes[at + 1]);
   }
 }
 
-static ByteCounts count_bytes(const TextView *view) {
+static ByteCounts count_bytes(const DoctorView *view) {
   ByteCounts n = {0};
   for (int i = 0; i < view->count; i++) {
     const uint8_t *bytes = view->samples[i].bytes;
-    size_t size = view->samples[i].size, cut = 0; /* a character that the sample cuts is nobody's fault */
+    size_t size = view->samples[i].size, cut = 0; /* a character cut at the sample's beginning is not counted */
     while (i > 0 && cut < 3 && cut < size && utf8_continues(bytes[cut])) cut++;
     bytes += cut;
     size = utf8_complete(bytes, size - cut);
@@ -127,7 +131,6 @@ static ByteCounts count_bytes(const TextView *view) {
     count_characters(&n, bytes, size);
     count_pairs(&n, bytes, size);
   }
-  n.nuls = n.of[0];
   return n;
 }
 
@@ -173,16 +176,18 @@ static const struct {
                  [BIG5] = {"Big5", "big5"},
                  [GB18030] = {"GB18030", "gb18030"}};
 
-/* Letters from 0xC0 on. KOI8-R has the small ones first; Windows-1251 has them last, as Greek, which has no letter in
- * the place of its a. Others are not told: Hebrew has nothing before 0xE0, Arabic and ISO 8859-5 little behind 0xEF. */
+/* Guesses an alphabet from its letters, bytes >= 0xC0: `first` below 0xE0, `second` from there. KOI8-R has the small
+ * letters first, Windows-1251 and Greek have them last, and Greek has no letter at 0xE0, the small a of Windows-1251.
+ * Others stay unknown: Hebrew has nothing below 0xE0, Arabic and ISO 8859-5 have little above 0xEF. */
 static Encoding guess_alphabet(const ByteCounts *n, int64_t first, int64_t second) {
   if (second * 6 < first) return KOI8_R;
-  const bool mac = sum(n->of, 0x80, 0x9F) > sum(n->of, 0xC0, 0xDE); /* its capitals */
+  const bool mac = sum(n->of, 0x80, 0x9F) > sum(n->of, 0xC0, 0xDE); /* MacCyrillic has its capitals at 0x80 */
   if (sum(n->of, 0xF0, 0xFF) * 5 < first + second || first * 200 < second || mac) return UNKNOWN;
   return n->of[0xE0] * 100 < second ? GREEK : WINDOWS_1251;
 }
 
-/* Most letters are not Latin. The first bytes of kana are few; the second bytes of Big5 are often ASCII. */
+/* Guesses the encoding of a text whose letters are mostly not Latin. Few bytes begin a kana; the second bytes of Big5
+ * are often ASCII. */
 static Encoding guess_foreign(const ByteCounts *n) {
   const int64_t first = sum(n->of, 0xC0, 0xDF), second = sum(n->of, 0xE0, 0xFF);
   if ((first + second) * 20 >= n->high * 17) return guess_alphabet(n, first, second);
@@ -193,10 +198,11 @@ static Encoding guess_foreign(const ByteCounts *n) {
   return n->common * 50 >= n->pairs ? GB18030 : UNKNOWN;
 }
 
-/* Latin letters with accents. Where Latin-1 has superscripts and fractions, ISO 8859-2 has letters of Central Europe,
- * and so has Windows-1250, but some of them stand below 0xA0; there Windows-1252 has quotes, dashes and few more.
- * Hungarian has o and u with two strokes where Portuguese and Estonian have an o with a tilde, but neither their a with
- * a tilde nor that with dots; the Turkish i without a dot, a y of Icelandic elsewhere, is a common letter. */
+/* Guesses the encoding of Latin letters with accents. Where Latin-1 has superscripts and fractions, ISO 8859-2 and
+ * Windows-1250 have Central European letters; Windows-1250 has some below 0xA0, where Windows-1252 has mostly quotes
+ * and dashes. Hungarian has o and u with double acute accents (0xF5, 0xFB); Portuguese and Estonian have o with a tilde
+ * at 0xF5, but also a with a tilde or dots (0xE3, 0xE4). The dotless i of Turkish (0xFD) is a common letter; elsewhere
+ * that byte is an Icelandic y. */
 static Encoding guess_accented(const ByteCounts *n) {
   const int64_t *in = n->inside, windows = sum(n->of, 0x80, 0x9F), all = sum(in, 0x80, 0xFF);
   const int64_t central = in[0xB3] + in[0xB1] + in[0xB6] + in[0xB9] + in[0xBA] + in[0xBC] + in[0xBE] + in[0x9A] +
@@ -216,43 +222,33 @@ static Encoding guess(const ByteCounts *n) {
   return n->neighbors * 5 >= n->high * 2 ? guess_foreign(n) : guess_accented(n);
 }
 
-static void add_encoding(const TextView *view, const ByteCounts *n, TextFindings *out) {
+static void add_encoding(const DoctorView *view, const ByteCounts *n, Findings *out) {
   const Encoding encoding = guess(n);
-  TextFinding *finding = text_findings_add(out, TEXT_ENCODING, (int)encoding);
-  const TextShare share = text_share((double)n->wrong, (double)n->bytes);
-  const TextExtent extent = text_extent(view);
-  char *what = finding->what, *command = finding->command;
+  const DoctorPercent wrong = doctor_percent(view, (double)n->wrong, (double)n->bytes);
   if (encoding == DAMAGED) {
-    snprintf(what, sizeof finding->what, "%s %s are not UTF-8, though the rest is", share.text, extent.text);
-    strcpy(command, "iconv -c -f utf-8 -t utf-8 @");
-    finding->advice = "without them";
+    doctor_add(out, FINDING_ENCODING, encoding, "iconv -c -f utf-8 -t utf-8 @", "%s are not UTF-8, though the rest is",
+               wrong.text)
+        ->advice = "remove them";
   } else if (encoding == UNKNOWN) {
-    snprintf(what, sizeof finding->what, "%s %s are not UTF-8, nor of an encoding that is recognized", share.text,
-             extent.text);
-    strcpy(command, "iconv -f ENCODING -t utf-8 @");
-    finding->advice = "convert it from what it is";
+    doctor_add(out, FINDING_ENCODING, encoding, "iconv -f ENCODING -t utf-8 @",
+               "%s are not UTF-8, and the encoding is unknown", wrong.text)
+        ->advice = "convert it from its encoding";
   } else {
-    snprintf(what, sizeof finding->what, "%s %s are not UTF-8 (it looks like %s)", share.text, extent.text,
-             encodings[encoding].name);
-    snprintf(command, sizeof finding->command, "iconv -f %s -t utf-8 @", encodings[encoding].iconv);
+    Finding *finding = doctor_add(out, FINDING_ENCODING, encoding, NULL, "%s are not UTF-8 (it looks like %s)",
+                                  wrong.text, encodings[encoding].name);
+    snprintf(finding->command, sizeof finding->command, "iconv -f %s -t utf-8 @", encodings[encoding].iconv);
   }
 }
 
-bool text_find_encoding(const TextView *view, TextFindings *out) {
+bool doctor_find_encoding(const DoctorView *view, Findings *out) {
   if (find_wide(view, out)) return true;
   const ByteCounts n = count_bytes(view);
-  if (n.controls * 20 >= n.bytes && n.controls >= 2) {
-    TextFinding *finding = text_findings_add(out, TEXT_BINARY, 0);
-    snprintf(finding->what, sizeof finding->what, "%s %s are control characters: this is hardly text",
-             text_share((double)n.controls, (double)n.bytes).text, text_extent(view).text);
-    return true;
-  }
+  if (n.controls * 20 >= n.bytes && n.controls >= 2)
+    return doctor_add(out, FINDING_BINARY, 0, NULL, "%s are control characters: this is hardly text",
+                      doctor_percent(view, (double)n.controls, (double)n.bytes).text);
   if (n.wrong >= 3 || n.wrong * 1000 > n.bytes) add_encoding(view, &n, out);
-  if (n.nuls > 0) {
-    TextFinding *finding = text_findings_add(out, TEXT_NULS, 0);
-    snprintf(finding->what, sizeof finding->what, "%s %s are NUL, which no text has",
-             text_share((double)n.nuls, (double)n.bytes).text, text_extent(view).text);
-    strcpy(finding->command, "tr -d '\\000' <@");
-  }
+  if (n.of[0] > 0)
+    doctor_add(out, FINDING_NULS, 0, "tr -d '\\000' <@", "%s are NUL, which no text has",
+               doctor_percent(view, (double)n.of[0], (double)n.bytes).text);
   return false;
 }

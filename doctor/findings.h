@@ -8,29 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum TextKind {
-  TEXT_FOREIGN,    /* another file type: an archive, a document, a picture, a program */
-  TEXT_WIDE,       /* UTF-16 or UTF-32 */
-  TEXT_BINARY,     /* many control characters, of unknown type */
-  TEXT_ENCODING,   /* not UTF-8 */
-  TEXT_NULS,       /* a few NUL bytes */
-  TEXT_MARKS,      /* byte-order marks inside */
-  TEXT_LINE_ENDS,  /* CR LF, or CR alone */
-  TEXT_MARKUP,     /* HTML, XML, PostScript */
-  TEXT_JSON,       /* one JSON document: an array, or an object over many lines */
-  TEXT_JSON_LINES, /* JSON lines under another name */
-  TEXT_CSV,        /* with a column of text */
-  TEXT_GUTENBERG,  /* with Project Gutenberg's header and license */
-  TEXT_REPEATS,    /* repeated text */
-  TEXT_KINDS
-} TextKind;
+typedef enum FindingKind {
+  FINDING_FOREIGN,    /* another file type: an archive, a document, a picture, a program */
+  FINDING_WIDE,       /* UTF-16 or UTF-32 */
+  FINDING_BINARY,     /* many control characters, of unknown type */
+  FINDING_ENCODING,   /* not UTF-8 */
+  FINDING_NULS,       /* a few NUL bytes */
+  FINDING_MARKS,      /* byte-order marks inside */
+  FINDING_LINE_ENDS,  /* CR LF, or CR alone */
+  FINDING_MARKUP,     /* HTML, XML, PostScript */
+  FINDING_JSON,       /* one JSON document: an array, or an object over many lines */
+  FINDING_JSON_LINES, /* JSON lines under another name */
+  FINDING_CSV,        /* with a column of text */
+  FINDING_GUTENBERG,  /* with Project Gutenberg's header and license */
+  FINDING_REPEATS,    /* repeated text */
+  FINDING_KINDS
+} FindingKind;
 
-typedef enum TextLevel { TEXT_NOTE, TEXT_WARNING, TEXT_REFUSED } TextLevel;
+typedef enum FindingLevel { FINDING_NOTE, FINDING_WARNING, FINDING_REFUSED } FindingLevel;
 
-typedef struct TextFinding {
-  TextKind kind;
+typedef struct Finding {
+  FindingKind kind;
   int variant; /* the same command fixes all findings of one kind and variant */
-  TextLevel level;
+  FindingLevel level;
   char what[256];     /* "0.7 % of its bytes are not UTF-8 (it looks like Latin-1)" */
   const char *advice; /* the purpose of the command: "convert it" */
   /* a command that prints the text to train on; "@" is the file or standard input, "#" only a file: "zcat @"; "":
@@ -39,64 +39,61 @@ typedef struct TextFinding {
   char options[320];   /* options of ./train for that text: " --jsonl-field story" */
   const char *becomes; /* ending of the name of the file that the command makes; NULL: the same kind of text, which may
                           replace the old file */
-} TextFinding;
+} Finding;
 
 /* The findings about a file, in the order in which their commands must be applied. */
-typedef struct TextFindings {
+typedef struct Findings {
   int count;
-  TextFinding items[TEXT_KINDS];
-} TextFindings;
+  Finding items[FINDING_KINDS];
+} Findings;
 
 /* ---- for the checks ---- */
 
-enum { TEXT_SAMPLES = 5, TEXT_HEAD = 64 << 10, TEXT_MIDDLE = 16 << 10 };
+enum { DOCTOR_SAMPLES = 5, DOCTOR_HEAD = 64 << 10, DOCTOR_MIDDLE = 16 << 10 };
 
-typedef struct TextSample {
+typedef struct DoctorSample {
   const uint8_t *bytes;
   size_t size;
-} TextSample;
+} DoctorSample;
 
 /* A file and the samples that the checks examine: all of a small file, else the beginning, three places and the end. */
-typedef struct TextView {
+typedef struct DoctorView {
   const uint8_t *bytes;
   size_t size;
   TextFormat format;
   const char *name;
-  TextSample samples[TEXT_SAMPLES]; /* without a byte-order mark at the beginning */
+  DoctorSample samples[DOCTOR_SAMPLES]; /* without a byte-order mark at the beginning */
   int count;
   size_t seen; /* bytes of the samples */
-} TextView;
+} DoctorView;
 
-/* Adds a finding with the fields that follow from its kind and returns it; the caller fills in the rest. */
-TextFinding *text_findings_add(TextFindings *findings, TextKind kind, int variant);
+/* Adds a finding, with `command` (NULL: none) and a formatted `what`, and returns it; the caller may change the other
+ * fields, which follow from its kind. */
+__attribute__((format(printf, 5, 6))) Finding *doctor_add(Findings *findings, FindingKind kind, int variant,
+                                                          const char *command, const char *format, ...);
 
-/* "of its bytes", "of the 176 KiB looked at". */
-typedef struct TextExtent {
-  char text[64];
-} TextExtent;
-TextExtent text_extent(const TextView *view);
-/* "0.7 %" */
-typedef struct TextShare {
-  char text[24];
-} TextShare;
-TextShare text_share(double part, double all);
+/* "0.7 % of its bytes", "0.7 % of the 176 KiB looked at". */
+typedef struct DoctorPercent {
+  char text[88];
+} DoctorPercent;
+DoctorPercent doctor_percent(const DoctorView *view, double count, double all);
 
-static inline bool text_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* in ASCII */
+static inline bool doctor_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* in ASCII */
 /* Returns the position of `words` in the first `size` bytes, ignoring case; `size` where they do not occur. */
-size_t text_find(const uint8_t *bytes, size_t size, const char *words);
-bool text_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, only at the first byte */
-size_t text_skip_blanks(const uint8_t *bytes, size_t size);             /* the number of blanks at the beginning */
+size_t doctor_search(const uint8_t *bytes, size_t size, const char *words);
+bool doctor_begins(const uint8_t *bytes, size_t size, const char *words); /* the same, only at the first byte */
+size_t doctor_skip_blanks(const uint8_t *bytes, size_t size);             /* the number of blanks at the beginning */
 
 /* foreign.c: archives, documents, pictures, programs. */
-bool text_find_foreign(const TextView *view, TextFindings *out);
+bool doctor_find_foreign(const DoctorView *view, Findings *out);
 /* encoding.c: returns true where further checks are unnecessary. */
-bool text_find_encoding(const TextView *view, TextFindings *out);
+bool doctor_find_encoding(const DoctorView *view, Findings *out);
 /* markup.c: HTML, XML, PostScript. */
-bool text_find_markup(const TextView *view, TextFindings *out);
+bool doctor_find_markup(const DoctorView *view, Findings *out);
 /* records.c: JSON and CSV. */
-bool text_find_json(const TextView *view, TextFindings *out);
-bool text_find_csv(const TextView *view, TextFindings *out);
+bool doctor_find_json(const DoctorView *view, Findings *out);
+bool doctor_find_csv(const DoctorView *view, Findings *out);
 /* repeats.c */
-void text_find_repeats(const TextView *view, TextFindings *out);
+void doctor_find_repeats(const DoctorView *view, Findings *out);
 
 #endif

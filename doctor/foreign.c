@@ -8,11 +8,11 @@
 #include <string.h>
 
 typedef struct Magic {
-  size_t at; /* where the bytes stand */
+  size_t at; /* offset of the bytes in the file */
   const char *bytes;
   size_t size;
-  const char *what, *command; /* NULL: nothing makes text of it */
-  bool spelled;               /* in characters that a text may begin with, too: other bytes have to confirm it */
+  const char *what, *command; /* command NULL: no command extracts text */
+  bool spelled;               /* a text may contain the same characters there, so is_text() must be false, too */
 } Magic;
 
 #define BYTES(text) text, sizeof text - 1
@@ -66,8 +66,8 @@ static const Magic magics[] = {
 
 enum { MAGICS = sizeof magics / sizeof magics[0], VARIANT_PDF = MAGICS, VARIANT_TAR, VARIANT_ZIP };
 
-/* Text has neither NUL nor bytes that are not UTF-8 in its first half KiB; Latin-1 has no NUL. */
-static bool is_text(const TextSample *s) {
+/* Returns whether the first 512 bytes look like text: no NUL, and less than 10 % that is not UTF-8. */
+static bool is_text(const DoctorSample *s) {
   const size_t size = utf8_complete(s->bytes, s->size < 512 ? s->size : 512);
   size_t wrong = 0;
   for (size_t i = 0, length; i < size; i += length) {
@@ -80,11 +80,9 @@ static bool is_text(const TextSample *s) {
   return wrong * 10 < size;
 }
 
-static void report(TextFindings *out, int variant, const char *what, const char *command) {
-  TextFinding *finding = text_findings_add(out, TEXT_FOREIGN, variant);
-  snprintf(finding->what, sizeof finding->what, "it is %s, not plain text", what);
-  if (command) strcpy(finding->command, command);
-  else finding->advice = "to train on its bytes all the same";
+static void report(Findings *out, int variant, const char *what, const char *command) {
+  Finding *finding = doctor_add(out, FINDING_FOREIGN, variant, command, "it is %s, not plain text", what);
+  if (!command) finding->advice = "to train on its bytes anyway";
   if (command == pandas) {
     strcpy(finding->options, " --jsonl-field text");
     finding->becomes = ".jsonl";
@@ -93,14 +91,8 @@ static void report(TextFindings *out, int variant, const char *what, const char 
 
 /* ---- archives of several files ---- */
 
-static bool ends_in(const char *name, const char *const *endings) {
-  for (; *endings; endings++)
-    if (text_ends_with(name, *endings)) return true;
-  return false;
-}
-
-/* By the names of its first members: they stand in its beginning as they are. */
-static void report_zip(const TextView *view, TextFindings *out) {
+/* Reports what a zip archive is. The names of its first members, uncompressed at its beginning, tell. */
+static void report_zip(const DoctorView *view, Findings *out) {
   static const struct {
     const char *member, *what, *command;
   } kinds[] = {{"mimetypeapplication/epub+zip", "an EPUB e-book", "pandoc -f epub -t plain --wrap=none @"},
@@ -112,13 +104,12 @@ static void report_zip(const TextView *view, TextFindings *out) {
                {"META-INF/MANIFEST.MF", "a Java archive", NULL},
                {"/data.pkl", "a model's weights (PyTorch)", NULL}};
   enum { KINDS = sizeof kinds / sizeof kinds[0] };
-  const TextSample *s = &view->samples[0];
-  const size_t size = s->size < TEXT_HEAD ? s->size : TEXT_HEAD;
+  const DoctorSample *s = &view->samples[0];
+  const size_t size = s->size < DOCTOR_HEAD ? s->size : DOCTOR_HEAD;
   for (int i = 0; i < KINDS; i++) {
-    /* the names of office documents begin a member */
-    const bool anywhere = i < 2 || i > 4;
+    const bool anywhere = i < 2 || i > 4; /* else, for office documents, the name must begin a member's name */
     for (size_t at = 0; at < size; at++) {
-      at += text_find(s->bytes + at, size - at, kinds[i].member);
+      at += doctor_search(s->bytes + at, size - at, kinds[i].member);
       const bool begins = at >= 30 && at < size && memcmp(s->bytes + at - 30, "PK\3\4", 4) == 0;
       if (at < size && (anywhere || begins)) {
         report(out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
@@ -129,19 +120,23 @@ static void report_zip(const TextView *view, TextFindings *out) {
   report(out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");
 }
 
-static void report_tar(TextFindings *out) { report(out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @"); }
+static bool is_tar(const char *name) {
+  static const char *const endings[] = {".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst"};
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+    if (text_ends_with(name, endings[i])) return true;
+  return false;
+}
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
-static bool is_pdf(const TextSample *s) {
+static bool is_pdf(const DoctorSample *s) {
   if (s->size < 16 || memcmp(s->bytes, "%PDF-", 5) != 0) return false;
-  const size_t line = text_find(s->bytes, 12, "\n"), other = text_find(s->bytes, 12, "\r");
+  const size_t line = doctor_search(s->bytes, 12, "\n"), other = doctor_search(s->bytes, 12, "\r");
   return s->bytes[5] >= '1' && s->bytes[5] <= '9' && s->bytes[6] == '.' && (line < 12 || other < 12);
 }
 
-bool text_find_foreign(const TextView *view, TextFindings *out) {
-  static const char *const tars[] = {".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst", NULL};
-  const TextSample *s = &view->samples[0];
+bool doctor_find_foreign(const DoctorView *view, Findings *out) {
+  const DoctorSample *s = &view->samples[0];
   if (is_pdf(s)) {
     report(out, VARIANT_PDF, "a PDF document", "pdftotext @ -");
     return true;
@@ -154,7 +149,8 @@ bool text_find_foreign(const TextView *view, TextFindings *out) {
     const Magic *m = &magics[i];
     if (s->size < m->at + m->size || memcmp(s->bytes + m->at, m->bytes, m->size) != 0) continue;
     if (m->spelled && is_text(s)) continue;
-    if (strncmp(m->what, "compressed", 10) == 0 && ends_in(view->name, tars)) report_tar(out);
+    if (strncmp(m->what, "compressed", 10) == 0 && is_tar(view->name))
+      report(out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @");
     else report(out, i, m->what, m->command);
     return true;
   }

@@ -7,12 +7,12 @@
 #include <string.h>
 
 enum {
-  NAME_BYTES = 64, /* of a field, at most; of longer ones nothing is said */
-  MOST_FIELDS = 50 /* of a record */
+  NAME_BYTES = 64, /* longest name of a field that is reported */
+  MOST_FIELDS = 50 /* in a record */
 };
 
 typedef struct Name {
-  char text[NAME_BYTES + 1]; /* "": none, or one that is not written as it is called */
+  char text[NAME_BYTES + 1]; /* "": none, or a name with escapes or control characters */
 } Name;
 
 static Name name_of(const uint8_t *bytes, size_t size) {
@@ -23,7 +23,7 @@ static Name name_of(const uint8_t *bytes, size_t size) {
   return out;
 }
 
-static void read_field(TextFinding *finding, const Name *name) {
+static void set_field_option(Finding *finding, const Name *name) {
   snprintf(finding->options, sizeof finding->options, " --jsonl-field %.300s",
            name->text[0] ? text_shell_word(name->text, NAME_BYTES).text : "text");
 }
@@ -35,11 +35,11 @@ typedef struct Json {
   size_t size, at;
 } Json;
 
-static void skip_blanks(Json *j) { j->at += text_skip_blanks(j->bytes + j->at, j->size - j->at); }
+static void skip_blanks(Json *j) { j->at += doctor_skip_blanks(j->bytes + j->at, j->size - j->at); }
 
 static bool is_next(const Json *j, char c) { return j->at < j->size && j->bytes[j->at] == (uint8_t)c; }
 
-/* Past a string; its bytes between the quotes. False where the sample ends in it. */
+/* Reads a string: its bytes between the quotes. Returns false when the sample ends in it. */
 static bool read_string(Json *j, const uint8_t **text, size_t *length) {
   const size_t begin = ++j->at;
   while (j->at < j->size && j->bytes[j->at] != '"') j->at += j->bytes[j->at] == '\\' ? 2 : 1;
@@ -52,7 +52,7 @@ static bool read_string(Json *j, const uint8_t **text, size_t *length) {
   return true;
 }
 
-/* Past a value of any kind. False where the sample ends in it. */
+/* Skips a value of any kind. Returns false when the sample ends in it. */
 static bool skip_value(Json *j) {
   int depth = 0;
   for (; j->at < j->size;) {
@@ -73,12 +73,12 @@ static bool skip_value(Json *j) {
 }
 
 typedef struct JsonObject {
-  bool valid, closed; /* it begins as one; it ends in the sample */
-  bool strings;       /* there is a field with one */
-  Name text;          /* the one with the longest */
-  int fields;         /* that were seen */
-  Name list;          /* the field whose value is an array of objects or strings */
-  size_t list_at;     /* where that begins */
+  bool valid, closed; /* it begins like an object; it ends in the sample */
+  bool strings;       /* a field has a string */
+  Name text;          /* the field with the longest string */
+  int fields;         /* number of fields */
+  Name list;          /* the first field whose value is an array of objects or strings */
+  size_t list_at;     /* the offset of that array */
 } JsonObject;
 
 static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *longest) {
@@ -98,7 +98,7 @@ static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *
   out->list_at = j->at;
 }
 
-/* The object whose bracket comes next; `j` is behind it where it is closed. */
+/* Reads an object from its bracket; a closed object is skipped. */
 static JsonObject read_object(Json *j) {
   JsonObject out = {0};
   size_t longest = 0;
@@ -130,18 +130,16 @@ static JsonObject read_object(Json *j) {
 
 enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS, JSON_OBJECT };
 
-static bool add_json(TextFindings *out, int variant, const char *what, const char *command, const Name *field,
+static bool add_json(Findings *out, int variant, const char *what, const char *command, const Name *field,
                      TextFormat format) {
-  TextFinding *finding = text_findings_add(out, TEXT_JSON, variant);
-  snprintf(finding->what, sizeof finding->what, "%s", what);
-  snprintf(finding->command, sizeof finding->command, "%s", command);
-  read_field(finding, field);
-  if (format == FORMAT_JSONL) finding->level = TEXT_REFUSED; /* its reader would */
+  Finding *finding = doctor_add(out, FINDING_JSON, variant, command, "%s", what);
+  set_field_option(finding, field);
+  if (format == FORMAT_JSONL) finding->level = FINDING_REFUSED; /* the reader of JSON lines would refuse it */
   return true;
 }
 
-/* The array at `j`: of objects, or of strings. `path` is what jq calls it. */
-static bool find_array(Json *j, int variant, const char *path, TextFormat format, TextFindings *out) {
+/* Finds an array of objects or strings at `j`. `path`: jq's expression for it. */
+static bool find_array(Json *j, int variant, const char *path, TextFormat format, Findings *out) {
   static const Name made = {"text"};
   char command[200], what[160];
   j->at++;
@@ -162,7 +160,7 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
   return add_json(out, strings ? JSON_STRINGS : variant, what, command, strings ? &made : &first.text, format);
 }
 
-/* What jq calls a field; "" where that would need more quotes. */
+/* Returns jq's expression for a field; "" when it would need quotes. */
 static Name path_of(const Name *field) {
   Name out = {"."};
   for (const char *c = field->text; *c; c++)
@@ -171,26 +169,7 @@ static Name path_of(const Name *field) {
   return out;
 }
 
-/* Of which the texts are all that a reader of documents could want. */
-static bool add_one_object(TextFindings *out) {
-  TextFinding *finding = text_findings_add(out, TEXT_JSON, JSON_OBJECT);
-  snprintf(finding->what, sizeof finding->what, "it looks like one JSON object, not like plain text or JSON lines");
-  strcpy(finding->command, "jq -r '.. | strings' @");
-  finding->advice = "as its texts";
-  finding->becomes = ".txt";
-  return true;
-}
-
-static bool add_json_lines(const JsonObject *object, TextFindings *out) {
-  TextFinding *finding = text_findings_add(out, TEXT_JSON_LINES, 0);
-  snprintf(finding->what, sizeof finding->what,
-           "it looks like JSON lines and is read as plain text (names of files of JSON lines end in .jsonl)");
-  strcpy(finding->command, "cat @");
-  read_field(finding, &object->text);
-  return true;
-}
-
-static bool find_objects(const TextView *view, Json *j, TextFindings *out) {
+static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
   const size_t begin = j->at;
   const JsonObject object = read_object(j);
   if (!object.valid) return false;
@@ -203,13 +182,26 @@ static bool find_objects(const TextView *view, Json *j, TextFindings *out) {
     Json list = {j->bytes, j->size, object.list_at};
     return find_array(&list, JSON_INSIDE, path.text, view->format, out);
   }
-  if (alone && (!object.strings || object.fields > MOST_FIELDS)) return add_one_object(out);
-  if (one_line) return add_json_lines(&object, out);
+  if (alone && (!object.strings || object.fields > MOST_FIELDS)) {
+    Finding *finding = doctor_add(out, FINDING_JSON, JSON_OBJECT, "jq -r '.. | strings' @",
+                                  "it looks like one JSON object, not like plain text or JSON lines");
+    finding->advice = "extract its strings";
+    finding->becomes = ".txt";
+    return true;
+  }
+  if (one_line) {
+    set_field_option(
+        doctor_add(out, FINDING_JSON_LINES, 0, "cat @",
+                   "it looks like JSON lines and is read as plain text (names of files of JSON lines end in "
+                   ".jsonl)"),
+        &object.text);
+    return true;
+  }
   return add_json(out, JSON_OBJECTS, "it looks like JSON objects over many lines, not like plain text or JSON lines",
                   "jq -c . @", &object.text, view->format);
 }
 
-bool text_find_json(const TextView *view, TextFindings *out) {
+bool doctor_find_json(const DoctorView *view, Findings *out) {
   Json j = {view->samples[0].bytes, view->samples[0].size, 0};
   skip_blanks(&j);
   if (is_next(&j, '[')) return find_array(&j, JSON_ARRAY, ".", view->format, out);
@@ -218,21 +210,21 @@ bool text_find_json(const TextView *view, TextFindings *out) {
 
 /* ---- CSV ---- */
 
-/* On the average so many letters a field: sentences, and names. */
+/* SENTENCES, NAMES: least average number of letters in a field of sentences, or of names. */
 enum { COLUMNS = 32, LEAST_RECORDS = 8, SENTENCES = 12, NAMES = 2 };
 
 typedef struct Csv {
   char comma;
   int columns;
   Name names[COLUMNS];
-  int64_t records, uneven;  /* uneven: those with another number of columns */
-  int64_t letters[COLUMNS]; /* of all fields of a column */
-  int again;                /* fields of this record that are what their column is called */
-  int64_t unlike;           /* records that have some of those: the first line is no line of names */
+  int64_t records, uneven;  /* uneven: records with another number of columns */
+  int64_t letters[COLUMNS]; /* in all fields of a column */
+  int again;                /* fields of this record that equal the name of their column */
+  int64_t unlike;           /* records with such fields, which speak against a header line */
 } Csv;
 
-/* One field from *at on, to its comma or line end; false where the sample ends in it. */
-static bool skip_field(const TextSample *s, size_t *at, char comma) {
+/* Moves *at to the comma or newline after a field. Returns false when the sample ends in the field. */
+static bool skip_field(const DoctorSample *s, size_t *at, char comma) {
   bool quoted = false;
   for (; *at < s->size; ++*at) {
     const uint8_t c = s->bytes[*at];
@@ -242,7 +234,7 @@ static bool skip_field(const TextSample *s, size_t *at, char comma) {
   return false;
 }
 
-/* A heading: some letters and digits, no sentence. */
+/* Returns whether a field of the first line can be the name of a column: short, and not a sentence. */
 static bool is_heading(const uint8_t *bytes, size_t size) {
   if (size == 0 || size > 40 || !(((bytes[0] | 0x20) >= 'a' && (bytes[0] | 0x20) <= 'z') || bytes[0] == '_'))
     return false;
@@ -251,7 +243,7 @@ static bool is_heading(const uint8_t *bytes, size_t size) {
   return bytes[size - 1] != ' ';
 }
 
-/* Field `column` of the record being read. False: a heading that is none. */
+/* Adds a field of the current record. Returns false when it is in the first line and cannot be a name. */
 static bool take_field(Csv *csv, int column, const uint8_t *bytes, size_t size) {
   while (size > 0 && bytes[size - 1] == '\r') size--;
   if (size >= 2 && bytes[0] == '"' && bytes[size - 1] == '"') {
@@ -268,8 +260,8 @@ static bool take_field(Csv *csv, int column, const uint8_t *bytes, size_t size) 
   return true;
 }
 
-/* The records of the beginning; false where they are none. */
-static bool read_records(Csv *csv, const TextSample *s) {
+/* Reads the records of a sample. Returns false when it does not look like CSV. */
+static bool read_records(Csv *csv, const DoctorSample *s) {
   int column = 0;
   for (size_t at = 0; at < s->size; at++) {
     const size_t begin = at;
@@ -288,9 +280,9 @@ static bool read_records(Csv *csv, const TextSample *s) {
          csv->uneven * 50 <= csv->records;
 }
 
-/* The column with the most text. -1: it is no table of texts. Every line of a log, a list or a poem may have as many
- * commas, too. But in a table the names of the first line do not come again, and where its fields are short, it has a
- * column of numbers or many columns. */
+/* Returns the column with the most text, or -1 when this is not a table of texts. The lines of a log, a list or a poem
+ * may also have equal numbers of commas. But a table does not repeat the names of its first line, and if its fields are
+ * short, it has a column of numbers or many columns. */
 static int text_column(const Csv *csv) {
   const int64_t fields = csv->records - 1;
   int out = 0;
@@ -304,26 +296,25 @@ static int text_column(const Csv *csv) {
   return csv->letters[out] >= NAMES * fields && (numbers || csv->columns > 2) ? out : -1;
 }
 
-static bool find_separated(const TextView *view, char comma, TextFindings *out) {
+static bool find_separated(const DoctorView *view, char comma, Findings *out) {
   Csv csv = {.comma = comma};
   if (!read_records(&csv, &view->samples[0])) return false;
   const int column = text_column(&csv);
   if (column < 0) return false;
-  const OneLine name = text_one_line(csv.names[column].text, NAME_BYTES);
-  TextFinding *finding = text_findings_add(out, TEXT_CSV, comma);
-  snprintf(finding->what, sizeof finding->what,
-           "it looks like CSV (%d columns%s, the longest texts in \"%.64s\") and is read as plain text", csv.columns,
-           comma == '\t' ? " between tabs" : "", name.text);
+  Finding *finding = doctor_add(
+      out, FINDING_CSV, comma, NULL,
+      "it looks like CSV (%d columns%s, the longest texts in \"%.64s\") and is read as plain text", csv.columns,
+      comma == '\t' ? " between tabs" : "", text_one_line(csv.names[column].text, NAME_BYTES).text);
   snprintf(finding->command, sizeof finding->command,
            "python3 -c 'import csv,json; [print(json.dumps(r)) for r in "
            "csv.DictReader(open(0,encoding=\"utf-8-sig\",newline=\"\")%s)]' <@",
            comma == ';'    ? ",delimiter=\";\""
            : comma == '\t' ? ",delimiter=\"\\t\""
                            : "");
-  read_field(finding, &csv.names[column]);
+  set_field_option(finding, &csv.names[column]);
   return true;
 }
 
-bool text_find_csv(const TextView *view, TextFindings *out) {
+bool doctor_find_csv(const DoctorView *view, Findings *out) {
   return find_separated(view, ',', out) || find_separated(view, ';', out) || find_separated(view, '\t', out);
 }

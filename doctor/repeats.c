@@ -8,21 +8,21 @@
 #include <string.h>
 
 enum {
-  ANCHOR = 32,     /* bytes that are looked for again */
-  SMALLEST = 2048, /* sample that says something */
-  FOLLOWING = 8,   /* times that a block follows itself, at least */
-  LONG_LINE = 40,  /* bytes; shorter ones come again in many texts */
-  SLOTS = 1 << 14, /* of remembered lines */
-  COPIES = 10,     /* of the whole text in a file, at most */
-  PROBE = 256      /* bytes of each that are compared */
+  ANCHOR = 32,     /* bytes of the pattern that is searched again */
+  SMALLEST = 2048, /* smallest sample to examine, in bytes */
+  FOLLOWING = 8,   /* least number of repetitions of a block */
+  LONG_LINE = 40,  /* bytes; many texts repeat shorter lines */
+  SLOTS = 1 << 14, /* hash table of lines */
+  COPIES = 10,     /* most copies of the whole text in a file */
+  PROBE = 256      /* bytes compared at both ends of each copy */
 };
 
 enum { REPEATS_BLOCK, REPEATS_LINES, REPEATS_ALL };
 
 /* ---- a block ---- */
 
-/* How many bytes around the middle of the sample repeat with a period of *period bytes, exactly. */
-static size_t repeated_run(const TextSample *s, size_t *period) {
+/* Returns the number of bytes around the middle of the sample that repeat exactly with a period of *period bytes. */
+static size_t repeated_run(const DoctorSample *s, size_t *period) {
   const uint8_t *b = s->bytes;
   const size_t middle = s->size / 2;
   size_t p = 1;
@@ -35,9 +35,9 @@ static size_t repeated_run(const TextSample *s, size_t *period) {
   return end - begin >= FOLLOWING * p ? end - begin : 0;
 }
 
-static bool find_block(const TextView *view, TextFindings *out) {
+static bool find_block(const DoctorView *view, Findings *out) {
   size_t repeated = 0, smallest = 0;
-  uint8_t byte = 0; /* that is there over and over */
+  uint8_t byte = 0; /* the repeated byte when the period is 1 */
   for (int i = 0; i < view->count; i++) {
     size_t period;
     const size_t run = view->samples[i].size < SMALLEST ? 0 : repeated_run(&view->samples[i], &period);
@@ -45,14 +45,13 @@ static bool find_block(const TextView *view, TextFindings *out) {
     if (run && (!smallest || period < smallest)) smallest = period;
     if (run && period == 1) byte = view->samples[i].bytes[view->samples[i].size / 2];
   }
-  const TextSample *s = &view->samples[0];
+  const DoctorSample *s = &view->samples[0];
   const bool lines = memchr(s->bytes, '\n', s->size), all = repeated * 100 >= view->seen * 99;
   if (repeated * 4 < view->seen || !repeated || !(lines || all || smallest == 1))
-    return false; /* or no command mends it */
-  TextFinding *finding = text_findings_add(out, TEXT_REPEATS, REPEATS_BLOCK);
-  snprintf(finding->what, sizeof finding->what, "%s %s are the same %s over and over",
-           text_share((double)repeated, (double)view->seen).text, text_extent(view).text,
-           text_plural((double)smallest, "byte").text);
+    return false; /* too little, or no command fixes it */
+  Finding *finding = doctor_add(out, FINDING_REPEATS, REPEATS_BLOCK, NULL, "%s are the same %s over and over",
+                                doctor_percent(view, (double)repeated, (double)view->seen).text,
+                                text_plural((double)smallest, "byte").text);
   char *command = finding->command;
   if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", byte);
   else if (lines) strcpy(command, "awk '!NF || !seen[$0]++' @");
@@ -62,8 +61,8 @@ static bool find_block(const TextView *view, TextFindings *out) {
 
 /* ---- lines ---- */
 
-/* Bytes of the lines of the sample that stood in it before. */
-static size_t repeated_lines(const TextSample *s) {
+/* Returns the total size of the lines that occur earlier in the sample. */
+static size_t repeated_lines(const DoctorSample *s) {
   uint64_t seen[SLOTS] = {0};
   size_t out = 0;
   const uint8_t *at = s->bytes, *end = s->bytes + s->size;
@@ -78,20 +77,18 @@ static size_t repeated_lines(const TextSample *s) {
   return out;
 }
 
-static bool find_lines(const TextView *view, TextFindings *out) {
+static bool find_lines(const DoctorView *view, Findings *out) {
   size_t repeated = 0;
   for (int i = 0; i < view->count; i++) repeated += repeated_lines(&view->samples[i]);
   if (repeated * 2 < view->seen || view->seen < SMALLEST) return false;
-  TextFinding *finding = text_findings_add(out, TEXT_REPEATS, REPEATS_LINES);
-  snprintf(finding->what, sizeof finding->what, "%s %s are lines that stood there before",
-           text_share((double)repeated, (double)view->seen).text, text_extent(view).text);
-  strcpy(finding->command, "awk '!NF || !seen[$0]++' @");
+  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, "awk '!NF || !seen[$0]++' @", "%s are repeated lines",
+             doctor_percent(view, (double)repeated, (double)view->seen).text);
   return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
-static bool find_copies(const TextView *view, TextFindings *out) {
+static bool find_copies(const DoctorView *view, Findings *out) {
   for (size_t copies = COPIES; copies >= 2; copies--) {
     const size_t one = view->size / copies;
     if (view->size % copies || one < SMALLEST) continue;
@@ -100,16 +97,16 @@ static bool find_copies(const TextView *view, TextFindings *out) {
       same = memcmp(view->bytes, view->bytes + i * one, PROBE) == 0 &&
              memcmp(view->bytes + one - PROBE, view->bytes + (i + 1) * one - PROBE, PROBE) == 0;
     if (!same) continue;
-    TextFinding *finding = text_findings_add(out, TEXT_REPEATS, REPEATS_ALL);
-    snprintf(finding->what, sizeof finding->what,
-             "it seems to be the same %s %zu times (each part begins and ends with the same %d bytes)",
-             text_bytes((double)one).text, copies, PROBE);
+    Finding *finding =
+        doctor_add(out, FINDING_REPEATS, REPEATS_ALL, NULL,
+                   "it seems to be the same %s %zu times (each part begins and ends with the same %d bytes)",
+                   text_bytes((double)one).text, copies, PROBE);
     snprintf(finding->command, sizeof finding->command, "head -c %zu @", one);
     return true;
   }
   return false;
 }
 
-void text_find_repeats(const TextView *view, TextFindings *out) {
+void doctor_find_repeats(const DoctorView *view, Findings *out) {
   if (!find_block(view, out) && !find_copies(view, out)) find_lines(view, out);
 }

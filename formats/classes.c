@@ -63,9 +63,9 @@ static bool heads_are_plain(const ModelConfig *c) {
   return c->kv_heads == c->heads && heads_divide(c) && c->head_dim == c->dim / c->heads;
 }
 
-static bool is_like_llama(const ModelConfig *c, NormKind norm, bool gated, PositionKind places) {
+static bool is_like_llama(const ModelConfig *c, NormKind norm, bool gated, PositionKind positions) {
   return !has_encoder(c) && c->norm == norm && c->norm_place == NORM_BEFORE && c->gated == gated &&
-         c->positions == places && !c->head_bias && heads_divide(c);
+         c->positions == positions && !c->head_bias && heads_divide(c);
 }
 
 static bool fits_llama(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_ROPE); }
@@ -101,8 +101,8 @@ static bool fits_marian(const ModelConfig *c) {
   return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_AFTER && c->positions == POSITIONS_SINUSOIDAL;
 }
 
-static bool is_before_with_one_vocabulary(const ModelConfig *c, PositionKind places) {
-  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_BEFORE && c->positions == places &&
+static bool is_before_with_one_vocabulary(const ModelConfig *c, PositionKind positions) {
+  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_BEFORE && c->positions == positions &&
          c->source_vocab == c->vocab;
 }
 
@@ -210,8 +210,8 @@ static const ModelClass classes[] = {
      .keys = opt_keys,
      .names = opt_names,
      .prefix = "model.",
-     .places = true,
-     .unused_places = 2},
+     .position_table = true,
+     .unused_positions = 2},
     {.class = "MarianMTModel",
      .model_type = "marian",
      .fits = fits_marian,

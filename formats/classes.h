@@ -82,8 +82,8 @@ typedef struct ModelClass {
   const char *const *ignored; /* suffixes of tensors to ignore, ends with NULL; or NULL */
   const char *head_bias; /* the full name of a tensor [1][vocab], which files may omit; NULL: named like any bias */
   bool transposed;       /* weights of layers are [inputs][outputs] */
-  bool places;           /* files always have a table of positions; zeros for POSITIONS_NONE */
-  int unused_places;     /* rows before position 0 */
+  bool position_table;   /* files always have a table of positions; zeros for POSITIONS_NONE */
+  int unused_positions;  /* rows before position 0 */
   bool sinusoids;        /* files may omit sinusoid tables: the class computes them */
   bool shared;           /* files of untied models have an additional, unused shared table */
   bool interleaved;      /* RoPE rotates neighboring channels: rows of queries and keys are in another order */

@@ -2,6 +2,7 @@
 #include "formats/config_keys.h"
 
 #include "formats/model_files.h"
+#include "formats/weight_files.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -15,10 +16,10 @@
 
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
 
-/* Adds a value of which no memory means NULL. */
+/* Adds a value; NULL: memory is out. */
 static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
 
-/* Where transformers finds the class of our own. */
+/* Returns the key that tells transformers where our own class is. */
 static json_t *auto_map(const ModelClass *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
   return json_pack("{s:s+, s:s+}", "AutoConfig", MODULE, "InklingPartsConfig",
@@ -42,7 +43,8 @@ static bool add_keys(json_t *root, const ModelClass *a, const ModelConfig *c) {
   return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
 }
 
-/* Above an encoder: what a text of the decoder begins with, and what sources are padded with, which is masked. */
+/* Adds the tokens of a model with an encoder: the start token of the decoder, and padding for sources, which is
+ * masked. */
 static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
   return !c->encoder_layers || (add(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1)) &&
                                 add(root, "decoder_start_token_id", token_json(tokens.start)));
@@ -53,7 +55,7 @@ static json_t *config_json(const ModelConfig *c, SpecialTokens tokens, TensorTyp
   const ModelClass *a = class_of(c);
   json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
   if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
-      /* Readers differ: transformers 5 looks at dtype, 4 and the others at torch_dtype. */
+      /* transformers 5 reads dtype; transformers 4 and other programs read torch_dtype. */
       add(root, "dtype", json_string(dtype)) && add(root, "torch_dtype", json_string(dtype)) && add_keys(root, a, c) &&
       add(root, "use_cache", json_true()) && add(root, "bos_token_id", token_json(tokens.start)) &&
       add(root, "eos_token_id", token_json(tokens.end)) && add(root, "pad_token_id", json_null()) &&
@@ -71,14 +73,14 @@ static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
   return NULL;
 }
 
-/* Writes DIR/NAME; takes `root`, which may be NULL (no memory). */
+/* Writes DIR/NAME. Takes ownership of `root`; NULL: memory is out. */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
-  /* 9 digits: enough for any fp32, and few enough that the shortest ones are not undone */
+  /* 9 digits represent every fp32 exactly, and short decimals stay short */
   char *text = json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), name, error);
   json_decref(root);
   if (!text) return false;
   const size_t length = strlen(text);
-  text[length] = '\n'; /* instead of the terminator: the length is known */
+  text[length] = '\n'; /* replaces the terminator */
   bool ok = file_write_in(dir, name, text, length + 1, error);
   free(text);
   return ok;
@@ -92,7 +94,7 @@ bool model_files_write_config(const char *dir, const ModelConfig *config, Specia
                 tokens.end, config->vocab);
   if (own && !file_write_in(dir, MODEL_FILE_CODE, class_modeling, strlen(class_modeling), error)) return false;
   if (!write_json(dir, MODEL_FILE_CONFIG, config_json(config, tokens, type), error)) return false;
-  if (!own) file_remove_in(dir, MODEL_FILE_CODE); /* of an older run */
+  if (!own) file_remove_in(dir, MODEL_FILE_CODE); /* left by an older run */
   return write_json(dir, MODEL_FILE_GENERATION_CONFIG, generation_json(config, tokens), error);
 }
 
@@ -100,7 +102,7 @@ bool model_files_write_config(const char *dir, const ModelConfig *config, Specia
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
-/* The name under a key, or the first of a list; NULL where there is none. */
+/* Reads the name under a key, or the first name of a list; NULL when the key is absent. */
 static bool read_name(const ConfigReader *r, const char *key, bool list, const char **out) {
   const json_t *value = config_lookup(r->root, key);
   *out = NULL;
@@ -144,7 +146,7 @@ static bool read_keys(const ConfigReader *r) {
   return true;
 }
 
-/* Sizes that follow from others. */
+/* Derives sizes without keys from other sizes. */
 static bool complete_sizes(const ConfigReader *r) {
   ModelConfig *c = &r->out->config;
   if (!c->vocab) c->vocab = c->source_vocab;
@@ -159,14 +161,14 @@ static bool complete_sizes(const ConfigReader *r) {
   return true;
 }
 
-/* The bit of a name in a list of biases; 0: it is none. */
+/* Returns the flag of a name in a list of biases; 0: unknown name. */
 static unsigned bias_kind(const json_t *name) {
   for (unsigned i = 0; i < BIAS_KINDS; i++)
     if (json_is_string(name) && strcmp(json_string_value(name), bias_names[i]) == 0) return 1u << i;
   return 0;
 }
 
-/* The biases of the model: those of the file that are not said to be missing. */
+/* Finds the biases of the model: those of the file without those that are listed as missing. */
 static bool read_biases(const ConfigReader *r) {
   const json_t *list = config_lookup(r->root, KEY_MISSING_BIASES);
   unsigned biases = r->out->biases;
@@ -174,7 +176,7 @@ static bool read_biases(const ConfigReader *r) {
   for (size_t i = 0; i < json_array_size(list); i++) {
     const unsigned kind = bias_kind(json_array_get(list, i));
     if (!kind)
-      return config_refuse(r, KEY_MISSING_BIASES " has something else than \"qkv\", \"output\", \"mlp\" and \"head\"");
+      return config_refuse(r, KEY_MISSING_BIASES " has a name other than \"qkv\", \"output\", \"mlp\" and \"head\"");
     biases &= ~kind;
   }
   r->out->config.qkv_bias = (biases & BIAS_QKV) != 0;
@@ -183,7 +185,7 @@ static bool read_biases(const ConfigReader *r) {
   return true;
 }
 
-/* A token id or a list of them, of which the first counts; -1: none. */
+/* Reads a token id, or the first of a list; -1: none. */
 static bool read_token(const ConfigReader *r, const char *key, int absent, int *out) {
   const int vocab = r->out->config.vocab;
   const json_t *value = json_object_get(r->root, key);
@@ -198,7 +200,8 @@ static bool read_token(const ConfigReader *r, const char *key, int absent, int *
   return true;
 }
 
-/* What text begins with: a decoder alone with the start, above an encoder with a token of its own, if it has one. */
+/* Reads the special tokens. With an encoder, text of the decoder begins with decoder_start_token_id, if there is
+ * one. */
 static bool read_tokens(const ConfigReader *r) {
   const SpecialTokens absent = r->out->class->tokens;
   SpecialTokens *out = &r->out->tokens;
@@ -208,37 +211,18 @@ static bool read_tokens(const ConfigReader *r) {
          (!encoder || out->start >= 0 || read_token(r, "bos_token_id", -1, &out->start));
 }
 
-static bool check_model(const ConfigReader *r) {
-  Error problem = {0};
-  return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || config_refuse(r, "%s", problem.text);
-}
-
 static bool read_config(const ConfigReader *r) {
-  return read_class(r) && read_keys(r) && complete_sizes(r) && read_biases(r) && read_tokens(r) && check_model(r);
-}
-
-static json_t *parse_config(const char *path, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
-  json_error_t problem;
-  json_t *root = NULL;
-  if (file.size == 0 || file.size > MAX_CONFIG_BYTES)
-    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %d", path, file.size, MAX_CONFIG_BYTES);
-  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
-    fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
-         text_one_line(problem.text, 80).text);
-  file_unmap(&file);
-  if (!root || json_is_object(root)) return root;
-  fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path);
-  json_decref(root);
-  return NULL;
+  Error problem = {0};
+  if (!read_class(r) || !read_keys(r) || !complete_sizes(r) || !read_biases(r) || !read_tokens(r)) return false;
+  return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || config_refuse(r, "%s", problem.text);
 }
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error) {
   const PathText path = path_in(dir, MODEL_FILE_CONFIG);
-  json_t *root = parse_config(path.text, error);
+  json_t *root = model_files_read_json(path.text, MAX_CONFIG_BYTES, error);
   const ConfigReader reader = {.root = root, .path = path.text, .out = out, .error = error};
-  bool ok = root && read_config(&reader);
+  bool ok = root && (json_is_object(root) || fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path.text)) &&
+            read_config(&reader);
   json_decref(root);
   return ok;
 }

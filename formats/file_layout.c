@@ -9,68 +9,54 @@
 
 /* ---- names: [STACK.LAYER.]MODULE[.KIND] ---- */
 
+/* The parts of a name: "model.layers", "3", "self_attn.q_proj", ".weight". Stack and layer are "" outside of layers. */
 typedef struct TensorName {
-  const char *stack, *layer, *module, *kind;     /* kind: "", or with its dot */
-  int stack_length, layer_length, module_length; /* layer_length 0: of no layer */
+  char stack[64], layer[16], module[64], kind[16];
 } TensorName;
 
 static TensorName split(const char *name) {
-  TensorName n = {.stack = name, .module = name};
-  for (const char *dot = strchr(name, '.'); dot && !n.layer_length; dot = strchr(dot + 1, '.')) {
+  TensorName n = {.stack = ""};
+  const char *module = name;
+  for (const char *dot = strchr(name, '.'); dot && !*n.layer; dot = strchr(dot + 1, '.')) {
     const int digits = (int)strspn(dot + 1, "0123456789");
     if (!digits || dot[1 + digits] != '.') continue;
-    n.stack_length = (int)(dot - name);
-    n.layer = dot + 1;
-    n.layer_length = digits;
-    n.module = dot + digits + 2;
+    snprintf(n.stack, sizeof n.stack, "%.*s", (int)(dot - name), name);
+    snprintf(n.layer, sizeof n.layer, "%.*s", digits, dot + 1);
+    module = dot + digits + 2;
   }
-  n.kind = strrchr(n.module, '.');
-  if (!n.kind) n.kind = n.module + strlen(n.module);
-  n.module_length = (int)(n.kind - n.module);
+  const char *kind = strrchr(module, '.');
+  if (!kind) kind = module + strlen(module);
+  snprintf(n.module, sizeof n.module, "%.*s", (int)(kind - module), module);
+  snprintf(n.kind, sizeof n.kind, "%s", kind);
   return n;
 }
 
-static bool is_module(const TensorName *n, const char *module) {
-  return (size_t)n->module_length == strlen(module) && memcmp(n->module, module, (size_t)n->module_length) == 0;
-}
+static bool is_module(const TensorName *n, const char *module) { return strcmp(n->module, module) == 0; }
 
-static bool module_begins(const TensorName *n, const char *beginning) {
-  return strncmp(n->module, beginning, strlen(beginning)) == 0;
-}
-
-typedef struct Piece {
-  char text[64];
-} Piece;
-
-static Piece renamed(const ModelClass *a, const char *piece, int length) {
-  Piece out;
-  snprintf(out.text, sizeof out.text, "%.*s", length, piece);
+static const char *renamed(const ModelClass *a, const char *native) {
   for (const Rename *r = a->names; r && r->native; r++)
-    if (strcmp(r->native, out.text) == 0) {
-      snprintf(out.text, sizeof out.text, "%s", r->file);
-      break;
-    }
-  return out;
+    if (strcmp(r->native, native) == 0) return r->file;
+  return native;
 }
 
 static void file_name(char *out, size_t size, const ModelClass *a, const TensorName *n, const char *kind) {
-  const Piece stack = renamed(a, n->stack, n->stack_length), module = renamed(a, n->module, n->module_length);
-  if (n->layer_length) snprintf(out, size, "%s.%.*s.%s%s", stack.text, n->layer_length, n->layer, module.text, kind);
-  else snprintf(out, size, "%s%s", module.text, kind);
+  const char *module = renamed(a, n->module);
+  if (*n->layer) snprintf(out, size, "%s.%s.%s%s", renamed(a, n->stack), n->layer, module, kind);
+  else snprintf(out, size, "%s%s", module, kind);
 }
 
-/* The product that a weight or bias belongs to; 0: none. */
+/* Returns the flag of the product that a weight or bias belongs to; 0: none. */
 static unsigned bias_kind(const TensorName *n) {
-  if (!n->layer_length) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
+  if (!*n->layer) return is_module(n, "lm_head") ? BIAS_HEAD : 0;
   if (is_module(n, "self_attn.o_proj") || is_module(n, "cross_attn.o_proj")) return BIAS_OUTPUT;
-  if (module_begins(n, "self_attn.") || module_begins(n, "cross_attn.")) return BIAS_QKV;
-  return module_begins(n, "mlp.") ? BIAS_MLP : 0;
+  if (strncmp(n->module, "self_attn.", 10) == 0 || strncmp(n->module, "cross_attn.", 11) == 0) return BIAS_QKV;
+  return strncmp(n->module, "mlp.", 4) == 0 ? BIAS_MLP : 0;
 }
 
 /* ---- the layout ---- */
 
-/* Adds rows to the tensor of the same name, which is one of the last two, or adds a tensor. `row`: of the table;
- * -1: zeros. */
+/* Adds a tensor, or its rows to a tensor of the same name among the last two. `row`: its row of the table; -1:
+ * zeros. */
 static void add(FileLayout *layout, const FileTensor *t, int row) {
   for (int back = 1; back <= 2 && back <= layout->count; back++) {
     FileTensor *last = &layout->tensors[layout->count - back];
@@ -98,9 +84,9 @@ static FileTensor tensor_of(const ModelClass *a, const ParameterTensor *p, const
   if (strcmp(n->kind, ".bias") == 0) return bias_of(a, n, p->cols);
   FileTensor t = {.rank = p->rank, .rows = p->rank == 1 ? p->cols : p->rows, .cols = p->rank == 1 ? 1 : p->cols};
   file_name(t.name, sizeof t.name, a, n, n->kind);
-  t.transposed = a->transposed && p->rank == 2 && n->layer_length;
+  t.transposed = a->transposed && p->rank == 2 && *n->layer;
   t.optional = a->sinusoids && p->role == ROLE_SINUSOIDS;
-  if (is_module(n, "model.embed_positions")) t.unused = a->unused_places;
+  if (is_module(n, "model.embed_positions")) t.unused = a->unused_positions;
   return t;
 }
 
@@ -110,15 +96,15 @@ static void add_zero_bias(FileLayout *layout, const ModelClass *a, const TensorN
   add(layout, &t, -1);
 }
 
-static void add_zero_places(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
+static void add_zero_positions(FileLayout *layout, const ModelClass *a, const ModelConfig *config) {
   const TensorName name = split("model.embed_positions.weight");
   FileTensor t = {
-      .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_places, .zeros = KEY_POSITIONS};
+      .rank = 2, .rows = config->ctx, .cols = config->dim, .unused = a->unused_positions, .zeros = KEY_POSITIONS};
   file_name(t.name, sizeof t.name, a, &name, name.kind);
   add(layout, &t, -1);
 }
 
-/* The source's table under the name of the one that all share where the model is tied. */
+/* Adds a copy of the encoder's embedding under the name of the table that tied models share. */
 static void add_shared(FileLayout *layout, const ModelClass *a) {
   const TensorName name = split("model.embed_tokens.weight");
   FileTensor t = layout->tensors[0];
@@ -148,12 +134,12 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
     add_zero_bias(out, a, &head, config->vocab);
   }
   if (a->shared && !config->tie) add_shared(out, a);
-  if (a->places && config->positions == POSITIONS_NONE) add_zero_places(out, a, config);
+  if (a->position_table && config->positions == POSITIONS_NONE) add_zero_positions(out, a, config);
   return true;
 }
 
 void file_layout_add_copy(FileLayout *layout, const char *name) {
-  FileTensor *copy = &layout->tensors[layout->count++]; /* there is room: file_layout_make() */
+  FileTensor *copy = &layout->tensors[layout->count++]; /* file_layout_make() has allocated it */
   *copy = layout->tensors[0];
   snprintf(copy->name, sizeof copy->name, "%s", name);
 }

@@ -1,5 +1,4 @@
-/* Finding models: checks whether a directory contains one, finds the newest of several, and describes paths without
- * one. */
+/* Checks whether a directory contains a model, finds the newest of several models, and describes paths without one. */
 #include "formats/model_files.h"
 #include "formats/weight_files.h"
 
@@ -16,7 +15,7 @@
 
 /* ---- runs and models ---- */
 
-/* When the model in a directory was written; false where there is none. */
+/* Finds when the model in a directory was written; false when it contains none. */
 static bool model_time(const char *dir, struct timespec *time) {
   struct stat config, weights;
   if (stat(path_in(dir, MODEL_FILE_CONFIG).text, &config) != 0 ||
@@ -27,16 +26,13 @@ static bool model_time(const char *dir, struct timespec *time) {
   return true;
 }
 
-bool model_files_exist(const char *dir) {
-  struct timespec ignored;
-  return model_time(dir, &ignored);
-}
+bool model_files_exist(const char *dir) { return model_time(dir, &(struct timespec){0}); }
 
 static bool later(const struct timespec *a, const struct timespec *b) {
   return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-/* The name in `dir` of the model there that was written last and ends like that; "" where there is none. */
+/* Returns the name of the newest model in `dir` whose name has that ending; "" when there is none. */
 static PathText newest_in(const char *dir, const char *ending) {
   PathText found = {""};
   struct timespec newest = {0}, time;
@@ -60,11 +56,11 @@ bool model_files_newest_run(char **out, Error *error) {
   return *out || error_memory(error, "a path");
 }
 
-#define ANOTHER_FORMAT "only directories of Hugging Face transformers (config.json, model.safetensors) are read"
+#define ANOTHER_FORMAT "only directories of Hugging Face transformers (config.json, model.safetensors) are supported"
 
 /* ---- files ---- */
 
-/* By its first bytes. */
+/* Returns whether the first bytes of a file are text. */
 static bool is_text(const uint8_t *bytes, size_t size) {
   uint32_t point;
   size = utf8_complete(bytes, size);
@@ -89,27 +85,18 @@ static bool refuse_file(const char *path, const uint8_t *head, size_t size, Erro
   if (size > 9 && head[8] == '{' && !head[7])
     return fail(error, EXIT_CHECKPOINT, "%s holds weights alone, without config.json beside it; " ANOTHER_FORMAT, path);
   if (is_text(head, size))
-    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; %s %s makes one of it", path,
+    return fail(error, EXIT_CHECKPOINT, "%s is a text, not a model; %s %s trains a model on it", path,
                 program_name("train").text, text_shell_word(path, ONE_LINE_BYTES - 1).text);
   return fail(error, EXIT_CHECKPOINT, "%s is a file, not a model; " ANOTHER_FORMAT, path);
 }
 
 /* ---- directories ---- */
 
-static bool there_is(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
-
 static bool check_directory(const char *dir, Error *error) {
-  if (there_is(dir, MODEL_FILE_CONFIG)) return true;
+  if (access(path_in(dir, MODEL_FILE_CONFIG).text, F_OK) == 0) return true;
   const PathText below = newest_in(dir, "");
   fail(error, EXIT_CHECKPOINT, "%s holds no model (no " MODEL_FILE_CONFIG " in it)", dir);
   return *below.text ? error_append(error, "; did you mean %s", path_in(dir, below.text).text) : false;
-}
-
-bool model_files_fail_without_weights(const char *dir, Error *error) {
-  if (there_is(dir, "pytorch_model.bin"))
-    return fail(error, EXIT_CHECKPOINT,
-                "%s holds its weights as pytorch_model.bin; save them with transformers as " MODEL_FILE_WEIGHTS, dir);
-  return fail(error, EXIT_CHECKPOINT, "%s holds no weights (no " MODEL_FILE_WEIGHTS " in it)", dir);
 }
 
 bool model_files_check(const char *path, Error *error) {

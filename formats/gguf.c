@@ -13,14 +13,14 @@ enum { VALUE_U32 = 4, VALUE_I32 = 5, VALUE_F32 = 6, VALUE_BOOL = 7, VALUE_TEXT =
 
 /* ---- numbers ---- */
 
-/* From here on numbers are rounded to infinity. */
+/* The smallest numbers that are rounded to infinity. */
 static const float F16_LIMIT = 65520, BF16_LIMIT = 0x1.FFp+127f;
 
 typedef struct Q8_0Block {
   uint16_t scale; /* f16 */
   int8_t numbers[GGUF_Q8_0_BLOCK];
 } Q8_0Block;
-_Static_assert(sizeof(Q8_0Block) == 34, "as it stands in files");
+_Static_assert(sizeof(Q8_0Block) == 34, "the layout in files");
 
 size_t gguf_row_bytes(GgufTensorType type, int cols) {
   const size_t count = (size_t)cols;
@@ -33,18 +33,19 @@ size_t gguf_row_bytes(GgufTensorType type, int cols) {
   return 0;
 }
 
-/* The largest number becomes 127 steps; a number is divided by the step before that is rounded to f16. */
+/* Quantizes a block: the largest number becomes 127 steps. Numbers are divided by the step before it is rounded to
+ * f16. */
 static Q8_0Block quantize(const float *from) {
   Q8_0Block block;
   float largest = 0;
   for (int i = 0; i < GGUF_Q8_0_BLOCK; i++) largest = fmaxf(largest, fabsf(from[i]));
-  const float step = largest / 127, inverse = step >= FLT_MIN ? 1 / step : 0; /* else 1 / step may be infinite */
+  const float step = largest / 127, inverse = step >= FLT_MIN ? 1 / step : 0; /* 1 / a smaller step may be infinite */
   block.scale = half_float_to_f16(step);
   for (int i = 0; i < GGUF_Q8_0_BLOCK; i++) block.numbers[i] = (int8_t)roundf(from[i] * inverse);
   return block;
 }
 
-/* Whether all numbers of a row are below the one that becomes infinite. */
+/* Returns whether all numbers of a row are below the limit. */
 static bool fits(const float *row, int cols, float limit) {
   bool ok = true;
   for (int i = 0; i < cols; i++) ok &= fabsf(row[i]) < limit;
@@ -135,7 +136,7 @@ void gguf_key_f32s(GgufHeader *h, const char *key, uint64_t count) { add_array(h
 
 static uint64_t pad_of(uint64_t bytes) { return (GGUF_ALIGNMENT - bytes % GGUF_ALIGNMENT) % GGUF_ALIGNMENT; }
 
-/* The extents of a tensor in the order of ggml: that of a row first. */
+/* Writes the dimensions in ggml's order: the size of a row first. */
 void gguf_tensor(GgufHeader *h, const char *name, GgufTensorType type, int rows, int cols) {
   const uint64_t bytes = (uint64_t)gguf_row_bytes(type, cols) * (uint64_t)(rows ? rows : 1);
   gguf_text(h, name);

@@ -19,7 +19,7 @@ static const struct {
              [GGUF_BF16] = {GGUF_TENSOR_BF16, 32},
              [GGUF_Q8_0] = {GGUF_TENSOR_Q8_0, 7}};
 
-/* ---- what llama.cpp computes ---- */
+/* ---- architectures of llama.cpp ---- */
 
 #define NAMES_OF_ALL                                                                                                   \
   {"model.layers", "blk"}, {"model.embed_tokens", "token_embd"}, {"model.embed_positions", "position_embd"},           \
@@ -37,17 +37,17 @@ static const Rename fused_names[] = {NAMES_OF_ALL,
                                      {"self_attn.v_proj", "attn_qkv"},
                                      {0}};
 
-/* What is said of them holds for llama.cpp of November 2026. */
+/* What an architecture of llama.cpp (November 2026) supports. */
 typedef struct Architecture {
   NormKind norm;
   PositionKind positions;
   Activation activation;
-  unsigned biases; /* it has these always */
+  unsigned biases; /* biases that it always has */
   bool gated;
-  bool plain_heads;  /* of dim / heads numbers each */
+  bool plain_heads;  /* the size of a head is dim / heads */
   bool output_bias;  /* attention's output and the MLP may have biases */
-  bool own_head;     /* it does not know tied models */
-  ModelClass layout; /* model_type: its name; names, joins and turns tensors */
+  bool own_head;     /* tied models are not supported */
+  ModelClass layout; /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
 static const Architecture architectures[] = {
@@ -81,91 +81,78 @@ static const Architecture architectures[] = {
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
-static bool refuse(const GgufModel *m, const char *what, Error *error) {
-  return fail(
-      error, EXIT_CHECKPOINT,
-      "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
-      "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
-      "rotary positions (stablelm)",
-      model_files_directory(m->files), what);
-}
-
-static const char *parts_of_none(const ModelConfig *c) {
-  if (c->encoder_layers) return "an encoder like this";
+static const char *unsupported(const ModelConfig *c) {
+  if (c->encoder_layers) return "such an encoder";
   if (c->norm_place != NORM_BEFORE)
-    return c->norm_place == NORM_AFTER ? "norms after its parts" : "norms on its branches";
+    return c->norm_place == NORM_AFTER ? "norms after its sublayers" : "norms on its branches";
   if (c->positions == POSITIONS_SINUSOIDAL) return "sinusoidal positions";
-  if (c->positions == POSITIONS_NONE) return "no positions at all";
+  if (c->positions == POSITIONS_NONE) return "no positions";
   if (c->head_bias) return "a bias of the output head";
   if (c->norm == NORM_RMS && c->positions == POSITIONS_LEARNED) return "RMSNorm and learned positions";
   return NULL;
 }
 
 static const char *misfit(const Architecture *a, const ModelConfig *c) {
-  if (c->activation != a->activation || c->gated != a->gated) return "this activation beside these norms and positions";
-  if (c->bias && !a->output_bias) return "biases of outputs beside LayerNorm and SwiGLU";
+  if (c->activation != a->activation || c->gated != a->gated) return "this activation with these norms and positions";
+  if (c->bias && !a->output_bias) return "biases of outputs with LayerNorm and SwiGLU";
   const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
-  if (a->plain_heads && !plain) return "heads of another size than dim / heads beside LayerNorm";
-  if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped queries and learned positions";
+  if (a->plain_heads && !plain) return "a head size other than dim / heads with LayerNorm";
+  if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
   return NULL;
 }
 
-/* NULL with EXIT_CHECKPOINT. */
+/* Returns NULL with EXIT_CHECKPOINT when no architecture computes the model. */
 static const Architecture *architecture_of(const GgufModel *m, Error *error) {
   const ModelConfig *c = model_files_config(m->files);
-  const char *why = parts_of_none(c);
+  const char *why = unsupported(c);
   for (const Architecture *a = architectures; !why && a < architectures + ARCHITECTURES; a++) {
     if (a->norm != c->norm || a->positions != c->positions) continue;
     const char *wrong = misfit(a, c);
     if (!wrong) return a;
     if (a->gated == c->gated) why = wrong;
   }
-  refuse(m, why ? why : "this activation beside these norms and positions", error);
+  fail(error, EXIT_CHECKPOINT,
+       "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
+       "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
+       "rotary positions (stablelm)",
+       model_files_directory(m->files), why ? why : "this activation with these norms and positions");
   return NULL;
 }
 
 /* ---- tensors ---- */
 
-typedef struct Plan {
+typedef struct Writer {
+  const GgufModel *model;
+  const ModelConfig *config;
   const Architecture *architecture;
+  GgufTokenizer tokenizer;
   ParameterTable table;
   FileLayout layout;
-  GgufTokenizer tokenizer;
-} Plan;
+  GgufHeader header;
+  WeightReader reader;
+  FileWriter file;
+  Progress progress;
+  uint64_t done;
+  float *row; /* capacity: the widest tensor */
+  uint8_t *out;
+} Writer;
 
-static void plan_free(Plan *plan) {
-  file_layout_free(&plan->layout);
-  parameter_table_free(&plan->table);
-  gguf_tokenizer_free(&plan->tokenizer);
+static GgufTensorType type_of(const Writer *w, const FileTensor *t) {
+  const bool positions = t->count && w->table.tensors[t->first].role == ROLE_POSITIONS;
+  return t->rank == 1 || positions ? GGUF_TENSOR_F32 : types[w->model->type].matrices;
 }
 
-static bool is_positions(const Plan *plan, const FileTensor *t) {
-  return t->count && plan->table.tensors[t->first].role == ROLE_POSITIONS;
-}
-
-static GgufTensorType type_of(const GgufModel *m, const Plan *plan, const FileTensor *t) {
-  return t->rank == 1 || is_positions(plan, t) ? GGUF_TENSOR_F32 : types[m->type].matrices;
-}
-
-static bool check_blocks(const GgufModel *m, const Plan *plan, Error *error) {
-  for (const FileTensor *t = plan->layout.tensors; t < plan->layout.tensors + plan->layout.count; t++)
-    if (type_of(m, plan, t) == GGUF_TENSOR_Q8_0 && t->cols % GGUF_Q8_0_BLOCK)
+static bool make_layout(Writer *w, Error *error) {
+  const Architecture *a = w->architecture;
+  if (!parameter_table_make(&w->table, w->config, error) ||
+      !file_layout_make(&w->layout, &a->layout, a->biases | class_model_biases(w->config), w->config, &w->table, error))
+    return false;
+  if (a->own_head && w->config->tie) file_layout_add_copy(&w->layout, "output.weight");
+  for (const FileTensor *t = w->layout.tensors; t < w->layout.tensors + w->layout.count; t++)
+    if (type_of(w, t) == GGUF_TENSOR_Q8_0 && t->cols % GGUF_Q8_0_BLOCK)
       return fail(error, EXIT_USAGE, "q8_0 has blocks of %d numbers, and rows of %s have %d; use f16 or f32",
                   GGUF_Q8_0_BLOCK, t->name, t->cols);
   return true;
-}
-
-static bool plan_make(Plan *plan, const GgufModel *m, Error *error) {
-  *plan = (Plan){.architecture = architecture_of(m, error)};
-  const Architecture *a = plan->architecture;
-  bool ok = a && gguf_tokenizer_make(&plan->tokenizer, model_files_directory(m->files), m->tokenizer, error) &&
-            parameter_table_make(&plan->table, model_files_config(m->files), error) &&
-            file_layout_make(&plan->layout, &a->layout, a->biases | class_model_biases(model_files_config(m->files)),
-                             model_files_config(m->files), &plan->table, error);
-  if (ok && a->own_head && model_files_config(m->files)->tie) file_layout_add_copy(&plan->layout, "output.weight");
-  ok = ok && check_blocks(m, plan, error);
-  if (!ok) plan_free(plan);
-  return ok;
 }
 
 /* ---- keys ---- */
@@ -209,31 +196,19 @@ static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a
   if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
 }
 
-/* llama.cpp adds the token that it calls bos. */
+/* Adds the special tokens. llama.cpp begins texts with the token that it calls bos if add_bos_token is true. */
 static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
-  const int32_t begin = tokenizer_begin(m->tokenizer),
-                start = begin >= 0 ? begin : model_files_special_tokens(m->files).start;
+  const SpecialTokens tokens = model_files_special_tokens(m->files);
+  const int32_t begin = tokenizer_begin(m->tokenizer), start = begin >= 0 ? begin : tokens.start;
   if (start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)start);
-  if (model_files_special_tokens(m->files).end >= 0)
-    gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)model_files_special_tokens(m->files).end);
+  if (tokens.end >= 0) gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)tokens.end);
   gguf_key_bool(h, "tokenizer.ggml.add_bos_token", begin >= 0);
   gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
 }
 
 /* ---- data ---- */
 
-typedef struct Writer {
-  const GgufModel *model;
-  const Plan *plan;
-  WeightReader reader;
-  FileWriter file;
-  Progress progress;
-  uint64_t done;
-  float *row; /* of the widest tensor */
-  uint8_t *out;
-} Writer;
-
-/* Which row of the model stands in row `at` of the file: the inverse of file_tensor_index(). */
+/* Returns the row of the model that is row `at` of the file: the inverse of file_tensor_index(). */
 static int model_row(const FileTensor *t, int at) {
   const int head = t->interleaved, of_head = head ? at % head : 0;
   return head ? at - of_head + of_head / 2 + of_head % 2 * (head / 2) : at;
@@ -249,7 +224,7 @@ static bool write_row(Writer *w, const FileTensor *t, GgufTensorType type, Error
 
 static bool read_row(Writer *w, const FileTensor *t, int row, Error *error) {
   int index = t->first;
-  for (; row >= w->plan->table.tensors[index].rows; index++) row -= w->plan->table.tensors[index].rows;
+  for (; row >= w->table.tensors[index].rows; index++) row -= w->table.tensors[index].rows;
   return weight_reader_rows(&w->reader, index, row, 1, w->row, error);
 }
 
@@ -259,13 +234,13 @@ static bool write_matrix(Writer *w, const FileTensor *t, GgufTensorType type, Er
   return true;
 }
 
-/* Of one or several vectors, or of zeros. */
+/* Writes a concatenation of vectors, or zeros. */
 static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
   int count = 0;
   memset(w->row, 0, (size_t)t->rows * sizeof *w->row);
   for (int i = t->first; i < t->first + t->count; i++) {
     if (!weight_reader_rows(&w->reader, i, 0, 1, w->row + count, error)) return false;
-    count += w->plan->table.tensors[i].cols;
+    count += w->table.tensors[i].cols;
   }
   for (int at = 0; at < t->rows; at++)
     if (!file_writer_add(&w->file, &w->row[model_row(t, at)], sizeof *w->row, error)) return false;
@@ -273,7 +248,7 @@ static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
 }
 
 static bool write_tensor(Writer *w, const FileTensor *t, Error *error) {
-  const GgufTensorType type = type_of(w->model, w->plan, t);
+  const GgufTensorType type = type_of(w, t);
   const bool vector = t->rank == 1;
   const uint64_t bytes = vector ? (uint64_t)t->rows * sizeof(float) : (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
   if (!(vector ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
@@ -284,7 +259,7 @@ static bool write_tensor(Writer *w, const FileTensor *t, Error *error) {
 
 static bool write_all(Writer *w, Error *error) {
   int widest = 1;
-  const FileLayout *layout = &w->plan->layout;
+  const FileLayout *layout = &w->layout;
   for (int i = 0; i < layout->count; i++) {
     const FileTensor *t = &layout->tensors[i];
     const int width = t->rank == 1 ? t->rows : t->cols;
@@ -299,42 +274,46 @@ static bool write_all(Writer *w, Error *error) {
   return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the file ---- */
 
-static void make_header(GgufHeader *h, const GgufModel *m, const Plan *plan) {
-  add_general(h, m, plan->architecture);
-  add_shape(h, plan->architecture, model_files_config(m->files));
-  gguf_tokenizer_add(h, &plan->tokenizer, model_files_config(m->files)->vocab);
-  add_special_tokens(h, m);
-  for (const FileTensor *t = plan->layout.tensors; t < plan->layout.tensors + plan->layout.count; t++) {
+static void make_header(Writer *w) {
+  GgufHeader *h = &w->header;
+  add_general(h, w->model, w->architecture);
+  add_shape(h, w->architecture, w->config);
+  gguf_tokenizer_add(h, &w->tokenizer, w->config->vocab);
+  add_special_tokens(h, w->model);
+  for (const FileTensor *t = w->layout.tensors; t < w->layout.tensors + w->layout.count; t++) {
     const bool vector = t->rank == 1;
-    gguf_tensor(h, t->name, type_of(m, plan, t), vector ? 0 : t->rows, vector ? t->rows : t->cols);
+    gguf_tensor(h, t->name, type_of(w, t), vector ? 0 : t->rows, vector ? t->rows : t->cols);
   }
 }
 
-static GgufFacts facts_of(const Plan *plan, const GgufHeader *h) {
-  GgufFacts facts = {.architecture = plan->architecture->layout.model_type,
-                     .tensors = plan->layout.count,
-                     .bytes = (int64_t)(h->size + h->data),
-                     .note_count = plan->tokenizer.note_count};
-  memcpy(facts.notes, plan->tokenizer.notes, sizeof facts.notes);
-  return facts;
+static bool write_file(Writer *w, const char *path, Error *error) {
+  if (!weight_reader_open(&w->reader, w->model->files, w->config, &w->table, error)) return false;
+  const bool ok =
+      gguf_begin(&w->file, path, &w->header, error) && write_all(w, error) && file_writer_commit(&w->file, error);
+  file_writer_abort(&w->file);
+  return ok;
 }
 
 bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
-  Plan plan;
-  GgufHeader header = {0};
-  Writer writer = {.model = m, .plan = &plan, .progress = progress};
-  if (!plan_make(&plan, m, error)) return false;
-  make_header(&header, m, &plan);
-  *facts = facts_of(&plan, &header);
-  bool ok = weight_reader_open(&writer.reader, m->files, model_files_config(m->files), &plan.table, error);
-  const bool opened = ok;
-  if (ok) ok = gguf_begin(&writer.file, path, &header, error) && write_all(&writer, error);
-  if (ok) ok = file_writer_commit(&writer.file, error);
-  else if (opened) file_writer_abort(&writer.file);
-  weight_reader_close(&writer.reader);
-  gguf_header_free(&header);
-  plan_free(&plan);
+  Writer w = {.model = m, .config = model_files_config(m->files), .progress = progress};
+  w.architecture = architecture_of(m, error);
+  bool ok = w.architecture && gguf_tokenizer_make(&w.tokenizer, model_files_directory(m->files), m->tokenizer, error) &&
+            make_layout(&w, error);
+  if (ok) {
+    make_header(&w);
+    *facts = (GgufFacts){.architecture = w.architecture->layout.model_type,
+                         .tensors = w.layout.count,
+                         .bytes = (int64_t)(w.header.size + w.header.data),
+                         .note_count = w.tokenizer.note_count};
+    memcpy(facts->notes, w.tokenizer.notes, sizeof facts->notes);
+    ok = write_file(&w, path, error);
+  }
+  weight_reader_close(&w.reader);
+  gguf_header_free(&w.header);
+  file_layout_free(&w.layout);
+  parameter_table_free(&w.table);
+  gguf_tokenizer_free(&w.tokenizer);
   return ok;
 }

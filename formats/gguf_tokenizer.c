@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The state while the tokenizer is compared with llama.cpp. */
+/* The state of comparing the tokenizer with llama.cpp's. */
 typedef struct Check {
   GgufTokenizer *out;
   const char *dir;
@@ -19,7 +19,7 @@ typedef struct Check {
 } Check;
 
 static bool refuse(const Check *c, const char *what) {
-  return fail(c->error, EXIT_CHECKPOINT, "%s: %s, which cannot be said in a GGUF file", c->dir, what);
+  return fail(c->error, EXIT_CHECKPOINT, "%s: %s, which a GGUF file cannot express", c->dir, what);
 }
 
 static void add_note(Check *c, const char *note) { c->out->notes[c->out->note_count++] = note; }
@@ -38,7 +38,7 @@ static bool has_step(const Pipeline *p, StepKind kind) {
   return false;
 }
 
-/* Whether added tokens are looked for in a text that was changed (but for NFC). */
+/* Returns whether the text is changed, other than by NFC, before it is searched for added tokens. */
 static bool changes_before_added(const Pipeline *p) {
   int last = p->count;
   while (last > 0 && p->steps[last - 1].kind != STEP_ADDED) last--;
@@ -48,11 +48,11 @@ static bool changes_before_added(const Pipeline *p) {
 }
 
 static bool refuse_added(const Check *c, const AddedEntry *entry, const char *what) {
-  return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which a GGUF file cannot express", c->dir,
               text_one_line(entry->text, 60).text, what);
 }
 
-/* llama.cpp finds them wherever they stand in the text that it is given. */
+/* Checks the added tokens: llama.cpp finds them anywhere in the original text. */
 static bool check_added(Check *c) {
   const Tokenizer *t = c->out->tokenizer;
   bool strips = false;
@@ -62,12 +62,12 @@ static bool check_added(Check *c) {
     const bool beside = entry->token.lstrip || entry->token.rstrip;
     strips = strips || beside;
     if (entry->token.special) continue;
-    if (entry->token.single_word) return refuse_added(c, entry, "is taken only where it is a word");
-    if (beside) return refuse_added(c, entry, "takes the white space beside it");
+    if (entry->token.single_word) return refuse_added(c, entry, "is only recognized as a whole word");
+    if (beside) return refuse_added(c, entry, "includes the white space next to it");
     if (entry->normalized && changes_before_added(c->pipeline))
-      return refuse_added(c, entry, "is looked for in the normalized text");
+      return refuse_added(c, entry, "is searched in normalized text");
   }
-  if (strips) add_note(c, "white space beside special tokens stays in the text there");
+  if (strips) add_note(c, "llama.cpp keeps the white space next to special tokens");
   return true;
 }
 
@@ -75,27 +75,27 @@ static bool check_added(Check *c) {
 
 enum { CUTS = 2 };
 
-/* Patterns whose matches cut a text, one behind the other. (llama.cpp matches the contractions of Llama 3 and Qwen 2 in
- * ASCII alone; the long s of Unicode is an s for the library.) */
+/* The pre-tokenizers of llama.cpp: patterns that split a text, one after the other. (llama.cpp matches the contractions
+ * of Llama 3 and Qwen 2 only in ASCII; for PCRE2 the Unicode long s is an s.) */
 static const struct {
   const char *name;
   const char *patterns[CUTS];
   bool ignores_merges;
-} ways_to_cut[] = {
+} pre_tokenizers[] = {
     {"gpt-2", {PATTERN_GPT2}, false},      {"smollm", {PATTERN_DIGIT, PATTERN_GPT2}, false},
     {"llama-bpe", {PATTERN_LLAMA3}, true}, {"smaug-bpe", {PATTERN_LLAMA3}, false},
     {"qwen2", {PATTERN_QWEN2}, false},
 };
-enum { WAYS = sizeof ways_to_cut / sizeof *ways_to_cut };
+enum { PRE_TOKENIZERS = sizeof pre_tokenizers / sizeof *pre_tokenizers };
 
-/* The pattern of a step that cuts; NULL: it is no such step, or does otherwise with the matches. */
+/* Returns the pattern of a step that splits the text at every match; NULL: another step. */
 static const char *pattern_of(const Step *step) {
   if (step->kind == STEP_GPT2) return PATTERN_GPT2;
   return step->kind == STEP_REGEX && step->behavior == SPLIT_ISOLATED && !step->inverted ? regex_pattern(step->regex)
                                                                                          : NULL;
 }
 
-static bool cuts_so(const Pipeline *p, const char *const patterns[CUTS]) {
+static bool has_patterns(const Pipeline *p, const char *const patterns[CUTS]) {
   int cut = 0;
   for (int i = 0; i < p->count; i++) {
     const StepKind kind = p->steps[i].kind;
@@ -107,7 +107,7 @@ static bool cuts_so(const Pipeline *p, const char *const patterns[CUTS]) {
   return cut == CUTS || !patterns[cut];
 }
 
-/* Whether merges lead to every token: then it does not matter whether they are ignored. */
+/* Finds whether merges produce every token: then ignore_merges makes no difference. */
 static bool merges_reach_all(const Check *c, bool *reach) {
   const Bpe *bpe = c->bpe;
   Bpe *plain = NULL;
@@ -138,16 +138,15 @@ static bool merges_reach_all(const Check *c, bool *reach) {
 static bool find_cuts(Check *c) {
   const bool ignores = c->bpe->ignore_merges;
   const char *other = NULL;
-  for (int i = 0; i < WAYS; i++) {
-    if (!cuts_so(c->pipeline, ways_to_cut[i].patterns)) continue;
-    if (ways_to_cut[i].ignores_merges == ignores) c->out->cuts = ways_to_cut[i].name;
-    else other = ways_to_cut[i].name;
+  for (int i = 0; i < PRE_TOKENIZERS; i++) {
+    if (!has_patterns(c->pipeline, pre_tokenizers[i].patterns)) continue;
+    if (pre_tokenizers[i].ignores_merges == ignores) c->out->cuts = pre_tokenizers[i].name;
+    else other = pre_tokenizers[i].name;
   }
   if (c->out->cuts) return true;
   bool reach = false;
   if (!other)
-    return refuse(c, "its tokenizer cuts texts otherwise than GPT-2, SmolLM, Llama 3 and Qwen 2 do, or does more with "
-                     "them");
+    return refuse(c, "its tokenizer splits texts unlike GPT-2, SmolLM, Llama 3 and Qwen 2, or has other steps");
   if (!merges_reach_all(c, &reach)) return false;
   c->out->cuts = other;
   return reach || refuse(c, ignores ? "its tokenizer ignores merges where a word is a token (ignore_merges)"
@@ -156,17 +155,17 @@ static bool find_cuts(Check *c) {
 
 static bool check_bytes(Check *c) {
   if (has_step(c->pipeline, STEP_NFC))
-    add_note(c, "llama.cpp does not normalize texts (NFC): those that are not normalized get other tokens there");
+    add_note(c, "llama.cpp does not normalize texts (NFC): texts that are not normalized get other tokens");
   return find_cuts(c);
 }
 
 /* ---- a BPE of characters ---- */
 
-enum { TOKEN_BYTES = 256 /* SentencePiece's longest have 64 */ };
+enum { TOKEN_BYTES = 256 /* the longest of SentencePiece have 64 */ };
 
 static bool is_text(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
 
-/* What SentencePiece does: a symbol in the place of spaces, and perhaps one before the text. */
+/* Checks that the tokenizer only does what SentencePiece does: it replaces spaces by a symbol, and may prepend one. */
 static bool check_steps(Check *c, bool *splits) {
   bool replaces = false;
   const Step *prepends = NULL;
@@ -179,13 +178,14 @@ static bool check_steps(Check *c, bool *splits) {
     replaces = replaces || spaces;
     *splits = *splits || split;
     if (!spaces && !prepend && !split && step->kind != STEP_ADDED && step->kind != STEP_UNJOINED)
-      return refuse(c, "its tokenizer does more with texts than SentencePiece does");
+      return refuse(c, "its tokenizer has steps that SentencePiece does not have");
   }
   if (!replaces) return refuse(c, "its tokenizer has no symbol for spaces");
   c->out->prefix_space = prepends != NULL;
-  if (prepends && prepends->when == PREPEND_MISSING) add_note(c, "a text that begins with a space has one more there");
+  if (prepends && prepends->when == PREPEND_MISSING)
+    add_note(c, "llama.cpp adds another space to a text that begins with a space");
   if (prepends && prepends->when == PREPEND_FIRST)
-    add_note(c, "a text that begins with a space, or follows a special token, has one more there");
+    add_note(c, "llama.cpp adds another space to a text that begins with a space or follows a special token");
   return true;
 }
 
@@ -194,7 +194,7 @@ static bool refuse_token(const Check *c, const uint8_t *bytes, size_t size, cons
   const size_t shown = size < TOKEN_BYTES ? size : TOKEN_BYTES;
   memcpy(text, bytes, shown);
   text[shown] = '\0';
-  return fail(c->error, EXIT_CHECKPOINT, "%s: its token \"%s\" %s, which cannot be said in a GGUF file", c->dir,
+  return fail(c->error, EXIT_CHECKPOINT, "%s: its token \"%s\" %s, which a GGUF file cannot express", c->dir,
               text_one_line(text, 60).text, what);
 }
 
@@ -203,15 +203,16 @@ static bool is_character(const uint8_t *bytes, size_t size) {
   return utf8_read(bytes, size, &point) == size;
 }
 
-/* llama.cpp merges what is a token together, and has no list of merges: there must be one of every two parts. */
-static bool check_parts(const Check *c, const Bpe *words, int32_t id, const uint8_t *bytes, size_t size) {
+/* Checks that every two tokens that together are this token have a merge: llama.cpp has no list of merges, and merges
+ * any two tokens whose concatenation is a token. */
+static bool check_splits(const Check *c, const Bpe *words, int32_t id, const uint8_t *bytes, size_t size) {
   for (size_t at = 1; at < size; at++) {
     if (utf8_continues(bytes[at])) continue;
     const int32_t left = bpe_word(words, bytes, at), right = bpe_word(words, bytes + at, size - at);
     const int32_t rank = left >= 0 && right >= 0 ? bpe_rank(c->bpe, left, right) : -1;
     if ((left < 0 && !is_character(bytes, at)) || (right < 0 && !is_character(bytes + at, size - at))) continue;
     if (rank < 0 || c->bpe->merges[rank].id != id)
-      return refuse_token(c, bytes, size, "is not merged of every two tokens that it can be parted in");
+      return refuse_token(c, bytes, size, "has no merge for some two tokens that it consists of");
   }
   return true;
 }
@@ -234,15 +235,15 @@ static bool check_tokens(const Check *c, const Bpe *words, bool splits) {
     size_t size;
     const uint8_t *bytes = bpe_decode(c->bpe, id, &size);
     if (!size || is_byte_token(c->bpe, id)) continue;
-    if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than those of SentencePiece");
+    if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than the tokens of SentencePiece");
     if (splits && has_symbol_inside(bytes, size))
-      return refuse_token(c, bytes, size, "has a space inside, and texts are cut there");
-    if (!check_parts(c, words, id, bytes, size)) return false;
+      return refuse_token(c, bytes, size, "contains a space, and texts are split there");
+    if (!check_splits(c, words, id, bytes, size)) return false;
   }
   return true;
 }
 
-/* Merges that make the same token have its score: so they have to stand together. */
+/* Fills the scores. Merges that produce the same token share its score, so they must be neighbors in the list. */
 static bool fill_scores(Check *c) {
   const Bpe *bpe = c->bpe;
   float *scores = c->out->scores = calloc((size_t)bpe->tokens.size + 1, sizeof *scores);
@@ -253,7 +254,7 @@ static bool fill_scores(Check *c) {
     if (i > 0 && bpe->merges[i - 1].id == id) continue;
     size_t size;
     const uint8_t *bytes = bpe_decode(bpe, id, &size);
-    if (scores[id] < 0) return refuse_token(c, bytes, size, "is merged once sooner, once later");
+    if (scores[id] < 0) return refuse_token(c, bytes, size, "has merges of different priority");
     scores[id] = next--;
   }
   return true;
@@ -285,7 +286,7 @@ void gguf_tokenizer_free(GgufTokenizer *tokenizer) {
 
 enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
 
-/* Models may have more rows than there are tokens. */
+/* Returns the type of a token. Ids without a token are rows of a model with a larger vocabulary. */
 static int token_type(const Tokenizer *t, int32_t id) {
   const AddedEntry *entry = tokenizer_added(t, id);
   if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
@@ -293,14 +294,14 @@ static int token_type(const Tokenizer *t, int32_t id) {
   return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
-/* Its characters, or those that stand for its bytes. */
+/* Returns the characters of a token, or the characters that represent its bytes. */
 static char *word_text(const Bpe *bpe, int32_t id) {
   size_t size;
   const uint8_t *bytes = bpe_decode(bpe, id, &size);
   return bpe->characters ? strndup((const char *)bytes, size) : alphabet_token(bpe, id);
 }
 
-/* Each text stands there once: "[PAD 7]" has a space, which no word has. */
+/* Adds the text of a token. All texts must differ: "[PAD 7]" has a space, which no other text has. */
 static void add_token(GgufHeader *h, const Tokenizer *t, int32_t id) {
   char made[32];
   size_t size;
@@ -330,7 +331,7 @@ static void add_merge(GgufHeader *h, const Bpe *bpe, const BpeMerge *merge) {
   free(both);
 }
 
-/* Merges are said even where there are none: without the key llama.cpp reads no BPE of bytes. */
+/* Adds the merges, even if there are none: llama.cpp requires the key for a byte-level BPE. */
 static void add_merges(GgufHeader *h, const Bpe *bpe) {
   gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
   for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, bpe, &bpe->merges[i]);

@@ -1,4 +1,4 @@
-/* Opening and reading a model directory; its tokenizers. */
+/* Opens and reads a model directory; reads and writes its tokenizers. */
 #include "formats/model_files.h"
 
 #include "formats/classes.h"
@@ -44,8 +44,8 @@ bool model_files_need_weights(ModelFiles *files, Error *error) {
   return files->weights.files || weight_files_open(&files->weights, files->dir, error);
 }
 
-/* A parameter takes at least two bytes; biases may be absent, and a table of sinusoids is in the file like any other,
- * unless the class makes its own. */
+/* A parameter takes at least two bytes. Biases may be absent, and so may tables of sinusoids if the class computes
+ * them. */
 bool model_files_check_weights_size(ModelFiles *files, Error *error) {
   ModelConfig least = files->saved.config;
   least.bias = least.qkv_bias = least.head_bias = 0;
@@ -71,7 +71,7 @@ bool model_files_read_weights(ModelFiles *files, const ModelConfig *config, cons
   return ok;
 }
 
-/* Straight to where they are used, or through a copy. */
+/* Reads the weights directly into host memory of the model, or else uploads a copy. */
 static bool fill_model(ModelFiles *files, Model *model, Error *error) {
   const ParameterTable *table = model_table(model);
   float *weights = model_host_weights(model), *copy = NULL;
@@ -89,7 +89,7 @@ bool model_files_load(ModelFiles *files, Model **out, const Backend *backend, Co
   if (!model_files_check_weights_size(files, error) || !model_open(out, backend, context, &files->saved.config, error))
     return false;
   const bool ok = fill_model(files, *out, error);
-  weight_files_close(&files->weights); /* what was mapped counts as memory of the process */
+  weight_files_close(&files->weights); /* mapped files count as memory of the process */
   if (ok) return true;
   model_close(*out);
   *out = NULL;
@@ -98,7 +98,7 @@ bool model_files_load(ModelFiles *files, Model **out, const Backend *backend, Co
 
 /* ---- reading tokenizers ---- */
 
-/* `vocab`: what config.json says; `of`: of which texts, where that has to be said. */
+/* `vocab`: the vocabulary in config.json; `of`: " for sources", or "". */
 static bool check_vocab(Tokenizer *t, const char *dir, int vocab, const char *of, Error *error) {
   return tokenizer_set_vocab(t, vocab) ||
          fail(error, EXIT_CHECKPOINT,
@@ -110,7 +110,8 @@ static bool check_vocab(Tokenizer *t, const char *dir, int vocab, const char *of
 static bool check_end(const Tokenizer *t, const char *dir, const ModelConfig *config, Error *error) {
   return config->encoder_layers || !tokenizer_ends_with_end(t) ||
          fail(error, EXIT_CHECKPOINT,
-              "%s: " TOKENIZER_JSON " puts the end token behind a text, which is supported for models with an encoder",
+              "%s: " TOKENIZER_JSON
+              " appends the end token to texts, which is only supported for models with an encoder",
               dir);
 }
 
@@ -136,7 +137,7 @@ bool model_files_read_source_tokenizer(const ModelFiles *files, const Tokenizer 
     return true;
   const PathText folder = path_in(files->dir, MODEL_FILE_SOURCE_TOKENIZER);
   if (!tokenizer_load(out, path_in(folder.text, TOKENIZER_JSON).text, error))
-    return error_append(error, "; sources of this model have a tokenizer of their own");
+    return error_append(error, "; sources of this model have a separate tokenizer");
   return kept(check_vocab(*out, folder.text, config->source_vocab, " for sources", error), out);
 }
 

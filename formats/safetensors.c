@@ -14,7 +14,7 @@
 #error "tensors are mapped as they are: a big-endian machine would need conversions, which are missing"
 #endif
 
-enum { PREFIX_BYTES = 8, MAX_HEADER = 100000000 /* the specification's */ };
+enum { PREFIX_BYTES = 8, MAX_HEADER = 100000000 /* of the specification */ };
 static const char METADATA_KEY[] = "__metadata__";
 
 /* ---- types ---- */
@@ -31,7 +31,7 @@ enum { TYPES = sizeof types / sizeof types[0] };
 size_t safetensors_type_bytes(TensorType type) { return types[type].bytes; }
 const char *safetensors_type_name(TensorType type) { return types[type].name; }
 
-/* product(shape) * size of the type; false when it does not fit. */
+/* Computes product(shape) * size of the type; false when it overflows. */
 static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
   size_t product = 1;
   for (int i = 0; i < tensor->rank; i++) {
@@ -45,7 +45,7 @@ static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
 
 typedef struct Reader {
   const char *path;
-  const uint8_t *data; /* behind the header */
+  const uint8_t *data; /* after the header */
   size_t data_size;
   Error *error;
 } Reader;
@@ -60,7 +60,7 @@ __attribute__((format(printf, 2, 3))) static bool invalid(const Reader *r, const
               detail);
 }
 
-/* Finds the header in the file; sets where the data begin. */
+/* Finds the header and the data in the file. */
 static bool split_file(Reader *r, const MappedFile *file, const char **header, size_t *header_size) {
   if (file->size < PREFIX_BYTES) return invalid(r, "it has %zu bytes, too short for a header", file->size);
   uint64_t size;
@@ -153,7 +153,7 @@ static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
   return true;
 }
 
-static int compare_place(const void *a, const void *b) {
+static int compare_offset(const void *a, const void *b) {
   const SafeTensor *x = a, *y = b;
   const uint8_t *p = x->data, *q = y->data;
   if (p != q) return p < q ? -1 : 1;
@@ -164,7 +164,7 @@ static int compare_name(const void *a, const void *b) {
   return strcmp(((const SafeTensor *)a)->name, ((const SafeTensor *)b)->name);
 }
 
-/* The tensors, sorted by place, must cover the data without holes or overlap, to the last byte of the file. */
+/* Checks that the tensors, sorted by offset, cover the data without holes or overlap, to the last byte of the file. */
 static bool check_cover(const Reader *r, const SafeTensors *file) {
   const uint8_t *expected = r->data;
   for (int i = 0; i < file->count; i++) {
@@ -196,7 +196,7 @@ static bool read_all(Reader *r, SafeTensors *out) {
     if (is_metadata ? !read_metadata(r, out, entry) : !read_tensor(r, &out->tensors[out->count++], key, entry))
       return false;
   }
-  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_place);
+  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_offset);
   if (!check_cover(r, out)) return false;
   qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_name);
   return true;
@@ -240,7 +240,7 @@ static bool is_utf8(const char *text) {
   return true;
 }
 
-/* Takes `value`, which may be NULL: no memory. */
+/* Takes ownership of `value`; NULL: memory is out. */
 static bool add_member(json_t *object, const char *name, json_t *value, Error *error) {
   if (json_object_get(object, name) || !is_utf8(name)) {
     json_decref(value);
@@ -260,7 +260,7 @@ static bool add_metadata(json_t *header, const MetadataEntry *metadata, int coun
   return true;
 }
 
-/* The entry of a tensor that begins at *offset; moves *offset behind it. */
+/* Adds the entry of a tensor that begins at *offset; advances *offset to its end. */
 static bool add_tensor(json_t *header, const SafeTensor *tensor, size_t *offset, Error *error) {
   size_t bytes, end;
   if (tensor->rank < 0 || tensor->rank > TENSOR_MAX_RANK || !tensor_bytes(tensor, &bytes) ||
@@ -278,7 +278,8 @@ static bool add_tensor(json_t *header, const SafeTensor *tensor, size_t *offset,
   return add_member(header, tensor->name, entry, error);
 }
 
-/* The header without its padding, to be freed; NULL: EXIT_MEMORY, or EXIT_INTERNAL for what no file can have. */
+/* Returns the header without padding, to be freed. NULL with EXIT_MEMORY, or EXIT_INTERNAL for invalid names or
+ * sizes. */
 static char *header_text(const SafeTensor *tensors, int count, const MetadataEntry *metadata, int metadata_count,
                          Error *error) {
   json_t *root = json_object();
@@ -310,7 +311,7 @@ bool safetensors_write_from(const char *path, const SafeTensor *tensors, int cou
   free(header);
   for (int i = 0; ok && i < count; i++) {
     size_t bytes = 0;
-    tensor_bytes(&tensors[i], &bytes); /* was checked with the header */
+    tensor_bytes(&tensors[i], &bytes); /* header_text() has checked it */
     const void *data = source(state, i);
     ok = (data || !bytes) && file_writer_add(&file, data, bytes, error);
     if (!data && bytes) file_writer_abort(&file);

@@ -13,46 +13,44 @@ enum { MAX_INDEX_BYTES = 64 << 20, MAX_FILES = 4096 };
 
 static bool there_is(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
 
-/* ---- the index: {"weight_map": {TENSOR: FILE, ...}} ---- */
-
-typedef struct Index {
-  json_t *root;
-  const json_t *map;
-  json_t *numbers; /* FILE: which of the files it is, as they are met */
-} Index;
-
-static void index_free(Index *index) {
-  json_decref(index->root);
-  json_decref(index->numbers);
-}
-
-static bool parse_index(Index *out, const char *path, Error *error) {
+json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
   MappedFile file;
+  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
   json_error_t problem;
-  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return false;
-  if (file.size > MAX_INDEX_BYTES)
-    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected at most %d", path, file.size, MAX_INDEX_BYTES);
-  else if (!(out->root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
+  json_t *root = NULL;
+  if (file.size == 0 || file.size > limit)
+    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %zu", path, file.size, limit);
+  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
     fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
          text_one_line(problem.text, 80).text);
   file_unmap(&file);
-  if (!out->root) return false;
-  out->map = json_object_get(out->root, "weight_map");
-  return json_object_size(out->map) > 0 ||
-         fail(error, EXIT_CHECKPOINT, "%s has no weight_map that says which file each tensor is in", path);
+  return root;
 }
 
-/* A name and not a path: an index that was downloaded must not lead out of its directory. */
+/* ---- the index: {"weight_map": {TENSOR: FILE, ...}} ---- */
+
+typedef struct Index {
+  json_t *root, *map;
+  json_t *numbers; /* {FILE: its number in WeightFiles.files} */
+} Index;
+
+/* Returns whether the index gives a name and not a path: a downloaded index must not read files outside its
+ * directory. */
 static bool is_file_name(const char *name) {
   return name && *name != '.' && !strchr(name, '/') && text_ends_with(name, ".safetensors");
 }
 
-static bool number_files(Index *index, const char *path, Error *error) {
+static bool read_index(Index *index, const char *path, Error *error) {
   const char *tensor;
   json_t *value;
+  index->root = model_files_read_json(path, MAX_INDEX_BYTES, error);
+  if (!index->root) return false;
+  index->map = json_object_get(index->root, "weight_map");
+  if (json_object_size(index->map) == 0)
+    return fail(error, EXIT_CHECKPOINT, "%s has no weight_map that says which file each tensor is in", path);
   index->numbers = json_object();
   if (!index->numbers) return error_memory(error, path);
-  json_object_foreach((json_t *)index->map, tensor, value) {
+  json_object_foreach(index->map, tensor, value) {
     const char *name = json_string_value(value);
     if (!is_file_name(name))
       return fail(error, EXIT_CHECKPOINT,
@@ -71,9 +69,9 @@ static bool number_files(Index *index, const char *path, Error *error) {
 /* ---- the files ---- */
 
 static bool open_file(WeightFiles *out, const char *path, Error *error) {
-  if (!safetensors_open(&out->files[out->count], path, error)) return false;
-  out->count++;
-  return true;
+  const bool ok = safetensors_open(&out->files[out->count], path, error);
+  out->count += ok;
+  return ok;
 }
 
 static bool open_indexed(WeightFiles *out, const Index *index, const char *dir, Error *error) {
@@ -82,7 +80,7 @@ static bool open_indexed(WeightFiles *out, const Index *index, const char *dir, 
   json_object_foreach(index->numbers, name, value) {
     if (!open_file(out, path_in(dir, name).text, error)) return error_append(error, "; %s names it", out->path.text);
   }
-  json_object_foreach((json_t *)index->map, tensor, value) {
+  json_object_foreach(index->map, tensor, value) {
     const json_int_t number = json_integer_value(json_object_get(index->numbers, json_string_value(value)));
     if (!safetensors_find(&out->files[number], tensor))
       return fail(error, EXIT_CHECKPOINT, "%s: there is no tensor %s in %s; copy or download both again",
@@ -93,11 +91,12 @@ static bool open_indexed(WeightFiles *out, const Index *index, const char *dir, 
 
 static bool open_several(WeightFiles *out, const char *dir, Error *error) {
   Index index = {0};
-  bool ok = parse_index(&index, out->path.text, error) && number_files(&index, out->path.text, error);
+  bool ok = read_index(&index, out->path.text, error);
   if (ok && !(out->files = calloc(json_object_size(index.numbers), sizeof *out->files)))
     ok = error_memory(error, out->path.text);
   ok = ok && open_indexed(out, &index, dir, error);
-  index_free(&index);
+  json_decref(index.root);
+  json_decref(index.numbers);
   return ok;
 }
 
@@ -133,10 +132,18 @@ static bool list_tensors(WeightFiles *out, Error *error) {
   return true;
 }
 
+/* Returns false; the error says what the directory contains instead of weights. */
+static bool fail_without_weights(const char *dir, Error *error) {
+  if (there_is(dir, "pytorch_model.bin"))
+    return fail(error, EXIT_CHECKPOINT,
+                "%s holds its weights as pytorch_model.bin; save them with transformers as " MODEL_FILE_WEIGHTS, dir);
+  return fail(error, EXIT_CHECKPOINT, "%s holds no weights (no " MODEL_FILE_WEIGHTS " in it)", dir);
+}
+
 bool weight_files_open(WeightFiles *out, const char *dir, Error *error) {
   const bool one = there_is(dir, MODEL_FILE_WEIGHTS), several = there_is(dir, MODEL_FILE_WEIGHTS_INDEX);
   *out = (WeightFiles){.path = path_in(dir, one ? MODEL_FILE_WEIGHTS : MODEL_FILE_WEIGHTS_INDEX)};
-  if (!one && !several) return model_files_fail_without_weights(dir, error);
+  if (!one && !several) return fail_without_weights(dir, error);
   if ((one ? open_one(out, error) : open_several(out, dir, error)) && list_tensors(out, error)) return true;
   weight_files_close(out);
   return false;

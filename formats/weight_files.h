@@ -23,7 +23,8 @@ void weight_files_close(WeightFiles *files); /* harmless on a zeroed struct */
 /* Checks that `path` is a directory with a model's configuration; otherwise the error says what it is (find_model.c).
  * EXIT_CHECKPOINT. */
 bool model_files_check(const char *path, Error *error);
-/* Returns false; the error says what the directory contains instead of weights. EXIT_CHECKPOINT. */
-bool model_files_fail_without_weights(const char *dir, Error *error);
+
+/* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
+struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
 
 #endif

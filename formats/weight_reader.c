@@ -11,7 +11,7 @@
 
 /* ---- numbers ---- */
 
-/* Elements [first, first + count) of a tensor, whose data may be unaligned. */
+/* Reads elements [first, first + count) of a tensor, whose data may be unaligned. */
 static void convert(float *out, const SafeTensor *tensor, size_t first, size_t count) {
   const uint8_t *bytes = tensor->data;
   if (tensor->type == TENSOR_F32) {
@@ -25,7 +25,7 @@ static void convert(float *out, const SafeTensor *tensor, size_t first, size_t c
   }
 }
 
-/* Without a branch for each number. */
+/* Returns whether all values are finite, without a branch per value. */
 static bool are_finite(const float *values, size_t count) {
   const uint32_t exponent = 0x7F800000;
   uint32_t bad = 0;
@@ -33,21 +33,21 @@ static bool are_finite(const float *values, size_t count) {
   return !bad;
 }
 
-/* Where an element of a tensor of the model stands in the file's; the rows of a vector are its elements. */
-static size_t index_in_file(const TensorPlace *place, int row, int col) {
-  const FileTensor *t = place->tensor;
+/* Returns the index in the file's tensor of an element of the model's tensor; the rows of a vector are its elements. */
+static size_t index_in_file(const TensorLocation *location, int row, int col) {
+  const FileTensor *t = location->tensor;
   const bool vector = t->rank == 1;
-  return file_tensor_index(t, place->row + (vector ? col : row), vector ? 0 : col);
+  return file_tensor_index(t, location->row + (vector ? col : row), vector ? 0 : col);
 }
 
-static void copy_row(const TensorPlace *place, const ParameterTensor *p, int row, float *out) {
-  if (place->tensor->rank == 2 && !place->tensor->transposed)
-    convert(out, place->data, index_in_file(place, row, 0), (size_t)p->cols);
+static void copy_row(const TensorLocation *location, const ParameterTensor *p, int row, float *out) {
+  if (location->tensor->rank == 2 && !location->tensor->transposed)
+    convert(out, location->data, index_in_file(location, row, 0), (size_t)p->cols);
   else
-    for (int col = 0; col < p->cols; col++) convert(out + col, place->data, index_in_file(place, row, col), 1);
+    for (int col = 0; col < p->cols; col++) convert(out + col, location->data, index_in_file(location, row, col), 1);
 }
 
-/* What the class has without its file saying so. All tables of positions are alike. */
+/* Fills a tensor that is not in the files: zeros or sinusoids. All tables of sinusoids have the same values. */
 static void make_absent(const WeightReader *r, const ParameterTensor *p, int first, int count, float *out) {
   const size_t cols = (size_t)p->cols, size = (size_t)count * cols * sizeof *out;
   if (p->role == ROLE_SINUSOIDS) memcpy(out, r->sinusoids + (size_t)first * cols, size);
@@ -55,31 +55,31 @@ static void make_absent(const WeightReader *r, const ParameterTensor *p, int fir
 }
 
 bool weight_reader_rows(const WeightReader *r, int index, int first, int count, float *out, Error *error) {
-  const TensorPlace *place = &r->places[index];
+  const TensorLocation *location = &r->locations[index];
   const ParameterTensor *p = &r->table->tensors[index];
   const size_t cols = (size_t)p->cols, all = (size_t)count * cols;
-  if (!place->data) {
+  if (!location->data) {
     make_absent(r, p, first, count, out);
     return true;
   }
-  for (int i = 0; i < count; i++) copy_row(place, p, first + i, out + (size_t)i * cols);
+  for (int i = 0; i < count; i++) copy_row(location, p, first + i, out + (size_t)i * cols);
   if (are_finite(out, all)) return true;
   size_t bad = 0;
   while (isfinite(out[bad])) bad++;
   return fail(error, EXIT_CHECKPOINT,
               "%s: element %zu of tensor %s is %f: the training had diverged; use an earlier checkpoint",
-              r->files->path.text, index_in_file(place, first + (int)(bad / cols), (int)(bad % cols)),
-              place->data->name, (double)out[bad]);
+              r->files->path.text, index_in_file(location, first + (int)(bad / cols), (int)(bad % cols)),
+              location->data->name, (double)out[bad]);
 }
 
 void weight_reader_forget(const WeightReader *r, int index) {
-  const SafeTensor *data = r->places[index].data;
+  const SafeTensor *data = r->locations[index].data;
   if (data) file_forget(data->data, data->bytes);
 }
 
 /* ---- tensors ---- */
 
-/* The tensor's name, or that without the class's prefix where the file has it so. */
+/* Returns the tensor's name in the files, which may omit the class's prefix. */
 static const char *stored_name(const WeightReader *r, const FileTensor *t) {
   const char *prefix = r->saved->class->prefix;
   const size_t length = strlen(prefix);
@@ -89,7 +89,7 @@ static const char *stored_name(const WeightReader *r, const FileTensor *t) {
   return without ? t->name + length : t->name;
 }
 
-/* NULL with EXIT_CHECKPOINT. */
+/* Returns NULL with EXIT_CHECKPOINT when the files lack the tensor, or its shape or type is wrong. */
 static const SafeTensor *find(const WeightReader *r, const FileTensor *t, Error *error) {
   SafeTensor expected = file_tensor_shape(t);
   expected.name = stored_name(r, t);
@@ -100,7 +100,7 @@ static const SafeTensor *find(const WeightReader *r, const FileTensor *t, Error 
   return NULL;
 }
 
-/* What stands for a tensor that the model does not have must be zeros. */
+/* Checks that a tensor that the model does not have is zeros. */
 static bool expect_zeros(const WeightReader *r, const FileTensor *t, const SafeTensor *from, Error *error) {
   const size_t first = file_tensor_index(t, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
   for (size_t i = first; i < first + count; i++) {
@@ -123,7 +123,7 @@ static bool make_sinusoids(WeightReader *r, const ParameterTensor *p, Error *err
   return true;
 }
 
-static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error *error) {
+static bool locate_tensor(WeightReader *r, const FileTensor *t, bool *used, Error *error) {
   const bool absent = t->optional && !safetensors_find(&r->files->all, stored_name(r, t));
   const SafeTensor *from = absent ? NULL : find(r, t, error);
   if (!from && !absent) return false;
@@ -132,14 +132,14 @@ static bool place_tensor(WeightReader *r, const FileTensor *t, bool *used, Error
   int row = 0;
   for (int i = t->first; i < t->first + t->count; i++) {
     const ParameterTensor *p = &r->table->tensors[i];
-    r->places[i] = (TensorPlace){t, from, row};
+    r->locations[i] = (TensorLocation){t, from, row};
     if (absent && p->role == ROLE_SINUSOIDS && !make_sinusoids(r, p, error)) return false;
     row += t->rank == 1 ? p->cols : p->rows;
   }
   return true;
 }
 
-/* Whether the file may have a tensor that is not read: masks, tables of rotary positions, and copies. */
+/* Returns whether a tensor of the files may be ignored: a mask, a table of rotary positions, or a copy. */
 static bool is_tolerated(const WeightReader *r, const SafeTensor *tensor) {
   const FileLayout *layout = &r->layout;
   for (const char *const *ending = r->saved->class->ignored; ending && *ending; ending++)
@@ -149,13 +149,13 @@ static bool is_tolerated(const WeightReader *r, const SafeTensor *tensor) {
   return false;
 }
 
-/* The head of a tied model is sometimes saved with it: then it must be the embedding. */
+/* Checks that the head of a tied model, which some files contain, equals the embedding. */
 static bool check_head(const WeightReader *r, const SafeTensor *head, Error *error) {
   const SafeTensor *embedding = safetensors_find(&r->files->all, stored_name(r, &r->layout.tensors[0]));
   return (head->type == embedding->type && memcmp(head->data, embedding->data, embedding->bytes) == 0) ||
          fail(error, EXIT_CHECKPOINT,
               "%s: %s is not %s, but tie_word_embeddings in " MODEL_FILE_CONFIG
-              " says that they are the same; say false there, to read both",
+              " says that they are the same; set it to false to read both",
               r->files->path.text, head->name, embedding->name);
 }
 
@@ -171,12 +171,12 @@ static bool check_unread(const WeightReader *r, const SafeTensor *tensor, Error 
               r->files->path.text, text_one_line(tensor->name, 80).text);
 }
 
-/* Biases that the file does not have, though its class has others, which make the model have all of a kind, keep the
- * place of zeros. */
-static bool place_all(WeightReader *r, bool *used, Error *error) {
+/* Finds all tensors. Biases that the files lack stay zeros: the model has all biases of a kind when the class has
+ * one. */
+static bool locate_all(WeightReader *r, bool *used, Error *error) {
   const SafeTensors *all = &r->files->all;
   for (int i = 0; i < r->layout.count; i++)
-    if (!r->layout.tensors[i].copy && !place_tensor(r, &r->layout.tensors[i], used, error)) return false;
+    if (!r->layout.tensors[i].copy && !locate_tensor(r, &r->layout.tensors[i], used, error)) return false;
   for (int i = 0; i < all->count; i++)
     if (!used[i] && !check_unread(r, &all->tensors[i], error)) return false;
   return true;
@@ -189,9 +189,9 @@ bool weight_reader_open(WeightReader *out, ModelFiles *files, const ModelConfig 
             file_layout_make(&out->layout, out->saved->class, out->saved->biases, config, table, error);
   if (ok) file_layout_lengthen(&out->layout, table, out->saved->config.ctx);
   bool *used = ok ? calloc((size_t)out->files->all.count + 1, sizeof *used) : NULL;
-  if (ok) out->places = calloc((size_t)table->count + 1, sizeof *out->places);
-  if (ok && (!used || !out->places)) ok = error_memory(error, out->files->path.text);
-  ok = ok && place_all(out, used, error);
+  if (ok) out->locations = calloc((size_t)table->count + 1, sizeof *out->locations);
+  if (ok && (!used || !out->locations)) ok = error_memory(error, out->files->path.text);
+  ok = ok && locate_all(out, used, error);
   free(used);
   if (!ok) weight_reader_close(out);
   return ok;
@@ -199,7 +199,7 @@ bool weight_reader_open(WeightReader *out, ModelFiles *files, const ModelConfig 
 
 void weight_reader_close(WeightReader *r) {
   free(r->sinusoids);
-  free(r->places);
+  free(r->locations);
   file_layout_free(&r->layout);
   *r = (WeightReader){0};
 }

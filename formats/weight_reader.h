@@ -8,11 +8,11 @@
 #include "model/parameters.h"
 
 /* The location of a tensor of the model. */
-typedef struct TensorPlace {
+typedef struct TensorLocation {
   const FileTensor *tensor; /* NULL: not in the files; it is zeros */
   const SafeTensor *data;   /* NULL: zeros or sinusoids */
   int row;                  /* its first row */
-} TensorPlace;
+} TensorLocation;
 
 /* The definition of ModelFiles. */
 struct ModelFiles {
@@ -27,8 +27,8 @@ typedef struct WeightReader {
   const ConfigFile *saved;
   FileLayout layout;
   const ParameterTable *table;
-  TensorPlace *places; /* [table->count] */
-  float *sinusoids;    /* computed sinusoids when the files have none; NULL: not needed */
+  TensorLocation *locations; /* [table->count] */
+  float *sinusoids;          /* computed sinusoids when the files have none; NULL: not needed */
 } WeightReader;
 
 /* Opens a reader and checks everything except numbers: every tensor is present, with its shape and in F32, F16 or BF16,

@@ -1,4 +1,4 @@
-/* Writing model.safetensors: the weights as their class names them, in fp32 or bf16. */
+/* Writes model.safetensors: the weights in the layout of their class, in fp32 or bf16. */
 #include "formats/classes.h"
 #include "formats/model_files.h"
 #include "formats/weight_reader.h"
@@ -10,18 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes the tensors of a file one after the other, in the same memory, from an arena or from other files. */
+/* Produces the tensors of a file one by one in a buffer, from an arena or from other files. */
 typedef struct WeightsWriter {
   FileLayout layout;
   const ParameterTable *table;
-  const float *arena;         /* or NULL, and... */
-  const WeightReader *reader; /* ...a reader */
+  const float *arena; /* NULL: use the reader */
+  const WeightReader *reader;
   TensorType type;
-  float *room, *row; /* of the largest tensor that is not in the arena as it is; of the widest row */
+  float *buffer; /* capacity: the largest tensor that cannot be written directly from the arena */
+  float *row;    /* capacity: the widest row */
   Error *error;
 } WeightsWriter;
 
-/* Rows of a file's tensor that are a tensor of the model. */
+/* Returns the number of rows of the file's tensor that a tensor of the model takes. */
 static int rows_in(const FileTensor *t, const ParameterTensor *p) { return t->rank == 1 ? p->cols : p->rows; }
 
 static bool is_in_arena(const WeightsWriter *w, const FileTensor *t) {
@@ -30,14 +31,14 @@ static bool is_in_arena(const WeightsWriter *w, const FileTensor *t) {
 
 static size_t elements(const FileTensor *t) { return ((size_t)t->rows + (size_t)t->unused) * (size_t)t->cols; }
 
-/* A row of a tensor of the model; NULL: it could not be read. */
+/* Returns a row of a tensor of the model; NULL with an error when it cannot be read. */
 static const float *row_of(const WeightsWriter *w, int index, int row) {
   const ParameterTensor *p = &w->table->tensors[index];
   if (w->arena) return w->arena + p->offset + (size_t)row * (size_t)p->cols;
   return weight_reader_rows(w->reader, index, row, 1, w->row, w->error) ? w->row : NULL;
 }
 
-/* Into the file's tensor, whose rows from `first` on it has; the rows of a vector are its elements. */
+/* Copies a tensor of the model to rows `first`... of the file's tensor; the rows of a vector are its elements. */
 static bool put_tensor(const WeightsWriter *w, const FileTensor *t, int index, int first) {
   const ParameterTensor *p = &w->table->tensors[index];
   const bool vector = t->rank == 1;
@@ -45,12 +46,12 @@ static bool put_tensor(const WeightsWriter *w, const FileTensor *t, int index, i
     const float *from = row_of(w, index, row);
     if (!from) return false;
     for (int col = 0; col < p->cols; col++)
-      w->room[file_tensor_index(t, first + (vector ? col : row), vector ? 0 : col)] = from[col];
+      w->buffer[file_tensor_index(t, first + (vector ? col : row), vector ? 0 : col)] = from[col];
   }
   return true;
 }
 
-/* In place: a number of two bytes never stands behind the one that it is made of. */
+/* Converts in place: every bf16 ends no later than the fp32 that it is made from. */
 static void narrow(float *values, size_t count) {
   uint8_t *out = (uint8_t *)values;
   for (size_t i = 0; i < count; i++) {
@@ -63,14 +64,14 @@ static const void *tensor_data(void *state, int index) {
   const WeightsWriter *w = state;
   const FileTensor *t = &w->layout.tensors[index];
   if (is_in_arena(w, t)) return w->arena + w->table->tensors[t->first].offset;
-  memset(w->room, 0, elements(t) * sizeof *w->room);
+  memset(w->buffer, 0, elements(t) * sizeof *w->buffer);
   int row = 0;
   for (int i = t->first; i < t->first + t->count; i++) {
     if (!put_tensor(w, t, i, row)) return NULL;
     row += rows_in(t, &w->table->tensors[i]);
   }
-  if (w->type == TENSOR_BF16) narrow(w->room, elements(t));
-  return w->room;
+  if (w->type == TENSOR_BF16) narrow(w->buffer, elements(t));
+  return w->buffer;
 }
 
 static bool write_tensors(const char *path, WeightsWriter *w) {
@@ -84,12 +85,12 @@ static bool write_tensors(const char *path, WeightsWriter *w) {
   }
   for (int i = 0; i < w->table->count; i++)
     if ((size_t)w->table->tensors[i].cols > widest) widest = (size_t)w->table->tensors[i].cols;
-  w->room = malloc(largest * sizeof *w->room);
+  w->buffer = malloc(largest * sizeof *w->buffer);
   w->row = malloc(widest * sizeof *w->row);
-  bool ok = (tensors && w->room && w->row) || error_memory(w->error, MODEL_FILE_WEIGHTS);
+  bool ok = (tensors && w->buffer && w->row) || error_memory(w->error, MODEL_FILE_WEIGHTS);
   ok = ok && safetensors_write_from(path, tensors, w->layout.count, NULL, 0, tensor_data, w, w->error);
   free(w->row);
-  free(w->room);
+  free(w->buffer);
   free(tensors);
   return ok;
 }

@@ -2,7 +2,7 @@
 
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
-#include "dataset/longest_match.h"
+#include "inference/longest_match.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/path.h"

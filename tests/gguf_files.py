@@ -290,7 +290,7 @@ def check_models():
 def check_refusals():
     generate = BIN + "/generate"
     for flags, words in ((["--positions", "none"], "no positions"), (["--norm-place", "branch"], "norms on its branches"),
-                         (["--arch", "original"], "norms after its parts"), (["--act", "relu"], "this activation"),
+                         (["--arch", "original"], "norms after its sublayers"), (["--act", "relu"], "this activation"),
                          (["--head-bias"], "a bias of the output head"), (["--arch", "opt"], "this activation"),
                          (["--positions", "learned"], "RMSNorm and learned positions")):
         run(BIN + "/train", "text.txt", *SMALL, *flags, "--out", "other.run", "--overwrite")
@@ -344,9 +344,9 @@ def check_numbers():
 
 GOLDENS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "tokenizers.json")
 CUTS = {"llama3": "llama-bpe", "starcoder": "smollm"}
-NOT_SAID = {"o200k": "cuts texts otherwise", "deepseek": "cuts texts otherwise", "llama2": "is not merged of every two tokens",
-            "added, normalized": "only where it is a word",
-            "metaspace always, unsplit": "only where it is a word", "gemma": "more with texts than"}
+NOT_SAID = {"o200k": "splits texts unlike", "deepseek": "splits texts unlike", "llama2": "has no merge for some two tokens",
+            "added, normalized": "only recognized as a whole word",
+            "metaspace always, unsplit": "only recognized as a whole word", "gemma": "steps that SentencePiece"}
 
 
 def as_sentencepiece(tokenizer):
@@ -406,7 +406,7 @@ def check_tokenizers():
             good = keys["model"] == "llama" and keys["add_space_prefix"] is True and "merges" not in keys
             good &= keys["scores"] == [scores.get(token, 0.0) for token in tokens]
         check(f"{name}: what it does", good)
-        check(f"{name}: what differs is said", b"white space beside special tokens" in said.stderr)
+        check(f"{name}: what differs is said", b"white space next to special tokens" in said.stderr)
 
 
 def check_unused_rows():

@@ -212,8 +212,8 @@ $train sum.tsv $two --steps 2 --quiet --out sum-two.run 2>/dev/null
 cp sum-two.run/source_tokenizer/tokenizer.json broken-two.run/source_tokenizer/
 refused "one of the same size" 4 "not the tokenizer that the run.s prompts" $train --resume=broken-two.run --steps 4000
 rm -r broken-two.run/source_tokenizer
-refused "no tokenizer of sources" 4 "a tokenizer of their own" $generate broken-two.run -p 1
-refused "none to resume with" 4 "a tokenizer of their own" $train --resume=broken-two.run --steps 400
+refused "no tokenizer of sources" 4 "a separate tokenizer" $generate broken-two.run -p 1
+refused "none to resume with" 4 "a separate tokenizer" $train --resume=broken-two.run --steps 400
 $train reverse.tsv $pair --steps 2 --quiet --out whole-two.run --overwrite 2>/dev/null
 check "it goes with the run" test ! -e whole-two.run/source_tokenizer
 refused "a tokenizer of sources, and no encoder" 2 "with an encoder" $train reverse.tsv --source-tokenizer byte --out other.run

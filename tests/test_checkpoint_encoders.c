@@ -339,7 +339,7 @@ static void test_refused(void **state) {
       {"{\"model_type\":\"blenderbot\",\"decoder_start_token_id\":8008}",
        "decoder_start_token_id 8008 lies outside the vocabulary of 8008"},
       {"{\"model_type\":\"marian\",\"missing_biases\":[\"tail\"]}",
-       "something else than \"qkv\", \"output\", \"mlp\" and"},
+       "a name other than \"qkv\", \"output\", \"mlp\" and"},
       {"{\"model_type\":\"marian\",\"architectures\":[\"MarianModel\"]}",
        "architectures is \"MarianModel\"; of model_type \"marian\" only \"MarianMTModel\""},
       {"{\"model_type\":\"bart\"}", "opt, marian, pegasus, blenderbot, inkling_parts"},

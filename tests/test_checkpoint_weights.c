@@ -251,7 +251,7 @@ static void test_load_tokenizer(void **state) {
   config.vocab = 258;
   error = (Error){0};
   expect_error(load_tokenizer(&tokenizer, *state, &config, &error), &error, EXIT_CHECKPOINT,
-               "puts the end token behind a text, which is supported for models with an encoder");
+               "appends the end token to texts, which is only supported for models with an encoder");
   config.encoder_layers = 1, config.source_vocab = 257;
   error = (Error){0};
   expect_done(load_tokenizer(&tokenizer, *state, &config, &error), &error);
@@ -277,7 +277,7 @@ static void test_source_tokenizer(void **state) {
   expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_null(source);
   config.source_vocab = 258;
-  expect_source_refused(*state, &config, "sources of this model have a tokenizer of their own");
+  expect_source_refused(*state, &config, "sources of this model have a separate tokenizer");
   expect_done(model_files_write_tokenizers(*state, byte, bpe, 8, &error), &error);
   expect_done(load_source_tokenizer(&source, *state, &config, &error), &error);
   assert_true(tokenizer_fingerprint(source) == tokenizer_fingerprint(bpe));

@@ -1,7 +1,6 @@
-/* dataset/corpus and spool: documents against a naive reference, standard input, and files that change. */
+/* dataset/corpus: documents against a naive reference, standard input, and files that change. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "dataset/spool.h"
 #include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
@@ -242,13 +241,13 @@ static void silent_pipes_can_be_stopped(void **state) {
   Heard heard = {.stop_after = 2};
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(write(ends[1], "abc", 3), 3);
-  assert_false(spool_copy(ends[0], at(*state, "copy"), (Progress){hear, &heard}, &error));
+  assert_false(corpus_copy_stdin(ends[0], at(*state, "copy"), (Progress){hear, &heard}, &error));
   expect_error(&error, EXIT_SIGNALS, "stopped");
   assert_int_equal(heard.bytes, 3);
   assert_int_equal(write(ends[1], "def", 3), 3);
   close(ends[1]);
   Error none = {0};
-  assert_true(spool_copy(ends[0], at(*state, "copy"), (Progress){0}, &none));
+  assert_true(corpus_copy_stdin(ends[0], at(*state, "copy"), (Progress){0}, &none));
   close(ends[0]);
   expect_documents(open_one(at(*state, "copy")), "def$");
 }

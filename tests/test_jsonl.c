@@ -1,6 +1,6 @@
-/* dataset/jsonl, by itself and through dataset/corpus: JSON lines, their fields, and broken ones. */
+/* dataset/record, JSON lines: by itself and through dataset/corpus: fields and invalid lines. */
 #include "tests/corpus_helpers.h"
-#include "dataset/jsonl.h"
+#include "dataset/record.h"
 
 static void json_lines(void **state) {
   Fixture *f = *state;
@@ -141,9 +141,9 @@ static void hostile_json(void **state) {
   free(text);
   /* The limit is looked at before the bytes are. */
   Record record = {0};
-  JsonlFields fields = {NULL, "text"};
+  RecordFields fields = {NULL, "text"};
   Error too_long = {0};
-  assert_false(jsonl_parse(&record, &fields, (const uint8_t *)"", JSONL_LINE_LIMIT + 1, "x", 5, &too_long));
+  assert_false(record_parse_jsonl(&record, &fields, (const uint8_t *)"", JSONL_LINE_LIMIT + 1, "x", 5, &too_long));
   expect_error(&too_long, EXIT_INPUT, "x, line 5, has more than the 1073741824 bytes");
   record_free(&record);
 }
@@ -153,7 +153,7 @@ static void damaged_json(void **state) {
   (void)state;
   static const char line[] = "{\"p\": \"\\u00e9\\\"\", \"n\": [1, {\"x\": -2.5e3}], \"text\": \"a\\ud83d\\ude00\"}";
   Record record = {0};
-  JsonlFields fields = {"p", "text"};
+  RecordFields fields = {"p", "text"};
   int parsed = 0;
   for (size_t i = 0; i < sizeof line - 1; i++) {
     for (int byte = 0; byte < 257; byte++) { /* 256: cut */
@@ -163,7 +163,7 @@ static void damaged_json(void **state) {
       assert_non_null(copy);
       memcpy(copy, line, size);
       if (byte < 256) copy[i] = (uint8_t)byte;
-      bool ok = jsonl_parse(&record, &fields, copy, size, "x", 1, &error);
+      bool ok = record_parse_jsonl(&record, &fields, copy, size, "x", 1, &error);
       assert_true(ok ? record.size >= record.prompt : error.code == EXIT_INPUT);
       parsed += ok;
       free(copy);

@@ -26,11 +26,11 @@ static void test_hostile_files(void **state) {
   put_pair(f, 3, 100);
   f->in_loss[50] = false; /* behind the target's beginning */
   write_file(f);
-  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 50 is no pair");
+  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 50 is not a pair");
   put_pair(f, 70, 0);
   f->in_loss[70] = false; /* no target, not even the end */
   write_file(f);
-  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 0 is no pair");
+  expect_refused(&(TokenRange){&f->file, 0, f->tokens}, 128, EXIT_CHECKPOINT, "token 0 is not a pair");
   put_pair(f, 3, 3);
   f->ids[f->tokens - 1] = 77; /* no end at all */
   write_file(f);

@@ -1,7 +1,6 @@
-/* dataset/tokenization and tokenizer_training: however documents come, their tokens are those of each encoded by
+/* dataset/tokenization: however documents come, their tokens are those of each encoded by
  * itself. */
 #include "dataset/tokenization.h"
-#include "dataset/tokenizer_training.h"
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
 
@@ -167,7 +166,7 @@ static void fingerprints_cover_both(void **state) {
     token_file_close(&file);
   }
   assert_false(tokenization_open(&file, at(f, "tokens"), NULL, byte, &two_threads, &error));
-  expect_error(&error, EXIT_CHECKPOINT, "is of another text");
+  expect_error(&error, EXIT_CHECKPOINT, "belongs to another text");
   corpus_close(corpus);
   tokenizer_free(byte);
   tokenizer_free(first);
@@ -183,7 +182,7 @@ static void tokenizers_of_one_side(void **state) {
     Error error = {0};
     const TokenizerTraining options = {.vocab_size = 258, .threads = 2, .texts = (TrainingTexts)texts};
     size_t size;
-    assert_true(tokenizer_training_run(&tokenizer, corpus, &options, &error));
+    assert_true(tokenization_train(&tokenizer, corpus, &options, &error));
     assert_int_equal(tokenizer_vocab(tokenizer), 258);
     assert_memory_equal(tokenizer_decode(tokenizer, 256, &size), merged[texts], 2);
     tokenizer_free(tokenizer);
@@ -203,8 +202,8 @@ static void tokenizers_are_trained(void **state) {
     text[i] = "xyz wv"[i % 24 < 6 ? i % 6 : philox(3, (uint32_t)(i % 4096), 0, 0, 0).word[0] % 6];
   memcpy(text + size, "\n<|endoftext|>\nqq qq qq\n", 24);
   Corpus *corpus = open_one(put(f, "a.txt", text, size + 24));
-  assert_true(tokenizer_training_run(&all, corpus, &(TokenizerTraining){.vocab_size = 300, .threads = 2}, &error));
-  assert_true(tokenizer_training_run(&few, corpus, &(TokenizerTraining){.vocab_size = 258, .threads = 1}, &error));
+  assert_true(tokenization_train(&all, corpus, &(TokenizerTraining){.vocab_size = 300, .threads = 2}, &error));
+  assert_true(tokenization_train(&few, corpus, &(TokenizerTraining){.vocab_size = 258, .threads = 1}, &error));
   assert_int_equal(tokenizer_vocab(all), 300);
   assert_int_equal(tokenizer_vocab(few), 258);
   assert_int_equal(tokenizer_bpe(few)->merges[0].left, tokenizer_bpe(all)->merges[0].left);
@@ -212,7 +211,7 @@ static void tokenizers_are_trained(void **state) {
   corpus_close(corpus);
   corpus = open_one(put_text(f, "a.txt", "qq")); /* no pair occurs twice */
   tokenizer_free(few);
-  assert_true(tokenizer_training_run(&few, corpus, &(TokenizerTraining){.vocab_size = 1000, .threads = 2}, &error));
+  assert_true(tokenization_train(&few, corpus, &(TokenizerTraining){.vocab_size = 1000, .threads = 2}, &error));
   assert_int_equal(tokenizer_vocab(few), 257);
   corpus_close(corpus);
   tokenizer_free(all);
@@ -243,7 +242,7 @@ static void intact_files_are_used(void **state) {
   assert_true(tokenization_open(&file, tokens, NULL, tokenizer, &reuse, &error)); /* the text may be gone */
   token_file_close(&file);
   assert_false(tokenization_open(&file, tokens, NULL, other, &reuse, &error));
-  expect_error(&error, EXIT_CHECKPOINT, "is of another text");
+  expect_error(&error, EXIT_CHECKPOINT, "belongs to another text");
   file = open_tokens(tokens, corpus, other); /* another tokenizer: encoded again */
   assert_int_equal(file.info.tokens, 8);
   token_file_close(&file);
@@ -283,7 +282,7 @@ static void expect_stop(Fixture *f, Corpus *corpus, int64_t at_bytes, int64_t be
   assert_true(stop.bytes >= at_bytes && stop.bytes < before);
   assert_int_equal(access(at(f, "tokens"), F_OK), -1); /* nothing half is left */
   const TokenizerTraining same = {.vocab_size = 300, .threads = 2, .counting = {stop_at, &stop}};
-  assert_false(tokenizer_training_run(&trained, corpus, &same, &training));
+  assert_false(tokenization_train(&trained, corpus, &same, &training));
   assert_int_equal(training.code, EXIT_SIGNALS);
   assert_true(stop.bytes >= at_bytes && stop.bytes < before);
   tokenizer_free(tokenizer);

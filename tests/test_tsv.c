@@ -1,6 +1,6 @@
-/* dataset/tsv, by itself and through dataset/corpus: prompts and responses in columns, and lines without them. */
+/* dataset/record, TSV: by itself and through dataset/corpus: prompts and responses in columns, and lines without them. */
 #include "tests/corpus_helpers.h"
-#include "dataset/tsv.h"
+#include "dataset/record.h"
 
 static void columns(void **state) {
   Fixture *f = *state;
@@ -82,7 +82,7 @@ static void several_lines_without_a_tab(void **state) {
   }
 }
 
-/* Files of all formats side by side: what is no pair has no prompt. */
+/* Files of all formats side by side: what is not a pair has no prompt. */
 static void mixed_formats(void **state) {
   Fixture *f = *state;
   make_dir(f, "d");
@@ -144,7 +144,7 @@ static void damaged_lines(void **state) {
       assert_non_null(copy);
       memcpy(copy, line, size);
       if (byte < 256) copy[i] = (uint8_t)byte;
-      bool ok = tsv_parse(&record, copy, size, "x", 1, &error);
+      bool ok = record_parse_tsv(&record, copy, size, "x", 1, &error);
       assert_true(ok ? record.size >= record.prompt && record.size < (size ? size : 1) : error.code == EXIT_INPUT);
       free(copy);
     }

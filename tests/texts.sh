@@ -47,7 +47,7 @@ mended "a name that needs quotes" "iconv -f latin1 -t utf-8 'it'.*s Latin.txt' |
 # encoded ENCODING NAME TEXT: lines of it are said to be in NAME, or, where that is "", in none that is recognized
 encoded() {
   seq 1 120 | sed "s/.*/& $3/" | iconv -f utf-8 -t "$1" >"$1.txt"
-  if [ "$2" ]; then words="(it looks like $2)"; else words='nor of an encoding that is recognized'; fi
+  if [ "$2" ]; then words="(it looks like $2)"; else words='and the encoding is unknown'; fi
   said "$1.txt" >message
   if grep -q -e "$words" message; then pass "$1"; else fail "$1" "no \"$words\" in: $(cat message)"; fi
 }
@@ -76,7 +76,7 @@ cat text.txt >>nul.txt
 mended "NUL" 'are NUL' nul.txt
 { echo "The Project Gutenberg eBook of Stories" && echo "*** START OF THE PROJECT GUTENBERG EBOOK STORIES ***" &&
   cat text.txt && echo "*** END OF THE PROJECT GUTENBERG EBOOK STORIES ***" && echo "license"; } | sed 's/$/\r/' >book.txt
-mended "Project Gutenberg, and CR LF" '94 bytes before it, 61 behind it' book.txt
+mended "Project Gutenberg, and CR LF" '94 bytes before it, 61 after it' book.txt
 tr -d '\r' <book.txt | sed -n '/^\*\*\* *START OF .*PROJECT GUTENBERG/,/^\*\*\* *END OF .*PROJECT GUTENBERG/{//!p;}' >cut.txt
 check "what is left is the text" cmp cut.txt text.txt
 for mark in 1 2 3; do printf '\357\273\277' && cat text.txt && echo $mark; done >marks.txt
@@ -93,7 +93,7 @@ if has python3; then mended "CSV" 'looks like CSV (2 columns, the longest texts 
 if has jq; then mended "a JSON array" 'JSON array of objects' array.json; fi
 { echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
 said page.html >message
-check "HTML" grep -q "it is HTML, and .* are tags; for its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
+check "HTML" grep -q "it is HTML, and .* are tags; extract its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
 said - <latin1.txt >message
 check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | .*train -$" message
 if has jq; then

@@ -1,8 +1,6 @@
 /* The training data of a run: files -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
 #include "cli/startup.h"
-#include "dataset/text_sum.h"
 #include "dataset/tokenization.h"
-#include "dataset/tokenizer_training.h"
 #include "formats/model_files.h"
 #include "training/architecture.h"
 #include "training/run.h"
@@ -20,7 +18,7 @@
 
 enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 
-/* ---- sources and corpus ---- */
+/* ---- inputs and corpus ---- */
 
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
@@ -36,7 +34,7 @@ static PathText data_path(const Run *r, const char *name) {
 }
 
 /* A resumed run reads the copy of its standard input from its directory. */
-bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error) {
+bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
@@ -49,7 +47,7 @@ bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out
                                  .spooled = s->resume,
                                  .copying = startup_progress(&reading),
                                  .is_model = model_files_exist};
-  bool ok = corpus_open(out, sources, count, &options, error);
+  bool ok = corpus_open(out, inputs, count, &options, error);
   console_work_end(&r->console);
   return ok;
 }
@@ -133,7 +131,7 @@ static bool train_tokenizer(Console *console, int threads, const Asked *asked, C
   StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
   const TokenizerTraining options = {asked->vocab_size, threads, startup_progress(&counting),
                                      startup_progress(&merging), asked->texts};
-  bool ok = tokenizer_training_run(out, corpus, &options, error);
+  bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
   if (ok && tokenizer_vocab(*out) < asked->vocab_size)
     console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
@@ -351,7 +349,8 @@ bool run_open_windows(Run *r, Error *error) {
   }
   token_file_read_randomly(&text->tokens_file);
   note_little_validation(&r->console, s, text, ctx);
-  return !run_leads(r->peers) || text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
+  return !run_leads(r->peers) ||
+         tokenization_text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
 }
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {

@@ -15,7 +15,7 @@ enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 
 /* All findings of one kind and variant: the first one, the file it is in, and their number. */
 typedef struct Group {
-  TextFinding finding;
+  Finding finding;
   int first, files;
 } Group;
 
@@ -28,7 +28,7 @@ typedef struct Examination {
   size_t count, capacity;
 } Examination;
 
-static bool add_finding(Examination *e, const TextFinding *finding, int file, Error *error) {
+static bool add_finding(Examination *e, const Finding *finding, int file, Error *error) {
   for (size_t i = 0; i < e->count; i++) {
     Group *known = &e->groups[i];
     if (known->finding.kind != finding->kind || known->finding.variant != finding->variant) continue;
@@ -45,10 +45,10 @@ static bool examine_file(Examination *e, int index, Error *error) {
   const TextFile *file = corpus_file(e->corpus, index);
   MappedFile map;
   Error cause = {0};
-  TextFindings findings;
+  Findings findings;
   if (!file_map(&map, file->path, EXIT_INPUT, &cause))
     return fail(error, cause.code, "%s", text_one_line(cause.text, ONE_LINE_BYTES).text);
-  text_doctor_examine(&findings, map.bytes, map.size, file->format, file->path);
+  doctor_examine(&findings, map.bytes, map.size, file->format, file->path);
   file_unmap(&map);
   bool ok = startup_go_on("examining the text", error);
   for (int i = 0; ok && i < findings.count; i++) ok = add_finding(e, &findings.items[i], index, error);
@@ -62,7 +62,7 @@ static const char *name_of(const Examination *e, int file) {
 }
 
 /* Returns the option that reads a pipe in the format of the file. */
-static void set_options(const Examination *e, int file, TextCommand *command) {
+static void set_options(const Examination *e, int file, DoctorCommand *command) {
   const TrainSettings *s = e->settings;
   const TextFormat format = corpus_file(e->corpus, file)->format;
   char *out = command->options;
@@ -76,38 +76,38 @@ static void set_options(const Examination *e, int file, TextCommand *command) {
              text_shell_word(s->response_field, 64).text);
 }
 
-static TextRoute route_of(const Examination *e, int file) {
-  if (corpus_is_stdin(e->corpus, file)) return TEXT_PIPED;
-  return e->trained && corpus_files(e->corpus) == 1 ? TEXT_ALONE : TEXT_AMONG;
+static DoctorRoute route_of(const Examination *e, int file) {
+  if (corpus_is_stdin(e->corpus, file)) return DOCTOR_PIPED;
+  return e->trained && corpus_files(e->corpus) == 1 ? DOCTOR_ALONE : DOCTOR_AMONG;
 }
 
 /* "a.txt: ...; convert it: iconv ..." */
-static void group_text(const Examination *e, const Group *g, TextCommand *command, char *out, size_t size) {
+static void group_text(const Examination *e, const Group *g, DoctorCommand *command, char *out, size_t size) {
   const OneLine name = text_one_line(name_of(e, g->first), NAME_SHOWN);
   char many[64] = "";
   if (g->files > 1) snprintf(many, sizeof many, "%d files, the first of them ", g->files);
-  const TextRoute route = route_of(e, g->first);
-  if (route != TEXT_AMONG && !command->options[0]) set_options(e, g->first, command);
-  text_doctor_command(command, &g->finding, name_of(e, g->first), route);
-  const bool insists = g->finding.command[0] && (g->finding.kind == TEXT_FOREIGN || g->finding.kind == TEXT_WIDE);
+  const DoctorRoute route = route_of(e, g->first);
+  if (route != DOCTOR_AMONG && !command->options[0]) set_options(e, g->first, command);
+  doctor_command(command, &g->finding, name_of(e, g->first), route);
+  const bool insists = g->finding.command[0] && (g->finding.kind == FINDING_FOREIGN || g->finding.kind == FINDING_WIDE);
   snprintf(out, size, "%s%s: %s%s; %s%s: %s", many, name.text, g->finding.what,
-           insists ? " (--binary trains on its bytes all the same)" : "", g->files > 1 ? "for each, " : "",
-           g->finding.advice, command->text);
+           insists ? " (--binary trains on its bytes anyway)" : "", g->files > 1 ? "for each, " : "", g->finding.advice,
+           command->text);
 }
 
 static bool report(const Examination *e, Error *error) {
-  TextCommand command = {0};
+  DoctorCommand command = {0};
   char text[6000];
   for (size_t i = 0; i < e->count; i++) {
     const Group *g = &e->groups[i];
-    if (g->finding.level != TEXT_REFUSED) continue;
+    if (g->finding.level != FINDING_REFUSED) continue;
     group_text(e, g, &command, text, sizeof text);
     return fail(error, EXIT_INPUT, "%s", text);
   }
   for (size_t i = 0; i < e->count; i++) {
     const Group *g = &e->groups[i];
     group_text(e, g, &command, text, sizeof text);
-    if (g->finding.level == TEXT_WARNING) console_warning(e->console, "%s", text);
+    if (g->finding.level == FINDING_WARNING) console_warning(e->console, "%s", text);
     else console_note(e->console, "%s", text);
   }
   return true;

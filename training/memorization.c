@@ -3,7 +3,7 @@
 #include "training/run.h"
 
 #include "cli/startup.h"
-#include "dataset/longest_match.h"
+#include "inference/longest_match.h"
 
 #include <stdlib.h>
 #include <string.h>

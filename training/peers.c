@@ -191,15 +191,15 @@ static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *i
 }
 
 /* Encodes the same text on a machine that does not see the files of rank 0. */
-static bool encode_here(Run *r, const char *const *sources, int count, const SharedTokens *leader, TokenFile *out,
+static bool encode_here(Run *r, const char *const *inputs, int count, const SharedTokens *leader, TokenFile *out,
                         char **path, Error *error) {
   Corpus *corpus = NULL;
   for (int i = 0; i < count; i++)
-    if (path_is_stdin(sources[i]))
+    if (path_is_stdin(inputs[i]))
       return fail(
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
-  bool ok = file_temporary(path, error) && run_open_corpus(r, sources, count, &corpus, error) &&
+  bool ok = file_temporary(path, error) && run_open_corpus(r, inputs, count, &corpus, error) &&
             run_encode(&r->console, &r->text, *path, corpus, out, error);
   corpus_close(corpus);
   if (!ok || is_same(out, &leader->info)) return ok;
@@ -228,14 +228,14 @@ static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
 
 /* One round: some ranks encode, then the others on their machines open the result. Returns true when all have the
  * file. */
-static bool encode_round(Run *r, const char *const *sources, int count, const SharedTokens *leader, SeenTokens *all,
+static bool encode_round(Run *r, const char *const *inputs, int count, const SharedTokens *leader, SeenTokens *all,
                          TokenFile *file, SeenTokens *mine, Error *error) {
   Collective *c = r->peers;
   char *made = NULL;
   collective_all_gather(c, mine, all, sizeof *mine);
   const int encoder = mine->seen ? -1 : encoder_for(c, all, c->rank);
   mine->path[0] = '\0';
-  if (encoder == c->rank && encode_here(r, sources, count, leader, file, &made, error)) {
+  if (encoder == c->rank && encode_here(r, inputs, count, leader, file, &made, error)) {
     snprintf(mine->path, sizeof mine->path, "%s", made);
     mine->seen = true;
   }
@@ -254,7 +254,7 @@ static bool encode_round(Run *r, const char *const *sources, int count, const Sh
   return complete;
 }
 
-static bool share_tokens(Run *r, const char *const *sources, int count, TokenFile *file, Error *error) {
+static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *file, Error *error) {
   Collective *c = r->peers;
   SharedTokens leader = {0};
   SeenTokens mine = {.seen = run_leads(r->peers), .node = c->node_first};
@@ -272,7 +272,7 @@ static bool share_tokens(Run *r, const char *const *sources, int count, TokenFil
   if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
   bool complete = false;
   while (ok && !complete) {
-    complete = encode_round(r, sources, count, &leader, all, file, &mine, error);
+    complete = encode_round(r, inputs, count, &leader, all, file, &mine, error);
     ok = !error->code;
   }
   free(all);

@@ -64,7 +64,7 @@ typedef struct RunText {
   Packing train_packing, val_packing; /* only with --pack docs */
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
-  uint64_t val_text; /* identifies the validation text (dataset/text_sum.h); from rank 0 */
+  uint64_t val_text; /* identifies the validation text (tokenization_text_sum()); from rank 0 */
 } RunText;
 
 /* The device (setup.c). */
@@ -202,7 +202,7 @@ bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may 
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
-bool run_open_corpus(Run *r, const char *const *sources, int count, Corpus **out, Error *error);
+bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
 bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);

@@ -1,18 +1,18 @@
-/* What the writer says about a text is derived a second time from the text alone, and the law of grammar.h is tried at
+/* The self-check: computes the bits of a text a second time from the text alone, and checks the rule of grammar.h for
  * every choice. */
-#include "data/stories/check.h"
+#include "data/stories/writer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A fact of the story must have been written at most this many bytes before it is needed again: half of a context of
- * 256 bytes, so that it is in sight wherever the context is at least half full. */
+/* The most bytes between the last mention of a fact and its next use: half of a context of 256 bytes, so that the fact
+ * is visible whenever the context is at least half full. */
 enum { MAX_REFERENCE_DISTANCE = 128 };
 
-/* ---- the recognizer: all derivations of a given text, found without the writer's help ---- */
+/* ---- the recognizer: finds all derivations of a given text, independently of the writer ---- */
 
-/* What is left of an alternative, and what follows it. */
+/* The rest of an alternative, and what follows it. */
 typedef struct Rest {
   const Item *item;
   const Item *end;
@@ -31,7 +31,7 @@ typedef struct Parse {
 
 static void derive(Parse *p, Rest rest, size_t at, double probability);
 
-/* Moves *at over a known text. False where this derivation is over: it differs, or the prefix ends here. */
+/* Moves *at over a known text. Returns false when this derivation ends: the text differs, or the prefix ends here. */
 static bool parse_span(Parse *p, Span span, size_t *at, double probability) {
   size_t left = p->length - *at;
   size_t length = span.length < left ? span.length : left;
@@ -57,10 +57,10 @@ static void derive_rule(Parse *p, const Rule *r, const Rest *next, size_t at, do
 static void derive_draw(Parse *p, int variable, Rest rest, size_t at, double probability) {
   const Variable *v = &p->grammar->variable[variable];
   for (int i = 0; i < v->words; i++) {
-    size_t behind = at;
-    if (!parse_span(p, v->word[i].form[0], &behind, probability / v->words)) continue;
+    size_t after = at;
+    if (!parse_span(p, v->word[i].form[0], &after, probability / v->words)) continue;
     p->value[variable] = i;
-    derive(p, rest, behind, probability / v->words);
+    derive(p, rest, after, probability / v->words);
   }
 }
 
@@ -90,7 +90,7 @@ static void derive(Parse *p, Rest rest, size_t at, double probability) {
   }
 }
 
-/* All derivations of a story (or of its beginning) as written, its separator not included. */
+/* Finds all derivations of a story, or of its beginning, without the separator. */
 static Parse parse_story(const Grammar *g, const char *text, size_t length, bool prefix) {
   Parse p = {.grammar = g, .text = text, .length = length, .prefix = prefix};
   derive_rule(&p, &g->rule[0], NULL, 0, 1.0);
@@ -104,7 +104,7 @@ static bool heads_differ(const Head *a, const Head *b) {
   return memcmp(a->text, b->text, common) != 0;
 }
 
-/* Adds the variables that decide how an alternative begins. Returns the new count, -1: too many. */
+/* Adds the variables that determine how an alternative begins. Returns the new count; -1: too many. */
 static int head_variables(const Alternative *a, int *variables, int count) {
   for (int i = 0; i < a->items; i++) {
     if (a->item[i].kind == ITEM_TEXT) continue;
@@ -118,7 +118,7 @@ static int head_variables(const Alternative *a, int *variables, int count) {
   return count;
 }
 
-/* Moves value[] to the next assignment of the given variables; false after the last. */
+/* Moves value[] to the next assignment of the given variables. Returns false after the last. */
 static bool next_assignment(const Grammar *g, const int *variables, int count, int *value) {
   for (int k = 0; k < count; k++) {
     if (++value[variables[k]] < g->variable[variables[k]].words) return true;
@@ -127,7 +127,7 @@ static bool next_assignment(const Grammar *g, const int *variables, int count, i
   return false;
 }
 
-/* No two alternatives of a rule can begin alike, whatever words its variables hold. */
+/* Checks that two alternatives of a rule never begin alike, for any words of its variables. */
 static bool check_pair(const Grammar *g, const Rule *r, const Alternative *a, const Alternative *b, Error *error) {
   int variables[MAX_HEAD_VARIABLES];
   int value[MAX_VARIABLES] = {0};
@@ -164,7 +164,7 @@ static bool check_prefix_free(const Grammar *g, Error *error) {
 
 static bool close_enough(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
-/* The recognizer finds one derivation, and the writer's probability. */
+/* Checks that the recognizer finds one derivation, with the probability of the writer. */
 static bool check_story(const Grammar *g, const Writer *w, Error *error) {
   size_t length = w->length - strlen(STORY_SEPARATOR);
   Parse p = parse_story(g, w->text, length, false);
@@ -178,7 +178,7 @@ static bool check_story(const Grammar *g, const Writer *w, Error *error) {
   return true;
 }
 
-/* Every beginning of the story has the probability that the writer charged up to there. */
+/* Checks that every beginning of the story has the probability that the writer's bits give. */
 static bool check_prefixes(const Grammar *g, const Writer *w, Error *error) {
   double bits = 0;
   for (size_t t = 0; t + strlen(STORY_SEPARATOR) < w->length; t++) {
@@ -191,7 +191,7 @@ static bool check_prefixes(const Grammar *g, const Writer *w, Error *error) {
   return true;
 }
 
-/* The story with a variable's last word exchanged for another one is no story: facts are kept. */
+/* Checks that facts are consistent: the story is invalid when the last word of a variable is replaced by another. */
 static bool check_contradiction(const Grammar *g, const Writer *w, int variable, Error *error) {
   const Variable *v = &g->variable[variable];
   Span old = v->word[w->value[variable]].form[0];
@@ -220,7 +220,7 @@ static bool check_everything_used(const Grammar *g, const Writer *w, Error *erro
   return true;
 }
 
-/* Whether the story comes back to a variable after choosing it; by_word: with the word itself. */
+/* Returns whether the grammar uses a variable after choosing it; by_word: with the word itself. */
 static bool is_used_again(const Grammar *g, int variable, bool by_word) {
   for (int i = 0; i < g->items; i++) {
     const Item *item = &g->item[i];
@@ -230,18 +230,7 @@ static bool is_used_again(const Grammar *g, int variable, bool by_word) {
   return false;
 }
 
-/* ---- how far back a fact can lie ---- */
-
-/* A walk through the story that always takes the longest way between two facts. */
-typedef struct Reach {
-  const Grammar *grammar;
-  long longest[MAX_RULES]; /* bytes of a rule's longest text; -1 where facts occur in it */
-  int value[MAX_VARIABLES];
-  LastMention last[MAX_VARIABLES];
-  size_t length;
-  size_t max_distance;
-  const char *max_distance_name;
-} Reach;
+/* ---- the largest distance to a fact ---- */
 
 static long longest_text(const Grammar *g, int rule, int depth) {
   long longest = 0;
@@ -249,28 +238,23 @@ static long longest_text(const Grammar *g, int rule, int depth) {
     const Alternative *a = &g->rule[rule].alternative[i];
     long length = 0;
     for (int k = 0; k < a->items; k++) {
-      long part = -1;
-      if (a->item[k].kind == ITEM_TEXT) part = (long)a->item[k].text.length;
-      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH) part = longest_text(g, a->item[k].rule, depth + 1);
-      if (part < 0) return -1;
-      length += part;
+      long bytes = -1;
+      if (a->item[k].kind == ITEM_TEXT) bytes = (long)a->item[k].text.length;
+      if (a->item[k].kind == ITEM_RULE && depth < MAX_DEPTH) bytes = longest_text(g, a->item[k].rule, depth + 1);
+      if (bytes < 0) return -1;
+      length += bytes;
     }
     if (length > longest) longest = length;
   }
   return longest;
 }
 
-static void reach_use(Reach *r, int variable, size_t mentioned_at) {
-  size_t distance = r->length - mentioned_at;
-  if (distance <= r->max_distance) return;
-  r->max_distance = distance;
-  r->max_distance_name = r->grammar->variable[variable].name;
-}
-
-/* False: a rule that chooses between facts, which this walk cannot bound. */
-static bool reach_rule(Reach *r, int rule, Error *error) {
-  if (r->longest[rule] >= 0) {
-    r->length += (size_t)r->longest[rule];
+/* Walks through a rule like the writer, but always takes the longest text between two facts; longest[rule]: bytes of a
+ * rule's longest text, -1: it contains facts. EXIT_INTERNAL for a rule that chooses between facts, which this walk
+ * cannot bound. */
+static bool reach_rule(Writer *r, const long *longest, int rule, Error *error) {
+  if (longest[rule] >= 0) {
+    r->length += (size_t)longest[rule];
     return true;
   }
   if (r->grammar->rule[rule].alternatives != 1)
@@ -284,18 +268,18 @@ static bool reach_rule(Reach *r, int rule, Error *error) {
     switch (item->kind) {
     case ITEM_TEXT: r->length += item->text.length; break;
     case ITEM_RULE:
-      if (!reach_rule(r, item->rule, error)) return false;
+      if (!reach_rule(r, longest, item->rule, error)) return false;
       break;
     case ITEM_SWITCH:
-      reach_use(r, v, last->any);
-      if (!reach_rule(r, item->rule_of[r->value[v]], error)) return false;
+      writer_note_use(r, v, last->any);
+      if (!reach_rule(r, longest, item->rule_of[r->value[v]], error)) return false;
       break;
     case ITEM_DRAW:
       *last = (LastMention){r->length, r->length};
       r->length += r->grammar->variable[v].word[r->value[v]].form[0].length;
       break;
     case ITEM_MENTION:
-      reach_use(r, v, item->form == 0 ? last->word : last->any);
+      writer_note_use(r, v, item->form == 0 ? last->word : last->any);
       last->any = r->length;
       if (item->form == 0) last->word = r->length;
       r->length += r->grammar->variable[v].word[r->value[v]].form[item->form].length;
@@ -312,18 +296,19 @@ static int longest_word(const Variable *v) {
   return longest;
 }
 
-/* The largest distance over all stories: every assignment of facts, with the longest words around them. */
+/* Finds the largest distance in any story: over all assignments of facts, with the longest other words. */
 static bool check_reach(const Grammar *g, size_t *max_distance, Error *error) {
-  Reach r = {.grammar = g};
+  Writer r = {.grammar = g};
+  long longest[MAX_RULES];
   int facts[MAX_VARIABLES];
   int count = 0;
-  for (int i = 0; i < g->rules; i++) r.longest[i] = longest_text(g, i, 0);
+  for (int i = 0; i < g->rules; i++) longest[i] = longest_text(g, i, 0);
   for (int i = 0; i < g->variables; i++)
     if (is_used_again(g, i, false)) facts[count++] = i;
     else r.value[i] = longest_word(&g->variable[i]);
   do {
     r.length = 0;
-    if (!reach_rule(&r, 0, error)) return false;
+    if (!reach_rule(&r, longest, 0, error)) return false;
   } while (next_assignment(g, facts, count, r.value));
   *max_distance = r.max_distance;
   return r.max_distance <= MAX_REFERENCE_DISTANCE ||
@@ -331,7 +316,7 @@ static bool check_reach(const Grammar *g, size_t *max_distance, Error *error) {
               r.max_distance_name, r.max_distance, MAX_REFERENCE_DISTANCE);
 }
 
-/* ---- all of it ---- */
+/* ---- all checks ---- */
 
 bool check_grammar(const Grammar *g, Writer *w, Error *error) {
   enum { STORIES = 3000, PREFIX_STORIES = 100 };

@@ -11,7 +11,7 @@ static bool span_is(Span span, const char *text) {
 
 Span span_of(const char *text) { return (Span){text, strlen(text)}; }
 
-/* The part of *rest up to the delimiter or its end; *rest moves behind the delimiter. */
+/* Returns the part of *rest before the delimiter, or all of it; removes both from *rest. */
 static Span span_split(Span *rest, char delimiter) {
   const char *end = memchr(rest->text, delimiter, rest->length);
   Span part = {rest->text, end ? (size_t)(end - rest->text) : rest->length};
@@ -33,7 +33,7 @@ static int find_variable(const Grammar *g, Span name) {
   return -1;
 }
 
-/* The rule "name", or "name.tag" where a tag is given. */
+/* Finds the rule "name", or "name.tag" if there is a tag. */
 static int find_rule(const Grammar *g, Span name, Span tag) {
   char full[2 * MAX_NAME];
   int length = snprintf(full, sizeof full, "%.*s%s%.*s", (int)name.length, name.text, tag.length ? "." : "",
@@ -156,7 +156,7 @@ bool grammar_compile(Grammar *g, Error *error) {
   if (!compile_forms(g, error)) return false;
   for (const VariableText *v = grammar_variables; v->name; v++)
     if (!compile_variable(g, v, error)) return false;
-  for (const RuleText *r = grammar_rules; r->name; r++) { /* names first: rules refer to later ones */
+  for (const RuleText *r = grammar_rules; r->name; r++) { /* all names first, because rules refer to later rules */
     if (g->rules == MAX_RULES) return fail(error, EXIT_INTERNAL, "grammar: more than %d rules", MAX_RULES);
     g->rule[g->rules++].name = r->name;
   }
@@ -168,8 +168,8 @@ bool grammar_compile(Grammar *g, Error *error) {
 /* ---- heads ---- */
 
 void head_append(Head *head, Span span) {
-  size_t room = MAX_HEAD - head->length;
-  size_t length = span.length < room ? span.length : room;
+  size_t left = MAX_HEAD - head->length;
+  size_t length = span.length < left ? span.length : left;
   memcpy(head->text + head->length, span.text, length);
   head->length += length;
 }

@@ -1,5 +1,5 @@
-/* The tables of grammar.h in a form that can be walked: references resolved, every word with its forms, every
- * alternative a list of items. */
+/* The tables of grammar.h, compiled: references are resolved, every word has its forms, every alternative is a list of
+ * items. */
 #ifndef INKLING_DATA_STORIES_COMPILE_H
 #define INKLING_DATA_STORIES_COMPILE_H
 
@@ -12,16 +12,16 @@ enum {
   MAX_WORDS = 40,
   MAX_VARIABLES = 16,
   MAX_RULES = 96,
-  MAX_ALTERNATIVES = 40, /* of one rule */
-  MAX_ITEMS = 1024,      /* of all alternatives */
+  MAX_ALTERNATIVES = 40, /* in one rule */
+  MAX_ITEMS = 1024,      /* in all alternatives */
   MAX_NAME = 32,
-  MAX_STORY = 2048, /* bytes of one story, separator included */
-  MAX_HEAD = 96,    /* bytes of an alternative that tell it from the others */
+  MAX_STORY = 2048, /* bytes of one story, including its separator */
+  MAX_HEAD = 96,    /* bytes at the beginning of an alternative that distinguish it from the others */
   MAX_HEAD_VARIABLES = 8,
-  MAX_DEPTH = 16 /* of nested rules */
+  MAX_DEPTH = 16 /* levels of nested rules */
 };
 
-/* A piece of text inside the tables; not terminated by a zero. */
+/* A part of a text in the tables, without a terminating zero. */
 typedef struct Span {
   const char *text;
   size_t length;
@@ -46,7 +46,7 @@ typedef struct Item {
   int variable;           /* ITEM_DRAW, ITEM_MENTION, ITEM_SWITCH */
   int form;               /* ITEM_MENTION */
   int rule;               /* ITEM_RULE */
-  int rule_of[MAX_WORDS]; /* ITEM_SWITCH: by the word the variable holds */
+  int rule_of[MAX_WORDS]; /* ITEM_SWITCH: the rule for each word of the variable */
 } Item;
 
 typedef struct Alternative {
@@ -58,7 +58,7 @@ typedef struct Alternative {
 typedef struct Rule {
   const char *name;
   int alternatives;
-  int weight; /* of all alternatives */
+  int weight; /* sum over the alternatives */
   Alternative alternative[MAX_ALTERNATIVES];
 } Rule;
 
@@ -67,25 +67,25 @@ typedef struct Grammar {
   const char *form_name[MAX_FORMS];
   int variables;
   Variable variable[MAX_VARIABLES];
-  int rules; /* rule 0 is a story */
+  int rules; /* rule 0 makes a story */
   Rule rule[MAX_RULES];
-  int items; /* of all rules, one alternative after the other */
+  int items; /* of all alternatives of all rules, in order */
   Item item[MAX_ITEMS];
 } Grammar;
 
 Span span_of(const char *text);
 
-/* Into a Grammar of zeros. EXIT_INTERNAL says what is wrong with the tables. */
+/* Compiles the tables; *g begins as zeros. EXIT_INTERNAL with the cause for invalid tables. */
 bool grammar_compile(Grammar *g, Error *error);
 
-/* How an alternative must begin. */
+/* The beginning of an alternative. */
 typedef struct Head {
   size_t length;
   char text[MAX_HEAD];
 } Head;
 
 void head_append(Head *head, Span span);
-/* The text that an alternative begins with whatever is chosen inside it, the variables being value[]. */
+/* Finds the text that an alternative always begins with, for any choices in it, when the variables are value[]. */
 void head_of(const Grammar *g, const Alternative *a, const int *value, Head *head);
 
 #endif

@@ -12,7 +12,7 @@ static uint64_t random_next(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* Exactly uniform on 0 .. n-1: numbers from the last, incomplete run of n are thrown away. */
+/* Draws a number from 0 to n-1, exactly uniform: values from the last, incomplete multiple of n are rejected. */
 static int random_below(uint64_t *state, int n) {
   uint64_t range = (uint64_t)n;
   uint64_t limit = UINT64_MAX - UINT64_MAX % range;
@@ -32,7 +32,7 @@ static void write_span(Writer *w, Span span) {
   w->length += span.length;
 }
 
-/* Charges the choice of heads[chosen], about to be written, to the bytes that reveal it. */
+/* Adds the information of the choice of heads[chosen], which is written next, to the bytes that reveal it. */
 static void charge_choice(Writer *w, const Head *heads, const int *weights, int count, int chosen) {
   bool possible[MAX_ALTERNATIVES > MAX_WORDS ? MAX_ALTERNATIVES : MAX_WORDS];
   int total = 0;
@@ -55,7 +55,7 @@ static void charge_choice(Writer *w, const Head *heads, const int *weights, int 
   }
 }
 
-static void note_use(Writer *w, int variable, size_t mentioned_at) {
+void writer_note_use(Writer *w, int variable, size_t mentioned_at) {
   size_t distance = w->length - mentioned_at;
   if (distance <= w->max_distance) return;
   w->max_distance = distance;
@@ -81,7 +81,7 @@ static void write_draw(Writer *w, int variable) {
 
 static void write_mention(Writer *w, int variable, int form) {
   LastMention *last = &w->last[variable];
-  note_use(w, variable, form == 0 ? last->word : last->any);
+  writer_note_use(w, variable, form == 0 ? last->word : last->any);
   last->any = w->length;
   if (form == 0) last->word = w->length;
   write_span(w, w->grammar->variable[variable].word[w->value[variable]].form[form]);
@@ -118,7 +118,7 @@ static void write_rule(Writer *w, int rule, int depth) {
     case ITEM_MENTION: write_mention(w, item->variable, item->form); break;
     case ITEM_RULE: write_rule(w, item->rule, depth + 1); break;
     case ITEM_SWITCH:
-      note_use(w, item->variable, w->last[item->variable].any);
+      writer_note_use(w, item->variable, w->last[item->variable].any);
       write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
       break;
     }

@@ -1,4 +1,4 @@
-/* Draws stories and charges every byte of them the information that it holds. */
+/* Draws stories and assigns every byte the information that it contains; a self-check of grammar and writer. */
 #ifndef INKLING_DATA_STORIES_WRITER_H
 #define INKLING_DATA_STORIES_WRITER_H
 
@@ -8,7 +8,7 @@
 
 #define STORY_SEPARATOR "<|endoftext|>\n"
 
-/* Where a variable was last written, as an offset in the story: the word, or any form of it. */
+/* The offsets in the story where a variable was last written: the word itself, or any form of it. */
 typedef struct LastMention {
   size_t word;
   size_t any;
@@ -23,16 +23,22 @@ typedef struct Writer {
   double bits[MAX_STORY];
   int value[MAX_VARIABLES];
   LastMention last[MAX_VARIABLES];
-  size_t max_distance; /* over all stories: bytes from a fact's last mention to its next use */
+  size_t max_distance; /* in all stories: most bytes from a fact's last mention to its next use */
   const char *max_distance_name;
   bool rule_used[MAX_RULES][MAX_ALTERNATIVES];
   bool word_used[MAX_VARIABLES][MAX_WORDS];
-  const char *error; /* sticky; NULL while all is well */
+  const char *error; /* the first error; NULL: none */
 } Writer;
 
-/* Writes the next story, separator included. False: w->error says why. */
+/* Writes the next story, including its separator. On failure w->error has the cause. */
 bool writer_story(Writer *w);
-/* The sum of bits[begin .. end). */
+/* Measures the distance from an earlier mention of a variable, at that offset, to its use at the end of the text. */
+void writer_note_use(Writer *w, int variable, size_t mentioned_at);
+/* Returns the sum of bits[begin .. end). */
 double writer_bits(const Writer *w, size_t begin, size_t end);
+
+/* Checks that the grammar is unambiguous and that the writer's bits are correct, and prints a line; else EXIT_INTERNAL
+ * with the cause (check.c). */
+bool check_grammar(const Grammar *g, Writer *w, Error *error);
 
 #endif

@@ -1,8 +1,7 @@
 /* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line. */
 #include "tests/fuzz/fuzz.h"
 
-#include "dataset/jsonl.h"
-#include "dataset/tsv.h"
+#include "dataset/record.h"
 
 #include <string.h>
 
@@ -24,9 +23,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (!newline) newline = end;
     const size_t length = (size_t)(newline - line);
     Error errors[3] = {{0}};
-    use(&record, jsonl_parse(&record, &(JsonlFields){NULL, "text"}, line, length, "x", number, &errors[0]), &errors[0]);
-    use(&record, jsonl_parse(&record, &(JsonlFields){"q", "text"}, line, length, "x", number, &errors[1]), &errors[1]);
-    use(&record, tsv_parse(&record, line, length, "x", number, &errors[2]), &errors[2]);
+    use(&record, record_parse_jsonl(&record, &(RecordFields){NULL, "text"}, line, length, "x", number, &errors[0]),
+        &errors[0]);
+    use(&record, record_parse_jsonl(&record, &(RecordFields){"q", "text"}, line, length, "x", number, &errors[1]),
+        &errors[1]);
+    use(&record, record_parse_tsv(&record, line, length, "x", number, &errors[2]), &errors[2]);
   }
   record_free(&record);
   return 0;

@@ -23,13 +23,13 @@ static void split(const uint8_t *bytes, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   for (TextFormat format = FORMAT_TEXT; format <= FORMAT_TSV; format++) {
-    TextFindings findings;
-    TextCommand command = {0};
-    text_doctor_examine(&findings, bytes, size, format, "a.txt");
-    FUZZ_REQUIRE(findings.count >= 0 && findings.count <= TEXT_KINDS && (size || !findings.count));
+    Findings findings;
+    DoctorCommand command = {0};
+    doctor_examine(&findings, bytes, size, format, "a.txt");
+    FUZZ_REQUIRE(findings.count >= 0 && findings.count <= FINDING_KINDS && (size || !findings.count));
     for (int i = 0; i < findings.count; i++) {
       FUZZ_REQUIRE(strlen(findings.items[i].what) > 0);
-      text_doctor_command(&command, &findings.items[i], "a.txt", TEXT_ALONE);
+      doctor_command(&command, &findings.items[i], "a.txt", DOCTOR_ALONE);
     }
   }
   split(bytes, size);

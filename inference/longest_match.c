@@ -1,4 +1,4 @@
-#include "dataset/longest_match.h"
+#include "inference/longest_match.h"
 
 #include <stdlib.h>
 
@@ -6,31 +6,31 @@ enum { CHUNK = 1 << 16 };
 
 /* ---- the automaton ---- */
 
-/* A set of passages of the short text that end at the same places; they are the ends of the longest of them. State 0 is
- * the passage of nothing. */
+/* A set of passages of the short text that all end at the same positions; each is a suffix of the longest of them.
+ * State 0 is the empty passage. */
 typedef struct State {
   int32_t length; /* of the longest passage */
-  int32_t suffix; /* the state of the longest end of them that stands at more places; of state 0: -1 */
-  int32_t ways;   /* the first of its ways, -1: none */
-  int32_t seen;   /* the longest that the long text has; 0: none was read */
+  int32_t suffix; /* suffix link: the state of the longest suffix that also ends at other positions; state 0: -1 */
+  int32_t edges;  /* the first of its edges, -1: none */
+  int32_t seen;   /* the length of its longest passage that is in the long text; 0: none */
 } State;
 
-/* From a state by an id to another. In a hash table; `to` 0: the slot is free, as nothing leads to state 0. */
+/* A transition between states, in a hash table; `to` 0: the slot is free, as no transition leads to state 0. */
 typedef struct Slot {
   int32_t from, id, to;
 } Slot;
 
-/* The ids that lead out of a state are a list. */
-typedef struct Way {
+/* A list of the ids of a state's transitions. */
+typedef struct Edge {
   int32_t id, next;
-} Way;
+} Edge;
 
 typedef struct Automaton {
-  State *states; /* at most 2 a token */
-  Way *ways;     /* at most 3 a token */
+  State *states; /* at most 2 per token */
+  Edge *edges;   /* at most 3 per token */
   Slot *slots;
-  int32_t state_count, way_count, last;
-  uint32_t mask; /* slots, a power of two, less 1 */
+  int32_t state_count, edge_count, last;
+  uint32_t mask; /* number of slots, a power of two, minus 1 */
 } Automaton;
 
 static Slot *slot_of(const Automaton *a, int32_t from, int32_t id) {
@@ -40,37 +40,37 @@ static Slot *slot_of(const Automaton *a, int32_t from, int32_t id) {
   return a->slots + at;
 }
 
-static void lead(Automaton *a, int32_t from, int32_t id, int32_t to) {
+static void connect(Automaton *a, int32_t from, int32_t id, int32_t to) {
   Slot *slot = slot_of(a, from, id);
   if (!slot->to) {
-    a->ways[a->way_count] = (Way){id, a->states[from].ways};
-    a->states[from].ways = a->way_count++;
+    a->edges[a->edge_count] = (Edge){id, a->states[from].edges};
+    a->states[from].edges = a->edge_count++;
   }
   *slot = (Slot){from, id, to};
 }
 
 static int32_t add_state(Automaton *a, int32_t length) {
-  a->states[a->state_count] = (State){.length = length, .suffix = 0, .ways = -1};
+  a->states[a->state_count] = (State){.length = length, .suffix = 0, .edges = -1};
   return a->state_count++;
 }
 
-/* The short passages of a state, which stand at one place more than the others, become a state of their own. */
-static int32_t split(Automaton *a, int32_t from, int32_t id, int32_t whole) {
-  const int32_t part = add_state(a, a->states[from].length + 1);
-  for (int32_t w = a->states[whole].ways; w >= 0; w = a->ways[w].next)
-    lead(a, part, a->ways[w].id, slot_of(a, whole, a->ways[w].id)->to);
-  a->states[part].suffix = a->states[whole].suffix;
-  a->states[whole].suffix = part;
-  for (Slot *slot; from >= 0 && (slot = slot_of(a, from, id))->to == whole; from = a->states[from].suffix)
-    slot->to = part;
-  return part;
+/* Moves the shorter passages of a state, which end at one more position than the others, to a new state. */
+static int32_t split(Automaton *a, int32_t from, int32_t id, int32_t state) {
+  const int32_t shorter = add_state(a, a->states[from].length + 1);
+  for (int32_t w = a->states[state].edges; w >= 0; w = a->edges[w].next)
+    connect(a, shorter, a->edges[w].id, slot_of(a, state, a->edges[w].id)->to);
+  a->states[shorter].suffix = a->states[state].suffix;
+  a->states[state].suffix = shorter;
+  for (Slot *slot; from >= 0 && (slot = slot_of(a, from, id))->to == state; from = a->states[from].suffix)
+    slot->to = shorter;
+  return shorter;
 }
 
 static void add_id(Automaton *a, int32_t id) {
   const int32_t now = add_state(a, a->states[a->last].length + 1);
   int32_t from = a->last;
   a->last = now;
-  for (; from >= 0 && !slot_of(a, from, id)->to; from = a->states[from].suffix) lead(a, from, id, now);
+  for (; from >= 0 && !slot_of(a, from, id)->to; from = a->states[from].suffix) connect(a, from, id, now);
   if (from < 0) return;
   const int32_t to = slot_of(a, from, id)->to;
   a->states[now].suffix = a->states[to].length == a->states[from].length + 1 ? to : split(a, from, id, to);
@@ -78,7 +78,7 @@ static void add_id(Automaton *a, int32_t id) {
 
 static void automaton_free(Automaton *a) {
   free(a->states);
-  free(a->ways);
+  free(a->edges);
   free(a->slots);
 }
 
@@ -86,10 +86,10 @@ static bool automaton_make(Automaton *a, const int32_t *ids, size_t count, Error
   size_t slots = 64;
   while (slots < 6 * count) slots *= 2; /* at most half full */
   *a = (Automaton){.states = malloc((2 * count + 1) * sizeof *a->states),
-                   .ways = calloc(3 * count + 1, sizeof *a->ways),
+                   .edges = calloc(3 * count + 1, sizeof *a->edges),
                    .slots = calloc(slots, sizeof *a->slots),
                    .mask = (uint32_t)slots - 1};
-  if (!a->states || !a->ways || !a->slots) return error_memory(error, "a comparison of texts");
+  if (!a->states || !a->edges || !a->slots) return error_memory(error, "a comparison of texts");
   a->states[add_state(a, 0)].suffix = -1;
   for (size_t i = 0; i < count; i++) add_id(a, ids[i]);
   return true;
@@ -97,12 +97,13 @@ static bool automaton_make(Automaton *a, const int32_t *ids, size_t count, Error
 
 /* ---- reading the long text ---- */
 
-/* Where the automaton is after some of the long text: the longest end of that which the short one has. */
-typedef struct Place {
+/* The state of the automaton after some of the long text, and the length of the longest suffix of it that is in the
+ * short text. */
+typedef struct Match {
   int32_t state, length;
-} Place;
+} Match;
 
-static Place go_on(Automaton *a, Place at, const int32_t *text, int count) {
+static Match advance(Automaton *a, Match at, const int32_t *text, int count) {
   for (int i = 0; i < count; i++) {
     int32_t to = slot_of(a, at.state, text[i])->to;
     while (!to && at.state) {
@@ -111,7 +112,7 @@ static Place go_on(Automaton *a, Place at, const int32_t *text, int count) {
       to = slot_of(a, at.state, text[i])->to;
     }
     if (!to) continue;
-    at = (Place){to, at.length + 1};
+    at = (Match){to, at.length + 1};
     if (a->states[to].seen < at.length) a->states[to].seen = at.length;
   }
   return at;
@@ -121,11 +122,11 @@ static bool read_all(Automaton *a, const TokenRange *range, Progress progress, E
   const int64_t all = token_range_size(range);
   int32_t *chunk = malloc(CHUNK * sizeof *chunk);
   bool ok = chunk || error_memory(error, "a comparison of texts");
-  Place at = {0, 0};
+  Match at = {0, 0};
   for (int64_t done = 0; ok && done < all;) {
     const int count = (int)(all - done < CHUNK ? all - done : CHUNK);
     ok = token_file_read(range->file, range->begin + done, count, chunk, error);
-    if (ok) at = go_on(a, at, chunk, count);
+    if (ok) at = advance(a, at, chunk, count);
     done += count;
     ok = ok && progress_report(progress, done, error);
   }
@@ -133,7 +134,7 @@ static bool read_all(Automaton *a, const TokenRange *range, Progress progress, E
   return ok;
 }
 
-/* A passage that was read has all its ends, which stand in the states that the suffixes lead to. */
+/* Marks the suffixes of all passages that were seen: they are in the long text, too. */
 static void mark_suffixes(Automaton *a) {
   for (int32_t i = 1; i < a->state_count; i++) {
     if (!a->states[i].seen) continue;
@@ -142,8 +143,8 @@ static void mark_suffixes(Automaton *a) {
   }
 }
 
-/* The nearest that was read, by the suffixes. Those on the way then lead there at once: a text that repeats itself has
- * a long way of them for each of its tokens. */
+/* Returns the first state on the path of suffix links that was seen. It then links all states of the path directly to
+ * that state, because in a text that repeats itself the path is long for every token. */
 static int32_t seen_suffix(Automaton *a, int32_t state) {
   int32_t seen = state;
   while (seen > 0 && !a->states[seen].seen) seen = a->states[seen].suffix;
@@ -154,7 +155,7 @@ static int32_t seen_suffix(Automaton *a, int32_t state) {
   return seen;
 }
 
-/* Through the states of the short text's beginnings. */
+/* Fills `lengths` from the states of the short text's prefixes. */
 static void collect(Automaton *a, const int32_t *ids, size_t count, int32_t *lengths) {
   int32_t state = 0;
   for (size_t i = 0; i < count; i++) {
@@ -179,13 +180,13 @@ bool longest_match_lengths(const TokenRange *range, const int32_t *ids, size_t c
 
 /* ---- passages ---- */
 
-/* All that could be told, in the order of their beginnings, which is that of their ends. */
+/* Lists all maximal passages that are long enough, ordered by begin and thereby also by end. */
 static size_t list_passages(const int32_t *lengths, const int64_t *offsets, size_t count, int tokens, int64_t bytes,
                             MatchSpan *spans) {
   size_t found = 0;
   for (size_t end = 1; end <= count; end++) {
     const size_t begin = end - (size_t)lengths[end - 1];
-    if (end < count && lengths[end] > lengths[end - 1]) continue; /* goes on */
+    if (end < count && lengths[end] > lengths[end - 1]) continue; /* not maximal */
     if (lengths[end - 1] < tokens || offsets[end] - offsets[begin] < bytes) continue;
     spans[found++] = (MatchSpan){begin, end};
   }
@@ -202,7 +203,7 @@ size_t longest_match_spans(const int32_t *lengths, const int64_t *offsets, size_
   *longest = 0;
   for (size_t i = 0; i < found; i++) {
     const MatchSpan span = spans[i];
-    const size_t first = span.begin > covered ? span.begin : covered; /* that no other covers */
+    const size_t first = span.begin > covered ? span.begin : covered; /* first token that is not covered yet */
     const bool next_has_it = i + 1 < found && spans[i + 1].begin <= first;
     if (i != best && (first >= span.end || next_has_it)) continue;
     if (i == best) *longest = kept;

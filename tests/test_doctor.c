@@ -1,12 +1,12 @@
-/* dataset/text_doctor: constructed files, what is said of them, and what is typed to mend them. */
+/* doctor/: constructed files, the findings about them, and the commands that fix them. */
 #include "doctor/doctor.h"
 #include "util/text.h"
 #include "tests/text_helpers.h"
 
 /* ---- expectations ---- */
 
-static TextFindings examine(Bytes file, const char *name) {
-  TextFindings out;
+static Findings examine(Bytes file, const char *name) {
+  Findings out;
   const TextFormat kind = text_ends_with(name, ".jsonl") ? FORMAT_JSONL
                           : text_ends_with(name, ".tsv") ? FORMAT_TSV
                                                          : FORMAT_TEXT;
@@ -14,14 +14,14 @@ static TextFindings examine(Bytes file, const char *name) {
   uint8_t *exact = malloc(file.size ? file.size : 1);
   assert_non_null(exact);
   if (file.size) memcpy(exact, file.bytes, file.size);
-  text_doctor_examine(&out, exact, file.size, kind, name);
+  doctor_examine(&out, exact, file.size, kind, name);
   free(exact);
   free(file.bytes);
   return out;
 }
 
 static void expect_nothing(Bytes file, const char *name) {
-  const TextFindings found = examine(file, name);
+  const Findings found = examine(file, name);
   if (found.count) fail_msg("%s: %s", name, found.items[0].what);
 }
 
@@ -30,16 +30,16 @@ static void contains(const char *text, const char *part) {
 }
 
 /* One finding: its kind and level, a part of what is said, and the whole command. */
-static void expect(Bytes file, const char *name, TextKind kind, TextLevel level, const char *what,
+static void expect(Bytes file, const char *name, FindingKind kind, FindingLevel level, const char *what,
                    const char *command) {
-  const TextFindings found = examine(file, name);
-  TextCommand typed = {0};
+  const Findings found = examine(file, name);
+  DoctorCommand typed = {0};
   if (found.count != 1)
     fail_msg("%s: %d findings, the first: %s", name, found.count, found.count ? found.items[0].what : "");
   assert_int_equal(found.items[0].kind, kind);
   assert_int_equal(found.items[0].level, level);
   contains(found.items[0].what, what);
-  text_doctor_command(&typed, &found.items[0], name, TEXT_ALONE);
+  doctor_command(&typed, &found.items[0], name, DOCTOR_ALONE);
   assert_string_equal(typed.text, command);
 }
 
@@ -61,11 +61,11 @@ static void other_encodings(void **state) {
       char what[64], command[128];
       snprintf(what, sizeof what, "are not UTF-8 (it looks like %s)", cases[i].name);
       snprintf(command, sizeof command, "iconv -f %s -t utf-8 a.txt | ./train -", cases[i].iconv);
-      expect(in_letters(lines_of(cases[i].words, cases[i].joint, size), cases[i].letter), "a.txt", TEXT_ENCODING,
-             TEXT_WARNING, what, command);
+      expect(in_letters(lines_of(cases[i].words, cases[i].joint, size), cases[i].letter), "a.txt", FINDING_ENCODING,
+             FINDING_WARNING, what, command);
     }
   Bytes quotes = replaced(lines_of("it \x93was\x94 don\x92t say one two three four", " ", 3000), ';', ",");
-  expect(quotes, "a.txt", TEXT_ENCODING, TEXT_WARNING, "Windows-1252",
+  expect(quotes, "a.txt", FINDING_ENCODING, FINDING_WARNING, "Windows-1252",
          "iconv -f windows-1252 -t utf-8 a.txt | ./train -");
 }
 
@@ -74,15 +74,15 @@ static void shares_are_counted(void **state) {
   Bytes text = lines_of("one two three four five", " ", 10000);
   text.size = 10000;
   for (int i = 0; i < 20; i++) text.bytes[100 * i + 50] = 0xE9;
-  expect(text, "a.txt", TEXT_ENCODING, TEXT_WARNING, "0.2 % of its bytes are not UTF-8",
+  expect(text, "a.txt", FINDING_ENCODING, FINDING_WARNING, "0.2 % of its bytes are not UTF-8",
          "iconv -f latin1 -t utf-8 a.txt | ./train -");
   text = lines_of(russian, " ", 20000);
   for (size_t i = 0; i < 5; i++) text.bytes[4000 * i + 100] = 0xFF;
-  expect(text, "a.txt", TEXT_ENCODING, TEXT_WARNING, "though the rest is",
+  expect(text, "a.txt", FINDING_ENCODING, FINDING_WARNING, "though the rest is",
          "iconv -c -f utf-8 -t utf-8 a.txt | ./train -");
   text = lines_of(english, " ", 300000);
   memcpy(text.bytes + 1000, "\0\0\0\0", 4);
-  expect(text, "a.txt", TEXT_NULS, TEXT_WARNING, "of the 176 KiB looked at are NUL",
+  expect(text, "a.txt", FINDING_NULS, FINDING_WARNING, "of the 176 KiB looked at are NUL",
          "tr -d '\\000' <a.txt | ./train -");
 }
 
@@ -101,8 +101,8 @@ static void wide_characters(void **state) {
     for (int k = 0; k < 3; k++) {
       char command[128];
       snprintf(command, sizeof command, "iconv -f %s -t utf-8 a.txt | ./train -", cases[i].iconv);
-      expect(in_units(lines_of(texts[k], " ", 3000), cases[i].unit, cases[i].big, cases[i].mark), "a.txt", TEXT_WIDE,
-             TEXT_REFUSED, cases[i].name, command);
+      expect(in_units(lines_of(texts[k], " ", 3000), cases[i].unit, cases[i].big, cases[i].mark), "a.txt", FINDING_WIDE,
+             FINDING_REFUSED, cases[i].name, command);
     }
 }
 
@@ -142,11 +142,12 @@ static void foreign_bytes(void **state) {
       {LITERAL("PK\3\4 2345678901234567890123456word.txt\1\2\3PK\3\4 2345678901234567890123456a.txt", 100),
        "compressed (zip)", "unzip -p a | ./train -"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    expect(cases[i].file, "a", TEXT_FOREIGN, TEXT_REFUSED, cases[i].what, cases[i].command);
-  expect(LITERAL("\x1f\x8b\x08", 100), "a.tar.gz", TEXT_FOREIGN, TEXT_REFUSED, "tar", "tar -xOf a.tar.gz | ./train -");
+    expect(cases[i].file, "a", FINDING_FOREIGN, FINDING_REFUSED, cases[i].what, cases[i].command);
+  expect(LITERAL("\x1f\x8b\x08", 100), "a.tar.gz", FINDING_FOREIGN, FINDING_REFUSED, "tar",
+         "tar -xOf a.tar.gz | ./train -");
   Bytes tar = LITERAL("notes.txt", 248);
   add(&tar, "ustar\0", 6);
-  expect(tar, "a", TEXT_FOREIGN, TEXT_REFUSED, "tar", "tar -xOf a | ./train -");
+  expect(tar, "a", FINDING_FOREIGN, FINDING_REFUSED, "tar", "tar -xOf a | ./train -");
 }
 
 static void unknown_bytes(void **state) {
@@ -157,7 +158,7 @@ static void unknown_bytes(void **state) {
     const uint8_t byte = (uint8_t)drawn(&random);
     add(&noise, &byte, 1);
   }
-  expect(noise, "a", TEXT_BINARY, TEXT_WARNING, "control characters", "./train a --binary");
+  expect(noise, "a", FINDING_BINARY, FINDING_WARNING, "control characters", "./train a --binary");
 }
 
 /* ---- text in other clothes ---- */
@@ -176,19 +177,19 @@ static Bytes json_objects(const char *begin, const char *between, const char *en
 
 static void json(void **state) {
   (void)state;
-  expect(json_objects("", "\n", "\n"), "a.json", TEXT_JSON_LINES, TEXT_NOTE, "JSON lines",
+  expect(json_objects("", "\n", "\n"), "a.json", FINDING_JSON_LINES, FINDING_NOTE, "JSON lines",
          "./train - --jsonl-field 'a story' <a.json");
-  expect(json_objects(" [", ", ", "]"), "a.json", TEXT_JSON, TEXT_WARNING, "JSON array of objects",
+  expect(json_objects(" [", ", ", "]"), "a.json", FINDING_JSON, FINDING_WARNING, "JSON array of objects",
          "jq -c '.[]' a.json | ./train - --jsonl-field 'a story'");
-  expect(json_objects("{\"version\": \"1\", \"data\": [", ",\n", "]}"), "a.json", TEXT_JSON, TEXT_WARNING,
+  expect(json_objects("{\"version\": \"1\", \"data\": [", ",\n", "]}"), "a.json", FINDING_JSON, FINDING_WARNING,
          "objects in an object", "jq -c '.data[]' a.json | ./train - --jsonl-field 'a story'");
-  expect(json_objects("[\n", ",\n", "]"), "a.jsonl", TEXT_JSON, TEXT_REFUSED, "JSON array",
+  expect(json_objects("[\n", ",\n", "]"), "a.jsonl", FINDING_JSON, FINDING_REFUSED, "JSON array",
          "jq -c '.[]' a.jsonl | ./train - --jsonl-field 'a story'");
-  expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.json", TEXT_JSON,
-         TEXT_WARNING, "over many lines", "jq -c . a.json | ./train - --jsonl-field text");
-  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", TEXT_JSON_LINES, TEXT_NOTE, "JSON lines",
-         "./train - --jsonl-field text <a.json"); /* a name that is written otherwise */
-  expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", TEXT_JSON, TEXT_WARNING, "array of strings",
+  expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.json", FINDING_JSON,
+         FINDING_WARNING, "over many lines", "jq -c . a.json | ./train - --jsonl-field text");
+  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", FINDING_JSON_LINES, FINDING_NOTE,
+         "JSON lines", "./train - --jsonl-field text <a.json"); /* a name that is written otherwise */
+  expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", FINDING_JSON, FINDING_WARNING, "array of strings",
          "jq -c '.[] | {text: .}' a.json | ./train - --jsonl-field text");
 }
 
@@ -202,11 +203,11 @@ static void markup(void **state) {
     format(&fragments, "<p>paragraph %d, which has no head</p>\n", i);
     format(&xml, "<word>%d</word>\n", i);
   }
-  expect(page, "a.html", TEXT_MARKUP, TEXT_WARNING, "it is HTML",
+  expect(page, "a.html", FINDING_MARKUP, FINDING_WARNING, "it is HTML",
          "pandoc -f html -t plain --wrap=none a.html | ./train -");
-  expect(fragments, "a.txt", TEXT_MARKUP, TEXT_WARNING, "it is HTML",
+  expect(fragments, "a.txt", FINDING_MARKUP, FINDING_WARNING, "it is HTML",
          "pandoc -f html -t plain --wrap=none a.txt | ./train -");
-  expect(xml, "a.xml", TEXT_MARKUP, TEXT_WARNING, "it is XML", "sed 's/<[^>]*>//g' a.xml | ./train -");
+  expect(xml, "a.xml", FINDING_MARKUP, FINDING_WARNING, "it is XML", "sed 's/<[^>]*>//g' a.xml | ./train -");
 }
 
 static void csv(void **state) {
@@ -214,7 +215,7 @@ static void csv(void **state) {
   Bytes table = {0};
   add_text(&table, "id,title,\"body, long\"\r\n");
   for (int i = 0; i < 40; i++) format(&table, "%d,t%d,\"this is text, number %d,\nin two lines\"\r\n", i, i, i);
-  expect(table, "a.txt", TEXT_CSV, TEXT_NOTE, "CSV (3 columns, the longest texts in \"body, long\")",
+  expect(table, "a.txt", FINDING_CSV, FINDING_NOTE, "CSV (3 columns, the longest texts in \"body, long\")",
          "python3 -c 'import csv,json; [print(json.dumps(r)) for r in "
          "csv.DictReader(open(0,encoding=\"utf-8-sig\",newline=\"\"))]' <a.txt | ./train - --jsonl-field 'body, long'");
 }
@@ -238,25 +239,25 @@ static Bytes cities(char comma, const char *quote) {
 static void csv_of_short_fields(void **state) {
   (void)state;
   const char *commas = "CSV (3 columns, the longest texts in \"name\")";
-  expect(cities(',', ""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(""));
-  expect(cities(',', "\""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(""));
-  expect(cities(';', ""), "a.txt", TEXT_CSV, TEXT_NOTE, commas, CSV_COMMAND(",delimiter=\";\""));
-  expect(cities('\t', ""), "a.txt", TEXT_CSV, TEXT_NOTE, "CSV (3 columns between tabs, the longest texts in \"name\")",
-         CSV_COMMAND(",delimiter=\"\\t\""));
+  expect(cities(',', ""), "a.txt", FINDING_CSV, FINDING_NOTE, commas, CSV_COMMAND(""));
+  expect(cities(',', "\""), "a.txt", FINDING_CSV, FINDING_NOTE, commas, CSV_COMMAND(""));
+  expect(cities(';', ""), "a.txt", FINDING_CSV, FINDING_NOTE, commas, CSV_COMMAND(",delimiter=\";\""));
+  expect(cities('\t', ""), "a.txt", FINDING_CSV, FINDING_NOTE,
+         "CSV (3 columns between tabs, the longest texts in \"name\")", CSV_COMMAND(",delimiter=\"\\t\""));
   expect_nothing(cities('\t', ""), "a.tsv");
 }
 
 static void line_ends_and_marks(void **state) {
   (void)state;
-  expect(replaced(lines_of(english, " ", 4000), '\n', "\r\n"), "a.txt", TEXT_LINE_ENDS, TEXT_NOTE, "lines end in CR LF",
-         "tr -d '\\r' <a.txt | ./train -");
-  expect(replaced(lines_of(english, " ", 4000), '\n', "\r"), "a.txt", TEXT_LINE_ENDS, TEXT_NOTE, "CR alone",
+  expect(replaced(lines_of(english, " ", 4000), '\n', "\r\n"), "a.txt", FINDING_LINE_ENDS, FINDING_NOTE,
+         "lines end in CR LF", "tr -d '\\r' <a.txt | ./train -");
+  expect(replaced(lines_of(english, " ", 4000), '\n', "\r"), "a.txt", FINDING_LINE_ENDS, FINDING_NOTE, "CR alone",
          "tr '\\r' '\\n' <a.txt | ./train -");
   Bytes joined = LITERAL("\xEF\xBB\xBF"
                          "first\n\xEF\xBB\xBF"
                          "second\n",
                          0);
-  expect(joined, "a.txt", TEXT_MARKS, TEXT_NOTE, "beginning of lines (1 time)",
+  expect(joined, "a.txt", FINDING_MARKS, FINDING_NOTE, "beginning of lines (1 time)",
          "sed 's/\\xef\\xbb\\xbf//g' a.txt | ./train -");
 }
 
@@ -275,12 +276,12 @@ static void project_gutenberg(void **state) {
                             "GUTENBERG/{//!p;}'";
   char command[256];
   snprintf(command, sizeof command, "%s a.txt | ./train -", sed);
-  expect(gutenberg("\n"), "a.txt", TEXT_GUTENBERG, TEXT_NOTE, "80 bytes before it, 57 behind it", command);
+  expect(gutenberg("\n"), "a.txt", FINDING_GUTENBERG, FINDING_NOTE, "80 bytes before it, 57 after it", command);
   /* two findings, and the last command mends both */
-  const TextFindings found = examine(gutenberg("\r\n"), "a.txt");
-  TextCommand typed = {0};
+  const Findings found = examine(gutenberg("\r\n"), "a.txt");
+  DoctorCommand typed = {0};
   assert_int_equal(found.count, 2);
-  for (int i = 0; i < 2; i++) text_doctor_command(&typed, &found.items[i], "a.txt", TEXT_ALONE);
+  for (int i = 0; i < 2; i++) doctor_command(&typed, &found.items[i], "a.txt", DOCTOR_ALONE);
   snprintf(command, sizeof command, "tr -d '\\r' <a.txt | %s | ./train -", sed);
   assert_string_equal(typed.text, command);
 }
@@ -293,17 +294,17 @@ static void repeats(void **state) {
   for (int i = 0; i < 300; i++) add_text(&block, "one line and\nanother one\n");
   for (int i = 0; i < 500; i++)
     format(&shuffled, "line %u of those that come again and again in this file\n", drawn(&random) % 100);
-  expect(same, "a.txt", TEXT_REPEATS, TEXT_WARNING, "the same 1 byte over", "tr -s '\\141' <a.txt | ./train -");
-  expect(block, "a.txt", TEXT_REPEATS, TEXT_WARNING, "100.0 % of its bytes are the same 25 bytes over and over",
+  expect(same, "a.txt", FINDING_REPEATS, FINDING_WARNING, "the same 1 byte over", "tr -s '\\141' <a.txt | ./train -");
+  expect(block, "a.txt", FINDING_REPEATS, FINDING_WARNING, "100.0 % of its bytes are the same 25 bytes over and over",
          "awk '!NF || !seen[$0]++' a.txt | ./train -");
-  expect(shuffled, "a.txt", TEXT_REPEATS, TEXT_WARNING, "lines that stood there before",
+  expect(shuffled, "a.txt", FINDING_REPEATS, FINDING_WARNING, "are repeated lines",
          "awk '!NF || !seen[$0]++' a.txt | ./train -");
   Bytes thrice = {0}, once = lines_of(english, " ", 50000);
   for (int i = 0; i < 3; i++) add(&thrice, once.bytes, once.size);
   char command[64];
   snprintf(command, sizeof command, "head -c %zu a.txt | ./train -", once.size);
   free(once.bytes);
-  expect(thrice, "a.txt", TEXT_REPEATS, TEXT_WARNING, "3 times", command);
+  expect(thrice, "a.txt", FINDING_REPEATS, FINDING_WARNING, "3 times", command);
 }
 
 /* ---- no false alarm ---- */
@@ -422,9 +423,9 @@ static void hardly_anything(void **state) {
   expect_nothing(arrow, "a.txt");
   expect_nothing(wrong, "a.txt");
   expect_nothing(LITERAL("%PDF-1.5 is a version of it\n", 0), "a.txt");
-  expect(LITERAL("\xEF\xBB\xBF{\"text\": \"b\"}\n", 0), "a", TEXT_JSON_LINES, TEXT_NOTE, "",
+  expect(LITERAL("\xEF\xBB\xBF{\"text\": \"b\"}\n", 0), "a", FINDING_JSON_LINES, FINDING_NOTE, "",
          "./train - --jsonl-field text <a");
-  expect(LITERAL("PK\3\4 2345678901234567890123456a.txta sword/and a shield", 0), "a", TEXT_FOREIGN, TEXT_REFUSED,
+  expect(LITERAL("PK\3\4 2345678901234567890123456a.txta sword/and a shield", 0), "a", FINDING_FOREIGN, FINDING_REFUSED,
          "compressed (zip)", "unzip -p a | ./train -");
 }
 
@@ -439,9 +440,9 @@ static void numbers_of_two_bytes(void **state) {
     add(&others, large, 2);
     add_text(&deleted, i % 4 ? "a" : "\x7f");
   }
-  expect(letters, "a", TEXT_BINARY, TEXT_WARNING, "hardly text", "./train a --binary");
-  expect(others, "a", TEXT_BINARY, TEXT_WARNING, "hardly text", "./train a --binary");
-  expect(deleted, "a", TEXT_BINARY, TEXT_WARNING, "25.0 %", "./train a --binary");
+  expect(letters, "a", FINDING_BINARY, FINDING_WARNING, "hardly text", "./train a --binary");
+  expect(others, "a", FINDING_BINARY, FINDING_WARNING, "hardly text", "./train a --binary");
+  expect(deleted, "a", FINDING_BINARY, FINDING_WARNING, "25.0 %", "./train a --binary");
 }
 
 /* Parts of the same size that begin alike, or end alike. */
@@ -454,8 +455,8 @@ static void half_alike(void **state) {
     add(&file, two.bytes, one.size);
     free(one.bytes);
     free(two.bytes);
-    const TextFindings found = examine(file, "a.txt");
-    for (int i = 0; i < found.count; i++) assert_int_not_equal(found.items[i].kind, TEXT_REPEATS);
+    const Findings found = examine(file, "a.txt");
+    for (int i = 0; i < found.count; i++) assert_int_not_equal(found.items[i].kind, FINDING_REPEATS);
   }
 }
 
@@ -483,29 +484,29 @@ static void short_files(void **state) {
 
 /* ---- commands ---- */
 
-static void expect_command(const char *command, const char *becomes, const char *name, TextRoute route,
+static void expect_command(const char *command, const char *becomes, const char *name, DoctorRoute route,
                            const char *typed) {
-  TextFinding finding = {.becomes = becomes};
-  TextCommand out = {0};
+  Finding finding = {.becomes = becomes};
+  DoctorCommand out = {0};
   strcpy(finding.command, command);
-  text_doctor_command(&out, &finding, name, route);
+  doctor_command(&out, &finding, name, route);
   assert_string_equal(out.text, typed);
 }
 
 static void commands(void **state) {
   (void)state;
-  expect_command("zcat @", ".txt", "a b.gz", TEXT_ALONE, "zcat 'a b.gz' | ./train -");
-  expect_command("zcat @", ".txt", "-", TEXT_PIPED, "... | zcat | ./train -");
-  expect_command("zcat @", ".txt", "d/a.gz", TEXT_AMONG, "zcat d/a.gz >d/a.gz.txt");
-  expect_command("tr -d x <@", NULL, "it's", TEXT_ALONE, "tr -d x <'it'\\''s' | ./train -");
-  expect_command("tr -d x <@", NULL, "-", TEXT_PIPED, "... | tr -d x | ./train -");
-  expect_command("tr -d x <@", NULL, "a", TEXT_AMONG, "tr -d x <a >tmp && mv tmp a");
-  expect_command("pdftotext @ -", ".txt", "-a", TEXT_ALONE, "pdftotext ./-a - | ./train -");
-  expect_command("pdftotext @ -", ".txt", "-", TEXT_PIPED, "... | pdftotext - - | ./train -");
-  expect_command("unzip -p #", ".txt", "-", TEXT_PIPED, "... >tmp && unzip -p tmp | ./train -");
-  expect_command("unzip -p #", ".txt", "a", TEXT_ALONE, "unzip -p a | ./train -");
-  expect_command("", NULL, "a", TEXT_ALONE, "./train a --binary");
-  expect_command("", NULL, "-", TEXT_PIPED, "... | ./train - --binary");
+  expect_command("zcat @", ".txt", "a b.gz", DOCTOR_ALONE, "zcat 'a b.gz' | ./train -");
+  expect_command("zcat @", ".txt", "-", DOCTOR_PIPED, "... | zcat | ./train -");
+  expect_command("zcat @", ".txt", "d/a.gz", DOCTOR_AMONG, "zcat d/a.gz >d/a.gz.txt");
+  expect_command("tr -d x <@", NULL, "it's", DOCTOR_ALONE, "tr -d x <'it'\\''s' | ./train -");
+  expect_command("tr -d x <@", NULL, "-", DOCTOR_PIPED, "... | tr -d x | ./train -");
+  expect_command("tr -d x <@", NULL, "a", DOCTOR_AMONG, "tr -d x <a >tmp && mv tmp a");
+  expect_command("pdftotext @ -", ".txt", "-a", DOCTOR_ALONE, "pdftotext ./-a - | ./train -");
+  expect_command("pdftotext @ -", ".txt", "-", DOCTOR_PIPED, "... | pdftotext - - | ./train -");
+  expect_command("unzip -p #", ".txt", "-", DOCTOR_PIPED, "... >tmp && unzip -p tmp | ./train -");
+  expect_command("unzip -p #", ".txt", "a", DOCTOR_ALONE, "unzip -p a | ./train -");
+  expect_command("", NULL, "a", DOCTOR_ALONE, "./train a --binary");
+  expect_command("", NULL, "-", DOCTOR_PIPED, "... | ./train - --binary");
   assert_string_equal(text_shell_word("", 40).text, "''");
   assert_string_equal(text_shell_word("caf\u00e9/a_1.txt", 40).text, "caf\u00e9/a_1.txt");
   assert_string_equal(text_shell_word("a\n$b", 40).text, "'a?$b'");
