@@ -9,7 +9,6 @@ VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 
 .PHONY: all demo demo-pairs deps clean help
 .DELETE_ON_ERROR:
-.SECONDARY:
 #? Build
 #? make | ./train and ./generate, and a library for each MPI that is found
 all: $(BUILD)/built

@@ -102,7 +102,7 @@ static bool take_settings(Run *r, Error *error) {
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume ? "optimizer lr muon-lr batch" : NULL);
   if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the options)",
+    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)",
                 program_name("train").text);
   return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
 }

@@ -432,6 +432,9 @@ static bool fail_single_dash(const OptionSource *source, const char *argument) {
 
 static bool take_argument(CommandLine *line) {
   const char *argument = line->argv[line->index];
+  if (strncmp(argument, "\xE2\x80\x93", 3) == 0 || strncmp(argument, "\xE2\x80\x94", 3) == 0)
+    return fail(line->source.error, EXIT_USAGE, "\"%.100s\" begins with a typographic dash; write --%.100s", argument,
+                argument + 3);
   if (argument[0] != '-' || argument[1] == '\0') return take_positional(line);
   if (argument[1] == '-') return take_long(line);
   Option *row = argument[2] == '\0' ? row_lettered(line->source.options, argument[1]) : NULL;

@@ -22,6 +22,7 @@ has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "
 
 missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
+command -v make >/dev/null 2>&1 || missing="$missing make"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"

@@ -107,6 +107,10 @@ check "all steps are counted" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories"
 touch "$work/count/data/output.o"
 check "and those of a change" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "1/1 ]" ]
 
+# A program that was removed is made again, although the last build is newer than all sources.
+mkdir -p "$work/whole" && touch "$work/whole/built"
+check "a program that is missing is built" sh -c 'make --no-print-directory BUILD="$1" BIN="$1/bin" -n all 2>&1 | grep -q "bin/train"' - "$work/whole"
+
 # Which version it is: with the commit where git knows it, without git the number alone.
 make_in "$build" "$build/version" >"$work/log"
 check "the version has a commit" grep -Eqx "$(cat VERSION)( [(][0-9a-f]+(-dirty)?[)])?" "$build/version"

@@ -130,6 +130,7 @@ refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it
   "$train" second.txt --init base.run --dim 64 --out no.run
 refused "another part" 2 "positions is learned, but the model in base.run has rope" \
   "$train" second.txt --init base.run --positions learned --out no.run
+refused "a model that is not there" 4 "must be downloaded first" "$train" second.txt --init Owner/Model $tune --out no.run
 refused "another tokenizer" 2 "leave out --tokenizer" "$train" second.txt --init base.run --tokenizer bpe --out no.run
 refused "another architecture" 2 "leave out --arch" "$train" second.txt --init base.run --arch gpt2 --out no.run
 refused "another beginning" 2 "leave out --init-std" "$train" second.txt --init base.run --init-std 0.1 --out no.run

@@ -622,6 +622,7 @@ refused "--score of a missing file" 3 "missing" "$generate" a.run --score missin
 (cd folder && cp -r ../a.run ../c.run . && touch -d '2001-01-01' a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
 $generate c.run -n 50 --seed 1 --quiet >one
 check "without a name the newest run is used" cmp one folder/two
+refused "a dash from a web page" 2 "typographic dash; write --steps" "$train" text.txt —steps 3
 check "--help-all names every exit-relevant flag" sh -c "$train --help-all | grep -q -e --grad-accum && $generate --help-all | grep -q -e --min-p"
 check "--help names the common ones, and --help-all" sh -c "for p in $train $generate; do \$p --help >help.txt; grep -q -e --help-all help.txt && test \$(grep -c -e '^  .*--' help.txt) -le 14 || exit 1; done"
 check "what a program writes into config.txt is in no help" sh -c "! $train --help-all | grep -q -e earlier-steps"

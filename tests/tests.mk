@@ -1,6 +1,8 @@
 # Tests, checks and benchmarks. `make test` builds all programs and runs the suite; what it needs is installed first.
 
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+# Kept when a test is linked.
+.SECONDARY: $(TESTS:%=%.o)
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 # For tests/failures.py.

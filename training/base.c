@@ -4,8 +4,10 @@
 #include "training/run.h"
 #include "util/path.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the model in settings: the options whose variables are in TrainSettings.model ---- */
 
@@ -82,6 +84,10 @@ static bool open_base(Run *r, Error *error) {
 
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
+  if (access(s->init, F_OK) != 0)
+    return fail(error, EXIT_CHECKPOINT,
+                "--init %s: %s; it takes the directory of a model, which must be downloaded first", s->init,
+                strerror(errno));
   if (!check_flags(r, error) || !open_base(r, error) || !model_files_check_weights_size(r->base.files, error))
     return false;
   forget_others(s);
