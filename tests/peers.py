@@ -279,7 +279,7 @@ def hostile(kind, launcher, folder, _full):
         check(f"{kind}: a machine that does not see the files", status == 0 and far <= 1e-5 and
               "does not see the files of rank 0" in run.said(), (status, far, run.said()))
         other = "echo 'Once upon a time there was another text, and it is not the same at all.' > text.txt"
-        refused("another text", [[TRAIN, *common], [*hide, other, TRAIN, *common]], 3, "not that of rank 0")
+        refused("another text", [[TRAIN, *common], [*hide, other, TRAIN, *common]], 3, "differs from that of rank 0")
         os.remove("/dev/shm/inkling-lines")
     out = os.path.join(folder, "hostile.run")
     shutil.rmtree(out, ignore_errors=True)
