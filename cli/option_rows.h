@@ -37,7 +37,7 @@
  * are members for all rows. */
 #define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
-       "JSON field that holds the document (.jsonl files, or standard input with this option)", __VA_ARGS__),          \
+       "JSON field of .jsonl files that holds the document; with it, standard input is JSON Lines, too", __VA_ARGS__), \
       TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
            "JSON field that holds the prompt, which is excluded from the loss", __VA_ARGS__),                          \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \

@@ -21,13 +21,13 @@ static const OptionHint hints[] = {
     {"p-file prompt-file input-file", HERE("--file")},
     {"n-predict max-new-tokens max-tokens max-length num-tokens length new-tokens steps", HERE("-n")},
     {"temperature t", HERE("--temp")},
-    {"checkpoint ckpt model-path model-dir out-dir run-dir", "leave it out: a run is named without a flag"},
+    {"checkpoint ckpt model-path model-dir out-dir run-dir", "leave it out: a run is given without a flag"},
     {"repetition-penalty repeat-pen", HERE("--repeat-penalty")},
     {"nucleus topp", HERE("--top-p")},
     {"topk", HERE("--top-k")},
     {"random-seed rng-seed", HERE("--seed")},
     {"n-threads num-threads", HERE("--threads")},
-    {"ctx ctx-size context-size n-ctx max-seq-len", "the context is that of the model"},
+    {"ctx ctx-size context-size n-ctx max-seq-len", "the context length is fixed by the model"},
     {"ngl n-gpu-layers gpu-layers gpu gpus", "that is --device cuda here"},
     {"perplexity ppl eval evaluate", HERE("--score FILE")},
     {"n-samples num-return-sequences n", HERE("-N")},
@@ -35,7 +35,7 @@ static const OptionHint hints[] = {
     {"logit-bias", HERE("--bias")},
     {"bad-words ban-words banned", HERE("--ban")},
     {"jsonl batch", HERE("--prompts FILE")},
-    {"stream", "text is written as it comes"},
+    {"stream", "text is always streamed"},
     {"chat conversation cnv repl interactive-first", HERE("-i")},
     {"no-sample deterministic", HERE("--greedy")},
     {"save-pretrained push-to-hub publish", HERE("--export DIR")},
@@ -141,7 +141,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Inspection"),
       FLAG("heat", &s->surprisal,
            "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9 bits); with "
-           "--score FILE color the tokens of FILE instead",
+           "--score FILE, color the tokens of FILE instead",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       TEXT("heat-html", &s->surprisal_html, "FILE", NULL,
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
@@ -156,23 +156,23 @@ void generate_options(Options *options, GenerateSettings *s) {
           .modes = MODE_JSON | MODE_PROMPTS),
       LIST("attention", &s->attention, "FILE",
            "write the attention weights of all layers and heads over the prompt and, with -n, the text (with an "
-           "encoder: over source and answer) as pictures (FILE.html) or numbers (FILE.json)",
+           "encoder: over the prompt and answer) as pictures (FILE.html) or numbers (FILE.json)",
            .modes = MODE_TEXT, .excludes = "num-samples"),
       TEXT("novelty", &s->overlap, "RUN|FILE", NULL,
-           "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the training tokens of a "
-           "run or from a text (a file, a directory; -: standard input), and underline them on a terminal",
+           "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the text of a "
+           "run or from another text (a file, a directory; -: standard input), and underline them on a terminal",
            .modes = MODE_TEXT),
 
       GROUP("Scoring", .modes = MODE_SCORE),
       INT("stride", &s->stride, 1, MODEL_MAX_CTX, "half the context",
-          "number of tokens between the windows of --score; only the last N tokens of a window are scored. A stride "
+          "number of tokens between the starts of windows; only the last N tokens of a window are scored. A stride "
           "below the context gives each token more context, so the loss is usually lower than training's val_loss, "
           "whose windows do not overlap"),
       FLAG("per-line", &s->per_line,
            "score each line of FILE separately, as the beginning of a text, and print nats, tokens and bytes as a line "
            "of JSON",
            .excludes = "exact stride tsv jsonl-field prompt-field response-field"),
-      FLAG("exact", &s->exact, "also report the fraction of greedy answers that equal the response, for pairs"),
+      FLAG("exact", &s->exact, "also report the fraction of prompts whose greedy answer equals the response"),
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
       FORMAT_ROWS(s, .needs = "score novelty"),
@@ -181,10 +181,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       FLAG("interactive", &s->interactive,
            "interactive session: type lines, and the model continues the text; /help lists the commands", .letter = 'i',
            .selects = MODE_INTERACTIVE, .common = true),
-      FLAG("json", &s->json, "write one JSON object in the format of OpenAI's completions, instead of the text",
+      FLAG("json", &s->json, "write one JSON object in the format of OpenAI's completions API, instead of text",
            .selects = MODE_JSON),
       FLAG("lines", &s->lines,
-           "answer each line of -f FILE or standard input with one line, up to the end of the text or the context; a "
+           "answer each line of -f FILE or standard input with one line, until the text ends or the context is full; a "
            "newline in an answer is written as \\n, a backslash as \\\\",
            .selects = MODE_LINES),
       TEXT(
@@ -236,7 +236,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Machine"),
       DEVICE_ROWS(
           &s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
-          "compute data type; on a CPU, the data type of the weights only, where int8 needs a quarter of the memory "
+          "compute data type; on a CPU, of the weights in memory only: int8 weights need a quarter of the memory "
           "traffic of f32"),
   };
   options_add(options, table, sizeof table / sizeof *table);

@@ -24,8 +24,8 @@ INTRODUCTION = """\
 ## Building and using the CUDA backend
 
 On a machine with a GPU and the CUDA toolkit (`nvcc`), `make` builds the CUDA backend into both programs, for the GPU in
-that machine. On other machines, `make CUDA=1` builds it for compute capability 8.0 and 9.0 and later; `make CUDA_ARCH=all` for
-8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="86"` for a list. The programs use the GPU if there is one, and otherwise the CPU; the plan
+that machine. On other machines, `make CUDA=1` builds it for compute capability 8.0, 9.0 and later; `make CUDA_ARCH=all` for
+8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="80 86"` for a list. The programs use the GPU if there is one, and otherwise the CPU; the plan
 names the device. `--device cpu` and `--device cuda` select one explicitly.
 
 - Training is mixed precision: bf16 compute with fp32 master weights, gradients and moments. `--dtype f32` computes in
@@ -39,7 +39,7 @@ names the device. `--device cpu` and `--device cuda` select one explicitly.
 
 ## Upper bounds and targets
 
-Tokens per second of training in bf16 on one H200. The upper bound assumes a machine that does only the arithmetic, at 790 TFLOP/s,
+The table gives tokens per second of training in bf16 on one H200. The upper bound assumes a machine that does only the arithmetic, at 790 TFLOP/s,
 and moves every byte once, at 4.3 TB/s; no program reaches it. The target is Inkling's goal.
 
 | model | step | upper bound | target |
@@ -58,7 +58,7 @@ iteration takes 0.11 TFLOP for baby (9 % of the step) and 1.7 TFLOP for 124m (3 
     make gpu-check STAGE=speed      # every operation; training compared with PyTorch, if it is installed
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-Each stage is limited to 8 minutes. It needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka. For a
+Each stage is limited to 8 minutes. `make gpu-check` needs nvcc, gcc, make, python3, jansson, PCRE2, utf8proc and cmocka. For a
 machine where nothing can be installed, `scripts/gpu_carry.sh .carry` collects the last four on another machine; `make
 gpu-check` finds them in `.carry`, or in the directory given with `CARRY=DIR`. Settings are at the top of
 `scripts/gpu_check.sh`.
@@ -69,7 +69,7 @@ gpu-check` finds them in `.carry`, or in the directory given with `CARRY=DIR`. S
 - Bytes and FLOPs are calculated from the formula of the operation. Memory-bound operations are compared with a copy of 1 GiB
   (bytes read and written), GEMMs and attention with a bf16 GEMM of 8192 x 8192 x 8192 on the same backend.
   Attention counts 4 T^2 D H B / 2 FLOPs forward and 2.5 times as many backward.
-- Training speed is the median of 11 chunks of at least a quarter of a second, each ending with a synchronization; the systems
+- Training speed is the median of 11 chunks of at least a quarter of a second, each ending with a synchronization; Inkling and PyTorch
   alternate within one run. PyTorch uses fp32 parameters, bf16 autocast, TF32 allowed, fused AdamW and flash attention.
 """
 
@@ -198,7 +198,7 @@ def main():
     goals = "\n".join(f"| {m} | {SHAPES[m]} | {thousands(f)} | {thousands(t)} |" for m, (f, t) in GOALS.items())
     if not headers:
         status = ("No kernel has run on a GPU yet, and nothing has been measured on one. The kernels are compiled by nvcc "
-                  "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure below says `not measured` "
+                  "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure under Results says `not measured` "
                   "until `make gpu-check` has run on a GPU.")
     else:
         status = "Made by `scripts/gpu_report.py` from what `make gpu-check` measured:\n\n" + table(
@@ -208,7 +208,7 @@ def main():
     cards = list(dict.fromkeys(h["card"] for h in headers)) or [""]
     for card in cards:
         mine = [r for r in rows if r["header"]["card"] == card]
-        text.append(f"## Figures{': ' + card if card else ''}\n")
+        text.append(f"## Results{': ' + card if card else ''}\n")
         text += [rates(mine), training(mine), attention(mine), decoding(mine), operations(mine), parts(mine)]
         notes = [r["text"] for r in mine if r["kind"] == "note"]
         if notes:

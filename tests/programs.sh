@@ -646,7 +646,7 @@ typed() {
     case $command in "$2 'a b.run' -n 500") ;; *) echo "not as typed: $command" && exit ;; esac
     eval "$command" >../out 2>&1
   )
-  check "commands of $1" test -s out -a "$(grep -c ' tokens* after a prompt' out)" -eq 1
+  check "commands of $1" test -s out -a "$(grep -cE ' tokens? after a prompt' out)" -eq 1
   rm -f out
 }
 typed train generate

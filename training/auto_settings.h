@@ -24,8 +24,8 @@ typedef struct AutoReasons {
 #define AUTO_LR_WORDS                                                                                                  \
   SHOWN(AUTO_LR)                                                                                                       \
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
-      AUTO_LR_SMALL) " with Muon and, below " SHOWN(AUTO_LR_SMALL_SIZE) " M, for architectures other than "          \
-                                                                          "llama; a tenth of that with --init"
+      AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with any --arch other than "               \
+                                                                        "llama; a tenth of that with --init"
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
 #define AUTO_WARMUP_LIMIT 700 /* steps */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
