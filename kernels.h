@@ -148,7 +148,11 @@ static inline uint32_t dropout_threshold(float p, int bits) {
   return (uint32_t)(threshold < most ? threshold : most);
 }
 
-typedef enum NormKind { NORM_RMS, NORM_LAYER } NormKind;
+#define NORMS(X) /* name in options and files; in text */                                                              \
+  X(RMS, "rms", "RMSNorm")                                                                                             \
+  X(LAYER, "layer", "LayerNorm")
+#define NORM_ID(id, ...) NORM_##id,
+typedef enum NormKind { NORMS(NORM_ID) } NormKind;
 static inline bool norm_has_mean(NormKind kind) { return kind == NORM_LAYER; }
 static inline bool norm_has_bias(NormKind kind) { return kind == NORM_LAYER; }
 

@@ -63,51 +63,26 @@ static bool heads_are_plain(const ModelConfig *c) {
   return c->kv_heads == c->heads && heads_divide(c) && c->head_dim == c->dim / c->heads;
 }
 
-static bool is_like_llama(const ModelConfig *c, NormKind norm, bool gated, PositionKind positions) {
-  return !has_encoder(c) && c->norm == norm && c->norm_place == NORM_BEFORE && c->gated == gated &&
-         c->positions == positions && !c->head_bias && heads_divide(c);
-}
-
-static bool fits_llama(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_ROPE); }
-static bool fits_arcee(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, false, POSITIONS_ROPE); }
-static bool fits_smollm3(const ModelConfig *c) { return is_like_llama(c, NORM_RMS, true, POSITIONS_NONE); }
-static bool fits_starcoder2(const ModelConfig *c) { return is_like_llama(c, NORM_LAYER, false, POSITIONS_ROPE); }
+static bool fits_decoder(const ModelConfig *c) { return !has_encoder(c) && !c->head_bias && heads_divide(c); }
 
 /* For classes that are only read: LLaMA's class computes the same. */
 static bool fits_nothing(const ModelConfig *c) { return c == NULL; }
 
 static bool fits_stablelm(const ModelConfig *c) {
-  return is_like_llama(c, NORM_LAYER, true, POSITIONS_ROPE) && !c->bias && c->head_dim == c->dim / c->heads;
+  return fits_decoder(c) && !c->bias && c->head_dim == c->dim / c->heads;
 }
 
-/* The norms of these classes add 1e-5; there is no key for it. */
-static bool is_like_opt(const ModelConfig *c) {
-  return c->norm == NORM_LAYER && c->norm_eps == 1e-5f && !c->gated && heads_are_plain(c);
-}
+static bool fits_opt(const ModelConfig *c) { return fits_decoder(c) && heads_are_plain(c); }
 
-/* Models that fit both GPT-2 and OPT are written as OPT if their activation is ReLU, else as GPT-2. */
+/* Models that fit both GPT-2 and OPT, whose epsilon is fixed, are written as OPT if their activation is ReLU. */
 static bool fits_gpt2(const ModelConfig *c) {
-  return is_like_llama(c, NORM_LAYER, false, POSITIONS_LEARNED) && heads_are_plain(c) &&
-         !(c->activation == ACTIVATION_RELU && is_like_opt(c));
-}
-
-static bool fits_opt(const ModelConfig *c) {
-  return !has_encoder(c) && is_like_opt(c) && c->norm_place != NORM_ON_BRANCH && c->positions != POSITIONS_ROPE &&
-         !c->head_bias;
+  return fits_opt(c) && !(c->activation == ACTIVATION_RELU && c->norm_eps == 1e-5f);
 }
 
 /* transformers omits Marian's table of positions when it saves a model, and makes sinusoids when it loads one. */
-static bool fits_marian(const ModelConfig *c) {
-  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_AFTER && c->positions == POSITIONS_SINUSOIDAL;
-}
+static bool fits_marian(const ModelConfig *c) { return has_encoder(c) && heads_are_plain(c); }
 
-static bool is_before_with_one_vocabulary(const ModelConfig *c, PositionKind positions) {
-  return has_encoder(c) && is_like_opt(c) && c->norm_place == NORM_BEFORE && c->positions == positions &&
-         c->source_vocab == c->vocab;
-}
-
-static bool fits_pegasus(const ModelConfig *c) { return is_before_with_one_vocabulary(c, POSITIONS_SINUSOIDAL); }
-static bool fits_blenderbot(const ModelConfig *c) { return is_before_with_one_vocabulary(c, POSITIONS_LEARNED); }
+static bool fits_one_vocabulary(const ModelConfig *c) { return fits_marian(c) && c->source_vocab == c->vocab; }
 
 static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 
@@ -119,7 +94,7 @@ static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 static const ModelClass classes[] = {
     {.class = "LlamaForCausalLM",
      .model_type = "llama",
-     .fits = fits_llama,
+     .fits = fits_decoder,
      .base = BASE(.gated = true),
      .tokens = {1, 2},
      .keys = llama_keys,
@@ -127,21 +102,21 @@ static const ModelClass classes[] = {
      .ignored = rope_ignored},
     {.class = "ArceeForCausalLM",
      .model_type = "arcee",
-     .fits = fits_arcee,
+     .fits = fits_decoder,
      .base = BASE(.gated = false),
      .tokens = {128000, 128001},
      .keys = arcee_keys,
      .prefix = "model."},
     {.class = "SmolLM3ForCausalLM",
      .model_type = "smollm3",
-     .fits = fits_smollm3,
+     .fits = fits_decoder,
      .base = BASE(.gated = true, .positions = POSITIONS_NONE),
      .tokens = {128000, 128001},
      .keys = smollm3_keys,
      .prefix = "model."},
     {.class = "Starcoder2ForCausalLM",
      .model_type = "starcoder2",
-     .fits = fits_starcoder2,
+     .fits = fits_decoder,
      .base = BASE(.norm = NORM_LAYER),
      .tokens = {50256, 50256},
      .keys = starcoder2_keys,
@@ -225,7 +200,7 @@ static const ModelClass classes[] = {
      .sinusoids = true},
     {.class = "PegasusForConditionalGeneration",
      .model_type = "pegasus",
-     .fits = fits_pegasus,
+     .fits = fits_one_vocabulary,
      .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_SINUSOIDAL),
      .tokens = {0, 1},
      .keys = pegasus_keys,
@@ -237,7 +212,7 @@ static const ModelClass classes[] = {
      .shared = true},
     {.class = "BlenderbotForConditionalGeneration",
      .model_type = "blenderbot",
-     .fits = fits_blenderbot,
+     .fits = fits_one_vocabulary,
      .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
      .tokens = {1, 2},
      .keys = blenderbot_keys,
@@ -265,9 +240,31 @@ static const ModelClass classes[] = {
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
+/* Kinds of keys of which a model may have another value than a class without the key; sizes are compared by `fits`. */
+static bool is_component(const ConfigKey *key) {
+  return key->kind == KEY_CHOICE || key->kind == KEY_BOOL || key->kind == KEY_REAL;
+}
+
+/* Returns whether a class can have the model's value: by a key, or always. */
+static bool has_value(const ModelClass *a, const ModelConfig *config, size_t field) {
+  const ConfigKey *key = a->keys;
+  while (key->name && !(is_component(key) && key->field == field)) key++;
+  const char *const value = (const char *)config + field;
+  if (!key->name) return memcmp(value, (const char *)&a->base + field, sizeof(int)) == 0;
+  const Choice *choice = key->choices;
+  while (choice && choice->text && memcmp(value, &choice->value, sizeof choice->value) != 0) choice++;
+  return !choice || choice->text;
+}
+
+const char *class_lacks(const ModelClass *a, const ModelConfig *config) {
+  const ConfigKey *key = own_keys;
+  while (key->name && !(is_component(key) && !has_value(a, config, key->field))) key++;
+  return key->name;
+}
+
 const ModelClass *class_of(const ModelConfig *config) {
   const ModelClass *a = classes;
-  while (!a->fits(config)) a++;
+  while (!a->fits(config) || class_lacks(a, config)) a++;
   return a;
 }
 

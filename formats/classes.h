@@ -89,6 +89,8 @@ typedef struct ModelClass {
   bool interleaved;      /* RoPE rotates neighboring channels: rows of queries and keys are in another order */
 } ModelClass;
 
+/* Returns the key of our own class for a component of the model that a class does not have; NULL: it has all. */
+const char *class_lacks(const ModelClass *a, const ModelConfig *config);
 /* Returns the first class that fits; there always is one. */
 const ModelClass *class_of(const ModelConfig *config);
 /* Returns the class with these names, one of which may be NULL; NULL when there is none. */

@@ -122,7 +122,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
     const ParameterTensor *p = &table->tensors[i];
     const TensorName name = split(p->name);
     const unsigned kind = bias_kind(&name);
-    if (kind && p->rank == 1 && !(biases & kind)) continue;
+    if (p->role == ROLE_BIAS && !(biases & kind)) continue;
     FileTensor t = tensor_of(a, p, &name);
     if (a->interleaved && (is_module(&name, "self_attn.q_proj") || is_module(&name, "self_attn.k_proj")))
       t.interleaved = config->head_dim;

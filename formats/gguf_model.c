@@ -98,7 +98,7 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
   const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
   if (a->plain_heads && !plain) return "a head size other than dim / heads with LayerNorm";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
-  return NULL;
+  return class_lacks(class_named(a->layout.model_type, NULL), c); /* of the same name, with the same parts */
 }
 
 /* Returns NULL with EXIT_CHECKPOINT when no architecture computes the model. */

@@ -5,7 +5,8 @@
 #include <math.h>
 
 #define ACTIVATION_NAME(id, name, ...) [ACTIVATION_##id] = name,
-const char *const model_norm_names[] = {[NORM_RMS] = "rms", [NORM_LAYER] = "layer", NULL};
+#define NORM_NAME(id, name, ...) [NORM_##id] = name,
+const char *const model_norm_names[] = {NORMS(NORM_NAME) NULL};
 const char *const model_norm_place_names[] = {
     [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", NULL};
 const char *const model_activation_names[] = {ACTIVATIONS(ACTIVATION_NAME) NULL};

@@ -296,8 +296,8 @@ static void decode_head(Decoder *d) {
   const Model *m = d->model;
   const NormParameters final = m->table.decoder.norm;
   const Norm norm = norm_of(m, final);
-  m->ops->decode_logits(m->context, d->logits, d->x, final.weight.rows ? &norm : NULL, &m->params, m->table.head,
-                        m->config.vocab, d->sequences.rows);
+  m->ops->decode_logits(m->context, d->logits, d->x, m->config.norm_place == NORM_BEFORE ? &norm : NULL, &m->params,
+                        m->table.head, m->config.vocab, d->sequences.rows);
 }
 
 static void download_logits(const Decoder *d, float *to) {

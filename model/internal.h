@@ -157,6 +157,7 @@ Pass model_evaluation_pass(Model *m, int batch, int length);
 /* Returns a norm of the table for operations; its bias follows its weight in memory. */
 static inline Norm norm_of(const Model *m, NormParameters norm) {
   const Parameters *p = &m->params;
+  if (!norm.weight.rows) return (Norm){.kind = m->config.norm, .eps = m->config.norm_eps};
   const float *weight = p->vectors ? p->vectors + norm.vector : p->master + norm.weight.offset;
   return (Norm){m->config.norm, weight, norm.bias.rows ? weight + (norm.bias.offset - norm.weight.offset) : NULL,
                 m->config.norm_eps};

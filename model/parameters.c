@@ -33,7 +33,8 @@ static Matrix begin_group(ParameterTable *t, int rows, int cols, bool decay, boo
 /* The stack and layer of tensors, which begin their names. */
 typedef struct Scope {
   const char *prefix;
-  int layer;    /* -1: none */
+  int layer;    /* of its stack; -1: none */
+  int first;    /* Stack.first_layer */
   int branches; /* ParameterTensor.branches */
 } Scope;
 
@@ -43,6 +44,7 @@ static void add_tensor(ParameterTable *t, Scope at, const char *module, const ch
   if (at.layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", at.layer);
   snprintf(tensor.name, sizeof tensor.name, "%s%s%s.%s", at.prefix, layer, module, kind);
   tensor.offset = t->arena;
+  tensor.layer = at.layer < 0 ? -1 : at.first + at.layer;
   tensor.branches = at.branches;
   if (reserve(t, &t->tensors, &t->tensor_capacity, t->count, sizeof tensor)) t->tensors[t->count++] = tensor;
   t->arena += (size_t)tensor.rows * (size_t)tensor.cols;
@@ -97,7 +99,7 @@ static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at
 static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int padded, int cols,
                         TensorRole role) {
   Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
-  add_matrix(t, (Scope){prefix, -1, 0}, module, rows, cols, role);
+  add_matrix(t, (Scope){prefix, -1, 0, 0}, module, rows, cols, role);
   t->arena += (size_t)(padded - rows) * (size_t)cols;
   return table;
 }
@@ -139,12 +141,12 @@ static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const c
     s->position_embedding = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
                                       c->positions == POSITIONS_LEARNED ? ROLE_POSITIONS : ROLE_SINUSOIDS);
   for (int layer = 0; layer < layers; layer++) {
-    const Scope at = {prefix, layer, layers * (cross ? 3 : 2)};
+    const Scope at = {prefix, layer, s->first_layer, layers * (cross ? 3 : 2)};
     s->sublayers[s->count++] = add_self(t, c, at);
     if (cross) s->sublayers[s->count++] = add_cross(t, c, at);
     s->sublayers[s->count++] = add_mlp(t, c, at);
   }
-  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Scope){prefix, -1, 0}, "norm");
+  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Scope){prefix, -1, 0, 0}, "norm");
 }
 
 /* The encoder's stack precedes the decoder's. With `tie` source, target and head have one table, else one each. */
@@ -175,7 +177,7 @@ static void add_head(ParameterTable *t, const ModelConfig *c) {
   t->head.weight = c->tie ? t->decoder.embedding : add_table(t, "", "lm_head", c->vocab, padded, c->dim, ROLE_WEIGHT);
   if (!c->head_bias) return;
   t->head.bias = begin_group(t, 1, padded, false, true);
-  add_vector(t, (Scope){"", -1, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS, c->dim);
+  add_vector(t, (Scope){"", -1, 0, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS, c->dim);
   t->arena += (size_t)(padded - c->vocab);
 }
 

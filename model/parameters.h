@@ -24,6 +24,7 @@ typedef struct ParameterTensor {
   TensorRole role;
   int64_t v_offset; /* in the arena of second moments; -1: it has none */
   int inputs;       /* of the product that it belongs to; of a table: the length of a row */
+  int layer;        /* of all stacks, numbered as in Stack.first_layer; -1: of no layer */
   int branches;     /* number of branches added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 

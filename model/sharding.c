@@ -23,23 +23,10 @@ static int bucket_count(const ParameterTable *t) {
   return layers + 1;
 }
 
-static bool is_in(const ParameterGroup *group, Matrix matrix) {
-  return matrix.rows && group->matrix.offset == matrix.offset;
-}
-
-static bool is_of(const ParameterGroup *group, const Sublayer *p) {
-  const Linear *const all[] = {&p->in, &p->memory, &p->out};
-  bool found = is_in(group, p->norm.weight) || is_in(group, p->norm.bias);
-  for (int i = 0; i < 3; i++) found = found || is_in(group, all[i]->weight) || is_in(group, all[i]->bias);
-  return found;
-}
-
 static int bucket_of(const ParameterTable *t, const ParameterGroup *group) {
-  const Stack *const stacks[] = {&t->encoder, &t->decoder};
-  for (int s = 0; s < 2; s++)
-    for (int i = 0; i < stacks[s]->count; i++)
-      if (is_of(group, &stacks[s]->sublayers[i])) return stacks[s]->first_layer + stacks[s]->sublayers[i].layer;
-  return bucket_count(t) - 1;
+  const ParameterTensor *first = t->tensors;
+  while (first->offset < group->matrix.offset) first++;
+  return first->layer < 0 ? bucket_count(t) - 1 : first->layer;
 }
 
 /* ---- the owners ---- */

@@ -83,6 +83,8 @@ static const char *bias_words(const ModelConfig *m) {
 }
 
 ArchitectureWords architecture_words(const ModelConfig *m) {
+#define NORM_WORDS(id, name, words) [NORM_##id] = words,
+  static const char *const norms[] = {NORMS(NORM_WORDS)};
   static const char *const places[] = {[NORM_BEFORE] = "before each sublayer",
                                        [NORM_AFTER] = "after each sublayer",
                                        [NORM_ON_BRANCH] = "on each branch"};
@@ -93,7 +95,7 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
-  snprintf(words.text, sizeof words.text, "%s %s, %s, %s, %s", m->norm == NORM_LAYER ? "LayerNorm" : "RMSNorm",
-           places[m->norm_place], mlps[m->activation][m->gated], positions[m->positions], bias_words(m));
+  snprintf(words.text, sizeof words.text, "%s %s, %s, %s, %s", norms[m->norm], places[m->norm_place],
+           mlps[m->activation][m->gated], positions[m->positions], bias_words(m));
   return words;
 }
