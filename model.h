@@ -30,6 +30,9 @@ typedef enum PositionKind {
   POSITIONS_NONE
 } PositionKind;
 
+_Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(NormPlace) == sizeof(int) &&
+                   sizeof(Activation) == sizeof(int) && sizeof(PositionKind) == sizeof(int),
+               "options and files read and write these enums as int");
 /* Names of the values of these enums in options and files; each list ends with NULL. */
 extern const char *const model_norm_names[], *const model_norm_place_names[], *const model_activation_names[],
                                                                                   *const model_position_names[];

@@ -138,7 +138,8 @@ static bool every(int64_t interval, int64_t step) { return interval > 0 && step 
 static bool must_save(Run *r) {
   const Interval *interval = &r->settings.save_every;
   return every(interval->steps, r->progress.step) ||
-         (interval->seconds > 0 && run_leader_says(r->peers, clock_seconds() - r->now.saved_at >= interval->seconds));
+         (interval->seconds > 0 &&
+          run_broadcast_flag(r->peers, clock_seconds() - r->session.saved_at >= interval->seconds));
 }
 
 static bool must_evaluate(const TrainSettings *s, const RunProgress *progress) {
@@ -164,21 +165,22 @@ static bool take_all_reports(Run *r, Error *error) {
  * evaluation, the resumed run makes it again. */
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
-  const bool save = must_save(r) || last || r->now.stopping;
+  const bool save = must_save(r) || last || r->session.stopping;
   if (!save && !must_evaluate(&r->settings, &r->progress) && !sample) return true;
   if (!take_all_reports(r, error)) return false;
   if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
+  /* A resumed run may have been stopped before its evaluation. */
+  if (!r->session.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
   const double evaluated = clock_seconds();
   if (sample) run_sample(r, error);
   if (sample && !run_agree(r->peers, error)) return false;
   const double end = clock_seconds();
   run_count_pause(&r->budget, save ? saved - start : 0,
                   r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
-  r->now.logged_at += end - start;
+  r->session.logged_at += end - start;
   run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
@@ -191,11 +193,11 @@ static bool out_of_patience(Console *console, const TrainSettings *s, const RunP
 }
 
 /* The text cannot be read any more: saves what was learned. Returns false. */
-static bool save_what_is(Run *r, Error *error) {
+static bool save_before_failing(Run *r, Error *error) {
   Error second = {0};
   r->peers->agreed = false; /* the processes have not agreed on the end yet */
   const bool saved =
-      r->now.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
+      r->session.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
   return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
                                run_resume_command(&r->files).text);
@@ -204,20 +206,19 @@ static bool save_what_is(Run *r, Error *error) {
 static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
 
 static bool train_loop(Run *r, Error *error) {
-  r->now.started = r->now.saved_at = clock_seconds();
-  run_restart_timing(&r->now);
+  r->session.started = r->session.saved_at = clock_seconds();
+  run_restart_timing(&r->session);
   run_restart_comparison(&r->straggler, r->peers);
   run_begin_budget(&r->budget, r->progress.step);
-  /* the saved run was stopped before its evaluation */
-  if (!run_listen(r, error)) return false;
-  if (!r->now.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
-  if (!r->now.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
-  if (!r->now.stopping && must_sample(r)) run_sample(r, error);
+  if (!run_agree_on_stop(r, error)) return false;
+  if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
+  if (!r->session.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
+  if (!r->session.stopping && must_sample(r)) run_sample(r, error);
   while (r->progress.step < r->settings.steps && !out_of_patience(&r->console, &r->settings, &r->progress)) {
     TokenBatch batch;
     if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
-    if (!run_listen(r, error)) return is_of_text(error) && save_what_is(r, error);
-    if (r->now.stopping) break;
+    if (!run_agree_on_stop(r, error)) return is_of_text(error) && save_before_failing(r, error);
+    if (r->session.stopping) break;
     model_train_step(r->model.on_device, &batch);
     r->progress.step++;
     startup_unsaved_steps++;
@@ -235,7 +236,7 @@ static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
   if (!run_agree(r->peers, error)) return false;
-  fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping),
+  fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping),
        "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step, r->settings.steps,
        run_resume_command(&r->files).text);
   return run_agree(r->peers, error);
@@ -247,14 +248,14 @@ static RunEnd how_it_ended(const Run *r) {
 
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
-  if (r->now.saved_step != r->progress.step && !run_save_state(r, error)) return false;
-  if (r->now.stopping) return interrupted(r, error);
+  if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
+  if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_measure_kept(r, error)) return false;
   if (run_sample(r, error)) run_check_memorization(r, error);
-  if (!run_listen(r, error)) return false;
-  if (r->now.stopping) return interrupted(r, error);
-  run_load_newest(&r->model, &r->now);
+  if (!run_agree_on_stop(r, error)) return false;
+  if (r->session.stopping) return interrupted(r, error);
+  run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
   run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
@@ -347,6 +348,8 @@ static bool run(void *context, Error *error) {
   if (!resumes) {
     if (!start_model(r, error) || !run_init_weights(r, error)) return false;
   }
+  model_files_close(r->base.files);
+  r->base.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
   return run_warm_up(r, error) && run_begin_directory(r, error) && train(r, error);
 }
@@ -366,7 +369,7 @@ static void close_run(Run *r) {
 
 int main(int argc, char **argv) {
   Run r = {.files.lock.fd = -1,
-           .now.saved_step = -1,
+           .session.saved_step = -1,
            .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
            .budget = {.launched = clock_seconds(), .minutes = NAN}};
   train_options(&r.options, &r.settings);

@@ -122,6 +122,8 @@ static Option row_at(const Option *row, const void *variable) {
   return out;
 }
 
+bool option_known(const Option *row) { return option_is_set(row, option_load(row)); }
+
 void option_take(const Option *row, const void *variable) {
   const Option from = row_at(row, variable);
   option_store(row, option_load(&from));
@@ -434,7 +436,7 @@ static bool take_argument(CommandLine *line) {
   const char *argument = line->argv[line->index];
   if (strncmp(argument, "\xE2\x80\x93", 3) == 0 || strncmp(argument, "\xE2\x80\x94", 3) == 0)
     return fail(line->source.error, EXIT_USAGE, "\"%.100s\" begins with a typographic dash; write --%.100s", argument,
-                argument + 3);
+                argument + strspn(argument, "-\xE2\x80\x93\x94"));
   if (argument[0] != '-' || argument[1] == '\0') return take_positional(line);
   if (argument[1] == '-') return take_long(line);
   Option *row = argument[2] == '\0' ? row_lettered(line->source.options, argument[1]) : NULL;

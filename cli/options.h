@@ -179,6 +179,8 @@ void options_follow(Options *options, const char *except);
 
 /* Returns the next row after `row` (NULL: the first row) whose variable lies in the object; NULL: no more. */
 const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size);
+/* Returns whether the value of a row is known: it is neither unset nor `auto`. */
+bool option_known(const Option *row);
 /* Sets the variable of a row, which is no list, to that of another object, which has the row's type. */
 void option_take(const Option *row, const void *variable);
 /* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. */

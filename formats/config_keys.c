@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(PositionKind) == sizeof(int), "enums are read as int");
-
 /* ---- fields of ModelConfig ---- */
 
 static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }

@@ -19,12 +19,12 @@ bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *
   m->config = *model_files_config(m->files);
   m->special = model_files_special_tokens(m->files);
   tokenizer_set_special(m->tokenizer, s->special);
+  if (!model_files_read_source_tokenizer(m->files, m->tokenizer, &m->source_tokenizer, error)) return false;
+  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, s->special);
   return true;
 }
 
 bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *console, Error *error) {
-  if (!model_files_read_source_tokenizer(m->files, m->tokenizer, &m->source_tokenizer, error)) return false;
-  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, s->special);
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   if (tokenizer_has_chat_template(m->tokenizer))
     console_note(console,

@@ -40,7 +40,17 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
          fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
 }
 
+/* Returns whether nothing is left open. */
+static bool is_decided(const ModelConfig *c) {
+  const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias};
+  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_ON_BRANCH &&
+                 (unsigned)c->activation <= ACTIVATION_RELU && (unsigned)c->positions <= POSITIONS_NONE;
+  for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) decided = decided && (switches[i] | 1) == 1;
+  return decided;
+}
+
 bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
+  if (!is_decided(c)) return fail(error, EXIT_INTERNAL, "the configuration of the model is incomplete");
   if (!in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
       !in_range("layers", c->layers, 1, MODEL_MAX_LAYERS, code, error) ||
       !in_range("heads", c->heads, 1, MODEL_MAX_HEADS, code, error) ||

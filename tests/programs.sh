@@ -622,6 +622,10 @@ refused "--score of a missing file" 3 "missing" "$generate" a.run --score missin
 (cd folder && cp -r ../a.run ../c.run . && touch -d '2001-01-01' a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
 $generate c.run -n 50 --seed 1 --quiet >one
 check "without a name the newest run is used" cmp one folder/two
+"$train" text.txt --preset 42m --layers 1 --dim 32 --heads 2 --batch 1 --steps 1 --sample-tokens 0 --out long.run --quiet 2>err
+"$train" --resume=long.run --preset 42m --layers 1 --dim 32 --heads 2 --steps 2 --quiet 2>err
+check "a resumed run keeps its context where the preset is given again" test $? -eq 0
+rm -rf long.run
 refused "a dash from a web page" 2 "typographic dash; write --steps" "$train" text.txt —steps 3
 check "--help-all names every exit-relevant flag" sh -c "$train --help-all | grep -q -e --grad-accum && $generate --help-all | grep -q -e --min-p"
 check "--help names the common ones, and --help-all" sh -c "for p in $train $generate; do \$p --help >help.txt; grep -q -e --help-all help.txt && test \$(grep -c -e '^  .*--' help.txt) -le 14 || exit 1; done"

@@ -161,7 +161,7 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
-  if (!m->ctx && given->base) {
+  if (!m->ctx && given->base && settings_start_from_model(s)) {
     const int most = given->device->accelerator ? 2048 : 512;
     m->ctx = given->base->ctx < most ? given->base->ctx : most;
     if (m->ctx < given->base->ctx)

@@ -1,7 +1,7 @@
 /* Defaults of ./train that depend on the size of the text and on the device. Values that were given are checked and
  * kept. */
-#ifndef INKLING_TRAINING_CHOICES_H
-#define INKLING_TRAINING_CHOICES_H
+#ifndef INKLING_TRAINING_AUTO_SETTINGS_H
+#define INKLING_TRAINING_AUTO_SETTINGS_H
 
 #include "dataset/packing.h"
 #include "training/settings.h"

@@ -55,7 +55,7 @@ static void take_model(Run *r) {
   if (saved.positions != POSITIONS_ROPE) saved.rope_base = NAN;
   for (const Option *row = next_field(&r->options, &r->settings, NULL); row;
        row = next_field(&r->options, &r->settings, row))
-    if (row->origin != ORIGIN_COMMAND_LINE && row->value != &r->settings.model.ctx)
+    if ((row->origin != ORIGIN_COMMAND_LINE || !option_known(row)) && row->value != &r->settings.model.ctx)
       option_take(row, field(&r->settings, row, &saved));
 }
 
@@ -127,10 +127,6 @@ bool run_open_base_tokenizers(Run *r, Error *error) {
   return true;
 }
 
-bool run_read_base_weights(RunBase *base, RunModel *model, Error *error) {
-  const bool ok =
-      model_files_read_weights(base->files, &model->config, model_table(model->on_device), model->host[0], error);
-  model_files_close(base->files);
-  base->files = NULL;
-  return ok;
+bool run_read_base_weights(const RunBase *base, RunModel *model, Error *error) {
+  return model_files_read_weights(base->files, &model->config, model_table(model->on_device), model->host[0], error);
 }

@@ -13,8 +13,8 @@ static bool time_step(Run *r, int64_t step, double *start, double *seconds, Erro
   StepState reports[REPORT_RING];
   TokenBatch batch;
   run_fill_batch(r, step, &batch, error);
-  if (!run_listen(r, error)) return false;
-  if (r->now.stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->now.stopping), "stopped while timing");
+  if (!run_agree_on_stop(r, error)) return false;
+  if (r->session.stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping), "stopped while timing");
   model_train_step(r->model.on_device, &batch);
   if (model_reports(r->model.on_device, reports, REPORT_RING, false, error) < 0) return false;
   const double end = clock_seconds();
@@ -32,7 +32,7 @@ static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Erro
   bool ok = seconds || error_memory(error, "timings");
   for (bool more = ok; more; done++) {
     ok = time_step(r, done + 1, &start, &seconds[done], error);
-    more = ok && done + 1 < BENCH_WARM_UP + steps && run_leader_says(r->peers, start < stop);
+    more = ok && done + 1 < BENCH_WARM_UP + steps && run_broadcast_flag(r->peers, start < stop);
   }
   const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
   if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));

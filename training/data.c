@@ -355,7 +355,7 @@ bool run_open_windows(Run *r, Error *error) {
 
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
   const TrainSettings *s = &r->settings;
-  const SequenceShare share = run_sequence_share(s, r->peers);
+  const SequenceShare share = run_sequence_share(r);
   const int ctx = r->model.config.ctx;
   if (!token_file_check(&r->text.tokens_file, error)) return false;
   for (int i = 0; i < share.batch * share.micro_batches; i++) {

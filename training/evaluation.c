@@ -22,7 +22,7 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
   const Validation *v = context;
   const double ctx = v->r->model.config.ctx;
   console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
-  return run_listen(v->r, error) && !v->r->now.stopping;
+  return run_agree_on_stop(v->r, error) && !v->r->session.stopping;
 }
 
 /* ---- which windows ---- */
@@ -93,7 +93,7 @@ static void add_up(Collective *peers, Evaluation *e) {
 static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
   const EvaluationPlan plan = {.windows = r->text.val_windows,
                                .stride = r->model.config.ctx,
-                               .batch = run_sequence_share(&r->settings, r->peers).batch,
+                               .batch = run_sequence_share(r).batch,
                                .limit = limit,
                                .rank = r->peers->rank,
                                .ranks = r->peers->size,
@@ -103,7 +103,7 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Erro
   const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
   if (!run_agree(r->peers, error)) return false;
-  *complete = ok && !r->now.stopping;
+  *complete = ok && !r->session.stopping;
   if (!*complete) return ok;
   add_up(r->peers, out);
   r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
@@ -146,7 +146,7 @@ static bool judge(Run *r, bool at_end, Error *error) {
   MetricsLine line = {0};
   if (!run_leads(r->peers)) return true;
   if (!(at_end ? diagnosis_at_end : diagnosis_at_evaluation)(&r->files.history, &facts, &line)) return true;
-  return run_log_diagnosis(&r->console, &r->files, r->peers, &line, error);
+  return run_log_diagnosis(r, &line, error);
 }
 
 bool run_has_learned(const Run *r) {
@@ -177,7 +177,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
-  return run_log(&r->files, r->peers, &line, error);
+  return run_log(r, &line, error);
 }
 
 static bool evaluate_part(Run *r, Error *error) {
@@ -187,17 +187,17 @@ static bool evaluate_part(Run *r, Error *error) {
     return keep_newest(r, error);
   }
   r->progress.eval_windows = part_windows(r);
-  if (!measure(r, r->progress.eval_windows, &r->now.evaluated, &complete, error)) return false;
+  if (!measure(r, r->progress.eval_windows, &r->session.evaluated, &complete, error)) return false;
   if (!complete) return true; /* a resumed run evaluates again */
   r->progress.evaluated_step = r->progress.step;
-  if (!r->now.evaluated.tokens) return keep_newest(r, error);
-  r->progress.last_val_loss = evaluation_loss(&r->now.evaluated);
-  const bool better = run_leader_says(r->peers, r->progress.last_val_loss < r->progress.best_loss);
-  if (log_evaluation(r, &r->now.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
+  if (!r->session.evaluated.tokens) return keep_newest(r, error);
+  r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
+  const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
+  if (log_evaluation(r, &r->session.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
-  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(&r->files, r->peers, error);
+  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -206,7 +206,7 @@ bool run_evaluate(Run *r, Error *error) {
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->now.stopping || !run_has_validation(&r->text)) return !error->code;
+  if (!run_evaluate(r, error) || r->session.stopping || !run_has_validation(&r->text)) return !error->code;
   console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
                r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
@@ -237,27 +237,27 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
 static bool load_kept(Run *r, bool *loaded, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
-  *loaded = run_leader_says(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
+  *loaded = run_broadcast_flag(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
   if (!run_agree(r->peers, error) || !*loaded) return !error->code;
   model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
-  r->now.holds_kept = true;
+  r->session.holds_kept = true;
   return true;
 }
 
-void run_load_newest(const RunModel *model, RunNow *now) {
-  if (now->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
-  now->holds_kept = false;
+void run_load_newest(const RunModel *model, RunSession *session) {
+  if (session->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
+  session->holds_kept = false;
 }
 
 /* Evaluates the newest weights on the whole validation text. */
 static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
-  *out = r->now.evaluated;
+  *out = r->session.evaluated;
   *complete = true;
-  if (run_evaluates_all(r) && r->now.evaluated.tokens) return true;
+  if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
   if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
-  run_log(&r->files, r->peers, &line, error);
+  run_log(r, &line, error);
   return run_agree(r->peers, error);
 }
 
@@ -271,16 +271,16 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete,
   if (r->progress.best_step == r->progress.step) return true;
   if (!load_kept(r, &loaded, error)) return false;
   if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
-  if (loaded && run_leader_says(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+  if (loaded && run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
     return true;
   *kept = *newest;
-  run_load_newest(&r->model, &r->now);
+  run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
   return keep_newest(r, error);
 }
 
-static void say_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
-                     const ExactCount *exact) {
+static void print_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
+                       const ExactCount *exact) {
   char bits[48] = ""; /* end tokens alone have no bytes */
   if (kept->bytes) snprintf(bits, sizeof bits, ", %.4f bits per byte", evaluation_bits_per_byte(kept));
   console_line(console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
@@ -305,8 +305,8 @@ static bool measure_kept(Run *r, Error *error) {
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   if (stop_signal) return true; /* the count is incomplete; a resumed run measures again */
   const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
-  if (!run_log(&r->files, r->peers, &line, error)) return false;
-  say_kept(&r->console, &r->progress, &newest, &kept, &exact);
+  if (!run_log(r, &line, error)) return false;
+  print_kept(&r->console, &r->progress, &newest, &kept, &exact);
   return judge(r, true, error);
 }
 

@@ -8,38 +8,37 @@
 #include <math.h>
 #include <stdio.h>
 
-bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error) {
-  if (!run_leads(peers)) return true;
-  return metrics_append(&files->metrics, line, error) && history_add(&files->history, line, error);
+bool run_log(Run *r, const MetricsLine *line, Error *error) {
+  if (!run_leads(r->peers)) return true;
+  return metrics_append(&r->files.metrics, line, error) && history_add(&r->files.history, line, error);
 }
 
-bool run_log_diagnosis(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *diagnosis,
-                       Error *error) {
-  (diagnosis_is_warning(diagnosis->diagnosis) ? console_warning : console_note)(console, "%s", diagnosis->text);
-  return run_log(files, peers, diagnosis, error);
+bool run_log_diagnosis(Run *r, const MetricsLine *diagnosis, Error *error) {
+  (diagnosis_is_warning(diagnosis->diagnosis) ? console_warning : console_note)(&r->console, "%s", diagnosis->text);
+  return run_log(r, diagnosis, error);
 }
 
-void run_restart_timing(RunNow *now) {
-  now->timed_steps = 0;
-  now->logged_at = clock_seconds();
+void run_restart_timing(RunSession *session) {
+  session->timed_steps = 0;
+  session->logged_at = clock_seconds();
 }
 
 /* Returns tokens per second since the last logged line, or since the run was resumed. */
-static double speed(const RunNow *now, const TrainSettings *s) {
-  return (double)(now->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - now->logged_at);
+static double speed(const RunSession *session, const TrainSettings *s) {
+  return (double)(session->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - session->logged_at);
 }
 
 static bool log_step(Run *r, Error *error) {
-  const int64_t step = r->now.newest.step;
+  const int64_t step = r->session.newest.step;
   const MetricsLine line = {.kind = METRICS_STEPS,
                             .step = step,
                             .tokens = step * settings_tokens_per_step(&r->settings),
                             .seconds = run_seconds(r),
                             .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
-                            .lr = (double)r->now.newest.lr,
-                            .grad_norm = (double)r->now.newest.grad_norm,
-                            .tokens_per_s = speed(&r->now, &r->settings)};
-  return run_log(&r->files, r->peers, &line, error);
+                            .lr = (double)r->session.newest.lr,
+                            .grad_norm = (double)r->session.newest.grad_norm,
+                            .tokens_per_s = speed(&r->session, &r->settings)};
+  return run_log(r, &line, error);
 }
 
 /* Returns NaN on a CPU, whose peak depends on everything else that runs on the machine. */
@@ -56,26 +55,27 @@ static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
 
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
-  const double tokens_per_s = speed(&r->now, &r->settings);
+  const double tokens_per_s = speed(&r->session, &r->settings);
   double trend[CONSOLE_TREND];
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->files.history, trend),
-                                   .step = r->now.newest.step,
+                                   .step = r->session.newest.step,
                                    .steps = r->settings.steps,
                                    .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
                                    .val_loss = r->progress.last_val_loss,
-                                   .lr = (double)r->now.newest.lr,
+                                   .lr = (double)r->session.newest.lr,
                                    .tokens_per_s = tokens_per_s,
                                    .peak = share_of_peak(r, tokens_per_s / (double)per_step),
-                                   .seconds_left =
-                                       (double)((r->settings.steps - r->now.newest.step) * per_step) / tokens_per_s};
+                                   .seconds_left = (double)((r->settings.steps - r->session.newest.step) * per_step) /
+                                                   tokens_per_s};
   console_progress(&r->console, &numbers, logged);
 }
 
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
   const DiagnosisFacts facts = run_diagnosis_facts(r);
   char saved[64] = "no state was saved yet";
-  if (r->now.saved_step >= 0) snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->now.saved_step);
+  if (r->session.saved_step >= 0)
+    snprintf(saved, sizeof saved, CHECKPOINT_LAST "/ holds step %" PRId64, r->session.saved_step);
   return fail(error, EXIT_NONFINITE, "%s. In %s %s, and " MODEL_FILE_WEIGHTS " is from step %" PRId64 ". Try %s", what,
               r->files.dir, saved, r->progress.best_step, diagnosis_lower_rates(&facts).text);
 }
@@ -94,17 +94,17 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
     r->progress.step = report->step; /* later steps were started already, but changed nothing */
     return diverged(r, report, error);
   }
-  r->now.newest = *report;
+  r->session.newest = *report;
   r->progress.loss_sum += (double)report->loss;
   r->progress.loss_steps++;
-  r->now.timed_steps++;
+  r->session.timed_steps++;
   const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
   if (logged && !log_step(r, error)) return false;
   show_progress(r, logged);
   if (!logged) return true;
   r->progress.loss_sum = 0;
   r->progress.loss_steps = 0;
-  run_restart_timing(&r->now);
+  run_restart_timing(&r->session);
   return true;
 }
 
@@ -126,11 +126,12 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r)};
   if (!result.parameters) return error_memory(error, CHECKPOINT_RESULT);
-  return result_write(&result, &r->files.history, error) && run_write_report(&r->files, r->peers, error);
+  return result_write(&result, &r->files.history, error) && run_write_report(r, error);
 }
 
-bool run_write_report(const RunFiles *files, const Collective *peers, Error *error) {
-  if (!run_leads(peers)) return true;
+bool run_write_report(const Run *r, Error *error) {
+  if (!run_leads(r->peers)) return true;
+  const RunFiles *files = &r->files;
   return page_write(&(FoundRun){files->dir, files->history}, 1, path_in(files->dir, CHECKPOINT_REPORT).text, error);
 }
 

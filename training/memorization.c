@@ -32,7 +32,7 @@ static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const
 }
 
 /* Collects the sample and equally long excerpts of the validation text, each after a -1. */
-static bool put_together(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
+static bool collect_texts(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
   const int64_t room = token_range_size(&text->val) - (int64_t)count;
   memcpy(ids, drawn->ids, count * sizeof *ids);
   for (int i = 0; i < EXCERPTS; i++) {
@@ -48,7 +48,7 @@ static bool put_together(const RunText *text, const BpeIds *drawn, int32_t *ids,
 static bool compare(const RunText *text, const BpeIds *drawn, int32_t *ids, int32_t *lengths, size_t count,
                     size_t *copied, size_t *usual, Error *error) {
   const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
-  if (!put_together(text, drawn, ids, count, error)) return false;
+  if (!collect_texts(text, drawn, ids, count, error)) return false;
   if (!longest_match_lengths(&text->train, ids, all, lengths, (Progress){go_on, NULL}, error)) return !error->code;
   for (size_t i = 0; i <= EXCERPTS; i++) {
     const size_t at = i * (count + 1), bytes = copied_bytes(text->tokenizer, ids + at, lengths + at, count);
@@ -76,5 +76,5 @@ bool run_check_memorization(Run *r, Error *error) {
   if (stop_signal || !diagnosis_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings),
                                           copied, usual, &line))
     return true;
-  return run_log_diagnosis(&r->console, &r->files, r->peers, &line, error);
+  return run_log_diagnosis(r, &line, error);
 }

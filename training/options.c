@@ -201,7 +201,7 @@ void train_options(Options *options, TrainSettings *s) {
             "base of the rotary position encoding", .follows = "arch positions"),
       TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(ARCHITECTURE_TIE_DIM),
                "tie the output head to the token embedding",
-               .follows = "arch positions source-tokenizer source-vocab-size"),
+               .follows = "preset dim arch positions source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
            "start from the weights and the tokenizer of another run or of a Hugging Face transformers model "
            "(fine-tuning); --ctx may be smaller than the model's; the rest of its architecture is kept",

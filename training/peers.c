@@ -16,21 +16,21 @@
 
 bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
-bool run_listen(Run *r, Error *error) {
+bool run_agree_on_stop(Run *r, Error *error) {
   int signal = stop_signal;
   const bool ok = collective_agree(r->peers, &signal, error);
-  r->now.stopping = signal;
+  r->session.stopping = signal;
   return ok;
 }
 
-bool run_leader_says(Collective *peers, bool what) {
-  collective_broadcast(peers, &what, sizeof what);
-  return what;
+bool run_broadcast_flag(Collective *peers, bool value) {
+  collective_broadcast(peers, &value, sizeof value);
+  return value;
 }
 
-double run_leader_counts(Collective *peers, double what) {
-  collective_broadcast(peers, &what, sizeof what);
-  return what;
+double run_broadcast_number(Collective *peers, double value) {
+  collective_broadcast(peers, &value, sizeof value);
+  return value;
 }
 
 bool run_share_settings(Options *options, Collective *peers, Error *error) {
@@ -50,20 +50,22 @@ bool run_share_settings(Options *options, Collective *peers, Error *error) {
 
 /* ---- parts of a step ---- */
 
-SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers) {
+SequenceShare run_sequence_share(const Run *r) {
+  const TrainSettings *s = &r->settings;
+  const Collective *peers = r->peers;
   const int all = s->batch * s->grad_accum, ranks = peers->size, rank = peers->rank;
   const int first = (int)((int64_t)all * rank / ranks), end = (int)((int64_t)all * (rank + 1) / ranks);
   const int most = (all + ranks - 1) / ranks, passes = (most + s->batch - 1) / s->batch;
   return (SequenceShare){first, end - first, (most + passes - 1) / passes, passes};
 }
 
-TrainConfig run_train_config(const TrainSettings *s, const Collective *peers) {
-  TrainConfig train = settings_train_config(s);
-  const SequenceShare share = run_sequence_share(s, peers);
+TrainConfig run_train_config(const Run *r) {
+  TrainConfig train = settings_train_config(&r->settings);
+  const SequenceShare share = run_sequence_share(r);
   train.batch = share.batch;
   train.micro_batches = share.micro_batches;
   train.first_sequence = share.first;
-  train.sharding = (Sharding){peers->rank, peers->size, !s->no_shard};
+  train.sharding = (Sharding){r->peers->rank, r->peers->size, !r->settings.no_shard};
   return train;
 }
 
@@ -115,11 +117,11 @@ bool run_check_device(const RunDevice *device, Collective *peers, int *machines,
   return run_agree(peers, error);
 }
 
-/* ---- who is behind ---- */
+/* ---- the slowest rank ---- */
 
 void run_restart_comparison(Straggler *straggler, const Collective *peers) {
-  straggler->heard_at = clock_seconds();
-  straggler->heard_waited = peers->waited;
+  straggler->updated_at = clock_seconds();
+  straggler->waited_then = peers->waited;
 }
 
 /* Compares the time that ranks worked without waiting. GPUs that communicate directly wait on the device, unseen
@@ -127,13 +129,13 @@ void run_restart_comparison(Straggler *straggler, const Collective *peers) {
 void run_name_slowest(Straggler *straggler, Collective *peers, Console *console) {
   enum { LEAST_SECONDS = 2 };
   if (peers->size == 1) return;
-  const double seconds = clock_seconds() - straggler->heard_at;
-  straggler->heard += seconds;
-  straggler->worked += seconds - (peers->waited - straggler->heard_waited);
-  if (run_leader_says(peers, straggler->heard < (double)LEAST_SECONDS)) return;
+  const double seconds = clock_seconds() - straggler->updated_at;
+  straggler->seconds += seconds;
+  straggler->busy_seconds += seconds - (peers->waited - straggler->waited_then);
+  if (run_broadcast_flag(peers, straggler->seconds < (double)LEAST_SECONDS)) return;
   double largest, others;
   char host[sizeof peers->host];
-  const int slowest = collective_largest(peers, straggler->worked, &largest, &others);
+  const int slowest = collective_largest(peers, straggler->busy_seconds, &largest, &others);
   const bool behind = largest >= 1.1 * others, said = straggler->slowest == slowest + 1;
   memcpy(host, peers->host, sizeof host);
   collective_broadcast_from(peers, host, sizeof host, slowest);
@@ -141,7 +143,7 @@ void run_name_slowest(Straggler *straggler, Collective *peers, Console *console)
     console_note(console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
                  100 * (largest / others - 1));
   straggler->slowest = behind ? slowest + 1 : 0;
-  straggler->heard = straggler->worked = 0;
+  straggler->seconds = straggler->busy_seconds = 0;
 }
 
 /* ---- text ---- */

@@ -116,7 +116,7 @@ static OptimizerWords optimizer_words(const TrainSettings *s) {
 
 static void print_processes(Run *r) {
   const Collective *peers = r->peers;
-  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
+  const SequenceShare share = run_sequence_share(r);
   if (peers->size == 1) return;
   console_row(&r->console, "ranks", "%d on %s, %s%s%s; each takes %d of a step's %s%s%s", peers->size,
               text_plural(r->machines, "machine").text, r->device.info.direct ? "by NCCL and " : "by ", peers->engine,
@@ -168,7 +168,7 @@ void run_print_plan(Run *r) {
   Console *c = &r->console;
   Error refused = {0};
   if (c->quiet) return;
-  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   print_text(&r->console, &r->settings, &r->text);
   print_model(&r->console, &r->settings, &r->text, &r->model.config);
@@ -187,7 +187,7 @@ void run_print_plan(Run *r) {
 /* ---- for programs ---- */
 
 static json_t *memory_json(const Run *r) {
-  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
                    "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
@@ -206,7 +206,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const TrainConfig train = run_train_config(r);
   const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
   return json_pack(
       "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(&r->text),

@@ -15,15 +15,13 @@ static bool check_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  if (options_typed(&r->options,
-                    "tokenizer vocab-size source-tokenizer source-vocab-size pack jsonl-field prompt-field "
-                    "response-field tsv"))
-    return fail(
-        error, EXIT_USAGE,
-        "a resumed run keeps its tokenizers and how it reads its text; leave out --tokenizer, --vocab-size, "
-        "--source-tokenizer, --source-vocab-size, --pack, --jsonl-field, --prompt-field, --response-field and --tsv");
-  if (options_typed(&r->options, "init init-like init-std"))
-    return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --init, --init-like and --init-std");
+  const char *typed = options_typed(&r->options, "tokenizer vocab-size source-tokenizer source-vocab-size pack "
+                                                 "jsonl-field prompt-field response-field tsv");
+  if (typed)
+    return fail(error, EXIT_USAGE, "a resumed run keeps its tokenizers and how it reads its text; leave out --%s",
+                typed);
+  typed = options_typed(&r->options, "init init-like init-std");
+  if (typed) return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --%s", typed);
   return true;
 }
 

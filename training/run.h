@@ -78,7 +78,7 @@ typedef struct RunDevice {
 
 /* The initial model: that of --init or of the resumed run (base.c). */
 typedef struct RunBase {
-  ModelFiles *files;  /* on rank 0 until the weights are read; else NULL */
+  ModelFiles *files;  /* on rank 0 until the weights are on the device; else NULL */
   ModelConfig config; /* layers 0: none */
   SpecialTokens special;
 } RunBase;
@@ -116,8 +116,8 @@ typedef struct RunProgress {
 } RunProgress;
 
 /* What is known since the program started. */
-typedef struct RunNow {
-  int stopping;             /* the signal that asked to stop, agreed by all processes in run_listen(); 0: none */
+typedef struct RunSession {
+  int stopping;             /* the signal that asked to stop, agreed by all processes in run_agree_on_stop(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
   StepState newest;         /* the last step reported by the device (logging.c) */
@@ -125,13 +125,13 @@ typedef struct RunNow {
   bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
   double logged_at;    /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
   int64_t timed_steps; /* steps reported since then */
-} RunNow;
+} RunSession;
 
 /* Measurements of the slowest process since the last message about it (peers.c). */
 typedef struct Straggler {
-  int slowest;                   /* the last rank named, plus 1; 0: none */
-  double heard, worked;          /* seconds of training, and those in which this rank did not wait */
-  double heard_at, heard_waited; /* clock_seconds() and Collective.waited at the last update */
+  int slowest;                    /* the last rank named, plus 1; 0: none */
+  double seconds, busy_seconds;   /* seconds of training, and those in which this rank did not wait */
+  double updated_at, waited_then; /* clock_seconds() and Collective.waited at the last update */
 } Straggler;
 
 typedef struct Run {
@@ -147,13 +147,13 @@ typedef struct Run {
   RunModel model;
   RunFiles files;
   RunProgress progress;
-  RunNow now;
+  RunSession session;
   TimeBudget budget;
   Straggler straggler;
 } Run;
 
 /* Returns the seconds of this run, including those before it was resumed. */
-static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->now.started; }
+static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
 static inline double run_step_flops(const Run *r) {
   return model_step_flops(&r->model.config, settings_tokens_per_step(&r->settings),
@@ -178,14 +178,14 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
-bool run_listen(Run *r, Error *error); /* as run_agree(), and updates RunNow.stopping */
-bool run_leader_says(Collective *peers, bool what);
-double run_leader_counts(Collective *peers, double what);
+bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
+bool run_broadcast_flag(Collective *peers, bool value);
+double run_broadcast_number(Collective *peers, double value);
 /* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
 bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
-SequenceShare run_sequence_share(const TrainSettings *s, const Collective *peers);
-TrainConfig run_train_config(const TrainSettings *s, const Collective *peers); /* for this process */
+SequenceShare run_sequence_share(const Run *r);
+TrainConfig run_train_config(const Run *r); /* for this process */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
@@ -296,7 +296,7 @@ bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
 /* Reads the weights of --init into RunModel.host. */
-bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
+bool run_read_base_weights(const RunBase *base, RunModel *model, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
@@ -304,14 +304,13 @@ bool run_read_base_weights(RunBase *base, RunModel *model, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-void run_restart_timing(RunNow *now); /* restarts the measurement of tokens per second */
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error);  /* result.json */
-bool run_write_report(const RunFiles *files, const Collective *peers, Error *error); /* report.html */
+void run_restart_timing(RunSession *session); /* restarts the measurement of tokens per second */
+bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+bool run_write_report(const Run *r, Error *error);                                  /* report.html */
 /* Writes a line of metrics.jsonl, on rank 0. */
-bool run_log(RunFiles *files, const Collective *peers, const MetricsLine *line, Error *error);
+bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
-bool run_log_diagnosis(Console *console, RunFiles *files, const Collective *peers, const MetricsLine *diagnosis,
-                       Error *error);
+bool run_log_diagnosis(Run *r, const MetricsLine *diagnosis, Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
@@ -323,7 +322,7 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
  * better one in model.safetensors, prints its loss and logs it. Afterwards the model may hold the kept weights instead
  * of the newest. */
 bool run_measure_kept(Run *r, Error *error);
-void run_load_newest(const RunModel *model, RunNow *now); /* restores the newest weights */
+void run_load_newest(const RunModel *model, RunSession *session); /* restores the newest weights */
 DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 

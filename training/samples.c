@@ -142,8 +142,8 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 /* ---- all of them ---- */
 
 /* Returns the step of the weights on the device. */
-static int64_t sampled_step(const RunProgress *progress, const RunNow *now) {
-  return now->holds_kept ? progress->best_step : progress->step;
+static int64_t sampled_step(const RunProgress *progress, const RunSession *session) {
+  return session->holds_kept ? progress->best_step : progress->step;
 }
 
 static bool append_sample(const char *dir, int64_t step, const char *text, size_t size, Error *error) {
@@ -171,9 +171,9 @@ bool run_sample(Run *r, Error *error) {
   if (!stream) return error_memory(error, "a sample");
   bool ok = r->model.config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
   if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  ok = ok && append_sample(r->files.dir, sampled_step(&r->progress, &r->now), text, size, error);
+  ok = ok && append_sample(r->files.dir, sampled_step(&r->progress, &r->session), text, size, error);
   if (ok) r->progress.sampled_step = r->progress.step;
-  if (ok) show_sample(&r->console, sampled_step(&r->progress, &r->now), text, size);
+  if (ok) show_sample(&r->console, sampled_step(&r->progress, &r->session), text, size);
   free(text);
   return ok;
 }

@@ -35,7 +35,8 @@ typedef struct TrainSettings {
   const char *source_tokenizer;                            /* as tokenizer; NULL: one tokenizer for both */
   int source_vocab_size;
   /* model */
-  int preset, arch;  /* -1: chosen automatically; ArchitectureKind */
+  int preset;        /* PresetKind; -1: chosen automatically */
+  int arch;          /* ArchitectureKind */
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
   float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */

@@ -69,10 +69,10 @@ bool run_open_device(Run *r, Error *error) {
 
 /* Appends to an out-of-memory error the largest micro-batch that should fit and gives the same steps. A thirty-second
  * of the memory is left for the backend itself. Returns false. */
-static bool add_what_fits(const Run *r, Error *error) {
+static bool append_fitting_batch(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const size_t available = r->device.available - r->device.available / 32;
-  TrainConfig train = run_train_config(&r->settings, r->peers);
+  TrainConfig train = run_train_config(r);
   char more[40] = "";
   if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
@@ -85,18 +85,18 @@ static bool add_what_fits(const Run *r, Error *error) {
 
 bool run_check_memory(Run *r, Error *error) {
   const ContextInfo now = run_device_now(&r->device);
-  const TrainConfig train = run_train_config(&r->settings, r->peers);
+  const TrainConfig train = run_train_config(r);
   const size_t total = model_memory(&r->model.config, &train, &r->device.info).total;
   r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
   fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
        text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
-  return add_what_fits(r, error);
+  return append_fitting_batch(r, error);
 }
 
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
-  TrainConfig train = run_train_config(&r->settings, r->peers);
+  TrainConfig train = run_train_config(r);
   if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||
       !model_train_begin(r->model.on_device, &train, error))
     return false;
@@ -110,8 +110,8 @@ static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1,
 /* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
-  if (!allocate_model(r, error)) return add_what_fits(r, error);
-  const SequenceShare share = run_sequence_share(&r->settings, r->peers);
+  if (!allocate_model(r, error)) return append_fitting_batch(r, error);
+  const SequenceShare share = run_sequence_share(r);
   if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
   for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
     r->model.host[i] = calloc(model_arena_size(r->model.on_device, arenas[i]), sizeof(float));
@@ -148,7 +148,7 @@ bool run_warm_up(Run *r, Error *error) {
   run_fill_batch(r, r->progress.step + 1, &batch, error);
   if (!run_agree(r->peers, error)) return false;
   model_train_step(r->model.on_device, &batch);
-  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return add_what_fits(r, error);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return append_fitting_batch(r, error);
   run_upload_state(&r->model, r->progress.step);
   return true;
 }

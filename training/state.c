@@ -89,8 +89,8 @@ static bool write_state(const Run *r, Error *error) {
 bool run_save_state(Run *r, Error *error) {
   if (run_download_state(&r->model, error)) write_state(r, error);
   if (!run_agree(r->peers, error)) return false;
-  r->now.saved_step = r->progress.step;
-  r->now.saved_at = clock_seconds();
+  r->session.saved_step = r->progress.step;
+  r->session.saved_at = clock_seconds();
   startup_unsaved_steps = 0;
   return true;
 }
@@ -165,7 +165,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
-  r->progress.step = r->now.saved_step = (int64_t)step;
+  r->progress.step = r->session.saved_step = (int64_t)step;
   r->progress.best_step = count_of(state, "best_step", 0);
   r->progress.bad_evals = count_of(state, "bad_evals", 0);
   r->progress.eval_windows = count_of(state, "val_part", 0);
@@ -201,7 +201,7 @@ bool run_restore_state(Run *r, Error *error) {
   read_state(r, error);
   if (!run_agree(r->peers, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
-  r->now.saved_step = r->progress.step;
+  r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }

@@ -62,17 +62,17 @@ static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
 /* Assumed durations before the first evaluation and the first checkpoint. */
 static const double PAUSES = 0.07;
 
-/* Returns the seconds for training: the rest of the minutes after the text was read, but at least half of them, so that
- * the model learns something. A resumed run gets the same number of minutes again. */
+/* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
+ * them, so that the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   TimeBudget *p = &r->budget;
   const double minutes = s->minutes;
   const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
-  const double done = run_leader_counts(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
+  const double done = run_broadcast_number(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
   s->minutes = NAN; /* config.txt keeps the number of steps instead */
   if (s->resume && !asked) {
-    const double known = run_leader_counts(r->peers, checkpoint_find_number(r->files.dir, "steps"));
+    const double known = run_broadcast_number(r->peers, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {
       s->steps = (int64_t)known;
       return true;
@@ -80,7 +80,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
-  p->step_seconds = run_leader_counts(r->peers, p->step_seconds);
+  p->step_seconds = run_broadcast_number(r->peers, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
@@ -130,7 +130,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double now = clock_seconds(), budget = 60 * p->minutes;
   const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
                      r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
-  if (run_leader_says(r->peers, early)) return true;
+  if (run_broadcast_flag(r->peers, early)) return true;
   const double newest = (now - p->checked_at - p->paused) / (double)(r->progress.step - p->checked_step);
   p->step_seconds = 0.5 * (p->step_seconds + newest);
   p->all_paused += p->paused - p->once;
@@ -141,15 +141,14 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double left = p->deadline - now - seconds_at_end(r);
   const double fit =
       fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
-  const int64_t steps = (int64_t)run_leader_counts(r->peers, (double)(r->progress.step + (int64_t)fit));
+  const int64_t steps = (int64_t)run_broadcast_number(r->peers, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
-  return run_leader_says(r->peers, same) || change_length(r, steps, error);
+  return run_broadcast_flag(r->peers, same) || change_length(r, steps, error);
 }
 
 void run_count_pause(TimeBudget *budget, double saving, double evaluating, double sampling) {
-  TimeBudget *p = budget;
-  p->paused += saving + evaluating + sampling;
-  if (saving > 0) p->saving = saving;
-  if (sampling > 0) p->sampling = sampling;
+  budget->paused += saving + evaluating + sampling;
+  if (saving > 0) budget->saving = saving;
+  if (sampling > 0) budget->sampling = sampling;
 }
