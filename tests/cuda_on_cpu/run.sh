@@ -2,9 +2,9 @@
 # Runs the tests of the CUDA kernels in an emulated build, a line each; the last line is `N passed, N failed`.
 # Arguments: the build directory; plain (the default), address or race, as it was built.
 #
-# A plain build runs everything in three orders of threads, each with another timing of copies and streams, which must
-# give the same bits, and what depends on it once more as a card with little shared memory. With a sanitizer once is
-# enough.
+# A plain build runs everything in several orders of threads, each with another timing of copies and streams, which must
+# give the same bits, and what depends on it once more as a card with little shared memory. ORDERS: the orders (default:
+# "fwd rev rand"; fwd is always one of them). With a sanitizer once is enough.
 set -u
 
 # The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
@@ -12,7 +12,7 @@ programs='test_sample test_decode test_kernels_norm test_model_train test_model 
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
-orders='fwd rev rand'
+orders=${ORDERS:-fwd rev rand}
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
 if [ "${1:-}" = --job ]; then
