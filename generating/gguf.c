@@ -11,14 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- paths ---- */
 
-/* Returns whether the file is missing or begins with the bytes of `magic`, so that it may be replaced. */
+/* Returns whether the file is missing or begins with the bytes of `magic`, so that it may be replaced. A pipe is not
+ * opened, because that could wait forever. */
 static bool is_free(const char *path, const char *magic) {
   char head[8] = "";
-  FILE *stream = fopen(path, "rb");
-  if (!stream) return errno == ENOENT || errno == ENOTDIR;
+  struct stat info;
+  if (stat(path, &info) != 0) return errno == ENOENT || errno == ENOTDIR;
+  FILE *stream = S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
+  if (!stream) return false;
   const size_t size = fread(head, 1, strlen(magic), stream);
   fclose(stream);
   return size == strlen(magic) && memcmp(head, magic, size) == 0;

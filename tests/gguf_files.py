@@ -299,6 +299,8 @@ def check_refusals():
     refused("no blocks of q8_0", 2, "rows of token_embd.weight have 24", generate, "odd.run", "--gguf", "x.gguf",
             "--gguf-type", "q8_0")
     refused("a file of the run", 2, "ends in .gguf", generate, "byte.run", "--gguf", "byte.run/model.safetensors")
+    os.mkfifo("pipe.gguf")
+    refused("a pipe, which is not opened", 2, "another file of that name", generate, "byte.run", "--gguf", "pipe.gguf")
     refused("no name", 2, "is not the name", generate, "byte.run", "--gguf", "-")
     refused("no directory", 7, "nosuch", generate, "byte.run", "--gguf", "nosuch/x.gguf")
     refused("no such type", 2, "q4_0", generate, "byte.run", "--gguf", "x.gguf", "--gguf-type", "q4_0")

@@ -220,7 +220,7 @@ while [ $i -lt 100 ]; do
 done >long.jsonl
 $train long.jsonl --pack docs --dry-run 2>err
 check "a context that documents fit in" grep -q "context [0-9]* (the documents' lengths)" err
-packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 4000 --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
+packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps $([ "$hurried" ] && echo 800 || echo 4000) --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
 $train pairs.jsonl $packed --out unbroken.run 2>/dev/null
 stopped_in broken.run $train pairs.jsonl $packed --out broken.run
 check "packed: stopped" test $? -eq 130
@@ -278,9 +278,9 @@ $train short.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --toke
 check "fewer tokens than asked for" grep -q "yields a vocabulary of only [0-9]* tokens instead of 5000" err
 check "automatic choices are explained" sh -c "$train text.txt --dry-run 2>&1 | grep -q 'chosen .*byte.*preset nano.*steps'"
 
-head -c 50000000 /dev/zero | tr '\0' 'a' >line.txt
+head -c "$([ "$hurried" ] && echo 5000000 || echo 50000000)" /dev/zero | tr '\0' 'a' >line.txt
 $train line.txt $few $bpe --out line.run 2>err
-check "a line of 50 MB" test $? -eq 0
+check "a long line" test $? -eq 0
 head -c 300000 "$bin/generate" >binary
 $train binary $few --binary --out binary.run 2>err
 check "binary data" test $? -eq 0
