@@ -117,7 +117,7 @@ json_t *result_settings_text(char *text, Error *error) {
 
 /* ---- measurements ---- */
 
-/* Returns tokens per second of training time, which excludes evaluating, saving and sampling. NaN: nothing was logged. */
+/* Returns tokens per second of training, without evaluating, saving and sampling. NaN: nothing was logged. */
 static double training_speed(const History *h) {
   double tokens = 0, seconds = 0;
   for (int i = 0; i < h->count; i++) {

@@ -34,8 +34,8 @@ bool result_write(const RunResult *result, const History *history, Error *error)
 
 /* ---- functions for tables and pages ---- */
 
-/* Returns how a run ended, one of run_end_names; "damaged" for any other text; "running" or "killed" for a run without a
- * result. */
+/* Returns how a run ended, one of run_end_names; "damaged" for any other text; "running" or "killed" for a run without
+ * a result. */
 const char *result_state(const char *dir, const json_t *result);
 
 /* Returns a state in words; `brief`, for a table: "done" also for a run that reached --minutes. Unknown states are

@@ -1,4 +1,4 @@
-/* dataset/record, TSV: by itself and through dataset/corpus: prompts and responses in columns, and lines without them. */
+/* dataset/record, TSV: by itself and through dataset/corpus: prompts and responses in columns, lines without them. */
 #include "tests/corpus_helpers.h"
 #include "dataset/record.h"
 
