@@ -295,9 +295,9 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
 }
 
 static bool measure_kept(Run *r, Error *error) {
-  Evaluation newest, kept;
+  Evaluation newest = {0}, kept = {0};
   ExactCount exact = {0};
-  bool complete;
+  bool complete = false;
   if (!run_has_validation(&r->text)) return true;
   if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;

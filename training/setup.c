@@ -78,7 +78,7 @@ static bool append_fitting_batch(const Run *r, Error *error) {
   do train.batch--;
   while (train.batch > 0 &&
          (s->batch % train.batch || model_memory(&r->model.config, &train, &r->device.info).total > available));
-  if (train.batch == 0) return false;
+  if (train.batch <= 0) return false;
   if (!s->batch_tokens) snprintf(more, sizeof more, " --grad-accum %d", s->batch / train.batch * s->grad_accum);
   return error_append(error, "; --batch %d%s would fit", train.batch, more);
 }
