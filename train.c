@@ -56,7 +56,7 @@ static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
   if (!run_leads(r->peers)) return true;
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
-  if (options_origin(&r->options, &s->steps) == ORIGIN_COMMAND_LINE && done > (double)s->steps)
+  if (options_typed(&r->options, "steps") && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
   return auto_length(s, given, &r->model.config, &r->reasons, error);
 }

@@ -223,7 +223,6 @@ bool option_assign(const OptionSource *source, Option *row, const char *text) {
 
 bool options_dump(const Options *options, FILE *stream) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (!row->name) continue;
     const OptionValue value = option_load(row);
     const TextList one = {.items = (const char *[]){value.text}, .count = value.text != NULL};
     const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
@@ -258,7 +257,6 @@ static bool copy_texts(Options *options, Option *row, const char **dump) {
 bool options_copy(Options *options, const char *dump, Error *error) {
   for (Option *row = options->rows; row < options->rows + options->count; row++) {
     OptionValue value;
-    if (!row->name) continue;
     take(&dump, &row->origin, sizeof row->origin);
     take(&dump, &value, sizeof value);
     if (!option_is_text(row)) option_store(row, value);

@@ -103,7 +103,7 @@ static bool write_model(const Program *p, Console *console, GgufFacts *facts, Er
 bool program_gguf(Program *p, Error *error) {
   const GenerateSettings *s = &p->command.settings;
   GgufFacts facts;
-  if (options_origin(&p->command.options, &s->machine.dtype) == ORIGIN_COMMAND_LINE)
+  if (options_typed(&p->command.options, "dtype"))
     return fail(error, EXIT_USAGE,
                 "--dtype is the type that the model computes in; --gguf-type is the type that --gguf writes");
   if (!check_paths(s, error) || !write_model(p, &p->console, &facts, error)) return false;

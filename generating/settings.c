@@ -20,7 +20,7 @@ static const OptionHint hints[] = {
     {"k", "did you mean --top-k?"},
     {"p-file prompt-file input-file", HERE("--file")},
     {"n-predict max-new-tokens max-tokens max-length num-tokens length new-tokens steps", HERE("-n")},
-    {"temperature t", HERE("--temp")},
+    {"temperature", HERE("--temp")},
     {"checkpoint ckpt model-path model-dir out-dir run-dir", "leave it out: a run is given without a flag"},
     {"repetition-penalty repeat-pen", HERE("--repeat-penalty")},
     {"nucleus topp", HERE("--top-p")},

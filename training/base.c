@@ -19,6 +19,8 @@ static const Option *next_field(const Options *options, const TrainSettings *s, 
   return options_next_in(options, row, &s->model, sizeof s->model);
 }
 
+static const char *base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
+
 /* Refuses a value that differs from the saved model. */
 static bool check_field(const Run *r, const Option *row, const ModelConfig *asked, const ModelConfig *saved,
                         Error *error) {
@@ -30,9 +32,9 @@ static bool check_field(const Run *r, const Option *row, const ModelConfig *aske
   if (resumes)
     return fail(error, EXIT_USAGE,
                 "--%s is %s, but %s was trained with %s; the model cannot change when a run is resumed", row->name,
-                given, run_base_dir(r), kept);
+                given, base_dir(r), kept);
   return fail(error, EXIT_USAGE, "--%s is %s, but the model in %s has %s%s; leave it out", row->name, given,
-              run_base_dir(r), kept, is_ctx ? ", and its context can only become smaller" : "");
+              base_dir(r), kept, is_ctx ? ", and its context can only become smaller" : "");
 }
 
 static bool check_same(const Run *r, ModelConfig asked, Error *error) {
@@ -76,7 +78,7 @@ static void forget_others(TrainSettings *s) {
 }
 
 static bool open_base(Run *r, Error *error) {
-  if (!model_files_open(&r->base.files, run_base_dir(r), error)) return false;
+  if (!model_files_open(&r->base.files, base_dir(r), error)) return false;
   r->base.config = *model_files_config(r->base.files);
   r->base.special = model_files_special_tokens(r->base.files);
   return true;
@@ -116,7 +118,7 @@ bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *e
 }
 
 bool run_open_base_tokenizers(Run *r, Error *error) {
-  const char *dir = run_base_dir(r);
+  const char *dir = base_dir(r);
   if (!model_files_read_tokenizer(r->base.files, &r->text.tokenizer, error) ||
       !model_files_read_source_tokenizer(r->base.files, r->text.tokenizer, &r->text.source_tokenizer, error))
     return false;

@@ -174,6 +174,11 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
 
 /* ---- token files and ranges ---- */
 
+bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
+
+/* Returns whether the model will have an encoder; known before the rest of the model. */
+static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
+
 bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
   StartupWork encoding = {
       .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
@@ -214,7 +219,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
                 text_one_line(run_text_name(&r->settings), 250).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
-  if (!s->val) return r->text.val.begin == r->text.val.end || !run_has_encoder(r) || move_cut(&r->text, error);
+  if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
   if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error))
     return false;
   const int64_t tokens = r->text.val_file.info.tokens;
@@ -225,10 +230,6 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
 }
 
 /* ---- all of it ---- */
-
-bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
-
-bool run_has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
 /* Files stay readable while they are mapped. */
 void run_remove_scratch(RunText *text) {
@@ -246,9 +247,9 @@ bool run_open_data(Run *r, Error *error) {
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->text.scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
-  if (ok && s->pack == PACK_STREAM && run_has_encoder(r))
+  if (ok && s->pack == PACK_STREAM && has_encoder(r))
     ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, but an encoder reads whole pairs; leave it out");
-  if (ok) auto_packing(s, run_has_pairs(&r->text) || run_has_encoder(r), r->text.tokenizer, &r->reasons);
+  if (ok) auto_packing(s, run_has_pairs(&r->text) || has_encoder(r), r->text.tokenizer, &r->reasons);
   corpus_close(train);
   corpus_close(val);
   return ok;
@@ -275,8 +276,8 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
       .console = &r->console, .name = "measuring documents", .total = (double)token_range_size(&r->text.train)};
   const int32_t end = tokenizer_end(r->text.tokenizer);
   const Progress progress = startup_progress(&work);
-  bool ok = run_has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
-                               : packing_measure(&r->text.train, end, out, progress, error);
+  bool ok = has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
+                           : packing_measure(&r->text.train, end, out, progress, error);
   console_work_end(&r->console);
   return ok;
 }

@@ -35,7 +35,7 @@ static bool find_directory(const TrainSettings *s, RunFiles *files, Error *error
 /* Keeps the optimizer of the saved state: the settings may come from another file or from an older version. */
 static bool keep_optimizer(const Options *options, TrainSettings *s, const char *dir, Error *error) {
   const int kept = checkpoint_find_optimizer(dir);
-  const int asked = options_origin(options, &s->optimizer) != ORIGIN_DEFAULT ? s->optimizer : -1;
+  const int asked = options_given(options, &s->optimizer) ? s->optimizer : -1;
   if (kept < 0) return true; /* there is no state; reading it will report that */
   if (asked >= 0 && asked != kept)
     return fail(error, EXIT_USAGE, "%s was trained with %s, and a resumed run keeps its optimizer; leave out %s", dir,

@@ -1,5 +1,5 @@
 /* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them
- * takes the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below
+ * takes the whole Run. train.c has the loop, options.c the options, auto_settings.c the defaults; the sections below
  * name the other files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
@@ -197,7 +197,6 @@ int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
 /* ---- data.c ---- */
 bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
-bool run_has_encoder(const Run *r);       /* known before the rest of the model */
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
@@ -286,7 +285,6 @@ bool run_restore_state(Run *r, Error *error);
 bool run_resume_settings(Run *r, Error *error);
 
 /* ---- base.c: the initial model, from --init or from the resumed run ---- */
-static inline const char *run_base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
 static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);

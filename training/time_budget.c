@@ -68,7 +68,7 @@ bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   TimeBudget *p = &r->budget;
   const double minutes = s->minutes;
-  const bool asked = options_origin(&r->options, &s->minutes) == ORIGIN_COMMAND_LINE;
+  const bool asked = options_typed(&r->options, "minutes");
   const double done = run_broadcast_number(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
   s->minutes = NAN; /* config.txt keeps the number of steps instead */
   if (s->resume && !asked) {
