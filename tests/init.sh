@@ -63,10 +63,10 @@ mv base.run moved.run
 check "resumed without the model that it started from" test $? -eq 0
 mv moved.run base.run
 check "whose weights are not read again" test "$(grep -c '"step":0,' again.run/metrics.jsonl)" -eq 1
-long=$([ "$hurried" ] && echo 1000 || echo 3000)
-stopped_in stopped.run "$train" second.txt --init base.run $tune --steps "$long" --out stopped.run --save-every 1 --eval-every 500
+long=$([ "$hurried" ] && echo 300 || echo 3000)
+stopped_in stopped.run "$train" second.txt --init base.run $tune --steps "$long" --out stopped.run --save-every 1 --eval-every $((long / 6))
 "$train" --resume=stopped.run --quiet
-"$train" second.txt --init base.run $tune --steps "$long" --out whole.run --eval-every 500
+"$train" second.txt --init base.run $tune --steps "$long" --out whole.run --eval-every $((long / 6))
 check "stopped and resumed: the same" tensors_equal stopped.run whole.run
 check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
 

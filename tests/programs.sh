@@ -354,26 +354,27 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
   check "$1, a resumed run repeats no metrics and misses none" cmp "whole-$2.run.metrics" "$2.run.metrics"
   check "$1, a resumed run repeats no sample and misses none" cmp "whole-$2.run/samples.txt" "$2.run/samples.txt"
 }
-survives adamw parts 1500 6
-survives muon muon 1500 3
-refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps 1600
+if [ "$hurried" ]; then whole=500 more=600; else whole=1500 more=1600; fi
+survives adamw parts $whole 6
+survives muon muon $whole 3
+refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps $more
 echo 'optimizer = adamw' >adamw.txt
-refused "nor does it take one from a file" 2 "keeps its optimizer" "$train" --resume=muon.run --config adamw.txt --steps 1600
+refused "nor does it take one from a file" 2 "keeps its optimizer" "$train" --resume=muon.run --config adamw.txt --steps $more
 rm adamw.txt
 cp -r muon.run empty.run
 rm -r empty.run/last empty.run/prev
-refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps 1600
+refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps $more
 refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
-$train --resume=parts.run --steps 1600 --quiet 2>/dev/null
+$train --resume=parts.run --steps $more --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
 cp -r whole-parts.run before.run # begun before there was Muon
 sed -i '/^optimizer/d' before.run/config.txt
-$train --resume=before.run --steps 1600 --quiet 2>/dev/null
+$train --resume=before.run --steps $more --quiet 2>/dev/null
 check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
-check "metrics end at the new last step" grep -q '"step": *1600' parts.run/metrics.jsonl
+check "metrics end at the new last step" grep -q '"step": *'$more parts.run/metrics.jsonl
 
 # Two signals at once are one, as `timeout` and closed terminals send them; a later one is another.
-$train text.txt $long --steps 100000 --out signals.run 2>/dev/null &
+$train text.txt $long --steps 100000 --log-every 1 --out signals.run 2>/dev/null &
 pid=$!
 while ! grep -q loss signals.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -HUP $pid
@@ -392,7 +393,7 @@ wait $pid
 check "a later one leaves at once" test $? -eq 143
 check "and says so" grep -q '^stopped at once' err
 # The tokens that are trained on are cut short by somebody else.
-$train text.txt $long --steps 100000 --out cut.run 2>err &
+$train text.txt $long --steps 100000 --warmup 1 --log-every 1 --out cut.run 2>err &
 pid=$!
 while ! grep -q loss cut.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 truncate -s 2000 cut.run/tokens.bin
@@ -469,7 +470,7 @@ fi
 
 # ---- learning ----
 # The corpus' entropy is known exactly: a model must come near it, and one that goes below it sees what it should not.
-"$build/stories" --bytes 400000 --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
+"$build/stories" --bytes "$([ "$hurried" ] && echo 60000 || echo 400000)" --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
 tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' learn.json)
 limit=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' learn.json)
 head -c "$(($(wc -c <learn.txt) - tail_bytes))" learn.txt >head.txt

@@ -27,9 +27,10 @@ test: deps
 run-tests: $(or $(ONLY_NEEDS),programs $(if $(SANITIZE),,build-cuda-on-cpu))
 	@BIN=$(BIN) ONLY="$(ONLY)" EMULATED=$(if $(SANITIZE)$(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
-#? make sanitize [ONLY=...] | the same under AddressSanitizer and UBSan
+#? make sanitize [ONLY=...] | the same under AddressSanitizer and UBSan, with one MPI
 sanitize: remember
-	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1"
+	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1" \
+		MPICC=$(firstword $(MPICC))
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS))
