@@ -1,5 +1,5 @@
-# Inkling: ./train and ./generate. `make help` prints what there is to type; it is made of the lines that begin with #? here
-# and in the files that are included: settings, compiler, CUDA, installation, tests.
+# Builds ./train and ./generate. `make help` lists the targets and settings: it prints the lines that begin with #? in this
+# file and in the files that it includes.
 
 .DEFAULT_GOAL := all
 include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
@@ -10,7 +10,7 @@ VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 .PHONY: all demo demo-pairs deps clean help
 .DELETE_ON_ERROR:
 #? Build
-#? make | ./train and ./generate, and a library for each MPI that is found
+#? make | build ./train and ./generate, and a library for each MPI that is found
 all: $(BUILD)/built
 
 # ---- sources ----
@@ -35,7 +35,7 @@ $(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messe
 	@mkdir -p $(@D)
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@)
 
-# What makes texts to train on. Without libraries.
+# Generators of training texts. They need no external libraries.
 DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
 $(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/*.c cli/option*.c cli/console.c) $(DATA_UTIL))
@@ -59,7 +59,7 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
 	$(call run,$(COMPILE_CUDA))
 
-# How the kernels of an instruction set, CPU_BUILD, are compiled: for tests/vectorized.sh.
+# Prints how the kernels of the instruction set CPU_BUILD are compiled, for tests/vectorized.sh.
 .PHONY: kernel-flags
 kernel-flags:
 	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
@@ -69,7 +69,7 @@ VERSIONED := $(addprefix $(BUILD)/,train.o generate.o scripts/option_pages.o ben
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
 
-# The Python file that goes with models of our own class, as a string.
+# The Python file that is saved with models of Inkling's own class, as a C string.
 $(BUILD)/formats/modeling.c: scripts/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
 	@(printf '%s\n' 'extern const char class_modeling[];' 'const char class_modeling[] ='; \
@@ -77,8 +77,8 @@ $(BUILD)/formats/modeling.c: scripts/modeling_inkling.py Makefile
 $(BUILD)/formats/modeling.o: $(BUILD)/formats/modeling.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 
-# Files that change when what they hold does: everything is rebuilt for other flags, the programs for another version, the list
-# of backends (and so what is linked) for other instruction sets and with or without CUDA.
+# Each of these files is rewritten only when its content changes. New flags rebuild everything, a new version rebuilds the
+# programs, and new instruction sets or CUDA settings rebuild the list of backends and link again.
 $(BUILD)/kernels/backends.o: private DEFINES += $(BACKENDS_DEFINES)
 $(BUILD)/kernels/backends.o: $(BUILD)/backends
 define remade_for # FILE,CONTENT
@@ -92,8 +92,8 @@ $(eval $(call remade_for,version,$(VERSION)))
 
 # ---- demos ----
 
-#? make demo [MINUTES=3] | train on a sample corpus for a minute and a half, and show what was learned
-#? make demo-pairs | an encoder and a decoder learn to write strings backwards, in half a minute
+#? make demo [MINUTES=3] | train on a sample corpus (1.5 minutes) and show what the model learned
+#? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:
 	@CC="$(CC)" scripts/install-deps.sh
 demo: deps
@@ -103,7 +103,7 @@ demo-pairs: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/pairs
 	@scripts/demo_pairs.sh $(BUILD)/pairs
 
-#? make clean | remove everything that was built, and the settings that were remembered
+#? make clean | remove everything that was built and the remembered settings
 clean:
 	rm -rf $(BUILD) train generate inkling-*.so
 

@@ -17,7 +17,7 @@ SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),\
 	-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 # Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
 SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
-# Not fast-math: NaN and infinity keep their meaning. Products may be fused into sums, and sqrtf sets no errno.
+# Not fast-math: NaN and infinity keep their meaning. Multiplications and additions may be fused, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP \
 	$(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
@@ -25,8 +25,8 @@ ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # ---- instruction sets ----
 
-# The CPU kernels are compiled once for each of these instruction sets and elements, best first, everything else for any
-# processor of the architecture. ISA="v3 v2": for these alone.
+# The CPU kernels are compiled once for each instruction set and element type, best first. Everything else is compiled for
+# any processor of the architecture. ISA="v3 v2" selects instruction sets.
 X86 := $(findstring x86_64,$(shell $(CC) -dumpmachine))
 ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) generic generic_bf16
 isa_of = $(firstword $(subst _, ,$(1)))
@@ -38,18 +38,18 @@ CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
 	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
-# The assembler may be too old for the instructions that multiply bf16.
+# An old assembler lacks the instructions that multiply bf16.
 BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | \
 	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo yes)
 DEFINES += $(if $(BF16_INSTRUCTIONS),-DINKLING_BF16_INSTRUCTIONS)
-# For kernels/backends.c: the tables that there are, best first, with the instruction set of each.
+# For kernels/backends.c: the tables of kernels, best first, with the instruction set of each.
 CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16)) $(CPU_BUILDS)
 BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(call isa_of,$(table))))' $(CUDA_DEFINES)
 
 # ---- libraries ----
 
-# jansson, PCRE2 and utf8proc are needed; they are linked statically where their archives are there, so that the programs are
-# easy to move.
+# jansson, PCRE2 and utf8proc are required. They are linked statically if their archives are installed, so that the programs
+# run on other machines.
 have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) \
 	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
@@ -57,7 +57,7 @@ static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n)
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)
-# libedit, for ./generate -i, is loaded where it is there; without its header the terminal edits as it does by itself.
+# libedit, for ./generate -i, is loaded at run time if it is installed. Without its header, ./generate reads plain lines.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library)))
@@ -78,7 +78,7 @@ endif
 
 # ---- MPI ----
 
-# To train in several processes (collective/mpi): for each kind that an mpicc is found of, a library beside the programs.
+# Training in several processes (collective/mpi): a library beside the programs for each kind of MPI that is found.
 override MPICC := $(or $(MPICC),mpicc mpicc.openmpi mpicc.mpich)
 WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
 MPI_KIND_SOURCE := $(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n

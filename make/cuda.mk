@@ -1,4 +1,4 @@
-# The CUDA backend: by nvcc where it is found, or on the CPU (CUDA_ON_CPU=1, tests/cuda_on_cpu), or not at all.
+# The CUDA backend: compiled by nvcc, emulated on the CPU (CUDA_ON_CPU=1, tests/cuda_on_cpu), or left out.
 
 override NVCC := $(or $(NVCC),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 ifeq ($(NO_CUDA)$(CUDA_ON_CPU)$(or $(wildcard $(NVCC)),$(shell command -v $(NVCC))),)
@@ -9,7 +9,7 @@ ifeq ($(MAKELEVEL) $(origin CUDA) $(CUDA) $(NVCC),0 command line 1 )
 $(error CUDA=1 needs nvcc, which was not found: give NVCC=FILE)
 endif
 
-# With nvcc it is compiled where a GPU is, or where it is asked for: it takes longer than all the rest.
+# nvcc compiles it if the machine has a GPU or on request, because it takes longer than everything else together.
 GPU := $(if $(CUDA_ON_CPU)$(NO_CUDA),,$(shell { nvidia-smi --query-gpu=compute_cap --format=csv,noheader || nvidia-smi -L; } \
 	2>/dev/null | sed -n -e 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' -e 's/^GPU.*/unknown/p' | head -n 1))
 CUDA_BY := $(if $(CUDA_ON_CPU),cpu,$(if $(NO_CUDA),,$(if $(NVCC),$(if $(GPU)$(filter 1,$(CUDA))$(CUDA_ARCH),nvcc))))
@@ -17,7 +17,7 @@ CUDA_LEFT_OUT := $(if $(CUDA_BY)$(NO_CUDA),,$(if $(NVCC),no GPU was found; make 
 	$(if $(GPU),there is a GPU but no nvcc: install the CUDA toolkit and type make again)))
 CUDA_SOURCES := $(if $(CUDA_BY),kernels.cu $(wildcard kernels/*.cu))
 CUDA_OBJECTS := $(CUDA_SOURCES:%.cu=$(BUILD)/%.cu.o)
-# NCCL, for several GPUs, is loaded where it is there; the emulator has a stand-in.
+# NCCL, for several GPUs, is loaded at run time if it is installed; the emulator has a stand-in.
 CUDA_DEFINES := $(if $(CUDA_BY),-DINKLING_CUDA $(if $(filter cpu,$(CUDA_BY))$(call have_header,nccl.h),-DINKLING_NCCL))
 
 ifeq ($(CUDA_BY),nvcc)
@@ -27,7 +27,7 @@ CUDA_TARGETS := $(if $(filter all,$(CUDA_ARCH)),80 86 89 90,$(or $(CUDA_ARCH),$(
 $(if $(filter-out $(CUDA_KNOWN),$(CUDA_TARGETS)),$(error CUDA_ARCH is "$(CUDA_ARCH)": give all, or a list of $(CUDA_KNOWN) \
 (compute capabilities times ten)))
 LAST_TARGET := $(lastword $(CUDA_TARGETS))
-# For GPUs that are newer, the last as PTX too.
+# PTX of the last target serves newer GPUs.
 GENCODE := $(foreach a,$(CUDA_TARGETS),-gencode=arch=compute_$(a),code=sm_$(a)) \
 	$(if $(CUDA_PRESENT),,-gencode=arch=compute_$(LAST_TARGET),code=compute_$(LAST_TARGET))
 NVCC_WARNINGS := $(if $(WERROR),-Werror all-warnings) -Xcompiler -Wall,-Wextra,-Wno-unused-parameter
@@ -38,7 +38,7 @@ COMPILE_CUDA = $(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -lstdc++ -ldl -lrt -lpthread
 endif
 
-# CUDA on the CPU needs the headers of CUDA alone (tests/cuda_on_cpu/README.md).
+# The emulator needs only the headers of CUDA (tests/cuda_on_cpu/README.md).
 CUDA_INCLUDE_PLACES := $(if $(CUDA_HOME),$(CUDA_HOME)/include) /usr/local/cuda/include /usr/include
 CUDA_INCLUDE ?= $(patsubst %/cublasLt.h,%,$(firstword $(wildcard $(addsuffix /cublasLt.h,$(CUDA_INCLUDE_PLACES)))))
 ifeq ($(CUDA_BY),cpu)

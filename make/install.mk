@@ -1,9 +1,9 @@
 # make install and make uninstall: scripts/install.sh.
 
 #? Install
-#? make install [PREFIX=/usr/local] [DESTDIR=] | programs, man pages, completion of bash, zsh and fish
-#? make install PROGRAM_PREFIX=inkling- | as inkling-train, inkling-generate: where train is another program
-#? make uninstall [PREFIX=/usr/local] | remove exactly what was installed there
+#? make install [PREFIX=/usr/local] [DESTDIR=] | install programs, man pages, and completion for bash, zsh and fish
+#? make install PROGRAM_PREFIX=inkling- | install as inkling-train and inkling-generate
+#? make uninstall [PREFIX=/usr/local] | remove what was installed there
 PREFIX ?= /usr/local
 OPTION_PAGES := $(BUILD)/option_pages
 $(OPTION_PAGES): $(BUILD)/scripts/option_pages.o $(LIBRARY_OBJECTS)

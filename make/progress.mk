@@ -1,6 +1,6 @@
-# Commands and how far the build is: a line for each file, rewritten in place on a terminal; with V=1 the commands instead.
+# Shows the progress of a build: a line for each file, rewritten in place on a terminal. V=1 prints the commands instead.
 
-# $(call run,COMMAND): the command of a recipe. What a compiler has to say begins on a line of its own.
+# $(call run,COMMAND): runs the command of a recipe. The compiler's messages begin on a new line.
 run = $(if $(V),$(1),@$(if $(findstring s,$(short_flags)),$(1),$(step)))
 STEPS :=
 define step
@@ -12,7 +12,7 @@ $(eval STEPS += x)step() { $(1); }; number=$(words $(STEPS)) total=$(STEPS_ALL);
 	exit $$status
 endef
 
-# How many there will be is asked of another make, which runs nothing: make -n COUNTING=1. Its own builds below do not count.
+# The total comes from `make -n COUNTING=1`, which runs nothing. Nested builds do not count.
 counted = $(MAKE_COMMAND) --no-print-directory -n$(short_flags) COUNTING=1 $(MAKECMDGOALS)
 STEPS_ALL = $(eval STEPS_ALL := $(shell MAKEFLAGS=$(call quoted, -- $(MAKEOVERRIDES)) $(counted) 2>&1 | grep -c '^: step '))$(STEPS_ALL)
 ifdef COUNTING

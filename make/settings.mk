@@ -1,20 +1,20 @@
-# Settings: those of the command line are kept in the build directory until they are given again; the environment wins over
-# what is kept and is not kept itself.
+# Settings. The build directory remembers those given on the command line until they are given again. Environment variables
+# override remembered settings and are not remembered.
 
-#? Settings, remembered by the build directory until they are given again (CC= for the default)
-#? CC=clang CFLAGS=-O2 | compiler (gcc) and optimization (-O3)
-#? CPPFLAGS=-I... LDFLAGS=-L... PKG_CONFIG=... | libraries in other places
-#? CARRY=DIR | jansson, PCRE2, utf8proc and cmocka of scripts/gpu_carry.sh
-#? WERROR=1 | warnings are errors
-#? ISA="v3 v2" | CPU instruction sets: v4, v3, v2, generic (all of the architecture)
-#? CUDA=1 | CUDA backend also where no GPU is found
-#? NO_CUDA=1 | no CUDA backend
-#? CUDA_ARCH="80 90" NVCC=FILE | CUDA backend for these GPUs, or all (the one that is here, else 80 and 90)
-#? NO_MPI=1 | one process only
-#? MPICC="mpicc ..." | MPIs for several processes (all that are found)
-#? For one make
-#? -jN V=1 | how many commands at a time (one a core); show the commands
-#? BUILD=DIR BIN=DIR | another build directory (build); where the programs are put (.)
+#? Settings (the build directory remembers them; CC= restores the default)
+#? CC=clang CFLAGS=-O2 | C compiler (gcc) and optimization (-O3)
+#? CPPFLAGS=-I... LDFLAGS=-L... PKG_CONFIG=... | where to look for libraries
+#? CARRY=DIR | libraries collected by scripts/gpu_carry.sh
+#? WERROR=1 | treat warnings as errors
+#? ISA="v3 v2" | CPU instruction sets to compile for: v4, v3, v2, generic (all)
+#? CUDA=1 | compile the CUDA backend even without a GPU
+#? NO_CUDA=1 | leave out the CUDA backend
+#? CUDA_ARCH="80 90" NVCC=FILE | GPU architectures, or all (this machine's GPU, else 80 and 90)
+#? NO_MPI=1 | leave out MPI
+#? MPICC="mpicc ..." | MPI compilers (all that are found)
+#? Settings for one command
+#? -jN V=1 | N jobs at a time (one per core); print the commands
+#? BUILD=DIR BIN=DIR | build directory (build); directory for the programs (.)
 #? NO_INSTALL=1 | install no packages
 
 BUILD ?= build
@@ -30,8 +30,8 @@ ifeq ($(MAKELEVEL)$(filter clean,$(MAKECMDGOALS))$(filter -j% --job%,$(MAKEFLAGS
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
-# BUILD_SETTINGS is the file that keeps them. Builds below (sanitize, fuzz, the emulator) read the file of the outer build and
-# write none: $(NESTED). An empty name turns it off.
+# BUILD_SETTINGS is the file of remembered settings. Nested builds (sanitize, fuzz, the emulator) read the file of the outer
+# build and write none: $(NESTED). An empty name turns remembering off.
 SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
 BUILD_SETTINGS ?= $(BUILD)/settings.mk
 NESTED = BUILD_SETTINGS=$(BUILD_SETTINGS)
@@ -40,26 +40,25 @@ undefine CC
 endif
 -include $(BUILD_SETTINGS)
 
-# The settings, not empty, that come from the file, the command line, ...
+# The nonempty settings of an origin: file, command line, ...
 of_origin = $(foreach setting,$(SETTINGS),\
 	$(if $(filter $(1),$(origin $(setting))),$(if $(value $(setting)),$(setting))))
 REMEMBERED := $(strip $(call of_origin,file))
 
-# Of two that contradict each other, the one that is given now.
+# CUDA on the command line overrides a remembered NO_CUDA.
 ifeq ($(origin CUDA) $(origin NO_CUDA),command line file)
 NO_CUDA :=
 endif
-# Tests and checks take the CUDA backend along, and so does every build after them.
+# Tests and checks include the CUDA backend, and so does every later build.
 ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-programs check-spills,$(MAKECMDGOALS))),)
 CUDA ?= 1
 endif
-
 
 quoted = '$(subst ','\'',$(1))'
 KEPT := $(foreach setting,$(call of_origin,file command),\
 	$(call quoted,$(setting) ?= $(subst $(HASH),\$(HASH),$(value $(setting)))))
 
-# What is kept is shown once, where nobody reads the output of make.
+# The outermost make prints the remembered settings, unless a program reads its output.
 SILENT_GOALS := help clean format kernel-flags gpu-test-names
 ifeq ($(MAKELEVEL)$(filter $(SILENT_GOALS),$(MAKECMDGOALS)),0)
 shown = $(1)=$(if $(word 2,$(value $(1))),"$(value $(1))",$(value $(1)))

@@ -1,33 +1,33 @@
 # Tests, checks and benchmarks. `make test` builds all programs and runs the suite; what it needs is installed first.
 
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-# Kept when a test is linked.
+# make keeps the objects of the tests.
 .SECONDARY: $(TESTS:%=%.o)
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_% tests/dump_% tests/failing_%,$(wildcard tests/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 # For tests/failures.py.
 FAILING := $(BUILD)/failing/train $(BUILD)/failing/generate
-# Programs that print numbers, or need a real GPU: `make test` builds them and runs none.
+# Programs that print numbers or need a real GPU: `make test` builds but does not run them.
 PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm dump_model $(if $(CUDA_BY),check_fragments))
 
 # ---- the suite ----
 
 .PHONY: test run-tests programs sanitize
 #? Tests
-#? make test [ONLY="pool programs"] | the whole suite, or these tests
-# ONLY="pool programs": these tests, and what they need is built. The error names those that are meant.
+#? make test [ONLY="pool programs"] | run all tests, or these
+# With ONLY, only these tests are built. An unknown name is an error that lists similar names.
 ifneq ($(and $(ONLY),$(filter test sanitize run-tests,$(MAKECMDGOALS))),)
 ONLY_TESTS := $(shell tests/run.sh --check $(ONLY) 2>&1)
 $(if $(findstring no test is called,$(ONLY_TESTS)),$(error $(ONLY_TESTS)))
 ONLY_NEEDS := $(if $(filter-out test_%,$(ONLY_TESTS)),programs) $(patsubst %,$(BUILD)/tests/%,$(filter test_%,$(ONLY_TESTS)))
 endif
-# The packages may have been installed just now, so what needs them runs in a make of its own.
+# `deps` may have just installed packages, so a new make looks for them.
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: $(or $(ONLY_NEEDS),programs $(if $(SANITIZE),,build-cuda-on-cpu))
 	@BIN=$(BIN) ONLY="$(ONLY)" EMULATED=$(if $(SANITIZE)$(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
-#? make sanitize [ONLY=...] | the same under AddressSanitizer and UBSan, with one MPI
+#? make sanitize [ONLY=...] | run the tests under AddressSanitizer and UBSan, with one MPI
 sanitize: remember
 	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1" \
 		MPICC=$(firstword $(MPICC))
@@ -35,20 +35,20 @@ sanitize: remember
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS))
 
-# The programs with allocations that fail when they are told to.
+# The programs with allocations that fail on request.
 WRAPPED := main malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen open_memstream opendir scandir \
 	mkdtemp mmap pthread_create
 $(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.o $(LIBRARY_OBJECTS)
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(ALL_LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) $^ -o $@ $(ALL_LIBS))
 
-# Those that print numbers.
+# Benchmarks.
 BENCH_KERNELS := $(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))
 $(BUILD)/bench_kernels: $(BENCH_KERNELS:%.c=$(BUILD)/%.o) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 $(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS) -ldl)
-# Makes models of every architecture and shows what they compute, for scripts/check_transformers.py.
+# Makes a model of every architecture and prints its outputs, for scripts/check_transformers.py.
 $(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
@@ -56,10 +56,10 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 
 # ---- fuzzing ----
 
-# Each reads what a reader may be given: from libFuzzer, or the files that are named.
+# Each program feeds one parser with inputs from libFuzzer, or with the files that are named.
 $(FUZZERS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/fuzz.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $^ -o $@ $(ALL_LIBS))
-#? make fuzz [SECONDS=600] [ONLY="config tokenizer"] | every reader under libFuzzer (clang)
+#? make fuzz [SECONDS=600] [ONLY="config tokenizer"] | fuzz all parsers with libFuzzer (clang)
 .PHONY: fuzz fuzz-programs
 fuzz-programs: $(FUZZERS)
 fuzz: remember
@@ -69,9 +69,9 @@ fuzz: remember
 
 # ---- CUDA ----
 
-# The CUDA kernels on the CPU: a build of its own in a directory of its own, for each kind of SANITIZE.
+# The CUDA kernels on the CPU: a separate build directory for each kind of SANITIZE.
 EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE)))
-#? make test-cuda-on-cpu [SANITIZE=address or race] | the tests of the CUDA kernels on a machine without a GPU
+#? make test-cuda-on-cpu [SANITIZE=address or race] | test the CUDA kernels without a GPU
 .PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
 test-cuda-on-cpu: deps build-cuda-on-cpu
 	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
@@ -91,11 +91,11 @@ EMULATOR_TESTS := $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator t
 $(BUILD)/tests/test_emulator: $(EMULATOR_TESTS) $(EMULATOR_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 
-# What scripts/gpu_check.sh runs on the card; a build directory of its own, because the other one may be of another machine.
+# The tests that scripts/gpu_check.sh runs on a GPU, in its own build directory because another machine may have filled build/.
 GPU_FIRST := test_kernels_step test_kernels_attention test_decode
 GPU_SOURCES := $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c)
 GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(GPU_SOURCES))) test_sample test_context)
-#? make gpu-check [STAGE=parity, sanitize or speed] | everything that needs a GPU: docs/gpu.md
+#? make gpu-check [STAGE=parity, sanitize or speed] | run all checks that need a GPU (docs/gpu.md)
 .PHONY: gpu-programs gpu-test-names gpu-check
 gpu-test-names:
 	@echo $(GPU_TESTS)
@@ -103,8 +103,8 @@ gpu-programs: $(BIN)/train $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU
 gpu-check:
 	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
 
-# ptxas -v says of every kernel how many bytes it spills; c++filt makes its name readable.
-#? make check-spills [CUDA_ARCH=all] | no kernel keeps variables in memory for want of registers
+# ptxas -v prints the bytes that every kernel spills; c++filt makes the names readable.
+#? make check-spills [CUDA_ARCH=all] | check that no CUDA kernel spills registers
 .PHONY: check-spills
 check-spills: $(CUDA_OBJECTS)
 ifeq ($(CUDA_BY),nvcc)
@@ -120,7 +120,7 @@ endif
 # ---- benchmarks ----
 
 #? Measure
-#? make bench [BENCH="--only train,generate-15m"] | this machine's CPU; scripts/bench.py --help
+#? make bench [BENCH="--only train,generate-15m"] | measure this machine's CPU (scripts/bench.py --help)
 .PHONY: bench
 bench: deps
 	@$(MAKE) --no-print-directory $(BUILD)/bench_kernels
@@ -128,10 +128,10 @@ bench: deps
 
 # ---- sources ----
 
-# The floors of the house (tests/layers.sh): by includes, and by the symbols of whatever has been compiled.
+# tests/layers.sh checks includes, and the symbols of what has been compiled.
 #? Sources
-#? make layers | no folder uses a higher one, by include or by symbol
-#? make vectorized | the marked loops of kernels/cpu are vector instructions
+#? make layers | check that no folder uses a higher layer, by include or by symbol
+#? make vectorized | check that the marked loops of kernels/cpu are vectorized
 .PHONY: layers vectorized
 layers: $(BIN)/train $(BIN)/generate $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
@@ -139,15 +139,15 @@ vectorized:
 	@CC=$(CC) tests/vectorized.sh
 	@case "$(CC)" in *clang*) ;; *) if command -v clang >/dev/null; then CC=clang tests/vectorized.sh; fi ;; esac
 
-#? make format | clang-format
-#? make lint | compilers' warnings, clang-tidy, cppcheck, shellcheck, layers, vectorized
+#? make format | format the sources with clang-format
+#? make lint | compiler warnings, clang-tidy, cppcheck, shellcheck, layers, vectorized
 .PHONY: format lint warnings
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 C_SOURCES = $(filter %.c,$(SOURCES))
 format:
 	@clang-format -i $(SOURCES)
 
-# That no compiler warns, of those that are installed.
+# No installed compiler may warn.
 LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
 LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(BACKENDS_DEFINES) -Werror $(VERSION_DEFINES) -fsyntax-only
 LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(C_SOURCES))
