@@ -1,14 +1,22 @@
 #!/bin/sh
 # The floors of the house: layers.sh [BUILD] checks them, layers.sh --self-test checks that this finds what it should.
 #
+<<<<<<< HEAD
 # A file may include, and an object may use, only what is in its own room or on a lower floor; rooms of one floor do not know
 # each other. Every #include "..." names a file from the root of the tree. With BUILD, a directory of objects, the symbols
 # that they refer to are checked too, and that none is defined twice. What is in no room (data/, tests/) is not checked.
 # Prints a line for each violation, and at the end what was checked; status 1 when something is wrong.
+=======
+# A file may include, and an object may use, only what is in its own folder or in a lower layer;
+# folders of one layer may not use each other. Every #include "..." gives a path from the root of the source. With
+# BUILD, a directory of objects, the symbols that the objects use are checked, too, and no symbol may be defined twice.
+# Folders that are not in the table (data/, tests/) are not checked. Prints a line for each violation and, at the end,
+# what was checked; exit status 1 if something is wrong.
+>>>>>>> ea1263b (layers.sh says folder and layer)
 set -u
 
-# room, floor, its files (a name that ends in / stands for everything below it)
-rooms='
+# folder, layer, its files (a name that ends in / stands for everything below it)
+folders='
 util        0  util/
 collective  1  collective/
 kernels     2  kernels.h kernels.cu kernels/ tests/cuda_on_cpu/
@@ -26,7 +34,7 @@ generating  7  generating/
 programs    8  train.c generate.c scripts/
 bench       8  bench/
 '
-export rooms
+export folders
 
 cd "$(dirname "$0")/.." || exit 2
 work=$(mktemp -d) || exit 2
@@ -39,19 +47,19 @@ export LC_ALL
 # awk: what follows from the table
 map='
 BEGIN {
-  lines = split(ENVIRON["rooms"], line, "\n")
+  lines = split(ENVIRON["folders"], line, "\n")
   for (i = 1; i <= lines; i++) {
     fields = split(line[i], field, " ")
-    for (j = 3; j <= fields; j++) { owner[field[j]] = field[1]; floors[field[1]] = field[2] }
+    for (j = 3; j <= fields; j++) { owner[field[j]] = field[1]; layer[field[1]] = field[2] }
   }
 }
-function room_of(file,  name) { # "" when it is in none
+function folder_of(file,  name) { # "" when it is in none
   if (file in owner) return owner[file]
   for (name in owner) if (name ~ /\/$/ && index(file, name) == 1) return owner[name]
   return ""
 }
-function may(from, to) { return from == to || floors[to] + 0 < floors[from] + 0 }
-function place(room) { return room ", floor " floors[room] }
+function may(from, to) { return from == to || layer[to] + 0 < layer[from] + 0 }
+function shown(folder) { return folder ", layer " layer[folder] }
 '
 
 # The sources: all but what is hidden, built, a run, or not to be checked.
@@ -71,26 +79,26 @@ check_includes() {
       return known[file]
     }
     FNR == NR { # a source
-      if (room_of($0) != "") files++
-      else if (/\.(c|cu|cpp)$/) print $0 " is in no room"
+      if (folder_of($0) != "") files++
+      else if (/\.(c|cu|cpp)$/) print $0 " is in no layer"
       next
     }
     { # FILE:LINE:#include "NAME"
       at = index($0, ":"); file = substr($0, 1, at - 1); rest = substr($0, at + 1)
       at = index(rest, ":"); where = file ":" substr(rest, 1, at - 1)
       name = substr(rest, at + 1); sub(/^[ \t]*#[ \t]*[a-z_]*[ \t]*/, "", name)
-      from = room_of(file)
+      from = folder_of(file)
       if (from == "") next
       kind = substr(name, 1, 1)
       if (kind != "\"" && kind != "<") { print where ": includes what a macro names"; next }
       name = substr(name, 2); sub(/[">].*/, "", name)
       if (kind == "<" && !there(name)) next # a library
       includes++
-      to = room_of(name)
+      to = folder_of(name)
       if (name ~ /^\// || ("/" name) ~ /\/\.\.?\//) print where ": includes " name ", which is not named from the root"
       else if (!there(name)) print where ": includes " name ", which is not there"
-      else if (to == "") print where ": includes " name ", which is in no room"
-      else if (!may(from, to)) print where ": includes " name " (" place(from) " -> " place(to) ")"
+      else if (to == "") print where ": includes " name ", which is in no layer"
+      else if (!may(from, to)) print where ": includes " name " (" shown(from) " -> " shown(to) ")"
     }
     END { print "= " files + 0 " " includes + 0 }' "$work/sources" "$work/includes"
 }
@@ -122,10 +130,10 @@ check_symbols() {
       }
       definers[symbol] = definers[symbol] " " object
     }
-    function room_of_object(object) {
+    function folder_of_object(object) {
       sub(/\.o$/, "", object)
       if (object !~ /\.cu$/) sub(/\.[a-z0-9]+$/, "", object)
-      return room_of(object ~ /\.cu$/ ? object : object ".c")
+      return folder_of(object ~ /\.cu$/ ? object : object ".c")
     }
     END {
       for (i = 1; i <= count; i++) {
@@ -133,7 +141,7 @@ check_symbols() {
         symbols++
         n = split(definers[used[i]], definer, " ")
         allowed = 0
-        for (j = 1; j <= n; j++) if (may(room_of_object(uses[i]), room_of_object(definer[j]))) allowed = 1
+        for (j = 1; j <= n; j++) if (may(folder_of_object(uses[i]), folder_of_object(definer[j]))) allowed = 1
         if (!allowed) print uses[i] " -> " used[i] " (defined in " definer[1] ")"
       }
       print "= " symbols + 0
@@ -216,16 +224,16 @@ self_test_includes() {
   if sh "$tree/tests/layers.sh" >"$work/after"; then missed "includes"; fi
   grep -v '^layers: ' "$work/after" | sort | comm -13 "$work/before" - >"$work/got"
   expect "includes" <<'END'
-util/planted.c:1: includes cli/planted.h (util, floor 0 -> cli, floor 5)
-dataset/planted.c:2: includes training/planted.h (dataset, floor 3 -> training, floor 7)
-tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, floor 2 -> kernels, floor 2)
-checkpoint/planted.c:1: includes cli/planted.h (checkpoint, floor 5 -> cli, floor 5)
+util/planted.c:1: includes cli/planted.h (util, layer 0 -> cli, layer 5)
+dataset/planted.c:2: includes training/planted.h (dataset, layer 3 -> training, layer 7)
+tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, layer 2 -> kernels, layer 2)
+checkpoint/planted.c:1: includes cli/planted.h (checkpoint, layer 5 -> cli, layer 5)
 model/planted.c:1: includes model/no_such_file.h, which is not there
 cli/planted.c:1: includes planted.h, which is not there
 cli/planted.c:2: includes ../cli/planted.h, which is not named from the root
-bench/planted.c:1: includes tests/layers.sh, which is in no room
+bench/planted.c:1: includes tests/layers.sh, which is in no layer
 bench/planted.c:2: includes what a macro names
-attic/planted.c is in no room
+attic/planted.c is in no layer
 END
 }
 
@@ -237,7 +245,7 @@ compile() {
   done)
 }
 
-# Violations between objects, in a small house of their own.
+# Violations between objects, in a small tree.
 self_test_symbols() {
   tree=$work/small
   mkdir -p "$tree/tests"
@@ -249,7 +257,7 @@ self_test_symbols() {
   plant "$tree" train.c 'int high(void);' 'int main(void) { return high(); }'
   plant "$tree" generate.c 'int main(void) { return 0; }'
   compile "$tree" && sh "$tree/tests/layers.sh" build >"$work/got"
-  expect "a house without violations" <<'END'
+  expect "a tree without violations" <<'END'
 layers: 2 includes and 2 symbols of 6 files point downward
 END
 
