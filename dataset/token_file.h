@@ -13,13 +13,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* A part of the header, as it is in the file. */
 typedef struct TokenFileInfo {
-  int32_t vocab;        /* every id is less than this */
-  bool loss_mask;       /* words have the bit for tokens that the loss ignores */
-  uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
+  uint32_t word_bytes; /* 2 or 4 */
+  uint32_t loss_mask;  /* 1: words have the bit for tokens that the loss ignores; else 0 */
   int64_t tokens, documents;
-  int64_t bytes; /* of the input files */
-  uint64_t sum;  /* checksum of the tokens and the loss mask; does not depend on file names */
+  int64_t bytes;        /* of the input files */
+  uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
+  uint64_t sum;         /* checksum of the tokens and the loss mask; does not depend on file names */
+  int32_t vocab;        /* every id is less than this */
+  uint32_t unused[3];
 } TokenFileInfo;
 
 /* ---- writing: to a temporary file that is renamed when it is complete ---- */
