@@ -1,5 +1,3 @@
-#include "data/stories/compile.h"
-
 #include "data/stories/grammar.h"
 
 #include <stdio.h>
@@ -21,12 +19,6 @@ static Span span_split(Span *rest, char delimiter) {
   return part;
 }
 
-static int find_form(const Grammar *g, Span name) {
-  for (int i = 0; i < g->forms; i++)
-    if (span_is(name, g->form_name[i])) return i;
-  return -1;
-}
-
 static int find_variable(const Grammar *g, Span name) {
   for (int i = 0; i < g->variables; i++)
     if (span_is(name, g->variable[i].name)) return i;
@@ -44,16 +36,6 @@ static int find_rule(const Grammar *g, Span name, Span tag) {
   return -1;
 }
 
-static bool compile_forms(Grammar *g, Error *error) {
-  g->form_name[g->forms++] = ""; /* the word itself */
-  for (const FormText *f = grammar_forms; f->tag; f++) {
-    if (find_form(g, span_of(f->form)) >= 0) continue;
-    if (g->forms == MAX_FORMS) return fail(error, EXIT_INTERNAL, "grammar: more than %d forms", MAX_FORMS);
-    g->form_name[g->forms++] = f->form;
-  }
-  return true;
-}
-
 static bool compile_variable(Grammar *g, const VariableText *source, Error *error) {
   if (g->variables == MAX_VARIABLES)
     return fail(error, EXIT_INTERNAL, "grammar: more than %d variables", MAX_VARIABLES);
@@ -65,13 +47,19 @@ static bool compile_variable(Grammar *g, const VariableText *source, Error *erro
     Word *w = &v->word[v->words++];
     Span entry = span_split(&rest, '|');
     w->tag = span_split(&entry, ':');
-    w->form[0] = entry;
+    w->text = entry;
     if (entry.length == 0)
       return fail(error, EXIT_INTERNAL, "grammar: a word of '%s' is empty or lacks its ':'", v->name);
-    for (const FormText *f = grammar_forms; f->tag; f++)
-      if (span_is(w->tag, f->tag)) w->form[find_form(g, span_of(f->form))] = span_of(f->text);
   }
   return true;
+}
+
+/* Returns the form of a word that agrees with its tag; empty: there is none. */
+static Span form_of(const Word *word, Span form) {
+  if (form.length == 0) return word->text;
+  for (const FormText *f = grammar_forms; f->tag; f++)
+    if (span_is(word->tag, f->tag) && span_is(form, f->form)) return span_of(f->text);
+  return (Span){0};
 }
 
 /* {+var}, {var} or {var.form}, without the braces. */
@@ -81,14 +69,16 @@ static bool compile_mention(const Grammar *g, const Rule *r, Span inside, Item *
   Span name = span_split(&inside, '.');
   item->kind = draw ? ITEM_DRAW : ITEM_MENTION;
   item->variable = find_variable(g, name);
-  item->form = find_form(g, inside);
-  if (item->variable < 0 || item->form < 0 || (draw && item->form > 0))
+  item->is_word = inside.length == 0;
+  if (item->variable < 0 || (draw && !item->is_word))
     return fail(error, EXIT_INTERNAL, "grammar: rule '%s' mentions an unknown variable or form", r->name);
   const Variable *v = &g->variable[item->variable];
-  for (int w = 0; w < v->words; w++)
-    if (v->word[w].form[item->form].length == 0)
+  for (int w = 0; w < v->words; w++) {
+    item->text_of[w] = form_of(&v->word[w], inside);
+    if (item->text_of[w].length == 0)
       return fail(error, EXIT_INTERNAL, "grammar: rule '%s' needs a form of '%s' that one of its words lacks", r->name,
                   v->name);
+  }
   return true;
 }
 
@@ -153,7 +143,6 @@ static bool compile_rule(Grammar *g, const RuleText *source, Rule *r, Error *err
 }
 
 bool grammar_compile(Grammar *g, Error *error) {
-  if (!compile_forms(g, error)) return false;
   for (const VariableText *v = grammar_variables; v->name; v++)
     if (!compile_variable(g, v, error)) return false;
   for (const RuleText *r = grammar_rules; r->name; r++) { /* all names first, because rules refer to later rules */
@@ -174,13 +163,12 @@ void head_append(Head *head, Span span) {
   head->length += length;
 }
 
-void head_of(const Grammar *g, const Alternative *a, const int *value, Head *head) {
+void head_of(const Alternative *a, const int *value, Head *head) {
   head->length = 0;
   for (int i = 0; i < a->items; i++) {
     const Item *item = &a->item[i];
     if (item->kind == ITEM_TEXT) head_append(head, item->text);
-    else if (item->kind == ITEM_MENTION)
-      head_append(head, g->variable[item->variable].word[value[item->variable]].form[item->form]);
+    else if (item->kind == ITEM_MENTION) head_append(head, item->text_of[value[item->variable]]);
     else return;
   }
 }

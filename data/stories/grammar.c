@@ -1,7 +1,5 @@
 #include "data/stories/grammar.h"
 
-#include <stddef.h>
-
 const FormText grammar_forms[] = {
     {"she", "She", "She"}, {"she", "she", "she"},   {"she", "her", "her"}, {"he", "She", "He"},
     {"he", "she", "he"},   {"he", "her", "his"},    {"one", "it", "it"},   {"many", "it", "them"},
