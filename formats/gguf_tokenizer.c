@@ -1,7 +1,5 @@
 #include "formats/gguf_tokenizer.h"
 
-#include "tokenizer/alphabet.h"
-#include "tokenizer/bpe_piece.h"
 #include "util/text.h"
 #include "util/utf8.h"
 

@@ -1,6 +1,5 @@
 #include "tokenizer/bpe_encode.h"
 
-#include "tokenizer/bpe_piece.h"
 #include "util/array.h"
 #include "util/hash.h"
 #include "util/memory.h"

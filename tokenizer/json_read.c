@@ -2,7 +2,6 @@
  * not skip, features for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -276,8 +275,8 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   uint32_t at = 0;
   for (int32_t id = 0; id < v->size; id++) {
     uint8_t byte;
-    const uint8_t *text = words->bytes + words->begins[id];
-    size_t size = words->begins[id + 1] - words->begins[id];
+    size_t size;
+    const uint8_t *text = bpe_token(words, id, &size);
     for (; added < last && added->token.id == id; added++) {
       if (is_byte_token(v, id, &byte)) continue;
       text = (const uint8_t *)added->text;

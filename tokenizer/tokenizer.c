@@ -141,12 +141,7 @@ bool tokenizer_encode(Tokenizer *t, const uint8_t *text, size_t size, BpeIds *ou
 }
 
 const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
-  const BpeTokens *d = &t->decoded;
-  *size = 0;
-  if (!d->bytes) return bpe_decode(t->bpe, id, size);
-  if (id < 0 || id >= d->size) return d->bytes;
-  *size = d->begins[id + 1] - d->begins[id];
-  return d->bytes + d->begins[id];
+  return bpe_token(t->decoded.bytes ? &t->decoded : &t->bpe->tokens, id, size);
 }
 
 /* Returns how many bytes at the start of a text's first token are not part of the decoded text. */
