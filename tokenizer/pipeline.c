@@ -39,8 +39,8 @@ bool pipeline_add(Pipeline *p, Step step, Error *error) {
   }
   p->kinds |= 1u << step.kind;
   if (step.kind == STEP_REGEX) p->patterns |= 1u << step.pattern;
-  if (step.kind == STEP_ADDED && added_tokens_strip(step.added)) p->strips = true;
-  if ((step.kind == STEP_ADDED && added_tokens_look_around(step.added)) ||
+  if (step.kind == STEP_ADDED && step.added->strips) p->strips = true;
+  if ((step.kind == STEP_ADDED && step.added->looks_around) ||
       (step.kind == STEP_REPLACE && !replaces_characters(&step)))
     p->looks_around = true;
   p->steps[p->count++] = step;
@@ -48,8 +48,7 @@ bool pipeline_add(Pipeline *p, Step step, Error *error) {
 }
 
 static bool has_work(const Step *step, bool special) {
-  return step->kind != STEP_ADDED || added_tokens_have_any(step->added, false) ||
-         (special && added_tokens_have_any(step->added, true));
+  return step->kind != STEP_ADDED || step->added->plain || (special && step->added->special);
 }
 
 /* Cutting a piece again with GPT-2's pattern leaves it whole, so STEP_GPT2 may occur more than once. */

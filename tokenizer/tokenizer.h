@@ -47,7 +47,7 @@ int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts
 int tokenizer_before(const Tokenizer *tokenizer);
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 /* Returns the file's entry of an added token; NULL for any other id. */
-const AddedEntry *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
+const AddedToken *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
 /* Returns the text of a special token, which has no bytes; NULL for any other id. */
 const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
 /* Returns whether the pipeline only splits texts as GPT-2 does. */
