@@ -84,15 +84,8 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
   return begin + run_of(classes, class, text + begin, size - begin);
 }
 
-static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
+bool pretokenize_cuts(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at] >= 0x80 || text[at - 1] == '\'') return false;
   const CharClass before = char_class_of(classes, utf8_previous(text, at));
   return before != CHAR_SPACE && before != char_class_of(classes, text[at]);
-}
-
-size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
-  if (from == 0) from = 1;
-  for (size_t at = from; at < size; at++)
-    if (is_cut(classes, text, at)) return at;
-  return size;
 }
