@@ -340,7 +340,7 @@ static void read_config(Tokenizer *out, const json_t *config, const char *path) 
   out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || access(template.text, R_OK) == 0;
 }
 
-static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
   Error why = {0}, named = {0};
   Tokenizer *t = *out = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
@@ -360,8 +360,6 @@ static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
   return fail(error, named.code, "%s", text_one_line(named.text, ONE_LINE_BYTES).text);
 }
 
-bool tokenizer_load(Tokenizer **out, const char *path, Error *error) { return load(out, path, -1, error); }
-
-bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
-  return load(out, path, end, error);
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
+  return tokenizer_load_alone(out, path, -1, error);
 }

@@ -28,7 +28,8 @@ void tokenizer_free(Tokenizer *tokenizer);
  * the eos_token of tokenizer_config.json in the same directory; if that is none of the added tokens, the eos_token_id
  * of config.json there (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
-/* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. */
+/* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. (-1: with the files,
+ * which determine it.) */
 bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A loaded
  * tokenizer.json is written unchanged, except for its post_processor when tokenizer_set_begins_with_end() or
