@@ -6,11 +6,6 @@
 
 #include <stdlib.h>
 
-static bool check_count(size_t merges, Error *error) {
-  return merges <= BPE_MERGES_LIMIT ||
-         fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merges, BPE_MERGES_LIMIT);
-}
-
 void bpe_free(Bpe *bpe) {
   if (!bpe) return;
   free(bpe->tokens.bytes);
@@ -50,21 +45,6 @@ int32_t bpe_rank(const Bpe *bpe, int32_t left, int32_t right) {
     int32_t rank = bpe->slots[at];
     if (rank < 0 || (bpe->merges[rank].left == left && bpe->merges[rank].right == right)) return rank;
   }
-}
-
-static bool copy_tables(Bpe *bpe, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count) {
-  size_t ids = (size_t)tokens->size, bytes = tokens->begins[ids];
-  bpe->tokens = (BpeTokens){.size = tokens->size, .bytes = malloc(bytes + 1)};
-  bpe->tokens.begins = calloc(ids + 1, sizeof *bpe->tokens.begins);
-  bpe->merges = malloc((merge_count + 1) * sizeof *bpe->merges);
-  if (!make_slots(&bpe->slots, &bpe->slot_mask, merge_count) || !bpe->tokens.bytes || !bpe->tokens.begins ||
-      !bpe->merges)
-    return false;
-  if (bytes > 0) memcpy(bpe->tokens.bytes, tokens->bytes, bytes);
-  memcpy(bpe->tokens.begins, tokens->begins, (ids + 1) * sizeof *bpe->tokens.begins);
-  if (merge_count > 0) memcpy(bpe->merges, merges, merge_count * sizeof *merges);
-  bpe->merge_count = (int32_t)merge_count;
-  return true;
 }
 
 static bool find_bytes(Bpe *bpe, Error *error) {
@@ -148,22 +128,54 @@ static int32_t symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *
 
 /* ---- creation ---- */
 
-bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
-                Error *error) {
+/* Creates a BPE without the bytes of its tokens. */
+static bool begin(Bpe **out, size_t size, const BpeMerge *merges, size_t merge_count, Error *error) {
   *out = NULL;
-  if (!check_count(merge_count, error)) return false;
-  Bpe *bpe = calloc(1, sizeof *bpe);
+  if (merge_count > BPE_MERGES_LIMIT)
+    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  Bpe *bpe = *out = calloc(1, sizeof *bpe);
   if (!bpe) return error_memory(error, "a BPE vocabulary");
-  bool ok = copy_tables(bpe, tokens, merges, merge_count) || error_memory(error, "a BPE vocabulary");
-  bpe->characters = options.byte_tokens != NULL;
-  bpe->ignore_merges = options.ignore_merges;
-  if (bpe->characters) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
+  bpe->tokens.size = (int32_t)size;
+  bpe->tokens.begins = calloc(size + 1, sizeof *bpe->tokens.begins);
+  bpe->merges = malloc((merge_count + 1) * sizeof *bpe->merges);
+  if (!make_slots(&bpe->slots, &bpe->slot_mask, merge_count) || !bpe->tokens.begins || !bpe->merges)
+    return error_memory(error, "a BPE vocabulary");
+  if (merge_count > 0) memcpy(bpe->merges, merges, merge_count * sizeof *merges);
+  bpe->merge_count = (int32_t)merge_count;
+  return true;
+}
+
+/* Checks and indexes the tokens and merges if all went well so far (`ok`); frees the BPE on failure. */
+static bool finish(Bpe **out, BpeOptions options, bool ok, Error *error) {
+  Bpe *bpe = *out;
+  if (ok) {
+    bpe->characters = options.byte_tokens != NULL;
+    bpe->ignore_merges = options.ignore_merges;
+    if (bpe->characters) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
+  }
   ok = ok && (bpe->characters || find_bytes(bpe, error)) && index_merges(bpe, error) &&
        (!(bpe->characters || bpe->ignore_merges) || index_words(bpe, options.byte_tokens, error)) &&
        char_classes_create(&bpe->classes, error);
-  if (ok) *out = bpe;
-  else bpe_free(bpe);
-  return ok;
+  if (ok) return true;
+  bpe_free(bpe);
+  *out = NULL;
+  return false;
+}
+
+static bool copy_tokens(BpeTokens *to, const BpeTokens *from, Error *error) {
+  const size_t ids = (size_t)from->size, bytes = from->begins[ids];
+  to->bytes = malloc(bytes + 1);
+  if (!to->bytes) return error_memory(error, "a BPE vocabulary");
+  if (bytes > 0) memcpy(to->bytes, from->bytes, bytes);
+  memcpy(to->begins, from->begins, (ids + 1) * sizeof *to->begins);
+  return true;
+}
+
+bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
+                Error *error) {
+  const bool ok =
+      begin(out, (size_t)tokens->size, merges, merge_count, error) && copy_tokens(&(*out)->tokens, tokens, error);
+  return finish(out, options, ok, error);
 }
 
 /* ---- the ids of our own training ---- */
@@ -196,19 +208,9 @@ static bool make_own_tokens(BpeTokens *tokens, BpeMerge *merges, size_t merge_co
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
-  *out = NULL;
-  if (!check_count(merge_count, error)) return false;
-  BpeTokens tokens = {.size = BPE_BYTES + (int32_t)merge_count + 1};
-  tokens.begins = calloc((size_t)tokens.size + 1, sizeof *tokens.begins);
-  BpeMerge *own = malloc((merge_count + 1) * sizeof *own);
-  bool ok = (tokens.begins && own) || error_memory(error, "a BPE vocabulary");
-  if (ok && merge_count > 0) memcpy(own, merges, merge_count * sizeof *own);
-  ok = ok && make_own_tokens(&tokens, own, merge_count, error) &&
-       bpe_create(out, &tokens, own, merge_count, (BpeOptions){0}, error);
-  free(tokens.begins);
-  free(tokens.bytes);
-  free(own);
-  return ok;
+  const bool ok = begin(out, BPE_BYTES + merge_count + 1, merges, merge_count, error) &&
+                  make_own_tokens(&(*out)->tokens, (*out)->merges, merge_count, error);
+  return finish(out, (BpeOptions){0}, ok, error);
 }
 
 /* ---- the alphabet ---- */

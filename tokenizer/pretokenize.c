@@ -38,16 +38,7 @@ bool char_classes_create(CharClasses **out, Error *error) {
 /* Returns the number of bytes of the run of `class` at the start of the text; may be 0. */
 static size_t run_of(const CharClasses *classes, CharClass class, const uint8_t *text, size_t size) {
   size_t at = 0, length;
-  while (at < size) {
-    uint8_t of_byte = classes->of_byte[text[at]];
-    if (of_byte == class) {
-      at++;
-    } else {
-      if (of_byte != CHAR_MULTIBYTE) break;
-      if (char_class(classes, text + at, size - at, &length) != class) break;
-      at += length;
-    }
-  }
+  while (at < size && char_class(classes, text + at, size - at, &length) == class) at += length;
   return at;
 }
 

@@ -1,5 +1,5 @@
 /* The grammar of the sample corpus: small stories about an animal that loses a treasure and a friend who
- * gets it back. stories.c draws from these tables; every sentence in them was written for this project.
+ * gets it back. stories.c draws from the tables in grammar.c; every sentence in them was written for this project.
  *
  * A rule is a list of alternatives separated by '|', equally likely unless one begins with a weight such
  * as "3*". Inside an alternative:
@@ -24,31 +24,6 @@
 #include "util/error.h"
 
 #include <stddef.h>
-
-/* ---- the tables ---- */
-
-/* The text of a form for words with a tag. */
-typedef struct FormText {
-  const char *tag;
-  const char *form;
-  const char *text;
-} FormText;
-
-/* words: "tag:word|tag:word|..."; the tag may be empty. */
-typedef struct VariableText {
-  const char *name;
-  const char *words;
-} VariableText;
-
-typedef struct RuleText {
-  const char *name;
-  const char *alternatives;
-} RuleText;
-
-/* Each table ends with an entry of NULL. The first rule is a story. */
-extern const FormText grammar_forms[];
-extern const VariableText grammar_variables[];
-extern const RuleText grammar_rules[];
 
 /* ---- the compiled tables: references are resolved, every alternative is a list of items ---- */
 
