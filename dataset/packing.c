@@ -128,25 +128,9 @@ typedef struct Packer {
   Error *error;
 } Packer;
 
-/* Finds whether the tokens include a target of the loss. Without a loss mask, all tokens are targets. */
-static bool find_target(Packer *p, int64_t begin, int length, bool *found) {
-  enum { BLOCK = 256 };
-  const TokenFile *file = p->packing->range.file;
-  *found = !file->info.loss_mask;
-  for (int at = 0; !*found && at < length; at += BLOCK) {
-    int32_t targets[BLOCK];
-    const int count = length - at < BLOCK ? length - at : BLOCK;
-    if (!token_file_read_targets(file, begin + at, count, IGNORE_INDEX, targets, p->error)) return false;
-    for (int i = 0; i < count; i++) *found = *found || targets[i] != IGNORE_INDEX;
-  }
-  return true;
-}
-
 /* Adds tokens [begin, begin + length) of one document; length: at most ctx. */
 static bool add_span(Packer *p, int64_t begin, int length) {
-  bool has_target;
-  if (!find_target(p, begin, length, &has_target)) return false;
-  if (!has_target) {
+  if (token_file_find(p->packing->range.file, begin, begin + length, true) == begin + length) {
     p->packing->left_out += length;
     return true;
   }

@@ -38,23 +38,6 @@ static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *who
   return true;
 }
 
-/* Counts the tokens of the source: those at the beginning that the loss ignores. The tokens after them, at least the
- * end token, must all be targets. */
-static bool count_source(const PairFinder *f, int64_t begin, int64_t stop, int64_t *count) {
-  *count = 0;
-  for (int64_t at = begin; at < stop; at += BLOCK) {
-    int32_t targets[BLOCK];
-    const int64_t size = stop - at < BLOCK ? stop - at : BLOCK;
-    if (!token_file_read_targets(f->out->range.file, at, size, IGNORE_INDEX, targets, f->error)) return false;
-    for (int64_t i = 0; i < size; i++) {
-      if (targets[i] != IGNORE_INDEX) continue;
-      if (at + i != begin + *count) return damaged(&f->out->range, at + i, f->error);
-      ++*count;
-    }
-  }
-  return *count < stop - begin || damaged(&f->out->range, begin, f->error);
-}
-
 static bool add_pair(PairFinder *f, int64_t begin, PairSize size) {
   Pairs *out = f->out;
   const int64_t longer = longer_side(size);
@@ -72,13 +55,17 @@ static bool add_pair(PairFinder *f, int64_t begin, PairSize size) {
 
 static bool find_pair(void *context, int64_t begin, int64_t stop) {
   PairFinder *f = context;
+  const TokenRange *range = &f->out->range;
   bool whole;
-  int64_t source;
   if (!is_whole(f, begin, stop, &whole)) return false;
   f->out->partial += !whole;
   if (!whole) return true;
-  if (!count_source(f, begin, stop, &source)) return false;
-  const PairSize size = {++f->out->pairs, source + 1, stop - begin - source};
+  /* The source is what the loss ignores. The tokens after it, at least the end token, must all be targets. */
+  const int64_t target = token_file_find(range->file, begin, stop, true);
+  if (target == stop) return damaged(range, begin, f->error);
+  const int64_t ignored = token_file_find(range->file, target, stop, false);
+  if (ignored < stop) return damaged(range, ignored, f->error);
+  const PairSize size = {++f->out->pairs, target - begin + 1, stop - target};
   if (!f->lengths) return add_pair(f, begin, size);
   document_lengths_add(f->lengths, longer_side(size));
   return true;

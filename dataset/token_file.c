@@ -148,21 +148,32 @@ void token_file_close(TokenFile *f) {
   f->path = NULL;
 }
 
+static uint32_t word_at(const void *words, bool narrow, int64_t token) {
+  return narrow ? ((const uint16_t *)words)[token] : ((const uint32_t *)words)[token];
+}
+
 /* Reads ids when `ignored` is NULL, else targets. */
 static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *ignored, int32_t *out,
                        Error *error) {
   const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
-  const uint8_t *words = f->file.bytes + sizeof(Header);
-  const uint16_t *narrow = f->info.word_bytes == 2 ? (const uint16_t *)(const void *)words + begin : NULL;
-  const uint32_t *wide = (const uint32_t *)(const void *)words + begin;
+  const void *words = f->file.bytes + sizeof(Header);
+  const bool narrow = f->info.word_bytes == 2;
   for (int64_t i = 0; i < count; i++) {
-    const uint32_t word = narrow ? narrow[i] : wide[i], id = word & ~mask;
+    const uint32_t word = word_at(words, narrow, begin + i), id = word & ~mask;
     if (id >= vocab)
       return fail(error, EXIT_CHECKPOINT, "%s: token %lld is %u in a vocabulary of %u: the file is damaged; delete it",
                   f->path, (long long)(begin + i), id, vocab);
     out[i] = ignored && (word & mask) ? *ignored : (int32_t)id;
   }
   return true;
+}
+
+int64_t token_file_find(const TokenFile *f, int64_t begin, int64_t end, bool in_loss) {
+  const uint32_t mask = mask_bit(&f->info);
+  const void *words = f->file.bytes + sizeof(Header);
+  const bool narrow = f->info.word_bytes == 2;
+  while (begin < end && !(word_at(words, narrow, begin) & mask) != in_loss) begin++;
+  return begin;
 }
 
 bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *ids, Error *error) {

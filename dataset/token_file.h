@@ -68,6 +68,9 @@ bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_
 /* Reads the same tokens as targets, with `ignored` in place of tokens that the loss ignores. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t ignored, int32_t *targets,
                              Error *error);
+/* Returns the first of the tokens [begin, end) that is `in_loss`: the loss does not ignore it, or else it does; `end`:
+ * none. */
+int64_t token_file_find(const TokenFile *file, int64_t begin, int64_t end, bool in_loss);
 /* Reads all tokens and verifies their checksum; `progress` counts tokens. EXIT_CHECKPOINT for a damaged file; the error
  * of `progress`. */
 bool token_file_verify(const TokenFile *file, Progress progress, Error *error);

@@ -1,4 +1,4 @@
-#include "tokenizer/convert.h"
+#include "tokenizer/tokenizer.h"
 
 #include "util/array.h"
 

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define END_OF_TEXT "<|endoftext|>"
 /* The files of a tokenizer in a model directory. */
@@ -111,5 +112,17 @@ const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *
 const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, bool *at_start, size_t *size);
 /* Returns whether one of the ids has bytes. */
 bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
+
+/* ---- conversion of text to token ids and back, from one stream to another, of any length (convert.c) ---- */
+
+/* Encodes all bytes of `in` as one text and prints one id per line, without an end token; special tokens as set with
+ * tokenizer_set_special(). Messages use `name` for the input. EXIT_INPUT when reading `in` fails, EXIT_OUTPUT (with the
+ * cause in errno) when writing `out` fails, EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of tokenizer.json that takes too
+ * long on the text. */
+bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
+
+/* Reads ids from `in`, separated by white space or commas, and writes their bytes; special tokens have no bytes.
+ * EXIT_INPUT, with the position of the word, for a word that is not an id of the vocabulary; EXIT_OUTPUT as above. */
+bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
 
 #endif
