@@ -93,15 +93,13 @@ bool window_filler_add(WindowFiller *f, int64_t begin, const int *sizes, Error *
   return !full || close_window(f, window, error);
 }
 
-bool window_filler_end(WindowFiller *f, Error *error) {
-  for (int i = 0; i < f->open_count; i++)
-    if (f->open[i].count && !close_window(f, &f->open[i], error)) return false;
-  return true;
-}
-
-void window_filler_free(WindowFiller *f) {
-  for (int i = 0; i < f->open_count; i++) free(f->open[i].spans);
-  *f = (WindowFiller){0};
+bool window_filler_end(WindowFiller *f, bool ok, Error *error) {
+  for (int i = 0; i < f->open_count; i++) {
+    OpenWindow *window = &f->open[i];
+    ok = ok && (!window->count || close_window(f, window, error));
+    free(window->spans);
+  }
+  return ok;
 }
 
 /* ---- lengths of documents ---- */
@@ -152,10 +150,8 @@ bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tok
   *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  token_range_documents(range, tokens.end, add_document, &packer, progress, error) &&
-                  window_filler_end(&packer.filler, error);
-  window_filler_free(&packer.filler);
-  if (ok) return true;
+                  token_range_documents(range, tokens.end, add_document, &packer, progress, error);
+  if (window_filler_end(&packer.filler, ok, error)) return true;
   packing_free(out);
   return error->code == EXIT_MEMORY ? error_append(error, "; use --pack stream") : false;
 }

@@ -48,15 +48,15 @@ typedef struct WindowFiller {
 } WindowFiller;
 
 /* Begins to fill a table of zeros with windows of `rows` (1..WINDOW_ROWS) rows of `slots` each. Memory: 8 bytes per
- * span and 8 per window. All three functions: EXIT_MEMORY. Free the filler with window_filler_free and the table with
+ * span and 8 per window. All three functions: EXIT_MEMORY. Free the filler with window_filler_end and the table with
  * window_table_free, also after a failure. */
 bool window_filler_begin(WindowFiller *filler, WindowTable *table, int rows, int slots, Error *error);
 /* Adds the span that begins at token `begin` and takes `sizes` (1..slots) of each row. It goes into the open window in
  * which it leaves the fewest free slots over all rows. */
 bool window_filler_add(WindowFiller *filler, int64_t begin, const int *sizes, Error *error);
-/* Ends the filling: adds the open windows to the table. */
-bool window_filler_end(WindowFiller *filler, Error *error);
-void window_filler_free(WindowFiller *filler);
+/* Ends the filling and frees the filler. If all went well so far (`ok`), adds the open windows to the table and returns
+ * whether that went well. */
+bool window_filler_end(WindowFiller *filler, bool ok, Error *error);
 
 /* ---- packing of documents ---- */
 

@@ -99,11 +99,11 @@ static bool check_any_fits(const PairFinder *f) {
 bool pairs_make(Pairs *out, const TokenRange *range, int ctx, PairTokens tokens, Progress progress, Error *error) {
   *out = (Pairs){.range = *range, .ctx = ctx, .tokens = tokens};
   PairFinder finder = {.out = out, .error = error};
-  const bool ok = window_filler_begin(&finder.filler, &out->table, WINDOW_ROWS, ctx, error) &&
-                  find_pairs(&finder, progress) && window_filler_end(&finder.filler, error) && check_any_fits(&finder);
-  window_filler_free(&finder.filler);
-  if (!ok) pairs_free(out);
-  return ok;
+  const bool ok =
+      window_filler_begin(&finder.filler, &out->table, WINDOW_ROWS, ctx, error) && find_pairs(&finder, progress);
+  if (window_filler_end(&finder.filler, ok, error) && check_any_fits(&finder)) return true;
+  pairs_free(out);
+  return false;
 }
 
 void pairs_free(Pairs *pairs) {

@@ -1,10 +1,9 @@
-#define _DEFAULT_SOURCE /* madvise(): posix_madvise() does not release memory */
+#define _DEFAULT_SOURCE /* madvise() */
 
 #include "dataset/token_file.h"
 
 #include "util/checksum.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -209,9 +208,7 @@ void token_file_prefetch(const TokenFile *f, int64_t begin, int64_t count) {
   madvise((void *)(uintptr_t)(f->file.bytes + from), end - from, MADV_WILLNEED);
 }
 
-void token_file_drop_pages(const TokenFile *f) {
-  madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED);
-}
+void token_file_drop_pages(const TokenFile *f) { file_forget(f->file.bytes, f->file.size); }
 
 /* ---- ranges ---- */
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memmem() */
 #include "tokenizer/pipeline.h"
 
+#include "tokenizer/nfc.h"
 #include "util/hash.h"
 
 #include <stdlib.h>

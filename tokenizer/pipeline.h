@@ -5,11 +5,11 @@
 #ifndef INKLING_TOKENIZER_PIPELINE_H
 #define INKLING_TOKENIZER_PIPELINE_H
 
+#include "util/array.h"
 #include "util/error.h"
 #include "util/progress.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/nfc.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/regex.h"
 

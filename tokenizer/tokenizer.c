@@ -85,7 +85,6 @@ void tokenizer_set_special(Tokenizer *t, bool special) {
   }
   t->takes_special = special;
 }
-bool tokenizer_takes_special(const Tokenizer *t) { return t->takes_special; }
 
 bool tokenizer_set_vocab(Tokenizer *t, int vocab) {
   if (vocab < t->bpe->tokens.size) return false;

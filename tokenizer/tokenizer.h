@@ -66,7 +66,6 @@ int tokenizer_tokens(const Tokenizer *tokenizer); /* number of ids below tokeniz
 /* Sets whether tokenizer_encode() and convert_to_ids() recognize special tokens in texts. Default false:
  * "<|endoftext|>" in a text is 13 bytes. */
 void tokenizer_set_special(Tokenizer *tokenizer, bool special);
-bool tokenizer_takes_special(const Tokenizer *tokenizer);
 
 /* Returns whether the tokenizer's model was trained only on texts that begin with the end token (--pack docs). Then a
  * prompt must begin with it, too, and ./generate --score packs documents as in training; it also does so for a model
