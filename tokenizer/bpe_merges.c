@@ -32,15 +32,10 @@ typedef struct HeapEntry {
   uint32_t pair;
 } HeapEntry;
 
-typedef struct PairSlot {
-  uint64_t ids;
-  uint32_t pair; /* + 1, or 0 */
-} PairSlot;
-
 typedef struct PairQueue {
   Pair *pairs;
   HeapEntry *heap;
-  PairSlot *slots;
+  uint32_t *slots; /* [slot_count] hash table: pair + 1, or 0 */
   size_t size, heap_size, slot_count, pairs_capacity, heap_capacity;
 } PairQueue;
 
@@ -55,29 +50,27 @@ static void pair_queue_free(PairQueue *queue) {
 static uint64_t pair_ids(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
 /* Returns the slot of a pair, or the empty slot where it belongs. */
-static size_t find_slot(const PairSlot *slots, size_t slot_count, uint64_t ids) {
-  size_t at = hash_mix(ids, 0) & (slot_count - 1);
-  while (slots[at].pair != 0 && slots[at].ids != ids) at = (at + 1) & (slot_count - 1);
-  return at;
+static uint32_t *find_slot(const PairQueue *queue, int32_t left, int32_t right) {
+  for (size_t at = hash_mix(pair_ids(left, right), 0);; at++) {
+    uint32_t *slot = &queue->slots[at & (queue->slot_count - 1)];
+    const Pair *pair = *slot ? &queue->pairs[*slot - 1] : NULL;
+    if (!pair || (pair->left == left && pair->right == right)) return slot;
+  }
 }
 
 /* Returns NULL for a pair that is not in the queue. */
 static Pair *pair_queue_find(const PairQueue *queue, int32_t left, int32_t right) {
-  if (queue->slot_count == 0) return NULL;
-  uint32_t pair = queue->slots[find_slot(queue->slots, queue->slot_count, pair_ids(left, right))].pair;
+  const uint32_t pair = *find_slot(queue, left, right);
   return pair > 0 ? &queue->pairs[pair - 1] : NULL;
 }
 
 static bool grow_slots(PairQueue *queue) {
-  size_t slot_count = queue->slot_count > 0 ? 2 * queue->slot_count : FIRST_SLOTS;
-  PairSlot *slots = calloc(slot_count, sizeof *slots);
-  if (!slots) return false;
-  for (size_t i = 0; i < queue->slot_count; i++)
-    if (queue->slots[i].pair != 0) slots[find_slot(slots, slot_count, queue->slots[i].ids)] = queue->slots[i];
+  queue->slot_count = queue->slot_count > 0 ? 2 * queue->slot_count : FIRST_SLOTS;
   free(queue->slots);
-  queue->slots = slots;
-  queue->slot_count = slot_count;
-  return true;
+  queue->slots = calloc(queue->slot_count, sizeof *queue->slots);
+  for (size_t i = 0; queue->slots && i < queue->size; i++)
+    *find_slot(queue, queue->pairs[i].left, queue->pairs[i].right) = (uint32_t)i + 1;
+  return queue->slots;
 }
 
 /* Reserves memory for one more pair; at most half of the slots are used. */
@@ -125,16 +118,16 @@ static Pair *pair_queue_take(PairQueue *queue, uint64_t least) {
 }
 
 /* Adds a new pair, of which the caller fills the positions. Returns false when memory is out. */
-static bool pair_queue_add(PairQueue *queue, int32_t left, int32_t right, NewPair *new) {
+static bool pair_queue_add(PairQueue *queue, int32_t left, int32_t right, NewPair *made) {
   if (!reserve(queue)) return false;
   uint32_t index = (uint32_t)queue->size;
-  new->positions = malloc(((size_t) new->size + 1) * sizeof *new->positions);
-  if (!new->positions) return false;
-  queue->pairs[index] = (Pair){left, right, new->count, new->positions, new->size};
+  made->positions = malloc(((size_t)made->size + 1) * sizeof *made->positions);
+  if (!made->positions) return false;
+  queue->pairs[index] = (Pair){left, right, made->count, made->positions, made->size};
   queue->size++;
   uint64_t ids = pair_ids(left, right);
-  queue->slots[find_slot(queue->slots, queue->slot_count, ids)] = (PairSlot){ids, index + 1};
-  queue->heap[queue->heap_size] = (HeapEntry){new->count, ids, index};
+  *find_slot(queue, left, right) = index + 1;
+  queue->heap[queue->heap_size] = (HeapEntry){made->count, ids, index};
   sift_up(queue->heap, queue->heap_size++);
   return true;
 }
