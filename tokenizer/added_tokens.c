@@ -102,19 +102,18 @@ static size_t spaces_after(const CharClasses *classes, const uint8_t *text, size
 }
 
 bool added_tokens_next(const AddedTokens *set, const CharClasses *classes, bool special, const uint8_t *text,
-                       size_t size, AddedCursor *cursor, AddedMatch *match) {
-  while (cursor->at < size) {
-    const size_t begin = cursor->at;
+                       size_t size, AddedMatch *match) {
+  while (match->at < size) {
+    const size_t begin = match->at;
     size_t bytes = 1;
     const AddedToken *token = set->first[text[begin]] ? longest(set, text + begin, size - begin, &bytes) : NULL;
-    cursor->at = begin + bytes;
+    match->at = begin + bytes;
     if (!token || (token->special && !special)) continue;
-    if (token->single_word && !is_single_word(text, size, begin, cursor->at)) continue;
-    *match = (AddedMatch){begin, cursor->at, token->id};
-    if (token->lstrip) match->begin = spaces_before(classes, text, begin);
-    if (match->begin < cursor->used) match->begin = cursor->used;
-    if (token->rstrip) match->end = spaces_after(classes, text, size, match->end);
-    cursor->used = match->end;
+    if (token->single_word && !is_single_word(text, size, begin, match->at)) continue;
+    match->id = token->id;
+    match->begin = token->lstrip ? spaces_before(classes, text, begin) : begin;
+    if (match->begin < match->end) match->begin = match->end;
+    match->end = token->rstrip ? spaces_after(classes, text, size, match->at) : match->at;
     return true;
   }
   return false;

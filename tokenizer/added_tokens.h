@@ -46,18 +46,15 @@ void added_tokens_free(AddedTokens *set);
  * there are too many, or one has the same text; EXIT_MEMORY. */
 bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, const AddedToken *token, Error *error);
 
+/* A match, from which the search continues; starts as {0}. */
 typedef struct AddedMatch {
   size_t begin, end; /* begin >= the end of the previous match; end may be inside the next match */
+  size_t at;         /* where the search continues */
   int32_t id;
 } AddedMatch;
 
-/* The position where the search continues, and the end of the previous match; starts as {0}. */
-typedef struct AddedCursor {
-  size_t at, used;
-} AddedCursor;
-
 /* Finds the next match; `special`: special tokens match, too. False: there is none. */
 bool added_tokens_next(const AddedTokens *set, const CharClasses *classes, bool special, const uint8_t *text,
-                       size_t size, AddedCursor *cursor, AddedMatch *match);
+                       size_t size, AddedMatch *match);
 
 #endif

@@ -267,11 +267,9 @@ static bool run_range(PipelineRunner *r, int i, Span span, size_t begin, size_t 
 /* ---- running: steps that cut ---- */
 
 static bool cut_at_added(PipelineRunner *r, int i, Span span, Error *error) {
-  AddedCursor cursor = {0};
-  AddedMatch match;
+  AddedMatch match = {0};
   size_t done = 0;
-  while (added_tokens_next(r->steps[i]->added, r->pipeline->bpe->classes, r->special, span.text, span.size, &cursor,
-                           &match)) {
+  while (added_tokens_next(r->steps[i]->added, r->pipeline->bpe->classes, r->special, span.text, span.size, &match)) {
     if (!run_range(r, i, span, done, match.begin, error) || !r->sink.token(r->sink.context, match.id, error))
       return false;
     done = match.end;
