@@ -76,7 +76,7 @@ char *alphabet_token(const Bpe *bpe, int32_t id);
  * when it contains other characters. */
 int64_t alphabet_read(const char *text, uint8_t *out);
 
-/* ---- encoding of one piece of text: applies the merge of lowest rank, the leftmost of equals, until none applies ---- */
+/* ---- encoding of a piece: applies the merge of lowest rank, the leftmost of equals, until none applies ---- */
 
 /* Reusable memory; starts as {0}. A long piece takes 20 bytes of it per byte. */
 typedef struct PieceScratch {
