@@ -6,7 +6,6 @@
 #include "formats/model_files.h"
 #include "generating/surprisal.h"
 #include "model/parameters.h"
-#include "tokenizer/convert.h"
 #include "util/clock.h"
 #include "util/path.h"
 #include "util/program_name.h"

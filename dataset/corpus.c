@@ -1,5 +1,3 @@
-#define _DEFAULT_SOURCE /* madvise(): posix_madvise() does not release memory */
-
 #include "dataset/corpus.h"
 
 #include "dataset/record.h"
@@ -203,15 +201,9 @@ uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; 
 
 /* ---- memory ---- */
 
-static void drop_pages(const Corpus *corpus, size_t end) {
-  const long page = sysconf(_SC_PAGESIZE);
-  const size_t whole = page > 0 ? end - end % (size_t)page : 0;
-  if (whole > 0) madvise((void *)(uintptr_t)corpus->file.bytes, whole, MADV_DONTNEED);
-}
-
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text) {
   const uintptr_t begin = (uintptr_t)corpus->file.bytes, at = (uintptr_t)text;
-  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) drop_pages(corpus, at - begin);
+  if (corpus->mapped && at >= begin && at - begin <= corpus->file.size) file_forget(corpus->file.bytes, at - begin);
 }
 
 /* ---- documents of a text file ---- */
@@ -237,7 +229,7 @@ static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error
   for (size_t kept = at; at < file->size && *separator == 0;) {
     const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
     if (at - kept >= STEP_BYTES) {
-      drop_pages(corpus, kept = at);
+      file_forget(file->bytes, kept = at);
       if (!progress_report(corpus->progress, corpus_position(corpus), error)) return false;
     }
     const uint8_t *mark = memchr(file->bytes + at, END_OF_TEXT[0], step);
@@ -287,7 +279,7 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
   while (corpus->at < corpus->file.size) {
     Error other = {0};
     if (corpus->at - dropped >= STEP_BYTES) {
-      drop_pages(corpus, dropped = corpus->at);
+      file_forget(corpus->file.bytes, dropped = corpus->at);
       if (!progress_report(corpus->progress, corpus_position(corpus), &other)) return false;
     }
     if (read_line(corpus, &other)) continue;
@@ -338,7 +330,7 @@ static bool open_file(Corpus *corpus, Error *error) {
 }
 
 static bool still_unchanged(Corpus *corpus, Error *error) {
-  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) drop_pages(corpus, corpus->at);
+  if (corpus->at / STEP_BYTES != corpus->checked / STEP_BYTES) file_forget(corpus->file.bytes, corpus->at);
   corpus->checked = corpus->at;
   return file_list_unchanged(&corpus->list.files[corpus->current], error);
 }

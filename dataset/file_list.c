@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <search.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,12 +1,112 @@
 #include "dataset/packing.h"
 
 #include "kernels.h"
+#include "util/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the table of windows ---- */
+
+void window_table_free(WindowTable *table) {
+  free(table->firsts);
+  free(table->spans);
+  *table = (WindowTable){0};
+}
+
+static bool no_memory(const WindowFiller *f, Error *error) {
+  return fail(error, EXIT_MEMORY, "out of memory for a table of %lld windows of documents",
+              (long long)f->table->windows);
+}
+
+bool window_filler_begin(WindowFiller *f, WindowTable *table, int rows, int slots, Error *error) {
+  *f = (WindowFiller){.table = table, .rows = rows, .slots = slots};
+  if (!array_reserve(&table->firsts, &f->firsts_capacity, 1, sizeof *table->firsts)) return no_memory(f, error);
+  table->firsts[0] = 0;
+  return true;
+}
+
+static void empty_window(const WindowFiller *f, OpenWindow *window) {
+  for (int row = 0; row < f->rows; row++) window->free[row] = f->slots;
+  window->count = 0;
+}
+
+/* Moves the window's spans to the table and empties the window. */
+static bool close_window(WindowFiller *f, OpenWindow *window, Error *error) {
+  WindowTable *out = f->table;
+  const size_t spans = f->spans + window->count;
+  if (!array_reserve(&out->spans, &f->spans_capacity, spans, sizeof *out->spans) ||
+      !array_reserve(&out->firsts, &f->firsts_capacity, (size_t)out->windows + 2, sizeof *out->firsts))
+    return no_memory(f, error);
+  memcpy(out->spans + f->spans, window->spans, window->count * sizeof *out->spans);
+  f->spans = spans;
+  out->firsts[++out->windows] = (int64_t)spans;
+  empty_window(f, window);
+  return true;
+}
+
+/* Returns the total number of free slots of a window; -1 when the span does not fit. */
+static int64_t free_slots(const WindowFiller *f, const OpenWindow *window, const int *sizes) {
+  int64_t slots = 0;
+  for (int row = 0; row < f->rows; row++) {
+    if (window->free[row] < sizes[row]) return -1;
+    slots += window->free[row];
+  }
+  return slots;
+}
+
+/* Returns the open window with the fewest free slots that the span fits into; NULL: none. */
+static OpenWindow *tightest(WindowFiller *f, const int *sizes) {
+  OpenWindow *best = NULL;
+  for (int64_t i = 0, least = INT64_MAX; i < f->open_count; i++) {
+    const int64_t slots = free_slots(f, &f->open[i], sizes);
+    if (slots < 0 || slots >= least) continue;
+    best = &f->open[i];
+    least = slots;
+  }
+  return best;
+}
+
+static OpenWindow *window_for(WindowFiller *f, const int *sizes, Error *error) {
+  OpenWindow *window = tightest(f, sizes);
+  if (window) return window;
+  if (f->open_count < OPEN_WINDOWS) {
+    window = &f->open[f->open_count++];
+    empty_window(f, window);
+    return window;
+  }
+  window = tightest(f, (const int[WINDOW_ROWS]){0});
+  return close_window(f, window, error) ? window : NULL;
+}
+
+bool window_filler_add(WindowFiller *f, int64_t begin, const int *sizes, Error *error) {
+  OpenWindow *window = window_for(f, sizes, error);
+  if (!window) return false;
+  if (!array_reserve(&window->spans, &window->capacity, window->count + 1, sizeof *window->spans))
+    return no_memory(f, error);
+  window->spans[window->count++] = begin;
+  bool full = false;
+  for (int row = 0; row < f->rows; row++) {
+    window->free[row] -= sizes[row];
+    full = full || window->free[row] == 0;
+  }
+  return !full || close_window(f, window, error);
+}
+
+bool window_filler_end(WindowFiller *f, bool ok, Error *error) {
+  for (int i = 0; i < f->open_count; i++) {
+    OpenWindow *window = &f->open[i];
+    ok = ok && (!window->count || close_window(f, window, error));
+    free(window->spans);
+  }
+  return ok;
+}
+
+/* ---- lengths of documents ---- */
 
 PackTokens pack_tokens(const Tokenizer *tokenizer) {
   return (PackTokens){tokenizer_before(tokenizer), tokenizer_end(tokenizer)};
 }
-
-/* ---- lengths of documents ---- */
 
 static bool add_length(void *context, int64_t begin, int64_t stop) {
   document_lengths_add(context, stop - begin);
@@ -26,25 +126,9 @@ typedef struct Packer {
   Error *error;
 } Packer;
 
-/* Finds whether the tokens include a target of the loss. Without a loss mask, all tokens are targets. */
-static bool find_target(Packer *p, int64_t begin, int length, bool *found) {
-  enum { BLOCK = 256 };
-  const TokenFile *file = p->packing->range.file;
-  *found = !file->info.loss_mask;
-  for (int at = 0; !*found && at < length; at += BLOCK) {
-    int32_t targets[BLOCK];
-    const int count = length - at < BLOCK ? length - at : BLOCK;
-    if (!token_file_read_targets(file, begin + at, count, IGNORE_INDEX, targets, p->error)) return false;
-    for (int i = 0; i < count; i++) *found = *found || targets[i] != IGNORE_INDEX;
-  }
-  return true;
-}
-
 /* Adds tokens [begin, begin + length) of one document; length: at most ctx. */
 static bool add_span(Packer *p, int64_t begin, int length) {
-  bool has_target;
-  if (!find_target(p, begin, length, &has_target)) return false;
-  if (!has_target) {
+  if (token_file_find(p->packing->range.file, begin, begin + length, true) == begin + length) {
     p->packing->left_out += length;
     return true;
   }
@@ -66,10 +150,8 @@ bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tok
   *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
   const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  token_range_documents(range, tokens.end, add_document, &packer, progress, error) &&
-                  window_filler_end(&packer.filler, error);
-  window_filler_free(&packer.filler);
-  if (ok) return true;
+                  token_range_documents(range, tokens.end, add_document, &packer, progress, error);
+  if (window_filler_end(&packer.filler, ok, error)) return true;
   packing_free(out);
   return error->code == EXIT_MEMORY ? error_append(error, "; use --pack stream") : false;
 }

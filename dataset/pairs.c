@@ -17,120 +17,93 @@ PairTokens pair_tokens(const Tokenizer *tokenizer, const Tokenizer *source) {
 
 /* ---- finding pairs ---- */
 
+/* Collects the lengths of pairs, or packs them. */
 typedef struct PairFinder {
-  const TokenRange *range;
-  int32_t end;
-  bool (*found)(void *context, int64_t begin, PairSize size); /* is called for every whole pair */
-  void *context;
-  int64_t pairs, partial;
-  Error *error;
-} PairFinder;
-
-/* Finds whether a document is whole: the token before it and its last token are end tokens. */
-static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *whole) {
-  int32_t before = f->end, last;
-  if (begin > 0 && !token_file_read(f->range->file, begin - 1, 1, &before, f->error)) return false;
-  if (!token_file_read(f->range->file, stop - 1, 1, &last, f->error)) return false;
-  *whole = before == f->end && last == f->end;
-  return true;
-}
-
-/* Counts the tokens of the source: those at the beginning that the loss ignores. The tokens after them, at least the
- * end token, must all be targets. */
-static bool count_source(const PairFinder *f, int64_t begin, int64_t stop, int64_t *count) {
-  *count = 0;
-  for (int64_t at = begin; at < stop; at += BLOCK) {
-    int32_t targets[BLOCK];
-    const int64_t size = stop - at < BLOCK ? stop - at : BLOCK;
-    if (!token_file_read_targets(f->range->file, at, size, IGNORE_INDEX, targets, f->error)) return false;
-    for (int64_t i = 0; i < size; i++) {
-      if (targets[i] != IGNORE_INDEX) continue;
-      if (at + i != begin + *count) return damaged(f->range, at + i, f->error);
-      ++*count;
-    }
-  }
-  return *count < stop - begin || damaged(f->range, begin, f->error);
-}
-
-static bool find_pair(void *context, int64_t begin, int64_t stop) {
-  PairFinder *f = context;
-  bool whole;
-  int64_t source;
-  if (!is_whole(f, begin, stop, &whole)) return false;
-  f->partial += !whole;
-  if (!whole) return true;
-  if (!count_source(f, begin, stop, &source)) return false;
-  return f->found(f->context, begin, (PairSize){++f->pairs, source + 1, stop - begin - source});
-}
-
-static bool find_pairs(PairFinder *f, Progress progress) {
-  if (!f->range->file->info.loss_mask)
-    return fail(f->error, EXIT_INPUT,
-                "the text has no pairs of a prompt and a response: give a .tsv file, or JSON lines with --prompt-field "
-                "and --response-field");
-  return token_range_documents(f->range, f->end, find_pair, f, progress, f->error);
-}
-
-static int64_t longer_side(PairSize size) { return size.source > size.target ? size.source : size.target; }
-
-static bool add_length(void *lengths, int64_t begin, PairSize size) {
-  (void)begin;
-  document_lengths_add(lengths, longer_side(size));
-  return true;
-}
-
-bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
-  *out = (DocumentLengths){0};
-  return find_pairs(&(PairFinder){.range = range, .end = end, .found = add_length, .context = out, .error = error},
-                    progress);
-}
-
-/* ---- packing ---- */
-
-typedef struct PairPacker {
-  Pairs *pairs;
+  Pairs *out;
+  DocumentLengths *lengths; /* NULL: pack them */
   WindowFiller filler;
   int64_t shortest; /* longer side of the pair that needs the smallest context */
   Error *error;
-} PairPacker;
+} PairFinder;
 
-static bool add_pair(void *context, int64_t begin, PairSize size) {
-  PairPacker *p = context;
-  Pairs *out = p->pairs;
+static int64_t longer_side(PairSize size) { return size.source > size.target ? size.source : size.target; }
+
+/* Finds whether a document is whole: the token before it and its last token are end tokens. */
+static bool is_whole(const PairFinder *f, int64_t begin, int64_t stop, bool *whole) {
+  const int32_t end = f->out->tokens.end;
+  int32_t before = end, last;
+  if (begin > 0 && !token_file_read(f->out->range.file, begin - 1, 1, &before, f->error)) return false;
+  if (!token_file_read(f->out->range.file, stop - 1, 1, &last, f->error)) return false;
+  *whole = before == end && last == end;
+  return true;
+}
+
+static bool add_pair(PairFinder *f, int64_t begin, PairSize size) {
+  Pairs *out = f->out;
   const int64_t longer = longer_side(size);
-  out->pairs++;
   if (size.source == 1 && out->empty_sources++ == 0) out->first_empty = size.number;
   if (longer > longer_side(out->longest)) out->longest = size;
-  if (out->pairs == 1 || longer < p->shortest) p->shortest = longer;
+  if (out->pairs == 1 || longer < f->shortest) f->shortest = longer;
   if (longer > out->ctx) {
     if (out->left_out++ == 0) out->first_left_out = size;
     return true;
   }
   out->used_source += size.source;
   out->used_target += size.target;
-  return window_filler_add(&p->filler, begin, (const int[]){(int)size.source, (int)size.target}, p->error);
+  return window_filler_add(&f->filler, begin, (const int[]){(int)size.source, (int)size.target}, f->error);
 }
 
-static bool check_any_fits(const PairPacker *p) {
-  const Pairs *made = p->pairs;
+static bool find_pair(void *context, int64_t begin, int64_t stop) {
+  PairFinder *f = context;
+  const TokenRange *range = &f->out->range;
+  bool whole;
+  if (!is_whole(f, begin, stop, &whole)) return false;
+  f->out->partial += !whole;
+  if (!whole) return true;
+  /* The source is what the loss ignores. The tokens after it, at least the end token, must all be targets. */
+  const int64_t target = token_file_find(range->file, begin, stop, true);
+  if (target == stop) return damaged(range, begin, f->error);
+  const int64_t ignored = token_file_find(range->file, target, stop, false);
+  if (ignored < stop) return damaged(range, ignored, f->error);
+  const PairSize size = {++f->out->pairs, target - begin + 1, stop - target};
+  if (!f->lengths) return add_pair(f, begin, size);
+  document_lengths_add(f->lengths, longer_side(size));
+  return true;
+}
+
+static bool find_pairs(PairFinder *f, Progress progress) {
+  const Pairs *out = f->out;
+  if (!out->range.file->info.loss_mask)
+    return fail(f->error, EXIT_INPUT,
+                "the text has no pairs of a prompt and a response: give a .tsv file, or JSON lines with --prompt-field "
+                "and --response-field");
+  return token_range_documents(&out->range, out->tokens.end, find_pair, f, progress, f->error);
+}
+
+bool pairs_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
+  Pairs pairs = {.range = *range, .tokens.end = end};
+  *out = (DocumentLengths){0};
+  return find_pairs(&(PairFinder){.out = &pairs, .lengths = out, .error = error}, progress);
+}
+
+static bool check_any_fits(const PairFinder *f) {
+  const Pairs *made = f->out;
   if (made->pairs == 0 || made->left_out < made->pairs) return true;
   return fail(
-      p->error, EXIT_INPUT,
+      f->error, EXIT_INPUT,
       "none of the %lld pairs fits into a context of %d tokens: the shortest takes %lld, the longest %lld; give "
       "a larger --ctx",
-      (long long)made->pairs, made->ctx, (long long)p->shortest, (long long)longer_side(made->longest));
+      (long long)made->pairs, made->ctx, (long long)f->shortest, (long long)longer_side(made->longest));
 }
 
 bool pairs_make(Pairs *out, const TokenRange *range, int ctx, PairTokens tokens, Progress progress, Error *error) {
   *out = (Pairs){.range = *range, .ctx = ctx, .tokens = tokens};
-  PairPacker packer = {.pairs = out, .error = error};
-  PairFinder finder = {.range = range, .end = tokens.end, .found = add_pair, .context = &packer, .error = error};
-  const bool ok = window_filler_begin(&packer.filler, &out->table, WINDOW_ROWS, ctx, error) &&
-                  find_pairs(&finder, progress) && window_filler_end(&packer.filler, error) && check_any_fits(&packer);
-  window_filler_free(&packer.filler);
-  out->partial = finder.partial;
-  if (!ok) pairs_free(out);
-  return ok;
+  PairFinder finder = {.out = out, .error = error};
+  const bool ok =
+      window_filler_begin(&finder.filler, &out->table, WINDOW_ROWS, ctx, error) && find_pairs(&finder, progress);
+  if (window_filler_end(&finder.filler, ok, error) && check_any_fits(&finder)) return true;
+  pairs_free(out);
+  return false;
 }
 
 void pairs_free(Pairs *pairs) {

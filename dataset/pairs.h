@@ -16,10 +16,7 @@
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "dataset/token_file.h"
-#include "dataset/window_table.h"
-#include "dataset/windows.h"
-#include "tokenizer/tokenizer.h"
+#include "dataset/packing.h"
 
 #include <stdint.h>
 

@@ -1,10 +1,9 @@
-#define _DEFAULT_SOURCE /* madvise(): posix_madvise() does not release memory */
+#define _DEFAULT_SOURCE /* madvise() */
 
 #include "dataset/token_file.h"
 
 #include "util/checksum.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,12 +13,7 @@
 /* Numbers are little-endian, like all supported machines. */
 typedef struct Header {
   char magic[8];
-  uint32_t word_bytes; /* 2 or 4 */
-  uint32_t loss_mask;  /* 0 or 1 */
-  int64_t tokens, documents, bytes;
-  uint64_t fingerprint, sum;
-  int32_t vocab;
-  uint32_t unused[3];
+  TokenFileInfo info;
   uint64_t checksum; /* of all bytes before this field */
 } Header;
 _Static_assert(sizeof(Header) == 80, "the file's layout");
@@ -34,37 +28,31 @@ enum {
 
 static uint64_t checksum_of(const Header *header) { return checksum_xxh64(header, offsetof(Header, checksum), 0); }
 
-static uint32_t word_bytes(const TokenFileInfo *info) {
+static uint32_t word_bytes_for(const TokenFileInfo *info) {
   return info->vocab <= (info->loss_mask ? 1 << 15 : 1 << 16) ? 2 : 4;
 }
 
 static uint32_t mask_bit(const TokenFileInfo *info) {
-  return info->loss_mask ? (word_bytes(info) == 2 ? 1u << 15 : 1u << 31) : 0;
+  return info->loss_mask ? (info->word_bytes == 2 ? 1u << 15 : 1u << 31) : 0;
 }
 
 /* ---- writing ---- */
 
 static bool write_header(TokenWriter *w, Error *error) {
-  Header header = {.word_bytes = word_bytes(&w->info),
-                   .loss_mask = w->info.loss_mask,
-                   .tokens = w->info.tokens,
-                   .documents = w->info.documents,
-                   .bytes = w->info.bytes,
-                   .fingerprint = w->info.fingerprint,
-                   .sum = w->info.sum,
-                   .vocab = w->info.vocab};
+  Header header = {.info = w->info};
   memcpy(header.magic, MAGIC, sizeof MAGIC);
   header.checksum = checksum_of(&header);
   return file_writer_add(&w->file, &header, sizeof header, error);
 }
 
 bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *info, Error *error) {
-  *w = (TokenWriter){.info = *info};
-  w->info.tokens = 0;
-  w->info.sum = 0;
+  *w = (TokenWriter){.info = {.word_bytes = word_bytes_for(info),
+                              .loss_mask = info->loss_mask,
+                              .fingerprint = info->fingerprint,
+                              .vocab = info->vocab}};
   if (info->vocab < 1 || info->vocab > VOCAB_LIMIT)
     return fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", info->vocab);
-  w->words = malloc((size_t)HELD_WORDS * word_bytes(info));
+  w->words = malloc((size_t)HELD_WORDS * w->info.word_bytes);
   if (!w->words) return fail(error, EXIT_MEMORY, "out of memory for writing %s", path);
   if (file_writer_begin(&w->file, path, error) && write_header(w, error))
     return true; /* the header is only reserved; commit writes it again */
@@ -73,7 +61,7 @@ bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *i
 }
 
 static bool flush(TokenWriter *w, Error *error) {
-  const size_t bytes = w->held * word_bytes(&w->info);
+  const size_t bytes = w->held * w->info.word_bytes;
   w->held = 0;
   if (!bytes) return true;
   w->info.sum = checksum_xxh64(w->words, bytes, w->info.sum);
@@ -82,7 +70,7 @@ static bool flush(TokenWriter *w, Error *error) {
 
 bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool in_loss, Error *error) {
   const uint32_t mask = in_loss ? 0 : mask_bit(&w->info);
-  const bool narrow = word_bytes(&w->info) == 2;
+  const bool narrow = w->info.word_bytes == 2;
   if (!in_loss && !mask) return fail(error, EXIT_INTERNAL, "a token outside the loss in a file without a loss mask");
   for (size_t i = 0; i < count; i++) {
     if (ids[i] < 0 || ids[i] >= w->info.vocab)
@@ -119,16 +107,15 @@ static bool read_header(TokenFile *f, Error *error) {
   if (f->file.size < sizeof header)
     return fail(error, EXIT_CHECKPOINT, "%s has %zu bytes, less than a token file's header", f->path, f->file.size);
   memcpy(&header, f->file.bytes, sizeof header);
-  f->info = (TokenFileInfo){header.vocab,     header.loss_mask, header.fingerprint, header.tokens,
-                            header.documents, header.bytes,     header.sum};
+  f->info = header.info;
   if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || !checksum_accept(header.checksum == checksum_of(&header)) ||
-      header.loss_mask > 1 || header.vocab < 1 || header.vocab > VOCAB_LIMIT ||
-      header.word_bytes != word_bytes(&f->info))
+      f->info.loss_mask > 1 || f->info.vocab < 1 || f->info.vocab > VOCAB_LIMIT ||
+      f->info.word_bytes != word_bytes_for(&f->info))
     return fail(error, EXIT_CHECKPOINT, "%s is not a token file, or its header is damaged", f->path);
-  const uint64_t words = (f->file.size - sizeof header) / header.word_bytes;
-  if (header.tokens < 0 || (uint64_t)header.tokens != words || (f->file.size - sizeof header) % header.word_bytes)
+  const uint64_t size = f->file.size - sizeof header, words = size / f->info.word_bytes;
+  if (f->info.tokens < 0 || (uint64_t)f->info.tokens != words || size % f->info.word_bytes)
     return fail(error, EXIT_CHECKPOINT, "%s holds %llu tokens and should hold %lld", f->path, (unsigned long long)words,
-                (long long)header.tokens);
+                (long long)f->info.tokens);
   return true;
 }
 
@@ -160,21 +147,32 @@ void token_file_close(TokenFile *f) {
   f->path = NULL;
 }
 
+static uint32_t word_at(const void *words, bool narrow, int64_t token) {
+  return narrow ? ((const uint16_t *)words)[token] : ((const uint32_t *)words)[token];
+}
+
 /* Reads ids when `ignored` is NULL, else targets. */
 static bool read_words(const TokenFile *f, int64_t begin, int64_t count, const int32_t *ignored, int32_t *out,
                        Error *error) {
   const uint32_t mask = mask_bit(&f->info), vocab = (uint32_t)f->info.vocab;
-  const uint8_t *words = f->file.bytes + sizeof(Header);
-  const uint16_t *narrow = word_bytes(&f->info) == 2 ? (const uint16_t *)(const void *)words + begin : NULL;
-  const uint32_t *wide = (const uint32_t *)(const void *)words + begin;
+  const void *words = f->file.bytes + sizeof(Header);
+  const bool narrow = f->info.word_bytes == 2;
   for (int64_t i = 0; i < count; i++) {
-    const uint32_t word = narrow ? narrow[i] : wide[i], id = word & ~mask;
+    const uint32_t word = word_at(words, narrow, begin + i), id = word & ~mask;
     if (id >= vocab)
       return fail(error, EXIT_CHECKPOINT, "%s: token %lld is %u in a vocabulary of %u: the file is damaged; delete it",
                   f->path, (long long)(begin + i), id, vocab);
     out[i] = ignored && (word & mask) ? *ignored : (int32_t)id;
   }
   return true;
+}
+
+int64_t token_file_find(const TokenFile *f, int64_t begin, int64_t end, bool in_loss) {
+  const uint32_t mask = mask_bit(&f->info);
+  const void *words = f->file.bytes + sizeof(Header);
+  const bool narrow = f->info.word_bytes == 2;
+  while (begin < end && !(word_at(words, narrow, begin) & mask) != in_loss) begin++;
+  return begin;
 }
 
 bool token_file_read(const TokenFile *f, int64_t begin, int64_t count, int32_t *ids, Error *error) {
@@ -188,7 +186,7 @@ bool token_file_read_targets(const TokenFile *f, int64_t begin, int64_t count, i
 
 bool token_file_verify(const TokenFile *f, Progress progress, Error *error) {
   const uint8_t *words = f->file.bytes + sizeof(Header);
-  const size_t word = word_bytes(&f->info);
+  const size_t word = f->info.word_bytes;
   uint64_t sum = 0;
   for (int64_t at = 0, dropped = 0; at < f->info.tokens; at += HELD_WORDS) {
     const int64_t left = f->info.tokens - at, count = left < HELD_WORDS ? left : HELD_WORDS;
@@ -204,15 +202,13 @@ void token_file_read_randomly(const TokenFile *f) {
 }
 
 void token_file_prefetch(const TokenFile *f, int64_t begin, int64_t count) {
-  const size_t word = word_bytes(&f->info), page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t word = f->info.word_bytes, page = (size_t)sysconf(_SC_PAGESIZE);
   const size_t from = (sizeof(Header) + (size_t)begin * word) / page * page;
   const size_t end = sizeof(Header) + (size_t)(begin + count) * word;
   madvise((void *)(uintptr_t)(f->file.bytes + from), end - from, MADV_WILLNEED);
 }
 
-void token_file_drop_pages(const TokenFile *f) {
-  madvise((void *)(uintptr_t)f->file.bytes, f->file.size, MADV_DONTNEED);
-}
+void token_file_drop_pages(const TokenFile *f) { file_forget(f->file.bytes, f->file.size); }
 
 /* ---- ranges ---- */
 

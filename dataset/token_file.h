@@ -13,13 +13,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* A part of the header, as it is in the file. */
 typedef struct TokenFileInfo {
-  int32_t vocab;        /* every id is less than this */
-  bool loss_mask;       /* words have the bit for tokens that the loss ignores */
-  uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
+  uint32_t word_bytes; /* 2 or 4 */
+  uint32_t loss_mask;  /* 1: words have the bit for tokens that the loss ignores; else 0 */
   int64_t tokens, documents;
-  int64_t bytes; /* of the input files */
-  uint64_t sum;  /* checksum of the tokens and the loss mask; does not depend on file names */
+  int64_t bytes;        /* of the input files */
+  uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
+  uint64_t sum;         /* checksum of the tokens and the loss mask; does not depend on file names */
+  int32_t vocab;        /* every id is less than this */
+  uint32_t unused[3];
 } TokenFileInfo;
 
 /* ---- writing: to a temporary file that is renamed when it is complete ---- */
@@ -65,6 +68,9 @@ bool token_file_read(const TokenFile *file, int64_t begin, int64_t count, int32_
 /* Reads the same tokens as targets, with `ignored` in place of tokens that the loss ignores. */
 bool token_file_read_targets(const TokenFile *file, int64_t begin, int64_t count, int32_t ignored, int32_t *targets,
                              Error *error);
+/* Returns the first of the tokens [begin, end) that is `in_loss`: the loss does not ignore it, or else it does; `end`:
+ * none. */
+int64_t token_file_find(const TokenFile *file, int64_t begin, int64_t end, bool in_loss);
 /* Reads all tokens and verifies their checksum; `progress` counts tokens. EXIT_CHECKPOINT for a damaged file; the error
  * of `progress`. */
 bool token_file_verify(const TokenFile *file, Progress progress, Error *error);

@@ -1,7 +1,5 @@
 #include "formats/gguf_tokenizer.h"
 
-#include "tokenizer/alphabet.h"
-#include "tokenizer/bpe_piece.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -47,7 +45,7 @@ static bool changes_before_added(const Pipeline *p) {
   return false;
 }
 
-static bool refuse_added(const Check *c, const AddedEntry *entry, const char *what) {
+static bool refuse_added(const Check *c, const AddedToken *entry, const char *what) {
   return fail(c->error, EXIT_CHECKPOINT, "%s: its added token \"%s\" %s, which a GGUF file cannot express", c->dir,
               text_one_line(entry->text, 60).text, what);
 }
@@ -57,12 +55,12 @@ static bool check_added(Check *c) {
   const Tokenizer *t = c->out->tokenizer;
   bool strips = false;
   for (int32_t id = 0; id < c->bpe->tokens.size; id++) {
-    const AddedEntry *entry = tokenizer_added(t, id);
+    const AddedToken *entry = tokenizer_added(t, id);
     if (!entry) continue;
-    const bool beside = entry->token.lstrip || entry->token.rstrip;
+    const bool beside = entry->lstrip || entry->rstrip;
     strips = strips || beside;
-    if (entry->token.special) continue;
-    if (entry->token.single_word) return refuse_added(c, entry, "is only recognized as a whole word");
+    if (entry->special) continue;
+    if (entry->single_word) return refuse_added(c, entry, "is only recognized as a whole word");
     if (beside) return refuse_added(c, entry, "includes the white space next to it");
     if (entry->normalized && changes_before_added(c->pipeline))
       return refuse_added(c, entry, "is searched in normalized text");
@@ -288,9 +286,9 @@ enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED
 
 /* Returns the type of a token. Ids without a token are rows of a model with a larger vocabulary. */
 static int token_type(const Tokenizer *t, int32_t id) {
-  const AddedEntry *entry = tokenizer_added(t, id);
+  const AddedToken *entry = tokenizer_added(t, id);
   if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
-  if (entry && *entry->text) return entry->token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+  if (entry && *entry->text) return entry->special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
   return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 

@@ -5,44 +5,11 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* A byte in the prefix tree of all texts; the children of a node are a list. */
-typedef struct Node {
-  uint32_t child, next; /* 0: none */
-  int32_t token;        /* the index of the token that ends here, or -1 */
-  uint8_t byte;
-} Node;
-
-struct AddedTokens {
-  AddedToken *tokens;
-  size_t count, tokens_capacity;
-  Node *nodes; /* the first is the root */
-  size_t node_count, nodes_capacity;
-  uint32_t first[256];                       /* the children of the root */
-  bool special, plain, strips, looks_around; /* some token has this property */
-};
-
-bool added_tokens_create(AddedTokens **out, Error *error) {
-  AddedTokens *set = *out = calloc(1, sizeof *set);
-  if (set && array_reserve(&set->nodes, &set->nodes_capacity, 1, sizeof *set->nodes)) {
-    set->nodes[0] = (Node){.token = -1};
-    set->node_count = 1;
-    return true;
-  }
-  added_tokens_free(set);
-  *out = NULL;
-  return error_memory(error, "the added tokens");
-}
-
 void added_tokens_free(AddedTokens *set) {
   if (!set) return;
-  free(set->tokens);
   free(set->nodes);
   free(set);
 }
-
-bool added_tokens_have_any(const AddedTokens *set, bool special) { return special ? set->special : set->plain; }
-bool added_tokens_look_around(const AddedTokens *set) { return set->looks_around; }
-bool added_tokens_strip(const AddedTokens *set) { return set->strips; }
 
 /* ---- characters of words ---- */
 
@@ -71,36 +38,33 @@ static uint32_t find_child(const AddedTokens *set, uint32_t node, uint8_t byte) 
 }
 
 static bool grow(AddedTokens *set, uint32_t node, uint8_t byte, uint32_t *child, Error *error) {
-  if (set->node_count > ADDED_TOKENS_BYTES)
+  if (set->node_count == ADDED_TOKENS_BYTES)
     return fail(error, EXIT_CHECKPOINT, "the added tokens have more than %d bytes", ADDED_TOKENS_BYTES);
-  if (!array_reserve(&set->nodes, &set->nodes_capacity, set->node_count + 1, sizeof *set->nodes))
+  if (!array_reserve(&set->nodes, &set->capacity, set->node_count + 2, sizeof *set->nodes))
     return error_memory(error, "the added tokens");
-  *child = (uint32_t)set->node_count++;
+  *child = (uint32_t)++set->node_count;
   uint32_t *list = node ? &set->nodes[node].child : &set->first[byte];
-  set->nodes[*child] = (Node){.next = *list, .token = -1, .byte = byte};
+  set->nodes[*child] = (AddedNode){.next = *list, .byte = byte};
   *list = *child;
   return true;
 }
 
-bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, AddedToken token, Error *error) {
+bool added_tokens_add(AddedTokens *set, const uint8_t *text, size_t size, const AddedToken *token, Error *error) {
   uint32_t node = 0;
   if (size == 0 || size > ADDED_TOKEN_BYTES)
-    return fail(error, EXIT_CHECKPOINT, "the added token %d has %zu bytes; expected 1 to %d", (int)token.id, size,
+    return fail(error, EXIT_CHECKPOINT, "the added token %d has %zu bytes; expected 1 to %d", (int)token->id, size,
                 ADDED_TOKEN_BYTES);
   for (size_t i = 0; i < size; i++) {
     uint32_t child = find_child(set, node, text[i]);
     if (!child && !grow(set, node, text[i], &child, error)) return false;
     node = child;
   }
-  if (set->nodes[node].token >= 0)
+  if (set->nodes[node].token)
     return fail(error, EXIT_CHECKPOINT, "two added tokens are \"%.*s\"", (int)size, (const char *)text);
-  if (!array_reserve(&set->tokens, &set->tokens_capacity, set->count + 1, sizeof token))
-    return error_memory(error, "the added tokens");
-  set->nodes[node].token = (int32_t)set->count;
-  set->tokens[set->count++] = token;
-  *(token.special ? &set->special : &set->plain) = true;
-  set->strips = set->strips || token.lstrip || token.rstrip;
-  set->looks_around = set->looks_around || token.single_word;
+  set->nodes[node].token = token;
+  *(token->special ? &set->special : &set->plain) = true;
+  set->strips = set->strips || token->lstrip || token->rstrip;
+  set->looks_around = set->looks_around || token->single_word;
   return true;
 }
 
@@ -111,8 +75,8 @@ static const AddedToken *longest(const AddedTokens *set, const uint8_t *text, si
   const AddedToken *out = NULL;
   uint32_t node = 0;
   for (size_t i = 0; i < size && (node = find_child(set, node, text[i])); i++)
-    if (set->nodes[node].token >= 0) {
-      out = &set->tokens[set->nodes[node].token];
+    if (set->nodes[node].token) {
+      out = set->nodes[node].token;
       *bytes = i + 1;
     }
   return out;
@@ -138,19 +102,18 @@ static size_t spaces_after(const CharClasses *classes, const uint8_t *text, size
 }
 
 bool added_tokens_next(const AddedTokens *set, const CharClasses *classes, bool special, const uint8_t *text,
-                       size_t size, AddedCursor *cursor, AddedMatch *match) {
-  while (cursor->at < size) {
-    const size_t begin = cursor->at;
+                       size_t size, AddedMatch *match) {
+  while (match->at < size) {
+    const size_t begin = match->at;
     size_t bytes = 1;
     const AddedToken *token = set->first[text[begin]] ? longest(set, text + begin, size - begin, &bytes) : NULL;
-    cursor->at = begin + bytes;
+    match->at = begin + bytes;
     if (!token || (token->special && !special)) continue;
-    if (token->single_word && !is_single_word(text, size, begin, cursor->at)) continue;
-    *match = (AddedMatch){begin, cursor->at, token->id};
-    if (token->lstrip) match->begin = spaces_before(classes, text, begin);
-    if (match->begin < cursor->used) match->begin = cursor->used;
-    if (token->rstrip) match->end = spaces_after(classes, text, size, match->end);
-    cursor->used = match->end;
+    if (token->single_word && !is_single_word(text, size, begin, match->at)) continue;
+    match->id = token->id;
+    match->begin = token->lstrip ? spaces_before(classes, text, begin) : begin;
+    if (match->begin < match->end) match->begin = match->end;
+    match->end = token->rstrip ? spaces_after(classes, text, size, match->at) : match->at;
     return true;
   }
   return false;

@@ -3,6 +3,7 @@
 #define INKLING_TOKENIZER_BPE_H
 
 #include "util/error.h"
+#include "util/progress.h"
 #include "tokenizer/pretokenize.h"
 
 #include <stddef.h>
@@ -57,13 +58,41 @@ void bpe_free(Bpe *bpe);
 
 /* Returns the bytes of an id, valid as long as the BPE; *size is 0 for an id that does not exist. */
 const uint8_t *bpe_decode(const Bpe *bpe, int32_t id, size_t *size);
+const uint8_t *bpe_token(const BpeTokens *tokens, int32_t id, size_t *size); /* the same in a table */
 
 /* Returns the rank of the merge of two ids, or -1. */
 int32_t bpe_rank(const Bpe *bpe, int32_t left, int32_t right);
-
-/* Returns the first token of a word before merging, and its number of bytes in *length; size > 0. */
-int32_t bpe_symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *length);
 /* Returns the token that equals the word, or -1 (BpeOptions.ignore_merges). */
 int32_t bpe_word(const Bpe *bpe, const uint8_t *word, size_t size);
+
+/* ---- the alphabet of byte-level BPE: the characters that represent bytes in its tokens (bytes_to_unicode in GPT-2's
+ * encoder.py) ---- */
+
+/* Returns a token written in the alphabet, "" for one without bytes; the caller frees it. NULL when memory is out,
+ * which json_memory_ok() also reports. */
+char *alphabet_token(const Bpe *bpe, int32_t id);
+
+/* Decodes a text that is written in the alphabet and returns the number of bytes, at most one per byte of the text; -1
+ * when it contains other characters. */
+int64_t alphabet_read(const char *text, uint8_t *out);
+
+/* ---- encoding of a piece: applies the merge of lowest rank, the leftmost of equals, until none applies ---- */
+
+/* Reusable memory; starts as {0}. A long piece takes 20 bytes of it per byte. */
+typedef struct PieceScratch {
+  int32_t *cells;
+  uint64_t *heap;
+  size_t cells_capacity, heap_size, heap_capacity;
+  StopSignal stop; /* encoding of a long piece then returns 0 */
+} PieceScratch;
+
+void piece_scratch_free(PieceScratch *scratch);
+
+/* Pieces up to this length are merged without a heap. */
+enum { SHORT_PIECE = 64 };
+
+/* Writes the ids of a piece of `size` > 0 bytes to `ids`, which has room for `size` ids; returns their number, or 0
+ * when out of memory or stopped. Takes O(size log size) time. A piece may have 2^40 bytes. */
+size_t bpe_encode_piece(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch);
 
 #endif

@@ -1,6 +1,5 @@
 #include "tokenizer/bpe_encode.h"
 
-#include "tokenizer/bpe_piece.h"
 #include "util/array.h"
 #include "util/hash.h"
 #include "util/memory.h"
@@ -47,6 +46,7 @@ struct BpeEncoder {
   Worker *workers; /* [threads] */
   PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
   ChunkIds chunk_ids[PIPELINE_ROUND_CHUNKS];
+  int32_t end;  /* the id that follows each document; negative: none */
   bool is_gpt2; /* pipeline_is_gpt2() */
   bool open;    /* the last document may continue in the next call */
 };
@@ -187,40 +187,33 @@ static bool continues(const BpeEncoder *encoder, size_t chunk) {
   return chunk > 0 ? !encoder->chunks[chunk - 1].is_last : encoder->open;
 }
 
-typedef struct Round {
-  BpeEncoder *encoder;
-  int32_t end;
-} Round;
-
 /* Returns false with the error in worker->error. */
-static bool encode_chunk(const Round *round, Worker *worker, size_t i) {
-  const BpeEncoder *encoder = round->encoder;
+static bool encode_chunk(const BpeEncoder *encoder, Worker *worker, size_t i) {
   const PipelineChunk *chunk = &encoder->chunks[i];
   const bool ok = encoder->is_gpt2
                       ? encode_gpt2(worker, chunk)
                       : pipeline_run(worker->runner, chunk->text, chunk->size, continues(encoder, i), &worker->error);
-  return ok && (!chunk->is_last || round->end < 0 || take_token(worker, round->end, &worker->error));
+  return ok && (!chunk->is_last || encoder->end < 0 || take_token(worker, encoder->end, &worker->error));
 }
 
 /* PoolWork. After an error a worker skips its chunks. */
 static void encode_some(const void *of, int begin, int end, int thread) {
-  const Round *round = of;
-  BpeEncoder *encoder = round->encoder;
+  BpeEncoder *encoder = *(BpeEncoder *const *)of;
   Worker *worker = &encoder->workers[thread];
   for (int i = begin; i < end && !worker->error.code; i++) {
     const size_t first = worker->count;
-    if (!encode_chunk(round, worker, (size_t)i)) return;
+    if (!encode_chunk(encoder, worker, (size_t)i)) return;
     encoder->chunk_ids[i] = (ChunkIds){thread, first, worker->count - first};
   }
 }
 
 /* Returns the first worker's error. */
-static bool encode_chunks(BpeEncoder *encoder, size_t count, int32_t end, Error *error) {
+static bool encode_chunks(BpeEncoder *encoder, size_t count, Error *error) {
   for (int i = 0; i < encoder->threads; i++) {
     encoder->workers[i].count = 0;
     encoder->workers[i].error = (Error){0};
   }
-  pool_run(encoder->pool, (int)count, 1, 1, encode_some, &(Round){encoder, end});
+  pool_run(encoder->pool, (int)count, 1, 1, encode_some, &encoder);
   for (int i = 0; i < encoder->threads; i++) {
     const Error *why = &encoder->workers[i].error;
     if (why->code) return fail(error, why->code, "%s", why->text);
@@ -232,9 +225,10 @@ bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count
                 void *context, Error *error) {
   PipelineCursor cursor = {0};
   size_t chunks;
+  encoder->end = end;
   while ((chunks = pipeline_chunks(encoder->pipeline, documents, count, encoder->threads, &cursor, encoder->chunks)) >
          0) {
-    if (!encode_chunks(encoder, chunks, end, error)) return false;
+    if (!encode_chunks(encoder, chunks, error)) return false;
     const PipelineChunk *last = &encoder->chunks[chunks - 1];
     const bool begun = last->size > 0 || continues(encoder, chunks - 1);
     encoder->open = !last->is_last || (end < 0 && begun);

@@ -20,20 +20,22 @@ typedef struct Pair {
   uint32_t size;
 } Pair;
 
+/* A pair while its occurrences are counted and its positions are filled. */
+typedef struct NewPair {
+  uint64_t count;
+  uint32_t size;       /* number of positions */
+  uint32_t *positions; /* the next position to fill; NULL: the pair is not kept */
+} NewPair;
+
 typedef struct HeapEntry {
   uint64_t count, ids; /* ids: left << 32 | right */
   uint32_t pair;
 } HeapEntry;
 
-typedef struct PairSlot {
-  uint64_t ids;
-  uint32_t pair; /* + 1, or 0 */
-} PairSlot;
-
 typedef struct PairQueue {
   Pair *pairs;
   HeapEntry *heap;
-  PairSlot *slots;
+  uint32_t *slots; /* [slot_count] hash table: pair + 1, or 0 */
   size_t size, heap_size, slot_count, pairs_capacity, heap_capacity;
 } PairQueue;
 
@@ -48,29 +50,27 @@ static void pair_queue_free(PairQueue *queue) {
 static uint64_t pair_ids(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
 /* Returns the slot of a pair, or the empty slot where it belongs. */
-static size_t find_slot(const PairSlot *slots, size_t slot_count, uint64_t ids) {
-  size_t at = hash_mix(ids, 0) & (slot_count - 1);
-  while (slots[at].pair != 0 && slots[at].ids != ids) at = (at + 1) & (slot_count - 1);
-  return at;
+static uint32_t *find_slot(const PairQueue *queue, int32_t left, int32_t right) {
+  for (size_t at = hash_mix(pair_ids(left, right), 0);; at++) {
+    uint32_t *slot = &queue->slots[at & (queue->slot_count - 1)];
+    const Pair *pair = *slot ? &queue->pairs[*slot - 1] : NULL;
+    if (!pair || (pair->left == left && pair->right == right)) return slot;
+  }
 }
 
 /* Returns NULL for a pair that is not in the queue. */
 static Pair *pair_queue_find(const PairQueue *queue, int32_t left, int32_t right) {
-  if (queue->slot_count == 0) return NULL;
-  uint32_t pair = queue->slots[find_slot(queue->slots, queue->slot_count, pair_ids(left, right))].pair;
+  const uint32_t pair = *find_slot(queue, left, right);
   return pair > 0 ? &queue->pairs[pair - 1] : NULL;
 }
 
 static bool grow_slots(PairQueue *queue) {
-  size_t slot_count = queue->slot_count > 0 ? 2 * queue->slot_count : FIRST_SLOTS;
-  PairSlot *slots = calloc(slot_count, sizeof *slots);
-  if (!slots) return false;
-  for (size_t i = 0; i < queue->slot_count; i++)
-    if (queue->slots[i].pair != 0) slots[find_slot(slots, slot_count, queue->slots[i].ids)] = queue->slots[i];
+  queue->slot_count = queue->slot_count > 0 ? 2 * queue->slot_count : FIRST_SLOTS;
   free(queue->slots);
-  queue->slots = slots;
-  queue->slot_count = slot_count;
-  return true;
+  queue->slots = calloc(queue->slot_count, sizeof *queue->slots);
+  for (size_t i = 0; queue->slots && i < queue->size; i++)
+    *find_slot(queue, queue->pairs[i].left, queue->pairs[i].right) = (uint32_t)i + 1;
+  return queue->slots;
 }
 
 /* Reserves memory for one more pair; at most half of the slots are used. */
@@ -117,20 +117,19 @@ static Pair *pair_queue_take(PairQueue *queue, uint64_t least) {
   return NULL;
 }
 
-/* Adds a new pair with memory for `size` positions, which the caller fills. NULL: out of memory. The pointer to the
- * positions stays valid; the pointer to the pair is valid until the next pair is added. */
-static Pair *pair_queue_add(PairQueue *queue, int32_t left, int32_t right, uint64_t count, uint32_t size) {
-  if (!reserve(queue)) return NULL;
+/* Adds a new pair, of which the caller fills the positions. Returns false when memory is out. */
+static bool pair_queue_add(PairQueue *queue, int32_t left, int32_t right, NewPair *made) {
+  if (!reserve(queue)) return false;
   uint32_t index = (uint32_t)queue->size;
-  Pair *pair = &queue->pairs[index];
-  *pair = (Pair){left, right, count, malloc(((size_t)size + 1) * sizeof *pair->positions), size};
-  if (!pair->positions) return NULL;
+  made->positions = malloc(((size_t)made->size + 1) * sizeof *made->positions);
+  if (!made->positions) return false;
+  queue->pairs[index] = (Pair){left, right, made->count, made->positions, made->size};
   queue->size++;
   uint64_t ids = pair_ids(left, right);
-  queue->slots[find_slot(queue->slots, queue->slot_count, ids)] = (PairSlot){ids, index + 1};
-  queue->heap[queue->heap_size] = (HeapEntry){count, ids, index};
+  *find_slot(queue, left, right) = index + 1;
+  queue->heap[queue->heap_size] = (HeapEntry){made->count, ids, index};
   sift_up(queue->heap, queue->heap_size++);
-  return pair;
+  return true;
 }
 
 /* ---- the pieces ---- */
@@ -154,22 +153,16 @@ typedef struct Weight {
   uint64_t count;
 } Weight;
 
-/* A token on one side of the new token. Each merge of (left, right) after a token x moves one occurrence from the pair
- * (x, left) to (x, new), so the numbers below apply to both pairs; likewise for a token after them. */
-typedef struct Neighbor {
-  uint64_t weight;
-  uint32_t number;     /* number of positions */
-  uint32_t *positions; /* the next position of the new pair to fill; NULL: the pair is not kept */
-} Neighbor;
-
 typedef struct Occurrence {
   int32_t id;
   uint32_t position; /* of the new pair */
 } Occurrence;
 
+/* The tokens on one side of the new token. Each merge of (left, right) after a token x moves one occurrence from the
+ * pair (x, left) to (x, new), so count and size apply to both pairs; likewise for a token after them. */
 typedef struct Neighbors {
-  Neighbor *of;            /* [tokens] */
-  int32_t *touched;        /* [touched_count] ids whose `number` is not 0 */
+  NewPair *of;             /* [tokens] the new pair of each */
+  int32_t *touched;        /* [touched_count] ids whose pair has positions */
   Occurrence *occurrences; /* [occurrence_count] */
   size_t touched_count, occurrence_count, occurrences_capacity;
 } Neighbors;
@@ -238,21 +231,15 @@ static bool piece_cells_create(PieceCells *out, const PieceCounts *counts, Error
 
 /* ---- the first pairs: pairs of bytes ---- */
 
-typedef struct BytePair {
-  uint64_t count;
-  uint32_t *positions; /* the next position to fill; NULL: the pair is not kept */
-  uint32_t size;
-} BytePair;
-
-static BytePair *byte_pair_at(BytePair *pairs, const int32_t *cells, size_t at) {
+static NewPair *byte_pair_at(NewPair *pairs, const int32_t *cells, size_t at) {
   return cells[at] < 0 || cells[at + 1] < 0 ? NULL : &pairs[cells[at] * BPE_BYTES + cells[at + 1]];
 }
 
-static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
+static bool queue_byte_pairs(Merger *merger, NewPair *pairs) {
   const PieceCells *pieces = &merger->pieces;
   const Weight *weight = pieces->weights;
   for (size_t at = 0; at + 1 < pieces->size; at++) {
-    BytePair *pair = byte_pair_at(pairs, pieces->cells, at);
+    NewPair *pair = byte_pair_at(pairs, pieces->cells, at);
     if (!pair) continue;
     while (at >= weight->end) weight++;
     pair->count += weight->count;
@@ -260,12 +247,10 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
   }
   for (int32_t i = 0; i < BPE_BYTES * BPE_BYTES; i++) {
     if (pairs[i].count < BPE_MIN_COUNT) continue;
-    Pair *pair = pair_queue_add(&merger->queue, i / BPE_BYTES, i % BPE_BYTES, pairs[i].count, pairs[i].size);
-    if (!pair) return false;
-    pairs[i].positions = pair->positions;
+    if (!pair_queue_add(&merger->queue, i / BPE_BYTES, i % BPE_BYTES, &pairs[i])) return false;
   }
   for (size_t at = 0; at + 1 < pieces->size; at++) {
-    BytePair *pair = byte_pair_at(pairs, pieces->cells, at);
+    NewPair *pair = byte_pair_at(pairs, pieces->cells, at);
     if (pair && pair->positions) *pair->positions++ = (uint32_t)at;
   }
   return true;
@@ -274,9 +259,9 @@ static bool queue_byte_pairs(Merger *merger, BytePair *pairs) {
 /* ---- one merge ---- */
 
 static void add_neighbor(Neighbors *side, int32_t id, uint32_t position, uint64_t weight) {
-  Neighbor *neighbor = &side->of[id];
-  if (neighbor->number++ == 0) side->touched[side->touched_count++] = id;
-  neighbor->weight += weight;
+  NewPair *pair = &side->of[id];
+  if (pair->size++ == 0) side->touched[side->touched_count++] = id;
+  pair->count += weight;
   side->occurrences[side->occurrence_count++] = (Occurrence){id, position};
 }
 
@@ -307,13 +292,10 @@ static void replace(Merger *merger, const Pair *pair, int32_t id) {
 static bool add_pairs(Merger *merger, Neighbors *side, int32_t id) {
   for (size_t i = 0; i < side->touched_count; i++) {
     int32_t other = side->touched[i];
-    Neighbor *neighbor = &side->of[other];
-    neighbor->positions = NULL;
-    if (neighbor->weight < BPE_MIN_COUNT || merger->lengths[other] + merger->lengths[id] > BPE_TOKEN_BYTES) continue;
+    NewPair *pair = &side->of[other];
+    if (pair->count < BPE_MIN_COUNT || merger->lengths[other] + merger->lengths[id] > BPE_TOKEN_BYTES) continue;
     int32_t left = side == &merger->before ? other : id, right = side == &merger->before ? id : other;
-    Pair *pair = pair_queue_add(&merger->queue, left, right, neighbor->weight, neighbor->number);
-    if (!pair) return false;
-    neighbor->positions = pair->positions;
+    if (!pair_queue_add(&merger->queue, left, right, pair)) return false;
   }
   for (size_t i = 0; i < side->occurrence_count; i++) {
     uint32_t **positions = &side->of[side->occurrences[i].id].positions;
@@ -328,8 +310,8 @@ static void subtract_old_pairs(Merger *merger, Neighbors *side, int32_t left, in
     int32_t id = side->touched[i];
     Pair *pair = side == &merger->before ? pair_queue_find(&merger->queue, id, left)
                                          : pair_queue_find(&merger->queue, right, id);
-    if (pair && pair->count > 0) pair->count -= side->of[id].weight;
-    side->of[id] = (Neighbor){0};
+    if (pair && pair->count > 0) pair->count -= side->of[id].count;
+    side->of[id] = (NewPair){0};
   }
   side->touched_count = side->occurrence_count = 0;
 }
@@ -379,7 +361,7 @@ static void merger_free(Merger *merger) {
 
 static bool merger_start(Merger *merger, size_t tokens) {
   merger->lengths = malloc(tokens * sizeof *merger->lengths);
-  BytePair *pairs = calloc((size_t)BPE_BYTES * BPE_BYTES, sizeof *pairs);
+  NewPair *pairs = calloc((size_t)BPE_BYTES * BPE_BYTES, sizeof *pairs);
   bool ok = merger->lengths && pairs && neighbors_create(&merger->before, tokens) &&
             neighbors_create(&merger->after, tokens) && queue_byte_pairs(merger, pairs);
   free(pairs);

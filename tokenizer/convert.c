@@ -1,4 +1,4 @@
-#include "tokenizer/convert.h"
+#include "tokenizer/internal.h"
 
 #include "util/array.h"
 
@@ -52,7 +52,7 @@ bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE
   const Pipeline *pipeline = tokenizer_pipeline(tokenizer);
   BpeEncoder *encoder = NULL;
   ByteBuffer pending = {0};
-  bool ok = bpe_encoder_create(&encoder, pipeline, tokenizer_takes_special(tokenizer), 1, NULL, error) &&
+  bool ok = bpe_encoder_create(&encoder, pipeline, tokenizer->takes_special, 1, NULL, error) &&
             encode_stream(encoder, pipeline, &pending, in, name, out, error);
   bpe_encoder_free(encoder);
   free(pending.bytes);

@@ -24,7 +24,7 @@ struct Tokenizer {
   int vocab;         /* the model's; its last ids may be unused */
   int32_t end;       /* id of the token that ends a document */
   int32_t begin;     /* id of the token that the post_processor puts before a text; -1: none */
-  AddedEntry *added; /* [added_count], ascending ids; includes `end` and `begin` */
+  AddedToken *added; /* [added_count], ascending ids; includes `end` and `begin` */
   size_t added_count;
   char *unknown; /* the text of the file's unk_token; NULL: none */
   bool ends_with_end;

@@ -13,14 +13,14 @@ static bool read_entry(TokenizerReader *r, size_t i, const json_t *token) {
     return json_refuse(r, "added token %zu has no text, or no id from 0 to %d", i, JSON_ID_LIMIT - 1);
   const bool special = json_is_true(json_object_get(token, "special"));
   const json_t *normalized = json_object_get(token, "normalized");
-  AddedEntry *entry = &r->out->added[r->out->added_count];
-  *entry = (AddedEntry){.text = strdup(text),
+  AddedToken *entry = &r->out->added[r->out->added_count];
+  *entry = (AddedToken){.text = strdup(text),
+                        .id = id,
+                        .special = special,
                         .normalized = normalized ? json_is_true(normalized) : !special,
-                        .token = {.id = id,
-                                  .special = special,
-                                  .single_word = json_is_true(json_object_get(token, "single_word")),
-                                  .lstrip = json_is_true(json_object_get(token, "lstrip")),
-                                  .rstrip = json_is_true(json_object_get(token, "rstrip"))}};
+                        .single_word = json_is_true(json_object_get(token, "single_word")),
+                        .lstrip = json_is_true(json_object_get(token, "lstrip")),
+                        .rstrip = json_is_true(json_object_get(token, "rstrip"))};
   if (!entry->text) return error_memory(r->error, "the added tokens");
   r->out->added_count++;
   if (id > r->largest) r->largest = id;
@@ -28,11 +28,11 @@ static bool read_entry(TokenizerReader *r, size_t i, const json_t *token) {
 }
 
 static int by_id(const void *left, const void *right) {
-  const AddedEntry *a = left, *b = right;
-  return a->token.id != b->token.id ? (a->token.id < b->token.id ? -1 : 1) : strcmp(a->text, b->text);
+  const AddedToken *a = left, *b = right;
+  return a->id != b->id ? (a->id < b->id ? -1 : 1) : strcmp(a->text, b->text);
 }
 
-static const AddedEntry *find_text(const TokenizerReader *r, const char *text) {
+static const AddedToken *find_text(const TokenizerReader *r, const char *text) {
   for (size_t i = 0; i < r->out->added_count; i++)
     if (strcmp(r->out->added[i].text, text) == 0) return &r->out->added[i];
   return NULL;
@@ -41,20 +41,20 @@ static const AddedEntry *find_text(const TokenizerReader *r, const char *text) {
 /* ---- the token that ends a document ---- */
 
 /* Returns the token that a string, or an object with the string, names. */
-static const AddedEntry *named_token(const TokenizerReader *r, const json_t *name) {
+static const AddedToken *named_token(const TokenizerReader *r, const json_t *name) {
   const char *text = json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
   return text ? find_text(r, text) : NULL;
 }
 
-static const AddedEntry *numbered_token(const TokenizerReader *r, const json_t *id) {
+static const AddedToken *numbered_token(const TokenizerReader *r, const json_t *id) {
   if (json_is_array(id)) id = json_array_get(id, 0);
   return tokenizer_added(r->out, json_id(id));
 }
 
 /* Takes the token from tokenizer_config.json, else from config.json, else the name that GPT-2 or Llama 2 use. */
-static const AddedEntry *find_end(const TokenizerReader *r) {
+static const AddedToken *find_end(const TokenizerReader *r) {
   json_t *model = json_read_beside(r->path, "config.json");
-  const AddedEntry *end = named_token(r, json_object_get(r->config, "eos_token"));
+  const AddedToken *end = named_token(r, json_object_get(r->config, "eos_token"));
   if (!end) end = numbered_token(r, json_object_get(model, "eos_token_id"));
   if (!end) end = find_text(r, END_OF_TEXT);
   if (!end) end = find_text(r, "</s>");
@@ -63,14 +63,14 @@ static const AddedEntry *find_end(const TokenizerReader *r) {
 }
 
 static bool read_end(TokenizerReader *r) {
-  const AddedEntry *end = r->end < 0 ? find_end(r) : tokenizer_added(r->out, r->end);
+  const AddedToken *end = r->end < 0 ? find_end(r) : tokenizer_added(r->out, r->end);
   if (!end)
     return json_refuse(r, "no added token ends a document: it has neither \"" END_OF_TEXT "\" nor \"</s>\", and no "
                           "eos_token of tokenizer_config.json or eos_token_id of config.json beside it names another");
-  r->out->end = end->token.id;
+  r->out->end = end->id;
   /* The end token separates documents, so it is special even if the file does not say so. */
   for (size_t i = 0; i < r->out->added_count; i++)
-    if (r->out->added[i].token.id == r->out->end) r->out->added[i].token.special = true;
+    if (r->out->added[i].id == r->out->end) r->out->added[i].special = true;
   return true;
 }
 
@@ -131,7 +131,7 @@ static bool adds_nothing(const json_t *post) {
 
 /* Returns the token at index 0 or 1 of a template of a token and a text, or NULL. The template for pairs of texts is
  * not used. */
-static const AddedEntry *token_at(const TokenizerReader *r, const json_t *post, size_t index) {
+static const AddedToken *token_at(const TokenizerReader *r, const json_t *post, size_t index) {
   const json_t *single = json_object_get(post, "single"), *tokens = json_object_get(post, "special_tokens");
   const json_t *special = json_object_get(json_array_get(single, index), "SpecialToken"),
                *text = json_object_get(json_array_get(single, 1 - index), "Sequence"),
@@ -157,9 +157,9 @@ static const json_t *without_byte_level(const json_t *post) {
 
 bool json_read_post_processor(TokenizerReader *r) {
   const json_t *post = without_byte_level(json_object_get(r->root, "post_processor"));
-  const AddedEntry *before = token_at(r, post, 0), *after = token_at(r, post, 1);
-  r->out->begin = before ? before->token.id : -1;
-  r->out->ends_with_end = after && after->token.id == r->out->end;
+  const AddedToken *before = token_at(r, post, 0), *after = token_at(r, post, 1);
+  r->out->begin = before ? before->id : -1;
+  r->out->ends_with_end = after && after->id == r->out->end;
   return before || r->out->ends_with_end || adds_nothing(post) ||
          json_refuse(r,
                      "its post_processor adds more than a token before a text, or the end token behind it" SUPPORTED);

@@ -61,14 +61,14 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
 
 /* Adds an added token to `set` and to the joined pairs, with its text normalized if the search reads normalized
  * text. */
-static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedEntry *entry,
+static bool add_token(TokenizerReader *r, PipelineRunner *runner, AddedTokens *set, const AddedToken *entry,
                       ByteBuffer *text) {
   Pipeline *p = &r->out->pipeline;
   const size_t size = strlen(entry->text);
   text->size = 0;
   if (!(entry->normalized ? pipeline_normalize(runner, (const uint8_t *)entry->text, size, text, r->error)
                           : byte_buffer_add(text, entry->text, size, r->error)) ||
-      !added_tokens_add(set, text->bytes, text->size, entry->token, r->error))
+      !added_tokens_add(set, text->bytes, text->size, entry, r->error))
     return false;
   return joined_pairs_add(&p->added_joined, text->bytes, text->size, true, r->error) &&
          (!entry->normalized || !p->joined || joined_pairs_add(&p->joined, text->bytes, text->size, false, r->error));
@@ -87,13 +87,12 @@ static bool add_tokens(TokenizerReader *r, PipelineRunner *runner, AddedTokens *
 /* Adds the step that searches for added tokens in the normalized text, or in the text before normalization. */
 static bool add_added_step(TokenizerReader *r, bool normalized) {
   PipelineRunner *runner = NULL;
-  Step step = {.kind = STEP_ADDED};
-  bool ok = added_tokens_create(&step.added, r->error) &&
+  Step step = {.kind = STEP_ADDED, .added = calloc(1, sizeof *step.added)};
+  bool ok = (step.added || error_memory(r->error, "the added tokens")) &&
             pipeline_runner_create(&runner, &r->out->pipeline, true, (PipelineSink){0}, NULL, r->error) &&
             add_tokens(r, runner, step.added, normalized);
   pipeline_runner_free(runner);
-  if (ok && (added_tokens_have_any(step.added, true) || added_tokens_have_any(step.added, false)))
-    return add_step(r, step);
+  if (ok && (step.added->special || step.added->plain)) return add_step(r, step);
   added_tokens_free(step.added);
   return ok;
 }

@@ -2,7 +2,6 @@
  * not skip, features for which it would produce other ids than the library that wrote the file. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -180,10 +179,10 @@ static bool is_in_words(const TokenizerReader *r, const Vocabulary *v, int32_t i
 }
 
 /* Whether encoding returns a token only as an added token. */
-static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedEntry *entry) {
+static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedToken *entry) {
   uint8_t bytes[ADDED_TOKEN_BYTES];
-  if (is_in_words(r, v, entry->token.id)) return false;
-  if (entry->token.special || strlen(entry->text) > sizeof bytes) return true;
+  if (is_in_words(r, v, entry->id)) return false;
+  if (entry->special || strlen(entry->text) > sizeof bytes) return true;
   return r->bytes && alphabet_read(entry->text, bytes) < 0;
 }
 
@@ -197,8 +196,8 @@ static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab)
     out->texts[id] = text;
   }
   for (size_t i = 0; i < r->out->added_count; i++) {
-    const AddedEntry *entry = &r->out->added[i];
-    const int32_t id = entry->token.id;
+    const AddedToken *entry = &r->out->added[i];
+    const int32_t id = entry->id;
     const json_t *known = json_object_get(vocab, entry->text);
     if (known ? json_id(known) != id : out->texts[id] && strcmp(out->texts[id], entry->text) != 0)
       return json_refuse(r, "the added token \"%.60s\" has the id %d, %s in model.vocab", entry->text, id,
@@ -263,25 +262,25 @@ static size_t copy_decoded(const TokenizerReader *r, const uint8_t *text, size_t
 static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
-  const AddedEntry *added = r->out->added, *const last = added + r->out->added_count;
+  const AddedToken *added = r->out->added, *const last = added + r->out->added_count;
   size_t capacity = words->begins[v->size];
   bool differs = !r->bytes;
-  for (const AddedEntry *entry = added; entry < last; entry++) {
-    const size_t size = entry->token.special ? 0 : strlen(entry->text);
+  for (const AddedToken *entry = added; entry < last; entry++) {
+    const size_t size = entry->special ? 0 : strlen(entry->text);
     capacity += size;
-    differs = differs || size > 0 || v->texts[entry->token.id];
+    differs = differs || size > 0 || v->texts[entry->id];
   }
   if (!differs) return true;
   if (!allocate_tokens(r, out, v->size, capacity)) return false;
   uint32_t at = 0;
   for (int32_t id = 0; id < v->size; id++) {
     uint8_t byte;
-    const uint8_t *text = words->bytes + words->begins[id];
-    size_t size = words->begins[id + 1] - words->begins[id];
-    for (; added < last && added->token.id == id; added++) {
+    size_t size;
+    const uint8_t *text = bpe_token(words, id, &size);
+    for (; added < last && added->id == id; added++) {
       if (is_byte_token(v, id, &byte)) continue;
       text = (const uint8_t *)added->text;
-      size = added->token.special ? 0 : strlen(added->text);
+      size = added->special ? 0 : strlen(added->text);
     }
     out->begins[id] = at;
     at += (uint32_t)copy_decoded(r, text, size, out->bytes + at);
@@ -341,7 +340,7 @@ static void read_config(Tokenizer *out, const json_t *config, const char *path) 
   out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || access(template.text, R_OK) == 0;
 }
 
-static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
   Error why = {0}, named = {0};
   Tokenizer *t = *out = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
@@ -361,8 +360,6 @@ static bool load(Tokenizer **out, const char *path, int32_t end, Error *error) {
   return fail(error, named.code, "%s", text_one_line(named.text, ONE_LINE_BYTES).text);
 }
 
-bool tokenizer_load(Tokenizer **out, const char *path, Error *error) { return load(out, path, -1, error); }
-
-bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
-  return load(out, path, end, error);
+bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {
+  return tokenizer_load_alone(out, path, -1, error);
 }

@@ -1,7 +1,6 @@
 /* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read them. */
 #include "tokenizer/internal.h"
 
-#include "tokenizer/alphabet.h"
 #include "util/file.h"
 #include "util/json.h"
 

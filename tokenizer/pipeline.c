@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memmem() */
 #include "tokenizer/pipeline.h"
 
+#include "tokenizer/nfc.h"
 #include "util/hash.h"
 
 #include <stdlib.h>
@@ -39,8 +40,8 @@ bool pipeline_add(Pipeline *p, Step step, Error *error) {
   }
   p->kinds |= 1u << step.kind;
   if (step.kind == STEP_REGEX) p->patterns |= 1u << step.pattern;
-  if (step.kind == STEP_ADDED && added_tokens_strip(step.added)) p->strips = true;
-  if ((step.kind == STEP_ADDED && added_tokens_look_around(step.added)) ||
+  if (step.kind == STEP_ADDED && step.added->strips) p->strips = true;
+  if ((step.kind == STEP_ADDED && step.added->looks_around) ||
       (step.kind == STEP_REPLACE && !replaces_characters(&step)))
     p->looks_around = true;
   p->steps[p->count++] = step;
@@ -48,8 +49,7 @@ bool pipeline_add(Pipeline *p, Step step, Error *error) {
 }
 
 static bool has_work(const Step *step, bool special) {
-  return step->kind != STEP_ADDED || added_tokens_have_any(step->added, false) ||
-         (special && added_tokens_have_any(step->added, true));
+  return step->kind != STEP_ADDED || step->added->plain || (special && step->added->special);
 }
 
 /* Cutting a piece again with GPT-2's pattern leaves it whole, so STEP_GPT2 may occur more than once. */
@@ -120,44 +120,31 @@ static bool is_free_of_added(const Pipeline *p, int32_t left, int32_t right) {
                                               char_class_of(p->bpe->classes, right) == CHAR_SPACE)));
 }
 
-static bool is_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
-  size_t length;
-  if (utf8_continues(text[at])) return false;
-  const int32_t left = utf8_previous(text, at), right = utf8_next(text + at, size - at, &length);
-  return is_free_of_added(p, left, right) &&
-         !are_joined(p->joined, after_steps(p, left, true), after_steps(p, right, false));
-}
+/* Whether a text may be cut before text[at], at > 0, if no added token prevents it. */
+typedef bool CutTest(const Pipeline *p, const uint8_t *text, size_t size, size_t at);
 
 /* Cuts between two characters that, after all replacements, are adjacent in no token. */
-static size_t next_cut_unjoined(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
-  for (size_t at = from > 0 ? from : 1; at < size; at++)
-    if (is_cut(p, text, size, at)) return at;
-  return size;
+static bool cuts_unjoined(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
+  size_t length;
+  return !utf8_continues(text[at]) && !are_joined(p->joined, after_steps(p, utf8_previous(text, at), true),
+                                                  after_steps(p, utf8_next(text + at, size - at, &length), false));
 }
 
 /* Normalization does not change the boundary between two ASCII characters. Patterns use the Unicode version of PCRE2,
  * which may be newer than utf8proc's, so no cut is made before a digit that a pattern could join to such a number. */
-static size_t next_cut_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
+static bool cuts_gpt2(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
+  (void)size;
   const bool normalizes = p->kinds & 1u << STEP_NFC, digits = p->kinds & 1u << STEP_REGEX;
-  for (;; from++) {
-    from = pretokenize_cut(p->bpe->classes, text, size, from);
-    if (from >= size || ((!normalizes || text[from - 1] < 0x80) && (!digits || text[from] < '0' || text[from] > '9') &&
-                         is_free_of_added(p, utf8_previous(text, from), text[from])))
-      return from;
-  }
+  return pretokenize_cuts(p->bpe->classes, text, at) && (!normalizes || text[at - 1] < 0x80) &&
+         (!digits || text[at] < '0' || text[at] > '9');
 }
 
 /* Cuts after the end of a line if no white space follows. No match of these patterns continues there, and the matches
  * before it are the same when the text ends there. The class of a character needs up to four bytes. */
-static size_t next_cut_lines(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
+static bool cuts_lines(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
   size_t length;
-  for (size_t at = from > 0 ? from : 1; at < size; at++) {
-    if (text[at - 1] != '\n' || (text[at] >= 0x80 && size - at < 4)) continue;
-    if (char_class(p->bpe->classes, text + at, size - at, &length) != CHAR_SPACE &&
-        is_free_of_added(p, '\n', utf8_next(text + at, size - at, &length)))
-      return at;
-  }
-  return size;
+  return text[at - 1] == '\n' && (text[at] < 0x80 || size - at >= 4) &&
+         char_class(p->bpe->classes, text + at, size - at, &length) != CHAR_SPACE;
 }
 
 /* Whether the pipeline has the step `needed` and, beside it and STEP_ADDED, only steps of `kinds`, and all patterns are
@@ -167,16 +154,24 @@ static bool has_only(const Pipeline *p, StepKind needed, unsigned kinds, StepPat
          !(p->patterns & ~(1u << pattern));
 }
 
-size_t pipeline_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
+static CutTest *cut_test(const Pipeline *p) {
   const unsigned nfc = 1u << STEP_NFC, prepend = 1u << STEP_PREPEND, replace = 1u << STEP_REPLACE,
                  regex = 1u << STEP_REGEX;
-  if (p->looks_around) return size;
+  if (p->looks_around) return NULL;
   if (has_only(p, STEP_GPT2, nfc | prepend, PATTERN_IS_OTHER) || has_only(p, STEP_GPT2, nfc | regex, PATTERN_IS_DIGITS))
-    return next_cut_gpt2(p, text, size, from);
-  if (has_only(p, STEP_REGEX, nfc, PATTERN_IS_LINES)) return next_cut_lines(p, text, size, from);
-  return has_only(p, STEP_UNJOINED, replace | prepend | regex, PATTERN_IS_SPACE)
-             ? next_cut_unjoined(p, text, size, from)
-             : size;
+    return cuts_gpt2;
+  if (has_only(p, STEP_REGEX, nfc, PATTERN_IS_LINES)) return cuts_lines;
+  return has_only(p, STEP_UNJOINED, replace | prepend | regex, PATTERN_IS_SPACE) ? cuts_unjoined : NULL;
+}
+
+size_t pipeline_cut(const Pipeline *p, const uint8_t *text, size_t size, size_t from) {
+  CutTest *cuts = cut_test(p);
+  size_t length;
+  for (size_t at = from > 0 ? from : 1; cuts && at < size; at++)
+    if (cuts(p, text, size, at) &&
+        is_free_of_added(p, utf8_previous(text, at), utf8_next(text + at, size - at, &length)))
+      return at;
+  return size;
 }
 
 /* ---- dividing texts into equal work for threads ---- */
@@ -272,11 +267,9 @@ static bool run_range(PipelineRunner *r, int i, Span span, size_t begin, size_t 
 /* ---- running: steps that cut ---- */
 
 static bool cut_at_added(PipelineRunner *r, int i, Span span, Error *error) {
-  AddedCursor cursor = {0};
-  AddedMatch match;
+  AddedMatch match = {0};
   size_t done = 0;
-  while (added_tokens_next(r->steps[i]->added, r->pipeline->bpe->classes, r->special, span.text, span.size, &cursor,
-                           &match)) {
+  while (added_tokens_next(r->steps[i]->added, r->pipeline->bpe->classes, r->special, span.text, span.size, &match)) {
     if (!run_range(r, i, span, done, match.begin, error) || !r->sink.token(r->sink.context, match.id, error))
       return false;
     done = match.end;

@@ -5,11 +5,11 @@
 #ifndef INKLING_TOKENIZER_PIPELINE_H
 #define INKLING_TOKENIZER_PIPELINE_H
 
+#include "util/array.h"
 #include "util/error.h"
 #include "util/progress.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/nfc.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/regex.h"
 
@@ -104,7 +104,7 @@ bool pipeline_add(Pipeline *pipeline, Step step, Error *error);
 bool pipeline_is_gpt2(const Pipeline *pipeline, bool special);
 
 /* Returns the first position at or after `from` where the text may be cut so that the tokens of the two parts are the
- * tokens of the whole, when the second part is passed with `continues`; like pretokenize_cut(), for any pipeline.
+ * tokens of the whole, when the second part is passed with `continues`; like pretokenize_cuts(), for any pipeline.
  * Returns `size` where no such position is known: the patterns of a file may look at the whole text. */
 size_t pipeline_cut(const Pipeline *pipeline, const uint8_t *text, size_t size, size_t from);
 

@@ -38,16 +38,7 @@ bool char_classes_create(CharClasses **out, Error *error) {
 /* Returns the number of bytes of the run of `class` at the start of the text; may be 0. */
 static size_t run_of(const CharClasses *classes, CharClass class, const uint8_t *text, size_t size) {
   size_t at = 0, length;
-  while (at < size) {
-    uint8_t of_byte = classes->of_byte[text[at]];
-    if (of_byte == class) {
-      at++;
-    } else {
-      if (of_byte != CHAR_MULTIBYTE) break;
-      if (char_class(classes, text + at, size - at, &length) != class) break;
-      at += length;
-    }
-  }
+  while (at < size && char_class(classes, text + at, size - at, &length) == class) at += length;
   return at;
 }
 
@@ -84,15 +75,8 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
   return begin + run_of(classes, class, text + begin, size - begin);
 }
 
-static bool is_cut(const CharClasses *classes, const uint8_t *text, size_t at) {
+bool pretokenize_cuts(const CharClasses *classes, const uint8_t *text, size_t at) {
   if (text[at] >= 0x80 || text[at - 1] == '\'') return false;
   const CharClass before = char_class_of(classes, utf8_previous(text, at));
   return before != CHAR_SPACE && before != char_class_of(classes, text[at]);
-}
-
-size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from) {
-  if (from == 0) from = 1;
-  for (size_t at = from; at < size; at++)
-    if (is_cut(classes, text, at)) return at;
-  return size;
 }

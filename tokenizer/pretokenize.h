@@ -56,8 +56,8 @@ static inline CharClass char_class_of(const CharClasses *classes, int32_t point)
 /* Returns the length in bytes of the first piece of a text of `size` > 0 bytes. */
 size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t size);
 
-/* Returns the first position at or after `from` where a text may be cut so that the pieces of the two parts are the
- * pieces of the whole, or `size` where there is none. Takes time proportional to the bytes in between.
+/* Returns whether a text may be cut before text[at], at > 0, so that the pieces of the two parts are the pieces of the
+ * whole.
  * The position is between characters a and b of different classes, where a is neither a space nor an apostrophe.
  * 1. No piece of the whole has both. A contraction starts with an apostrophe and has nothing but letters after it, so
  *    two adjacent characters of it are of one class, or the first is the apostrophe. A run has an optional space before
@@ -70,6 +70,6 @@ size_t pretokenize_first(const CharClasses *classes, const uint8_t *text, size_t
  *    the end.
  * 3. The characters are the same: b is required to be ASCII, so whatever bytes stand before it are complete or broken
  *    with and without it. */
-size_t pretokenize_cut(const CharClasses *classes, const uint8_t *text, size_t size, size_t from);
+bool pretokenize_cuts(const CharClasses *classes, const uint8_t *text, size_t at);
 
 #endif

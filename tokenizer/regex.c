@@ -246,7 +246,8 @@ static bool translate_next(Translator *t) {
 static bool translate(const char *pattern, char **out, Error *error) {
   Translator t = {.at = pattern, .at_start = true, .error = error};
   bool ok = strlen(pattern) <= PATTERN_BYTES || refuse(&t, "a text this long");
-  ok = ok && put_text(&t, "");
+  ok = ok && put_text(&t, "(*LF)"); /* only \n ends a line */
+  t.atom = t.out.size;
   for (; ok && *t.at; t.at_start = false) ok = translate_next(&t);
   if (ok && t.depth) ok = refuse(&t, "a ( without a )");
   *out = (char *)t.out.bytes;
@@ -273,11 +274,7 @@ static bool compile(Regex *regex, const char *pattern, uint32_t options, Error *
   int code;
   PCRE2_SIZE offset;
   PCRE2_UCHAR why[160];
-  pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-  if (!context) return error_memory(error, "a pattern");
-  pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-  regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | options, &code, &offset, context);
-  pcre2_compile_context_free(context);
+  regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | options, &code, &offset, NULL);
   if (!regex->code && code == PCRE2_ERROR_HEAP_FAILED) return error_memory(error, "a pattern");
   if (!regex->code) {
     pcre2_get_error_message(code, why, sizeof why);

@@ -15,7 +15,8 @@ bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge
     t->end = t->vocab - 1;
     t->added = calloc(1, sizeof *t->added);
     if (t->added && (t->added->text = strdup(END_OF_TEXT))) {
-      t->added->token = (AddedToken){.id = t->end, .special = true};
+      t->added->id = t->end;
+      t->added->special = true;
       t->added_count = 1;
       return true;
     }
@@ -54,21 +55,21 @@ int tokenizer_begin(const Tokenizer *t) { return t->begin; }
 int tokenizer_before(const Tokenizer *t) { return t->begin >= 0 ? t->begin : t->end; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }
 
-const AddedEntry *tokenizer_added(const Tokenizer *t, int32_t id) {
+const AddedToken *tokenizer_added(const Tokenizer *t, int32_t id) {
   size_t low = 0, high = t->added_count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (t->added[middle].token.id < id) low = middle + 1;
+    if (t->added[middle].id < id) low = middle + 1;
     else high = middle;
   }
-  return low < t->added_count && t->added[low].token.id == id ? &t->added[low] : NULL;
+  return low < t->added_count && t->added[low].id == id ? &t->added[low] : NULL;
 }
 
 const char *tokenizer_special(const Tokenizer *t, int32_t id) {
-  const AddedEntry *entry = tokenizer_added(t, id);
+  const AddedToken *entry = tokenizer_added(t, id);
   size_t size;
   tokenizer_decode(t, id, &size);
-  return entry && entry->token.special && !size ? entry->text : NULL;
+  return entry && entry->special && !size ? entry->text : NULL;
 }
 
 bool tokenizer_is_gpt2(const Tokenizer *t) {
@@ -84,7 +85,6 @@ void tokenizer_set_special(Tokenizer *t, bool special) {
   }
   t->takes_special = special;
 }
-bool tokenizer_takes_special(const Tokenizer *t) { return t->takes_special; }
 
 bool tokenizer_set_vocab(Tokenizer *t, int vocab) {
   if (vocab < t->bpe->tokens.size) return false;
@@ -141,12 +141,7 @@ bool tokenizer_encode(Tokenizer *t, const uint8_t *text, size_t size, BpeIds *ou
 }
 
 const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
-  const BpeTokens *d = &t->decoded;
-  *size = 0;
-  if (!d->bytes) return bpe_decode(t->bpe, id, size);
-  if (id < 0 || id >= d->size) return d->bytes;
-  *size = d->begins[id + 1] - d->begins[id];
-  return d->bytes + d->begins[id];
+  return bpe_token(t->decoded.bytes ? &t->decoded : &t->bpe->tokens, id, size);
 }
 
 /* Returns how many bytes at the start of a text's first token are not part of the decoded text. */

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define END_OF_TEXT "<|endoftext|>"
 /* The files of a tokenizer in a model directory. */
@@ -28,7 +29,8 @@ void tokenizer_free(Tokenizer *tokenizer);
  * the eos_token of tokenizer_config.json in the same directory; if that is none of the added tokens, the eos_token_id
  * of config.json there (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
-/* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. */
+/* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. (-1: with the files,
+ * which determine it.) */
 bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error);
 /* Writes tokenizer.json and tokenizer_config.json into `dir`, each atomically. `ctx` becomes model_max_length. A loaded
  * tokenizer.json is written unchanged, except for its post_processor when tokenizer_set_begins_with_end() or
@@ -47,7 +49,7 @@ int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts
 int tokenizer_before(const Tokenizer *tokenizer);
 const Bpe *tokenizer_bpe(const Tokenizer *tokenizer);
 /* Returns the file's entry of an added token; NULL for any other id. */
-const AddedEntry *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
+const AddedToken *tokenizer_added(const Tokenizer *tokenizer, int32_t id);
 /* Returns the text of a special token, which has no bytes; NULL for any other id. */
 const char *tokenizer_special(const Tokenizer *tokenizer, int32_t id);
 /* Returns whether the pipeline only splits texts as GPT-2 does. */
@@ -64,7 +66,6 @@ int tokenizer_tokens(const Tokenizer *tokenizer); /* number of ids below tokeniz
 /* Sets whether tokenizer_encode() and convert_to_ids() recognize special tokens in texts. Default false:
  * "<|endoftext|>" in a text is 13 bytes. */
 void tokenizer_set_special(Tokenizer *tokenizer, bool special);
-bool tokenizer_takes_special(const Tokenizer *tokenizer);
 
 /* Returns whether the tokenizer's model was trained only on texts that begin with the end token (--pack docs). Then a
  * prompt must begin with it, too, and ./generate --score packs documents as in training; it also does so for a model
@@ -110,5 +111,17 @@ const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *
 const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, bool *at_start, size_t *size);
 /* Returns whether one of the ids has bytes. */
 bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
+
+/* ---- conversion of text to token ids and back, from one stream to another, of any length (convert.c) ---- */
+
+/* Encodes all bytes of `in` as one text and prints one id per line, without an end token; special tokens as set with
+ * tokenizer_set_special(). Messages use `name` for the input. EXIT_INPUT when reading `in` fails, EXIT_OUTPUT (with the
+ * cause in errno) when writing `out` fails, EXIT_MEMORY; EXIT_CHECKPOINT for a pattern of tokenizer.json that takes too
+ * long on the text. */
+bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
+
+/* Reads ids from `in`, separated by white space or commas, and writes their bytes; special tokens have no bytes.
+ * EXIT_INPUT, with the position of the word, for a word that is not an id of the vocabulary; EXIT_OUTPUT as above. */
+bool convert_to_text(const Tokenizer *tokenizer, FILE *in, const char *name, FILE *out, Error *error);
 
 #endif

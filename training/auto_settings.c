@@ -82,7 +82,7 @@ void auto_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, AutoReaso
 
 /* If the prompts of the initial model begin with a token, its texts must begin with it too. */
 void auto_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, AutoReasons *reasons) {
-  const AddedEntry *begin = s->init ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
+  const AddedToken *begin = s->init ? tokenizer_added(tokenizer, tokenizer_begin(tokenizer)) : NULL;
   if (s->pack >= 0) return;
   s->pack = pairs || begin ? PACK_DOCS : PACK_STREAM;
   if (begin && !pairs)

@@ -54,13 +54,13 @@ static void derive_rule(Parse *p, const Rule *r, const Rest *next, size_t at, do
   }
 }
 
-static void derive_draw(Parse *p, int variable, Rest rest, size_t at, double probability) {
-  const Variable *v = &p->grammar->variable[variable];
-  for (int i = 0; i < v->words; i++) {
+static void derive_draw(Parse *p, const Item *item, Rest rest, size_t at, double probability) {
+  const int words = p->grammar->variable[item->variable].words;
+  for (int i = 0; i < words; i++) {
     size_t after = at;
-    if (!parse_span(p, v->word[i].form[0], &after, probability / v->words)) continue;
-    p->value[variable] = i;
-    derive(p, rest, after, probability / v->words);
+    if (!parse_span(p, item->text_of[i], &after, probability / words)) continue;
+    p->value[item->variable] = i;
+    derive(p, rest, after, probability / words);
   }
 }
 
@@ -75,17 +75,17 @@ static void derive(Parse *p, Rest rest, size_t at, double probability) {
     }
     if (finished) return;
     const Item *item = rest.item++;
-    const int v = item->variable;
+    const int value = p->value[item->variable];
     switch (item->kind) {
     case ITEM_TEXT:
       if (!parse_span(p, item->text, &at, probability)) return;
       break;
     case ITEM_MENTION:
-      if (!parse_span(p, p->grammar->variable[v].word[p->value[v]].form[item->form], &at, probability)) return;
+      if (!parse_span(p, item->text_of[value], &at, probability)) return;
       break;
-    case ITEM_DRAW: derive_draw(p, v, rest, at, probability); return;
+    case ITEM_DRAW: derive_draw(p, item, rest, at, probability); return;
     case ITEM_RULE: derive_rule(p, &p->grammar->rule[item->rule], &rest, at, probability); return;
-    case ITEM_SWITCH: derive_rule(p, &p->grammar->rule[item->rule_of[p->value[v]]], &rest, at, probability); return;
+    case ITEM_SWITCH: derive_rule(p, &p->grammar->rule[item->rule_of[value]], &rest, at, probability); return;
     }
   }
 }
@@ -137,8 +137,8 @@ static bool check_pair(const Grammar *g, const Rule *r, const Alternative *a, co
     return fail(error, EXIT_INTERNAL, "self-check: too many variables begin the alternatives of '%s'", r->name);
   do {
     Head head_a, head_b;
-    head_of(g, a, value, &head_a);
-    head_of(g, b, value, &head_b);
+    head_of(a, value, &head_a);
+    head_of(b, value, &head_b);
     if (!heads_differ(&head_a, &head_b))
       return fail(error, EXIT_INTERNAL, "self-check: rule '%s': \"%.*s\" and \"%.*s\" can begin alike", r->name,
                   (int)head_a.length, head_a.text, (int)head_b.length, head_b.text);
@@ -154,7 +154,7 @@ static bool check_prefix_free(const Grammar *g, Error *error) {
   for (int i = 0; i < g->variables; i++)
     for (int a = 0; a < g->variable[i].words; a++)
       for (int b = 0; b < g->variable[i].words; b++) {
-        Span x = g->variable[i].word[a].form[0], y = g->variable[i].word[b].form[0];
+        Span x = g->variable[i].word[a].text, y = g->variable[i].word[b].text;
         if (a != b && x.length <= y.length && memcmp(x.text, y.text, x.length) == 0)
           return fail(error, EXIT_INTERNAL, "self-check: '%s': \"%.*s\" begins another word", g->variable[i].name,
                       (int)x.length, x.text);
@@ -194,8 +194,8 @@ static bool check_prefixes(const Grammar *g, const Writer *w, Error *error) {
 /* Checks that facts are consistent: the story is invalid when the last word of a variable is replaced by another. */
 static bool check_contradiction(const Grammar *g, const Writer *w, int variable, Error *error) {
   const Variable *v = &g->variable[variable];
-  Span old = v->word[w->value[variable]].form[0];
-  Span new = v->word[(w->value[variable] + 1) % v->words].form[0];
+  Span old = v->word[w->value[variable]].text;
+  Span new = v->word[(w->value[variable] + 1) % v->words].text;
   size_t at = w->last[variable].word;
   size_t tail = w->length - strlen(STORY_SEPARATOR) - at - old.length;
   char text[MAX_STORY + MAX_NAME];
@@ -224,7 +224,7 @@ static bool check_everything_used(const Grammar *g, const Writer *w, Error *erro
 static bool is_used_again(const Grammar *g, int variable, bool by_word) {
   for (int i = 0; i < g->items; i++) {
     const Item *item = &g->item[i];
-    bool used = item->kind == ITEM_MENTION ? item->form == 0 || !by_word : item->kind == ITEM_SWITCH && !by_word;
+    bool used = item->kind == ITEM_MENTION ? item->is_word || !by_word : item->kind == ITEM_SWITCH && !by_word;
     if (used && item->variable == variable) return true;
   }
   return false;
@@ -263,26 +263,20 @@ static bool reach_rule(Writer *r, const long *longest, int rule, Error *error) {
   const Alternative *a = &r->grammar->rule[rule].alternative[0];
   for (int i = 0; i < a->items; i++) {
     const Item *item = &a->item[i];
-    const int v = item->variable;
-    LastMention *last = &r->last[v];
+    const int value = r->value[item->variable];
     switch (item->kind) {
     case ITEM_TEXT: r->length += item->text.length; break;
     case ITEM_RULE:
       if (!reach_rule(r, longest, item->rule, error)) return false;
       break;
     case ITEM_SWITCH:
-      writer_note_use(r, v, last->any);
-      if (!reach_rule(r, longest, item->rule_of[r->value[v]], error)) return false;
+      writer_note_use(r, item);
+      if (!reach_rule(r, longest, item->rule_of[value], error)) return false;
       break;
     case ITEM_DRAW:
-      *last = (LastMention){r->length, r->length};
-      r->length += r->grammar->variable[v].word[r->value[v]].form[0].length;
-      break;
     case ITEM_MENTION:
-      writer_note_use(r, v, item->form == 0 ? last->word : last->any);
-      last->any = r->length;
-      if (item->form == 0) last->word = r->length;
-      r->length += r->grammar->variable[v].word[r->value[v]].form[item->form].length;
+      writer_note_use(r, item);
+      r->length += item->text_of[value].length;
       break;
     }
   }
@@ -292,7 +286,7 @@ static bool reach_rule(Writer *r, const long *longest, int rule, Error *error) {
 static int longest_word(const Variable *v) {
   int longest = 0;
   for (int i = 1; i < v->words; i++)
-    if (v->word[i].form[0].length > v->word[longest].form[0].length) longest = i;
+    if (v->word[i].text.length > v->word[longest].text.length) longest = i;
   return longest;
 }
 

@@ -32,18 +32,19 @@ static void write_span(Writer *w, Span span) {
   w->length += span.length;
 }
 
-/* Adds the information of the choice of heads[chosen], which is written next, to the bytes that reveal it. */
-static void charge_choice(Writer *w, const Head *heads, const int *weights, int count, int chosen) {
+/* Draws heads[chosen], which is written next, and adds the information of this choice to the bytes that reveal it. */
+static int choose(Writer *w, const Head *heads, const int *weights, int count) {
   bool possible[MAX_ALTERNATIVES > MAX_WORDS ? MAX_ALTERNATIVES : MAX_WORDS];
-  int total = 0;
+  int total = 0, chosen = 0;
   for (int i = 0; i < count; i++) {
     possible[i] = true;
     total += weights[i];
   }
+  for (int draw = random_below(&w->random, total); draw >= weights[chosen]; chosen++) draw -= weights[chosen];
   for (size_t t = 0; total > weights[chosen]; t++) {
     if (t >= heads[chosen].length || w->length + t >= MAX_STORY) {
       w->error = "a choice does not show in the text";
-      return;
+      break;
     }
     int left = 0;
     for (int i = 0; i < count; i++) {
@@ -53,38 +54,7 @@ static void charge_choice(Writer *w, const Head *heads, const int *weights, int 
     if (left < total) w->bits[w->length + t] += log2((double)total / (double)left);
     total = left;
   }
-}
-
-void writer_note_use(Writer *w, int variable, size_t mentioned_at) {
-  size_t distance = w->length - mentioned_at;
-  if (distance <= w->max_distance) return;
-  w->max_distance = distance;
-  w->max_distance_name = w->grammar->variable[variable].name;
-}
-
-static void write_draw(Writer *w, int variable) {
-  const Variable *v = &w->grammar->variable[variable];
-  Head heads[MAX_WORDS];
-  int weights[MAX_WORDS];
-  for (int i = 0; i < v->words; i++) {
-    heads[i].length = 0;
-    head_append(&heads[i], v->word[i].form[0]);
-    weights[i] = 1;
-  }
-  int chosen = random_below(&w->random, v->words);
-  charge_choice(w, heads, weights, v->words, chosen);
-  w->value[variable] = chosen;
-  w->word_used[variable][chosen] = true;
-  w->last[variable] = (LastMention){w->length, w->length};
-  write_span(w, v->word[chosen].form[0]);
-}
-
-static void write_mention(Writer *w, int variable, int form) {
-  LastMention *last = &w->last[variable];
-  writer_note_use(w, variable, form == 0 ? last->word : last->any);
-  last->any = w->length;
-  if (form == 0) last->word = w->length;
-  write_span(w, w->grammar->variable[variable].word[w->value[variable]].form[form]);
+  return chosen;
 }
 
 static int choose_alternative(Writer *w, const Rule *r) {
@@ -92,13 +62,35 @@ static int choose_alternative(Writer *w, const Rule *r) {
   Head heads[MAX_ALTERNATIVES];
   int weights[MAX_ALTERNATIVES] = {0};
   for (int i = 0; i < r->alternatives; i++) {
-    head_of(w->grammar, &r->alternative[i], w->value, &heads[i]);
+    head_of(&r->alternative[i], w->value, &heads[i]);
     weights[i] = r->alternative[i].weight;
   }
-  int chosen = 0;
-  for (int draw = random_below(&w->random, r->weight); draw >= weights[chosen]; chosen++) draw -= weights[chosen];
-  charge_choice(w, heads, weights, r->alternatives, chosen);
-  return chosen;
+  return choose(w, heads, weights, r->alternatives);
+}
+
+static void choose_word(Writer *w, const Item *item) {
+  const int words = w->grammar->variable[item->variable].words;
+  Head heads[MAX_WORDS];
+  int weights[MAX_WORDS];
+  for (int i = 0; i < words; i++) {
+    heads[i].length = 0;
+    head_append(&heads[i], item->text_of[i]);
+    weights[i] = 1;
+  }
+  const int chosen = w->value[item->variable] = choose(w, heads, weights, words);
+  w->word_used[item->variable][chosen] = true;
+}
+
+void writer_note_use(Writer *w, const Item *item) {
+  LastMention *last = &w->last[item->variable];
+  const size_t distance = w->length - (item->is_word ? last->word : last->any);
+  if (item->kind != ITEM_DRAW && distance > w->max_distance) {
+    w->max_distance = distance;
+    w->max_distance_name = w->grammar->variable[item->variable].name;
+  }
+  if (item->kind == ITEM_SWITCH) return;
+  last->any = w->length;
+  if (item->is_word) last->word = w->length;
 }
 
 static void write_rule(Writer *w, int rule, int depth) {
@@ -114,12 +106,16 @@ static void write_rule(Writer *w, int rule, int depth) {
     const Item *item = &a->item[i];
     switch (item->kind) {
     case ITEM_TEXT: write_span(w, item->text); break;
-    case ITEM_DRAW: write_draw(w, item->variable); break;
-    case ITEM_MENTION: write_mention(w, item->variable, item->form); break;
     case ITEM_RULE: write_rule(w, item->rule, depth + 1); break;
     case ITEM_SWITCH:
-      writer_note_use(w, item->variable, w->last[item->variable].any);
+      writer_note_use(w, item);
       write_rule(w, item->rule_of[w->value[item->variable]], depth + 1);
+      break;
+    case ITEM_DRAW:
+    case ITEM_MENTION:
+      if (item->kind == ITEM_DRAW) choose_word(w, item);
+      writer_note_use(w, item);
+      write_span(w, item->text_of[w->value[item->variable]]);
       break;
     }
   }

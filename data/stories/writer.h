@@ -2,7 +2,7 @@
 #ifndef INKLING_DATA_STORIES_WRITER_H
 #define INKLING_DATA_STORIES_WRITER_H
 
-#include "data/stories/compile.h"
+#include "data/stories/grammar.h"
 
 #include <stdint.h>
 
@@ -32,8 +32,9 @@ typedef struct Writer {
 
 /* Writes the next story, including its separator. On failure w->error has the cause. */
 bool writer_story(Writer *w);
-/* Measures the distance from an earlier mention of a variable, at that offset, to its use at the end of the text. */
-void writer_note_use(Writer *w, int variable, size_t mentioned_at);
+/* Measures the distance from an earlier mention of the item's variable to its use at the end of the text, and records a
+ * new mention there. */
+void writer_note_use(Writer *w, const Item *item);
 /* Returns the sum of bits[begin .. end). */
 double writer_bits(const Writer *w, size_t begin, size_t end);
 

@@ -12,7 +12,7 @@
 static bool keeps_texts(const Pipeline *p) {
   for (int i = 0; i < p->count; i++) {
     const Step *step = &p->steps[i];
-    const bool cuts = step->kind == STEP_GPT2 || (step->kind == STEP_ADDED && !added_tokens_strip(step->added)) ||
+    const bool cuts = step->kind == STEP_GPT2 || (step->kind == STEP_ADDED && !step->added->strips) ||
                       (step->kind == STEP_REGEX && step->behavior != SPLIT_REMOVED);
     if (!cuts) return false;
   }
