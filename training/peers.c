@@ -171,114 +171,104 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
   return run_agree(peers, error) && ok;
 }
 
-/* The token file that rank 0 has opened. */
-typedef struct SharedTokens {
-  TokenFileInfo info;
-  char path[4097];
-} SharedTokens;
+/* A text that all processes need as tokens. */
+typedef struct SharedText {
+  const char *const *inputs;
+  int count;
+  TokenFile *tokens;  /* opened by rank 0 */
+  TokenFileInfo info; /* from rank 0 */
+} SharedText;
 
-static bool is_same(const TokenFile *file, const TokenFileInfo *info) {
-  return file->info.sum == info->sum && file->info.tokens == info->tokens && file->info.vocab == info->vocab &&
-         file->info.loss_mask == info->loss_mask;
+static bool is_same(const TokenFileInfo *a, const TokenFileInfo *b) {
+  return a->sum == b->sum && a->tokens == b->tokens && a->vocab == b->vocab && a->loss_mask == b->loss_mask;
 }
 
 /* Opens the token file at `path` if it equals that of rank 0. */
-static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *info) {
+static bool open_tokens(const SharedText *text, const char *path) {
   Error ignored = {0};
-  if (!token_file_open(out, path, &ignored)) return false;
-  if (is_same(out, info)) return true;
-  token_file_close(out);
-  *out = (TokenFile){0};
+  if (!token_file_open(text->tokens, path, &ignored)) return false;
+  if (is_same(&text->tokens->info, &text->info)) return true;
+  token_file_close(text->tokens);
+  *text->tokens = (TokenFile){0};
   return false;
 }
 
-/* Encodes the same text on a machine that does not see the files of rank 0. */
-static bool encode_here(Run *r, const char *const *inputs, int count, const SharedTokens *leader, TokenFile *out,
-                        char **path, Error *error) {
+/* Encodes the same text to a file at *path, on a machine that does not see the files of rank 0. */
+static bool encode_here(Run *r, const SharedText *text, char **path, Error *error) {
   Corpus *corpus = NULL;
-  for (int i = 0; i < count; i++)
-    if (path_is_stdin(inputs[i]))
+  const TokenFileInfo *info = &text->tokens->info, *leader = &text->info;
+  for (int i = 0; i < text->count; i++)
+    if (path_is_stdin(text->inputs[i]))
       return fail(
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
-  bool ok = file_temporary(path, error) && run_open_corpus(r, inputs, count, &corpus, error) &&
-            run_encode(&r->console, &r->text, *path, corpus, out, error);
+  bool ok = file_temporary(path, error) && run_open_corpus(r, text->inputs, text->count, &corpus, error) &&
+            run_encode(&r->console, &r->text, *path, corpus, text->tokens, error);
   corpus_close(corpus);
-  if (!ok || is_same(out, &leader->info)) return ok;
+  if (!ok || is_same(info, leader)) return ok;
   return fail(
       error, EXIT_INPUT,
       "the text differs from that of rank 0: it has %lld tokens with checksum %016llx, not %lld with %016llx; give all "
       "machines the same files",
-      (long long)out->info.tokens, (unsigned long long)out->info.sum, (long long)leader->info.tokens,
-      (unsigned long long)leader->info.sum);
+      (long long)info->tokens, (unsigned long long)info->sum, (long long)leader->tokens,
+      (unsigned long long)leader->sum);
 }
 
-/* Whether a process sees the token file of rank 0. */
+/* Whether a process has the tokens. */
 typedef struct SeenTokens {
   bool seen;
   int node;
-  char host[64], path[4097]; /* path: the tokens that it has encoded; "": none */
+  char host[64], offered[4097]; /* offered: its file, for those without the tokens; "": none */
 } SeenTokens;
 
-/* Returns the rank that encodes for the machine of `rank`: its first one that does not see the file. Machines without a
- * shared file system encode at the same time. */
-static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
-  int first = 0;
-  while (first < c->size && (all[first].seen || all[first].node != all[rank].node)) first++;
-  return first;
+/* Opens the file that rank 0 or a rank on the same machine offers. */
+static void open_offered(const Collective *c, const SharedText *text, const SeenTokens *all, SeenTokens *mine) {
+  for (int i = 0; i < c->size && !mine->seen; i++)
+    if (*all[i].offered && (i == 0 || all[i].node == mine->node)) mine->seen = open_tokens(text, all[i].offered);
 }
 
-/* One round: some ranks encode, then the others on their machines open the result. Returns true when all have the
- * file. */
-static bool encode_round(Run *r, const char *const *inputs, int count, const SharedTokens *leader, SeenTokens *all,
-                         TokenFile *file, SeenTokens *mine, Error *error) {
+/* Returns the first rank on this machine that lacks the tokens, else any rank that does; -1: none. */
+static int next_encoder(const Collective *c, const SeenTokens *all) {
+  int found = -1;
+  for (int i = c->size - 1; i >= 0; i--)
+    if (!all[i].seen && (found < 0 || all[i].node == c->node_first)) found = i;
+  return found;
+}
+
+/* Rank 0 offers its file. While a machine lacks the tokens, its first rank without them encodes the text and offers the
+ * result; machines without a shared file system encode at the same time. */
+static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *tokens, Error *error) {
   Collective *c = r->peers;
-  char *made = NULL;
-  collective_all_gather(c, mine, all, sizeof *mine);
-  const int encoder = mine->seen ? -1 : encoder_for(c, all, c->rank);
-  mine->path[0] = '\0';
-  if (encoder == c->rank && encode_here(r, inputs, count, leader, file, &made, error)) {
-    snprintf(mine->path, sizeof mine->path, "%s", made);
-    mine->seen = true;
+  SharedText text = {inputs, count, tokens, tokens->info};
+  SeenTokens mine = {.seen = run_leads(c), .node = c->node_first};
+  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
+  char *made = NULL, *real = mine.seen ? realpath(tokens->path, NULL) : NULL;
+  bool complete = false;
+  memcpy(mine.host, c->host, sizeof mine.host);
+  if (mine.seen) snprintf(mine.offered, sizeof mine.offered, "%s", real ? real : tokens->path);
+  free(real);
+  if (!all) error_memory(error, "the files of processes");
+  if (run_agree(c, error)) collective_broadcast(c, &text.info, sizeof text.info);
+  while (run_agree(c, error) && !complete) {
+    collective_all_gather(c, &mine, all, sizeof mine);
+    open_offered(c, &text, all, &mine);
+    for (int i = 1; i < c->size; i++)
+      if (*all[i].offered)
+        console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
+                     all[i].host, i);
+    collective_all_gather(c, &mine, all, sizeof mine); /* waits until all have opened what they can */
+    const int encoder = next_encoder(c, all);
+    complete = encoder < 0;
+    if (made) unlink(made);
+    free(made);
+    made = NULL;
+    mine.seen = mine.seen || (encoder == c->rank && encode_here(r, &text, &made, error));
+    snprintf(mine.offered, sizeof mine.offered, "%s", mine.seen && made ? made : "");
   }
-  const bool ok = run_agree(r->peers, error);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine);
-  if (ok && !mine->seen) mine->seen = open_tokens(file, all[encoder].path, &leader->info);
-  bool complete = ok;
-  for (int i = 0; ok && i < c->size; i++)
-    if (*all[i].path)
-      console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
-                   all[i].host, i);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* waits until all have opened what they can */
-  for (int i = 0; ok && i < c->size; i++) complete = complete && all[i].seen;
   if (made) unlink(made);
   free(made);
-  return complete;
-}
-
-static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *file, Error *error) {
-  Collective *c = r->peers;
-  SharedTokens leader = {0};
-  SeenTokens mine = {.seen = run_leads(r->peers), .node = c->node_first};
-  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
-  memcpy(mine.host, c->host, sizeof mine.host);
-  if (run_leads(r->peers)) {
-    char *real = realpath(file->path, NULL);
-    leader.info = file->info;
-    snprintf(leader.path, sizeof leader.path, "%s", real ? real : file->path);
-    free(real);
-  }
-  if (!all) error_memory(error, "the files of processes");
-  bool ok = run_agree(r->peers, error) && all;
-  if (ok) collective_broadcast(c, &leader, sizeof leader);
-  if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
-  bool complete = false;
-  while (ok && !complete) {
-    complete = encode_round(r, inputs, count, &leader, all, file, &mine, error);
-    ok = !error->code;
-  }
   free(all);
-  return ok;
+  return complete;
 }
 
 bool run_share_data(Run *r, Error *error) {
