@@ -9,26 +9,18 @@
 
 /* ---- --earlier-steps ---- */
 
-/* Parses one number and the character after it. */
-static bool read_number(const char **at, char end, int64_t *out) {
-  char *rest;
-  const long long number = strtoll(*at, &rest, 10);
-  if (rest == *at || number < 1 || number > SETTINGS_MAX_STEPS || (*rest != end && !(end == ',' && !*rest)))
-    return false;
-  *at = *rest ? rest + 1 : rest;
-  *out = number;
-  return true;
-}
-
 static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
   int64_t before = 0;
+  int size;
   *plans = (SchedulePlans){0};
   for (const char *at = s->earlier_steps; at && *at; plans->count++) {
     if (plans->count == SCHEDULE_PLANS) return false;
     int64_t *until = &plans->items[plans->count].until, *steps = &plans->items[plans->count].steps;
-    if (!read_number(&at, ':', until) || !read_number(&at, ',', steps)) return false;
-    if (*until <= before || *until >= *steps) return false;
+    if (sscanf(at, "%9" SCNd64 ":%9" SCNd64 "%n", until, steps, &size) != 2 || (at[size] && at[size] != ','))
+      return false;
+    if (*until <= before || *until >= *steps || *steps > SETTINGS_MAX_STEPS) return false;
     before = *until;
+    at += size + (at[size] == ',');
   }
   return !plans->count || before < s->steps;
 }
