@@ -7,7 +7,6 @@
 #include "report/plot.h"
 #include "report/runs.h"
 #include "training/architecture.h"
-#include "training/options.h"
 #include "training/run.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -100,7 +99,7 @@ static bool take_settings(Run *r, Error *error) {
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
-  options_follow(&r->options, s->resume ? "optimizer lr muon-lr batch" : NULL);
+  options_follow(&r->options, s->resume);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)",
                 program_name("train").text);

@@ -102,11 +102,16 @@ const char *options_typed(const Options *options, const char *names) {
   return NULL;
 }
 
-void options_follow(Options *options, const char *except) {
-  for (Option *row = options->rows; row < options->rows + options->count; row++) {
-    const bool kept = except && option_is_among(except, row->name, strlen(row->name));
-    if (row->origin == ORIGIN_FILE && row->follows && !kept && options_typed(options, row->follows)) option_reset(row);
-  }
+void options_follow(Options *options, bool continues) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_FILE && row->follows && !(continues && row->stays) &&
+        options_typed(options, row->follows))
+      option_reset(row);
+}
+
+void options_drop_auto(Options *options) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_COMMAND_LINE && !option_known(row)) option_reset(row);
 }
 
 const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size) {

@@ -63,7 +63,7 @@ static inline void describe(Fixture *f) {
       GROUP("model"),
       INT("layers", &s->layers, 1, 64, "auto", "blocks", .letter = 'l'),
       FLOAT("dropout", &s->dropout, 0, 0.1, NULL, "dropout", .follows = "epochs"),
-      TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule"),
+      TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule", .stays = true),
 
       GROUP("optimizer"),
       DOUBLE("lr", &s->lr, 0, 10, "auto", "peak learning rate", .above = true),

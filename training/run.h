@@ -1,5 +1,5 @@
 /* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them
- * takes the whole Run. train.c has the loop, options.c the options, auto_settings.c the defaults; the sections below
+ * takes the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below
  * name the other files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
@@ -8,7 +8,6 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/state.h"
 #include "collective/collective.h"
-#include "inference/answers.h"
 #include "inference/batch.h"
 #include "inference/evaluation.h"
 #include "dataset/corpus.h"
@@ -280,11 +279,9 @@ bool run_write_weights(const char *dir, const RunModel *model, Error *error);
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 
-/* ---- resume.c: settings of a resumed run ---- */
+/* ---- base.c: the initial model, from --init or from the resumed run ---- */
 /* Reads the settings of the run that --resume names from its config.txt; the command line takes precedence. */
 bool run_resume_settings(Run *r, Error *error);
-
-/* ---- base.c: the initial model, from --init or from the resumed run ---- */
 static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
@@ -323,11 +320,6 @@ bool run_measure_kept(Run *r, Error *error);
 void run_load_newest(const RunModel *model, RunSession *session); /* restores the newest weights */
 DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
-
-/* ---- compression.c ---- */
-/* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
- * text. NaN: it cannot be measured. */
-bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *error);
 
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */

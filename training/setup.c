@@ -2,6 +2,7 @@
 #include "training/run.h"
 
 #include "cli/device.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "model/parameters.h"
 #include "util/path.h"
