@@ -327,11 +327,6 @@ static bool show_runs(Run *r, Error *error) {
 
 /* ---- main ---- */
 
-static bool start_model(Run *r, Error *error) {
-  run_start_model(r, error);
-  return run_agree(r->peers, error);
-}
-
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
@@ -339,14 +334,12 @@ static bool run(void *context, Error *error) {
     return !run_leads(r->peers) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
-  if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
+  if (resumes && (!run_start_model(r, error) || !run_restore_state(r, error)))
     return false; /* refuse before the plan is printed */
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
-  if (!resumes) {
-    if (!start_model(r, error) || !run_init_weights(r, error)) return false;
-  }
+  if (!resumes && (!run_start_model(r, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);
   r->base.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);

@@ -60,12 +60,10 @@ static bool reads_stdin(const TrainSettings *s) {
 
 /* Notes when validation text is also training text. */
 static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
-  struct stat a, b;
   for (int v = 0; v < corpus_files(val); v++)
     for (int t = 0; t < corpus_files(train); t++) {
       const char *path = corpus_file(val, v)->path;
-      if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
-      if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
+      if (!path_same(path, corpus_file(train, t)->path)) continue;
       console_warning(console,
                       "%s is both training and validation text: the validation loss says nothing about other text",
                       text_one_line(path, 250).text);
@@ -108,8 +106,8 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 
 /* A tokenizer as the options ask for it. */
 typedef struct Asked {
-  const char *option, *size_option;
-  const char *name; /* byte, bpe or a path */
+  const char *prefix; /* of the names of its options: "source-" */
+  const char *name;   /* byte, bpe or a path */
   int vocab_size;
   TrainingTexts texts; /* the texts that a BPE is trained on */
   const char *what;    /* their name in messages */
@@ -118,18 +116,18 @@ typedef struct Asked {
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   struct stat info;
   if (stat(asked->name, &info) != 0)
-    return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give auto, byte, bpe, or a tokenizer.json", asked->option,
-                text_one_line(asked->name, 250).text, strerror(errno));
+    return fail(error, EXIT_CHECKPOINT, "--%stokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
+                asked->prefix, text_one_line(asked->name, 250).text, strerror(errno));
   const PathText inside = path_in(asked->name, TOKENIZER_JSON);
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
-static bool train_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
-                            Error *error) {
+static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  Console *console = &r->console;
   StartupWork counting = {
       .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
   StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
-  const TokenizerTraining options = {asked->vocab_size, threads, startup_progress(&counting),
+  const TokenizerTraining options = {asked->vocab_size, r->text.threads, startup_progress(&counting),
                                      startup_progress(&merging), asked->texts};
   bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
@@ -139,14 +137,13 @@ static bool train_tokenizer(Console *console, int threads, const Asked *asked, C
   return ok;
 }
 
-static bool make_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
-                           Error *error) {
-  if (asked->name && strcmp(asked->name, "bpe") == 0)
-    return train_tokenizer(console, threads, asked, corpus, out, error);
+static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
   if (asked->vocab_size)
-    return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
-                asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
-  if (asked->name && settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
+    return fail(error, EXIT_USAGE,
+                "--%svocab-size %d is for a BPE that is trained on the text, not for --%stokenizer %s", asked->prefix,
+                asked->vocab_size, asked->prefix, text_one_line(asked->name, 250).text);
+  if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
   *out = tokenizer_byte();
   return *out || error_memory(error, "the tokenizer");
 }
@@ -161,15 +158,11 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
     return fail(error, EXIT_INPUT,
                 "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
                 "--prompt-field and --response-field");
-  const Asked all = {"tokenizer", "vocab-size", s->tokenizer, s->vocab_size, TRAINING_ALL, "the text yields"};
-  const Asked responses = {"tokenizer",   "vocab-size",       s->tokenizer,
-                           s->vocab_size, TRAINING_RESPONSES, "the responses yield"};
-  const Asked prompts = {"source-tokenizer",   "source-vocab-size", s->source_tokenizer,
-                         s->source_vocab_size, TRAINING_PROMPTS,    "the prompts yield"};
-  return make_tokenizer(&r->console, r->text.threads, separate ? &responses : &all, corpus, &r->text.tokenizer,
-                        error) &&
-         (!separate ||
-          make_tokenizer(&r->console, r->text.threads, &prompts, corpus, &r->text.source_tokenizer, error));
+  const Asked text = {"", s->tokenizer, s->vocab_size, separate ? TRAINING_RESPONSES : TRAINING_ALL,
+                      separate ? "the responses yield" : "the text yields"};
+  const Asked prompts = {"source-", s->source_tokenizer, s->source_vocab_size, TRAINING_PROMPTS, "the prompts yield"};
+  return make_tokenizer(r, &text, corpus, &r->text.tokenizer, error) &&
+         (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
 }
 
 /* ---- token files and ranges ---- */
@@ -282,19 +275,20 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   return ok;
 }
 
-/* Packs whole documents into windows; with `pairs` not NULL, the pairs for an encoder. */
-static bool pack(Console *console, const RunText *text, Windows *windows, Packing *packing, Pairs *pairs,
-                 Error *error) {
+/* Packs whole documents into windows, or pairs for an encoder. */
+static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
-  StartupWork work = {.console = console, .name = "packing documents", .total = (double)token_range_size(range)};
+  const RunText *text = &r->text;
+  StartupWork work = {.console = &r->console, .name = "packing documents", .total = (double)token_range_size(range)};
   const Progress progress = startup_progress(&work);
-  const bool ok = pairs ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
-                                     progress, error)
-                        : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
-  console_work_end(console);
+  const bool encoder = r->model.config.encoder_layers > 0;
+  const bool ok = encoder ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
+                                       progress, error)
+                          : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
+  console_work_end(&r->console);
   if (!ok && windows == &text->val_windows) error_append(error, " (validation text)");
-  windows->packing = pairs ? NULL : packing;
-  windows->pairs = pairs;
+  if (encoder) windows->pairs = pairs;
+  else windows->packing = packing;
   return ok;
 }
 
@@ -341,8 +335,8 @@ bool run_open_windows(Run *r, Error *error) {
   if (!check_text_length(s, text, ctx, error)) return false;
   if (!s->resume && (docs || !s->init)) set_ends(text, s->pack, encoder);
   if (docs) {
-    if (!pack(&r->console, text, &text->windows, &text->train_packing, encoder ? &text->train_pairs : NULL, error) ||
-        !pack(&r->console, text, &text->val_windows, &text->val_packing, encoder ? &text->val_pairs : NULL, error))
+    if (!pack(r, &text->windows, &text->train_packing, &text->train_pairs, error) ||
+        !pack(r, &text->val_windows, &text->val_packing, &text->val_pairs, error))
       return false;
     if (windows_count(&text->windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- name ---- */
@@ -33,17 +32,10 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 
 /* ---- taking it ---- */
 
-/* Refuses to replace the model that the run starts from. */
-static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
-  struct stat base, out;
-  if (stat(s->init, &base) != 0 || stat(dir, &out) != 0) return true;
-  return base.st_dev != out.st_dev || base.st_ino != out.st_ino ||
-         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
-}
-
 static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
-  if (settings_start_from_model(s) && !check_base(s, files->dir, error)) return false;
+  if (settings_start_from_model(s) && path_same(s->init, files->dir))
+    return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
   return checkpoint_lock(&files->lock, files->dir, error);
@@ -87,7 +79,7 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
 
 typedef struct Resolving {
   const TrainSettings *settings;
-  bool *no_memory;
+  Error *error;
 } Resolving;
 
 /* Makes paths of existing files absolute, so that config.txt can be used from any directory. */
@@ -99,17 +91,16 @@ static char *absolute_path(const void *context, const void *value, const char *t
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
   if (!is_source && !is_tokenizer && value != &s->init) return NULL;
   char *path = realpath(text, NULL);
-  if (!path && errno == ENOMEM) *resolving->no_memory = true;
+  if (!path && errno == ENOMEM) error_memory(resolving->error, CHECKPOINT_SETTINGS);
   return path;
 }
 
 bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
-  bool no_memory = false;
-  const Resolving resolving = {s, &no_memory};
+  const Resolving resolving = {s, error};
   FILE *stream = open_memstream(text, size);
   bool ok = stream && options_write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
-  return (ok && !no_memory) || error_memory(error, CHECKPOINT_SETTINGS);
+  return (ok && !error->code) || error_memory(error, CHECKPOINT_SETTINGS);
 }
 
 /* ---- the beginning of a run ---- */

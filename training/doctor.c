@@ -98,17 +98,12 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
 static bool report(const Examination *e, Error *error) {
   DoctorCommand command = {0};
   char text[6000];
-  for (size_t i = 0; i < e->count; i++) {
-    const Group *g = &e->groups[i];
-    if (g->finding.level != FINDING_REFUSED) continue;
+  const Group *end = e->groups + e->count, *refused = e->groups;
+  while (refused < end && refused->finding.level != FINDING_REFUSED) refused++;
+  for (const Group *g = refused < end ? refused : e->groups; g < end; g++) {
     group_text(e, g, &command, text, sizeof text);
-    return fail(error, EXIT_INPUT, "%s", text);
-  }
-  for (size_t i = 0; i < e->count; i++) {
-    const Group *g = &e->groups[i];
-    group_text(e, g, &command, text, sizeof text);
-    if (g->finding.level == FINDING_WARNING) console_warning(e->console, "%s", text);
-    else console_note(e->console, "%s", text);
+    if (g == refused) return fail(error, EXIT_INPUT, "%s", text);
+    (g->finding.level == FINDING_WARNING ? console_warning : console_note)(e->console, "%s", text);
   }
   return true;
 }

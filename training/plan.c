@@ -85,33 +85,15 @@ static void print_model(Console *c, const TrainSettings *s, const RunText *text,
 }
 
 /* "dropout 0.1, in the MLP 0.2" */
-typedef struct DropoutWords {
-  char text[128];
-} DropoutWords;
-static DropoutWords dropout_words(const DropoutRates *d) {
+static void write_dropout(const DropoutRates *d, char *out, size_t size) {
   const struct {
     const char *place;
     float rate, usual;
   } places[] = {{"embedding", d->embedding, d->branch}, {"attention", d->attention, d->branch}, {"MLP", d->hidden, 0}};
-  DropoutWords words;
-  int used = snprintf(words.text, sizeof words.text, "dropout %g", (double)d->branch);
+  int used = snprintf(out, size, "dropout %g", (double)d->branch);
   for (int i = 0; i < 3; i++)
     if (places[i].rate != places[i].usual)
-      used += snprintf(words.text + used, sizeof words.text - (size_t)used, ", in %s %g", places[i].place,
-                       (double)places[i].rate);
-  return words;
-}
-
-/* "Muon with lr 0.01, AdamW with 0.003" */
-typedef struct OptimizerWords {
-  char text[64];
-} OptimizerWords;
-static OptimizerWords optimizer_words(const TrainSettings *s) {
-  OptimizerWords words;
-  if (s->optimizer == OPTIMIZER_MUON)
-    snprintf(words.text, sizeof words.text, "Muon with lr %.3g, AdamW with %.3g", (double)s->muon_lr, (double)s->lr);
-  else snprintf(words.text, sizeof words.text, "AdamW with lr %.3g", (double)s->lr);
-  return words;
+      used += snprintf(out + used, size - (size_t)used, ", in %s %g", places[i].place, (double)places[i].rate);
 }
 
 static void print_processes(Run *r) {
@@ -132,11 +114,13 @@ static void print_length(Run *r, const TrainConfig *train) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
   const double tokens = (double)per_step * (double)s->steps, epochs = tokens / (double)run_epoch_tokens(r);
-  console_row(&r->console, "run", "%s of %s: %s, %s; %s, %s of warm-up; %s; seed %" PRIu64,
+  char dropout[128], muon[40] = "";
+  if (s->optimizer == OPTIMIZER_MUON) snprintf(muon, sizeof muon, "Muon with lr %.3g, ", (double)s->muon_lr);
+  write_dropout(&train->dropout, dropout, sizeof dropout);
+  console_row(&r->console, "run", "%s of %s: %s, %s; %sAdamW with %s%.3g, %s of warm-up; %s; seed %" PRIu64,
               text_plural((double)s->steps, "step").text, text_plural((double)per_step, "token").text,
-              text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text,
-              optimizer_words(s).text, text_plural((double)s->warmup, "step").text, dropout_words(&train->dropout).text,
-              s->seed);
+              text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text, muon,
+              *muon ? "" : "lr ", (double)s->lr, text_plural((double)s->warmup, "step").text, dropout, s->seed);
 }
 
 /* Returns the seconds that the rest of the run will take. */

@@ -224,7 +224,7 @@ ContextInfo run_device_now(const RunDevice *device);
 bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
 bool run_check_memory(Run *r, Error *error);
-bool run_start_model(Run *r, Error *error);
+bool run_start_model(Run *r, Error *error);  /* all processes call it */
 bool run_init_weights(Run *r, Error *error); /* for a new run */
 /* Copy weights and moments between the device and RunModel.host; run_upload_state() also sets the model's step. */
 bool run_download_state(RunModel *model, Error *error);
@@ -238,7 +238,8 @@ void run_stop_model(RunModel *model);
 void run_print_plan(Run *r);
 bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
-/* ---- time_budget.c: --minutes ---- */
+/* ---- time_budget.c: --bench and --minutes ---- */
+bool run_bench(Run *r, const char *commit, Error *error);
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
@@ -251,11 +252,6 @@ void run_count_pause(TimeBudget *budget, double saving, double evaluating,
 static inline int64_t run_planned_steps(const Run *r) {
   return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
 }
-
-/* ---- bench.c: timings ---- */
-/* Measures the seconds of a training step on this machine. Takes at most `limit` seconds, or one step. */
-bool run_measure_step(Run *r, double limit, double *seconds, Error *error);
-bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
@@ -324,8 +320,6 @@ bool run_has_learned(const Run *r); /* false: the last evaluation was no better 
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);
-
-/* ---- memorization.c ---- */
 bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

@@ -1,9 +1,11 @@
-/* Samples: text generated during training, on the console and in samples.txt. */
+/* Samples: text generated during training, on the console and in samples.txt; and how much of the last one the training
+ * text contains. */
 #include "training/run.h"
 
 #include "cli/startup.h"
 #include "inference/answers.h"
 #include "inference/generation.h"
+#include "inference/longest_match.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -175,4 +177,73 @@ bool run_sample(Run *r, Error *error) {
   if (ok) show_sample(&r->console, step, text, size);
   free(text);
   return ok;
+}
+
+/* ---- detection of memorization: finds passages of the sample that appear in the training text, and compares with text
+ * that the model was not trained on ---- */
+
+enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
+
+static bool go_on(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens, (void)error;
+  return !stop_signal;
+}
+
+/* Returns the bytes of the longest passage of the tokens that occurs in the training text. `lengths` [count]: see
+ * longest_match_lengths(). */
+static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const int32_t *lengths, size_t count) {
+  size_t end = 0, length = 0, bytes = 0, size;
+  for (size_t i = 0; i < count; i++) {
+    if ((size_t)lengths[i] <= length) continue;
+    length = (size_t)lengths[i];
+    end = i + 1;
+  }
+  for (size_t i = end - length; i < end; i++) {
+    tokenizer_decode(tokenizer, ids[i], &size);
+    bytes += size;
+  }
+  return bytes;
+}
+
+/* Collects the sample and equally long excerpts of the validation text, each after a -1. */
+static bool collect_texts(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
+  const int64_t room = token_range_size(&text->val) - (int64_t)count;
+  memcpy(ids, drawn->ids, count * sizeof *ids);
+  for (int i = 0; i < EXCERPTS; i++) {
+    int32_t *to = ids + (size_t)(i + 1) * (count + 1);
+    to[-1] = -1;
+    if (!token_file_read(text->val.file, text->val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
+      return false;
+  }
+  return true;
+}
+
+/* Computes the bytes that the sample and each excerpt have in common with the training text. */
+static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Error *error) {
+  const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
+  int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
+  const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
+                  collect_texts(&r->text, &r->model.drawn, ids, count, error) &&
+                  longest_match_lengths(&r->text.train, ids, all, lengths, (Progress){go_on, NULL}, error);
+  for (size_t i = 0; ok && i <= EXCERPTS; i++)
+    copied[i] = copied_bytes(r->text.tokenizer, ids + i * (count + 1), lengths + i * (count + 1), count);
+  free(ids);
+  free(lengths);
+  return ok || !error->code; /* stopped */
+}
+
+bool run_check_memorization(Run *r, Error *error) {
+  const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
+  size_t copied[EXCERPTS + 1] = {0}, usual = 0;
+  MetricsLine line;
+  if (!run_leads(r->peers) || history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) ||
+      r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
+    return true;
+  if (!compare(r, count, copied, error)) return false;
+  for (int i = 1; i <= EXCERPTS; i++)
+    if (copied[i] > usual) usual = copied[i];
+  return stop_signal ||
+         !diagnosis_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings), copied[0],
+                              usual, &line) ||
+         run_log_diagnosis(r, &line, error);
 }

@@ -109,7 +109,7 @@ static bool allocate_model(Run *r, Error *error) {
 static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
 /* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
-bool run_start_model(Run *r, Error *error) {
+static bool start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return append_fitting_batch(r, error);
   const SequenceShare share = run_sequence_share(r);
@@ -119,6 +119,11 @@ bool run_start_model(Run *r, Error *error) {
     if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
+}
+
+bool run_start_model(Run *r, Error *error) {
+  start_model(r, error);
+  return run_agree(r->peers, error);
 }
 
 bool run_download_state(RunModel *model, Error *error) {
