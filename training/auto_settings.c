@@ -189,11 +189,10 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
-bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
-                      Error *error) {
+bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, Error *error) {
   TrainSettings s = *given;
-  *checked = s.model.dim && s.model.heads;
-  if (!*checked) return true;
+  *model = (ModelConfig){0};
+  if (!s.model.dim || !s.model.heads) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }

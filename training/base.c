@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -150,14 +149,9 @@ bool run_read_base(Run *r, Error *error) {
 }
 
 bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error) {
-  struct {
-    ModelConfig config;
-    SpecialTokens special;
-  } shared = {base->config, base->special};
   if (!run_share_settings(options, peers, error)) return false;
-  collective_broadcast(peers, &shared, sizeof shared);
-  base->config = shared.config;
-  base->special = shared.special;
+  collective_broadcast(peers, &base->config, sizeof base->config);
+  collective_broadcast(peers, &base->special, sizeof base->special);
   return true;
 }
 

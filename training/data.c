@@ -7,7 +7,6 @@
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
-#include "util/threads.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,15 +13,13 @@
 
 /* Returns NAME.run in the current directory; NAME is the last component of the first input's path without extension. */
 static char *default_directory(const char *source) {
-  const bool piped = path_is_stdin(source);
-  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" are resolved to a name */
-  const char *path = real ? real : piped ? "stdin" : source;
-  const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
-  size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-  const size_t size = length + sizeof ".run";
-  char *out = malloc(size);
-  if (out) snprintf(out, size, "%.*s.run", (int)length, name);
-  free(real);
+  char *name = path_is_stdin(source) ? strdup("stdin") : path_last_name(source);
+  if (!name) return NULL;
+  const char *dot = strrchr(name, '.');
+  const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+  char *out = malloc(length + sizeof ".run");
+  if (out) snprintf(out, length + sizeof ".run", "%.*s.run", (int)length, name);
+  free(name);
   return out;
 }
 
@@ -145,9 +143,10 @@ bool run_write_settings(const Options *options, const TrainSettings *s, const ch
   return ok;
 }
 
-static bool begin(Run *r, Error *error) {
+bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
+  if (!run_leads(r->peers)) return true;
   r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
                    run_settings_text(&r->options, &r->settings, &text, &size,
                                      error) && /* may fail, so it comes before anything is replaced */
@@ -156,9 +155,4 @@ static bool begin(Run *r, Error *error) {
                    open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
   return r->files.begun;
-}
-
-bool run_begin_directory(Run *r, Error *error) {
-  if (run_leads(r->peers)) begin(r, error);
-  return run_agree(r->peers, error);
 }

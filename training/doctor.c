@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 

@@ -227,7 +227,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   return run_log(r, &line, error);
 }
 
-static bool evaluate_part(Run *r, Error *error) {
+bool run_evaluate(Run *r, Error *error) {
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
     return keep_newest(r, error);
@@ -246,13 +246,9 @@ static bool evaluate_part(Run *r, Error *error) {
   return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
-bool run_evaluate(Run *r, Error *error) {
-  evaluate_part(r, error);
-  return run_agree(r->peers, error);
-}
-
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->session.stopping || !run_has_validation(&r->text)) return !error->code;
+  if (!run_together(r, run_evaluate, error) || r->session.stopping || !run_has_validation(&r->text))
+    return !error->code;
   console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
                r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
@@ -339,7 +335,7 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
                  progress->best_step, progress->step, evaluation_loss(newest));
 }
 
-static bool measure_kept(Run *r, Error *error) {
+bool run_measure_kept(Run *r, Error *error) {
   Evaluation newest = {0}, kept = {0};
   ExactCount exact = {0};
   if (!run_has_validation(&r->text)) return true;
@@ -352,9 +348,4 @@ static bool measure_kept(Run *r, Error *error) {
   if (!run_log(r, &line, error)) return false;
   print_kept(&r->console, &r->progress, &newest, &kept, &exact);
   return judge(r, true, error);
-}
-
-bool run_measure_kept(Run *r, Error *error) {
-  measure_kept(r, error);
-  return run_agree(r->peers, error);
 }

@@ -16,6 +16,11 @@
 
 bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
+bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error) {
+  work(r, error);
+  return run_agree(r->peers, error);
+}
+
 bool run_agree_on_stop(Run *r, Error *error) {
   int signal = stop_signal;
   const bool ok = collective_agree(r->peers, &signal, error);
@@ -69,6 +74,11 @@ TrainConfig run_train_config(const Run *r) {
   return train;
 }
 
+MemoryPlan run_memory(const Run *r) {
+  const TrainConfig train = run_train_config(r);
+  return model_memory(&r->model.config, &train, &r->device.info);
+}
+
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
   const int sequences = s->batch * s->grad_accum;
   if (sequences >= peers->size) return true;
@@ -101,19 +111,16 @@ int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
 }
 
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error) {
-  struct {
-    int dtype;
-    bool accelerator;
-  } mine = {(int)device->info.dtype, device->info.accelerator}, first = mine;
+  const ContextInfo *mine = &device->info;
+  ContextInfo first = *mine;
   if (peers->size == 1) return true;
   collective_broadcast(peers, &first, sizeof first);
   double first_on_machine = peers->node_rank == 0;
   collective_sum(peers, &first_on_machine, 1);
   *machines = (int)first_on_machine;
-  if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
-    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
-         device->info.device, dtype_name(device->info.dtype), first.accelerator ? "GPU" : "CPU",
-         dtype_name((DType)first.dtype));
+  if (mine->dtype != first.dtype || mine->accelerator != first.accelerator)
+    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype", mine->device,
+         dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
   return run_agree(peers, error);
 }
 
@@ -272,23 +279,18 @@ static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile
 }
 
 bool run_share_data(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  struct {
-    TextFacts text;
-    TokenRange train, val;
-    bool own_sources, own_val;
-  } facts = {r->text.facts, r->text.train, r->text.val, r->text.source_tokenizer != NULL, s->val != NULL};
+  const TrainSettings *s = &r->settings;
+  RunText *text = &r->text;
   if (r->peers->size == 1) return !error->code;
   if (!run_share_settings(&r->options, r->peers, error)) return false;
-  collective_broadcast(r->peers, &facts, sizeof facts);
-  if (!share_tokenizer(r->peers, &r->text.tokenizer, error) ||
-      (facts.own_sources && !share_tokenizer(r->peers, &r->text.source_tokenizer, error)) ||
-      !share_tokens(r, s->data.items, s->data.count, &r->text.tokens_file, error) ||
-      (facts.own_val && !share_tokens(r, &s->val, 1, &r->text.val_file, error)))
-    return false;
-  if (run_leads(r->peers)) return true;
-  r->text.facts = facts.text;
-  r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
-  r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};
-  return true;
+  const bool own_sources = run_broadcast_flag(r->peers, text->source_tokenizer);
+  collective_broadcast(r->peers, &text->facts, sizeof text->facts);
+  collective_broadcast(r->peers, &text->train, sizeof text->train);
+  collective_broadcast(r->peers, &text->val, sizeof text->val);
+  text->train.file = &text->tokens_file;
+  text->val.file = s->val ? &text->val_file : &text->tokens_file;
+  return share_tokenizer(r->peers, &text->tokenizer, error) &&
+         (!own_sources || share_tokenizer(r->peers, &text->source_tokenizer, error)) &&
+         share_tokens(r, s->data.items, s->data.count, &text->tokens_file, error) &&
+         (!s->val || share_tokens(r, &s->val, 1, &text->val_file, error));
 }

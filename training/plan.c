@@ -110,13 +110,14 @@ static void print_processes(Run *r) {
               r->settings.no_shard ? "" : " and updates its part of the parameters");
 }
 
-static void print_length(Run *r, const TrainConfig *train) {
+static void print_length(Run *r) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
   const double tokens = (double)per_step * (double)s->steps, epochs = tokens / (double)run_epoch_tokens(r);
+  const TrainConfig train = settings_train_config(s);
   char dropout[128], muon[40] = "";
   if (s->optimizer == OPTIMIZER_MUON) snprintf(muon, sizeof muon, "Muon with lr %.3g, ", (double)s->muon_lr);
-  write_dropout(&train->dropout, dropout, sizeof dropout);
+  write_dropout(&train.dropout, dropout, sizeof dropout);
   console_row(&r->console, "run", "%s of %s: %s, %s; %sAdamW with %s%.3g, %s of warm-up; %s; seed %" PRIu64,
               text_plural((double)s->steps, "step").text, text_plural((double)per_step, "token").text,
               text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text, muon,
@@ -152,11 +153,10 @@ void run_print_plan(Run *r) {
   Console *c = &r->console;
   Error refused = {0};
   if (c->quiet) return;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
+  const MemoryPlan memory = run_memory(r);
   print_text(&r->console, &r->settings, &r->text);
   print_model(&r->console, &r->settings, &r->text, &r->model.config);
-  print_length(r, &train);
+  print_length(r);
   print_processes(r);
   print_memory(r, &memory);
   if (r->reasons.text[0]) console_row(c, "chosen", "%s", r->reasons.text);
@@ -170,13 +170,11 @@ void run_print_plan(Run *r) {
 
 /* ---- for programs ---- */
 
-static json_t *memory_json(const Run *r) {
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
-  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
-                   "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
-                   (json_int_t)m.iteration, "activations", (json_int_t)m.activations, "logits", (json_int_t)m.logits,
-                   "copies", (json_int_t)m.copies);
+static json_t *memory_json(const MemoryPlan *m) {
+  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
+                   (json_int_t)m->weights, "gradients", (json_int_t)m->gradients, "moments", (json_int_t)m->moments,
+                   "iteration", (json_int_t)m->iteration, "activations", (json_int_t)m->activations, "logits",
+                   (json_int_t)m->logits, "copies", (json_int_t)m->copies);
 }
 
 static json_t *text_json(const RunText *text) {
@@ -190,18 +188,18 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
-  return json_pack(
-      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(&r->text),
-      "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
-      (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
-      (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size, "class",
-      model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
-      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
-      run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-      memory_json(r), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device", r->device.info.device, "dtype",
-      dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "settings", result_settings_text(settings, error));
+  const MemoryPlan memory = run_memory(r);
+  return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text",
+                   text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
+                   (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
+                   (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size,
+                   "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
+                   (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
+                   (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
+                   "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
+                   memory_json(&memory), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device",
+                   r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
+                   "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(const Run *r, Error *error) {

@@ -177,6 +177,8 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
+/* Does a part of the work in every process, which then agree. */
+bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
 double run_broadcast_number(Collective *peers, double value);
@@ -185,6 +187,7 @@ bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
 SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r); /* for this process */
+MemoryPlan run_memory(const Run *r);        /* likewise */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
@@ -224,7 +227,7 @@ ContextInfo run_device_now(const RunDevice *device);
 bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
 bool run_check_memory(Run *r, Error *error);
-bool run_start_model(Run *r, Error *error);  /* all processes call it */
+bool run_start_model(Run *r, Error *error);
 bool run_init_weights(Run *r, Error *error); /* for a new run */
 /* Copy weights and moments between the device and RunModel.host; run_upload_state() also sets the model's step. */
 bool run_download_state(RunModel *model, Error *error);

@@ -4,7 +4,6 @@
 
 #include "cli/device.h"
 #include "cli/options.h"
-#include "kernels.h"
 #include "model.h"
 
 extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */

@@ -86,8 +86,7 @@ static bool append_fitting_batch(const Run *r, Error *error) {
 
 bool run_check_memory(Run *r, Error *error) {
   const ContextInfo now = run_device_now(&r->device);
-  const TrainConfig train = run_train_config(r);
-  const size_t total = model_memory(&r->model.config, &train, &r->device.info).total;
+  const size_t total = run_memory(r).total;
   r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
   fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
@@ -109,7 +108,7 @@ static bool allocate_model(Run *r, Error *error) {
 static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
 /* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
-static bool start_model(Run *r, Error *error) {
+bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return append_fitting_batch(r, error);
   const SequenceShare share = run_sequence_share(r);
@@ -119,11 +118,6 @@ static bool start_model(Run *r, Error *error) {
     if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
-}
-
-bool run_start_model(Run *r, Error *error) {
-  start_model(r, error);
-  return run_agree(r->peers, error);
 }
 
 bool run_download_state(RunModel *model, Error *error) {

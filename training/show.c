@@ -11,8 +11,6 @@
 #include "util/text.h"
 #include "util/utf8.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "training/run.h"
 
 #include "cli/bench_line.h"
-#include "cli/startup.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -95,8 +94,8 @@ static bool measure_step(Run *r, double limit, double *out, Error *error) {
   Quantiles seconds;
   r->settings.steps = STEPS + BENCH_WARM_UP;
   r->settings.warmup = 0;
-  const bool ok =
-      run_start_model(r, error) && run_init_weights(r, error) && time_steps(r, STEPS, limit, &seconds, error);
+  const bool ok = run_together(r, run_start_model, error) && run_init_weights(r, error) &&
+                  time_steps(r, STEPS, limit, &seconds, error);
   if (ok) *out = seconds.median;
   run_stop_model(&r->model);
   r->settings = kept;
