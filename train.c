@@ -237,10 +237,6 @@ static bool interrupted(Run *r, Error *error) {
   return run_agree(r->peers, error);
 }
 
-static RunEnd how_it_ended(const Run *r) {
-  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
-}
-
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
@@ -252,7 +248,8 @@ static bool finish(Run *r, Error *error) {
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
-  run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
+  const RunEnd usual = isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
+  run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
@@ -290,18 +287,15 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-/* A page may be written into a run directory, but must not replace a file of the run. */
-static bool check_page_name(const char *path, Error *error) {
-  return !checkpoint_is_run(path_directory(path).text) || text_ends_with(path, ".html") ||
-         fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html", path);
-}
-
 static bool write_report(const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
                 program_name("train").text);
   if (path_is_stdin(s->out)) return fail(error, EXIT_USAGE, "--out - : name a file for the page");
-  if (!check_page_name(s->out, error)) return false;
+  /* A page may be written into a run directory, but must not replace a file of the run. */
+  if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
+    return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
+                s->out);
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 

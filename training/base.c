@@ -97,28 +97,7 @@ bool run_check_same_model(const Run *r, Error *error) {
   return true;
 }
 
-/* Sets every field but the context that the command line does not give: a file of settings may be for another run. */
-static void take_model(Run *r) {
-  for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
-    if ((row->origin != ORIGIN_COMMAND_LINE || !option_known(row)) && row->value != &r->settings.model.ctx)
-      option_take(row, saved_field(r, row));
-}
-
 /* ---- --init ---- */
-
-static bool check_init_flags(const Run *r, Error *error) {
-  const char *typed = options_typed(
-      &r->options, "preset arch tokenizer vocab-size source-tokenizer source-vocab-size init-like init-std");
-  return !typed || fail(error, EXIT_USAGE, "--init takes model, weights and tokenizer from %s; leave out --%s",
-                        r->settings.init, typed);
-}
-
-/* Resets what a file of settings may say about another model. */
-static void forget_others(TrainSettings *s) {
-  s->preset = -1;
-  s->tokenizer = s->source_tokenizer = NULL;
-  s->vocab_size = s->source_vocab_size = 0;
-}
 
 static bool open_base(Run *r, Error *error) {
   if (!model_files_open(&r->base.files, base_dir(r), error)) return false;
@@ -130,14 +109,22 @@ static bool open_base(Run *r, Error *error) {
 
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
+  const char *typed = options_typed(
+      &r->options, "preset arch tokenizer vocab-size source-tokenizer source-vocab-size init-like init-std");
   if (access(s->init, F_OK) != 0)
     return fail(error, EXIT_CHECKPOINT,
                 "--init %s: %s; it takes the directory of a model, which must be downloaded first", s->init,
                 strerror(errno));
-  if (!check_init_flags(r, error) || !open_base(r, error) || !model_files_check_weights_size(r->base.files, error))
-    return false;
-  forget_others(s);
-  take_model(r);
+  if (typed)
+    return fail(error, EXIT_USAGE, "--init takes model, weights and tokenizer from %s; leave out --%s", s->init, typed);
+  if (!open_base(r, error) || !model_files_check_weights_size(r->base.files, error)) return false;
+  /* A file of settings may be for another model: only the command line, and the context, count. */
+  s->preset = -1;
+  s->tokenizer = s->source_tokenizer = NULL;
+  s->vocab_size = s->source_vocab_size = 0;
+  for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
+    if ((row->origin != ORIGIN_COMMAND_LINE || !option_known(row)) && row->value != &s->model.ctx)
+      option_take(row, saved_field(r, row));
   return run_check_same_model(r, error);
 }
 

@@ -103,13 +103,6 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 
 /* ---- the beginning of a run ---- */
 
-/* Keeps a copy of standard input in the run directory, so that the run can be resumed. */
-static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
-  const PathText kept = path_in(dir, run_stdin_file(s));
-  if (rename(path_in(dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
-  return file_fail_write(kept.text, error);
-}
-
 static bool replace_run(const Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
@@ -121,7 +114,10 @@ static bool replace_run(const Run *r, Error *error) {
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
   if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
-  return keep_stdin(&r->settings, r->files.dir, error);
+  /* Keeps a copy of standard input, so that the run can be resumed. */
+  const PathText kept = path_in(r->files.dir, run_stdin_file(&r->settings));
+  if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+  return file_fail_write(kept.text, error);
 }
 
 /* A resumed run drops the lines that were logged after its state was saved; it writes them again. */

@@ -84,13 +84,6 @@ static bool check_finite(const Run *r, double loss, Error *error) {
   return run_fail_nonfinite(r, what, error);
 }
 
-/* Sums the counts of all processes. */
-static void add_up(Collective *peers, Evaluation *e) {
-  double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
-  collective_sum(peers, sums, 3);
-  *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
-}
-
 /* Evaluates the weights on the device on the first `limit` windows. After a stop (RunSession.stopping) the loss is of
  * fewer windows and cannot be compared with others. No tokens: the windows hold only prompts, and nothing was
  * measured. */
@@ -108,7 +101,9 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, Error *error) {
   console_work_end(&r->console);
   if (!run_agree(r->peers, error)) return false;
   if (!ok || r->session.stopping) return ok;
-  add_up(r->peers, out);
+  double sums[] = {out->nats, (double)out->tokens, (double)out->bytes};
+  collective_sum(r->peers, sums, 3);
+  *out = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
   r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
   return true;
 }

@@ -41,11 +41,6 @@ static bool log_step(Run *r, Error *error) {
   return run_log(r, &line, error);
 }
 
-/* Returns NaN on a CPU, whose peak depends on everything else that runs on the machine. */
-static double share_of_peak(const Run *r, double steps_per_s) {
-  return r->device.info.accelerator ? steps_per_s * run_step_flops(r) / r->device.peak_flops : (double)NAN;
-}
-
 /* Collects the newest evaluation losses, oldest first; returns their number. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
@@ -56,6 +51,8 @@ static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
 static void show_progress(Run *r, bool logged) {
   const int64_t per_step = settings_tokens_per_step(&r->settings);
   const double tokens_per_s = speed(&r->session, &r->settings);
+  /* The peak of a CPU depends on everything else that runs on the machine. */
+  const double peak_flops = r->device.info.accelerator ? r->device.peak_flops : (double)NAN;
   double trend[CONSOLE_TREND];
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->files.history, trend),
@@ -65,7 +62,7 @@ static void show_progress(Run *r, bool logged) {
                                    .val_loss = r->progress.last_val_loss,
                                    .lr = (double)r->session.newest.lr,
                                    .tokens_per_s = tokens_per_s,
-                                   .peak = share_of_peak(r, tokens_per_s / (double)per_step),
+                                   .peak = tokens_per_s / (double)per_step * run_step_flops(r) / peak_flops,
                                    .seconds_left = (double)((r->settings.steps - r->session.newest.step) * per_step) /
                                                    tokens_per_s};
   console_progress(&r->console, &numbers, logged);

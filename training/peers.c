@@ -228,12 +228,6 @@ typedef struct SeenTokens {
   char host[64], offered[4097]; /* offered: its file, for those without the tokens; "": none */
 } SeenTokens;
 
-/* Opens the file that rank 0 or a rank on the same machine offers. */
-static void open_offered(const Collective *c, const SharedText *text, const SeenTokens *all, SeenTokens *mine) {
-  for (int i = 0; i < c->size && !mine->seen; i++)
-    if (*all[i].offered && (i == 0 || all[i].node == mine->node)) mine->seen = open_tokens(text, all[i].offered);
-}
-
 /* Returns the first rank on this machine that lacks the tokens, else any rank that does; -1: none. */
 static int next_encoder(const Collective *c, const SeenTokens *all) {
   int found = -1;
@@ -242,8 +236,8 @@ static int next_encoder(const Collective *c, const SeenTokens *all) {
   return found;
 }
 
-/* Rank 0 offers its file. While a machine lacks the tokens, its first rank without them encodes the text and offers the
- * result; machines without a shared file system encode at the same time. */
+/* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and offers the
+ * result to that machine; machines without a shared file system encode at the same time. */
 static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *tokens, Error *error) {
   Collective *c = r->peers;
   SharedText text = {inputs, count, tokens, tokens->info};
@@ -258,7 +252,8 @@ static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile
   if (run_agree(c, error)) collective_broadcast(c, &text.info, sizeof text.info);
   while (run_agree(c, error) && !complete) {
     collective_all_gather(c, &mine, all, sizeof mine);
-    open_offered(c, &text, all, &mine);
+    for (int i = 0; i < c->size && !mine.seen; i++)
+      if (*all[i].offered && (i == 0 || all[i].node == mine.node)) mine.seen = open_tokens(&text, all[i].offered);
     for (int i = 1; i < c->size; i++)
       if (*all[i].offered)
         console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",

@@ -14,46 +14,44 @@ static const char *const pack_names[] = {"stream", "docs", NULL};               
 
 enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
 
-static TrainSettings train_defaults(void) {
-  return (TrainSettings){.val_frac = 0.1,
-                         .pack = -1,
-                         .preset = -1,
-                         .dropout = -1,
-                         .embed_dropout = -1,
-                         .attention_dropout = -1,
-                         .model = {.encoder_layers = -1,
-                                   .norm = -1,
-                                   .norm_place = -1,
-                                   .activation = -1,
-                                   .gated = -1,
-                                   .bias = -1,
-                                   .qkv_bias = -1,
-                                   .head_bias = -1,
-                                   .positions = -1,
-                                   .tie = -1,
-                                   .rope_base = NAN,
-                                   .norm_eps = 1e-5f},
-                         .init_std = NAN,
-                         .optimizer = -1,
-                         .lr = NAN,
-                         .muon_lr = NAN,
-                         .momentum = 0.95f,
-                         .min_lr_frac = 0.1f,
-                         .beta1 = 0.9f,
-                         .beta2 = 0.95f,
-                         .eps = 1e-8f,
-                         .wd = 0.1f,
-                         .clip = 1.0f,
-                         .warmup = -1,
-                         .epochs = NAN,
-                         .minutes = NAN,
-                         .eval_every = -1,
-                         .sample_every = -1,
-                         .sample_tokens = 256,
-                         .save_every = {0, 600},
-                         .runs_format = -1,
-                         .seed = 1337};
-}
+static const TrainSettings defaults = {.val_frac = 0.1,
+                                       .pack = -1,
+                                       .preset = -1,
+                                       .dropout = -1,
+                                       .embed_dropout = -1,
+                                       .attention_dropout = -1,
+                                       .model = {.encoder_layers = -1,
+                                                 .norm = -1,
+                                                 .norm_place = -1,
+                                                 .activation = -1,
+                                                 .gated = -1,
+                                                 .bias = -1,
+                                                 .qkv_bias = -1,
+                                                 .head_bias = -1,
+                                                 .positions = -1,
+                                                 .tie = -1,
+                                                 .rope_base = NAN,
+                                                 .norm_eps = 1e-5f},
+                                       .init_std = NAN,
+                                       .optimizer = -1,
+                                       .lr = NAN,
+                                       .muon_lr = NAN,
+                                       .momentum = 0.95f,
+                                       .min_lr_frac = 0.1f,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.95f,
+                                       .eps = 1e-8f,
+                                       .wd = 0.1f,
+                                       .clip = 1.0f,
+                                       .warmup = -1,
+                                       .epochs = NAN,
+                                       .minutes = NAN,
+                                       .eval_every = -1,
+                                       .sample_every = -1,
+                                       .sample_tokens = 256,
+                                       .save_every = {0, 600},
+                                       .runs_format = -1,
+                                       .seed = 1337};
 
 /* Names that other trainers use for these options. */
 #define HERE(name) "that is --" name " here"
@@ -118,7 +116,7 @@ static const OptionHint hints[] = {
 
 void train_options(Options *options, TrainSettings *s) {
   ModelConfig *m = &s->model;
-  *s = train_defaults();
+  *s = defaults;
   const Option table[] = {
       GROUP("Data"),
       LIST("data", &s->data, "FILE",

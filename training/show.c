@@ -170,16 +170,6 @@ static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, 
   remark(p, ended ? "document %d ends" : "document %d is cut here", number);
 }
 
-static bool is_padding(const Window *w, int begin, int stop) {
-  return stop == begin + 1 && w->targets[begin] == IGNORE_INDEX;
-}
-
-static int stop_of(const Window *w, int begin, int ctx) {
-  int stop = begin + 1;
-  while (stop < ctx && w->positions[stop] > 0) stop++;
-  return stop;
-}
-
 /* ---- windows of pairs or documents ---- */
 
 static void show_pair(Page *p, const RunText *text, const Window *w, int begin, int stop, int number) {
@@ -198,8 +188,9 @@ static void show_pair(Page *p, const RunText *text, const Window *w, int begin, 
 static void show_parts(Page *p, const RunText *text, int ctx, const Window *w) {
   int padding = 0, parts = 0, sources = 0;
   for (int begin = 0, stop; begin < ctx; begin = stop) {
-    stop = stop_of(w, begin, ctx);
-    if (is_padding(w, begin, stop)) {
+    stop = begin + 1;
+    while (stop < ctx && w->positions[stop] > 0) stop++;
+    if (stop == begin + 1 && w->targets[begin] == IGNORE_INDEX) {
       padding++;
     } else if (text->windows.pairs) {
       sources += w->cross_end[begin] - w->cross_begin[begin];
