@@ -34,7 +34,8 @@ void options_add(Options *options, const Option *table, size_t count) {
     row->group = heading.group;
     row->group_modes = heading.group_modes;
     row->modes = (from->modes ? from->modes : heading.group_modes) | from->selects;
-    row->initial = option_load(row);
+    row->initial = option_initial(row);
+    option_store(row, row->initial);
   }
 }
 

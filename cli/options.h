@@ -1,6 +1,6 @@
 /* The command line, configuration files and --help, from one table of options:
  *
- *   TrainSettings s = {.lr = NAN};
+ *   TrainSettings s = {.clip = 1};
  *   const Option rows[] = {
  *       GROUP("Optimizer"),
  *       FLOAT("lr", &s.lr, 0, 10, "auto", "peak learning rate", .above = true),
@@ -9,10 +9,10 @@
  *   options_init(&options, rows, sizeof rows / sizeof *rows);
  *   if (!options_parse(&options, argc, argv, &error)) ...
  *
- * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(). Syntax:
- * `--key value`, `--key=value`, flags `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the
- * options, a lone `-` is a positional argument. Every program has --config FILE, --quiet, --help (-h), --help-all and
- * --version.
+ * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(); where
+ * the shown default begins with "auto", the variable becomes unset. Syntax: `--key value`, `--key=value`, flags
+ * `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the options, a lone `-` is a positional
+ * argument. Every program has --config FILE, --quiet, --help (-h), --help-all and --version.
  *
  * Precedence: the command line, then --config, then files given to options_load() later. When an option is repeated on
  * the command line the last one counts; lists collect.

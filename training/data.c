@@ -85,8 +85,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
-         (run_examine_text(&r->console, s, *train, true, error) &&
-          (!*val || run_examine_text(&r->console, s, *val, false, error)));
+         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
 }
 
 /* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
@@ -171,7 +170,9 @@ bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mas
 /* Returns whether the model will have an encoder; known before the rest of the model. */
 static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
-bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+  const RunText *text = &r->text;
+  Console *console = &r->console;
   StartupWork encoding = {
       .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   StartupWork checking = {.console = console, .name = "checking tokens", .later_total = &out->info.tokens};
@@ -204,16 +205,14 @@ static bool move_cut(RunText *text, Error *error) {
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error))
-    return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
   if (r->text.tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
                 text_one_line(run_text_name(&r->settings), 250).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
   if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
-  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error))
-    return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(&r->text)) return true;
@@ -292,27 +291,27 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
 }
 
 /* A window of a stream is ctx tokens and the token after them. */
-static bool check_text_length(const TrainSettings *s, const RunText *text, int ctx, Error *error) {
-  const int64_t train = token_range_size(&text->train);
-  const bool docs = s->pack == PACK_DOCS;
-  const int least = docs ? 1 : ctx + 1;
+static bool check_text_length(const Run *r, Error *error) {
+  const int64_t train = token_range_size(&r->text.train);
+  const bool docs = r->settings.pack == PACK_DOCS;
+  const int least = docs ? 1 : r->model.config.ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more "
-              "text%s",
-              text_one_line(run_text_name(s), 250).text, text_plural((double)train, "token").text,
-              token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more text%s",
+              text_one_line(run_text_name(&r->settings), 250).text, text_plural((double)train, "token").text,
+              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
 /* Notes that validation was asked for but there is too little text for it. */
-static void note_little_validation(Console *console, const TrainSettings *s, const RunText *text, int ctx) {
-  const int64_t tokens = token_range_size(&text->val);
-  if (s->val_frac <= 0 && !s->val) return;
-  if (!run_has_validation(text))
-    console_note(console, "the text is too short to hold out a part of it: there is no validation, and the newest "
-                          "model is kept");
+static void note_little_validation(Run *r) {
+  const int64_t tokens = token_range_size(&r->text.val);
+  const int ctx = r->model.config.ctx;
+  if (r->settings.val_frac <= 0 && !r->settings.val) return;
+  if (!run_has_validation(&r->text))
+    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                              "model is kept");
   else if (tokens <= ctx)
-    console_note(console, "only %s for validation, less than a context of %d: the validation loss says little",
+    console_note(&r->console, "only %s for validation, less than a context of %d: the validation loss says little",
                  text_plural((double)tokens, "token").text, ctx);
 }
 
@@ -331,7 +330,7 @@ bool run_open_windows(Run *r, Error *error) {
   const bool docs = s->pack == PACK_DOCS, encoder = r->model.config.encoder_layers > 0;
   text->windows = (Windows){.range = text->train, .ctx = ctx};
   text->val_windows = (Windows){.range = text->val, .ctx = ctx};
-  if (!check_text_length(s, text, ctx, error)) return false;
+  if (!check_text_length(r, error)) return false;
   if (!s->resume && (docs || !s->init)) set_ends(text, s->pack, encoder);
   if (docs) {
     if (!pack(r, &text->windows, &text->train_packing, &text->train_pairs, error) ||
@@ -342,7 +341,7 @@ bool run_open_windows(Run *r, Error *error) {
                   text_one_line(run_text_name(s), 250).text);
   }
   token_file_read_randomly(&text->tokens_file);
-  note_little_validation(&r->console, s, text, ctx);
+  note_little_validation(r);
   return !run_leads(r->peers) ||
          tokenization_text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
 }

@@ -19,8 +19,7 @@ typedef struct Group {
 } Group;
 
 typedef struct Examination {
-  Console *console;
-  const TrainSettings *settings;
+  Run *run;
   const Corpus *corpus;
   bool trained;
   Group *groups; /* in the order in which they were found */
@@ -62,7 +61,7 @@ static const char *name_of(const Examination *e, int file) {
 
 /* Returns the option that reads a pipe in the format of the file. */
 static void set_options(const Examination *e, int file, DoctorCommand *command) {
-  const TrainSettings *s = e->settings;
+  const TrainSettings *s = &e->run->settings;
   const TextFormat format = corpus_file(e->corpus, file)->format;
   char *out = command->options;
   const size_t size = sizeof command->options;
@@ -102,20 +101,20 @@ static bool report(const Examination *e, Error *error) {
   for (const Group *g = refused < end ? refused : e->groups; g < end; g++) {
     group_text(e, g, &command, text, sizeof text);
     if (g == refused) return fail(error, EXIT_INPUT, "%s", text);
-    (g->finding.level == FINDING_WARNING ? console_warning : console_note)(e->console, "%s", text);
+    (g->finding.level == FINDING_WARNING ? console_warning : console_note)(&e->run->console, "%s", text);
   }
   return true;
 }
 
-bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error) {
-  Examination e = {.console = console, .settings = s, .corpus = corpus, .trained = trained};
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) {
+  Examination e = {.run = r, .corpus = corpus, .trained = trained};
   bool ok = true;
   const int files = corpus_files(corpus);
   for (int i = 0; ok && i < files; i++) {
     ok = examine_file(&e, i, error);
-    console_work(console, &(ConsoleWork){"looking at files", i + 1, files, false});
+    console_work(&r->console, &(ConsoleWork){"looking at files", i + 1, files, false});
   }
-  console_work_end(console);
+  console_work_end(&r->console);
   ok = ok && report(&e, error);
   free(e.groups);
   return ok;

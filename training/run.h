@@ -204,7 +204,7 @@ void run_remove_scratch(RunText *text);   /* after all processes have opened the
 void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
-bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error);
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
@@ -216,7 +216,7 @@ const char *run_stdin_file(const TrainSettings *s); /* the name in the run direc
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
-bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error);
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
 
 /* ---- show.c: training windows as text ---- */
 bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */

@@ -37,7 +37,7 @@ typedef struct TrainSettings {
   int preset;        /* PresetKind; -1: chosen automatically */
   int arch;          /* ArchitectureKind; -1: that of the initial model */
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
-  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
+  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* NaN: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
   float init_std;
