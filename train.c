@@ -122,7 +122,9 @@ static bool open_text(Run *r, Error *error) {
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_base(&r->base, &r->options, r->peers, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
+  collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
+  collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
   if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
@@ -344,7 +346,6 @@ static void close_run(Run *r) {
   run_close_data(&r->text);
   model_files_close(r->base.files);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
-  free(r->budget.text);
   free(r->files.dir);
   options_free(&r->options);
 }

@@ -135,13 +135,6 @@ bool run_read_base(Run *r, Error *error) {
   return !s->init || read_init(r, error);
 }
 
-bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error) {
-  if (!run_share_settings(options, peers, error)) return false;
-  collective_broadcast(peers, &base->config, sizeof base->config);
-  collective_broadcast(peers, &base->special, sizeof base->special);
-  return true;
-}
-
 bool run_open_base_tokenizers(Run *r, Error *error) {
   const char *dir = base_dir(r);
   if (!model_files_read_tokenizer(r->base.files, &r->text.tokenizer, error) ||
@@ -152,8 +145,4 @@ bool run_open_base_tokenizers(Run *r, Error *error) {
                  dir);
   if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->text.tokenizer, r->text.source_tokenizer);
   return true;
-}
-
-bool run_read_base_weights(const RunBase *base, RunModel *model, Error *error) {
-  return model_files_read_weights(base->files, &model->config, model_table(model->on_device), model->host[0], error);
 }

@@ -32,17 +32,17 @@ typedef struct TextFacts {
 /* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
  * steps. */
 typedef struct TimeBudget {
-  double launched;              /* when the program started */
-  double minutes, deadline;     /* minutes NaN: the length is given otherwise */
-  double step_seconds;          /* estimated, without pauses */
-  double checked_at;            /* when the length was checked last... */
-  int64_t checked_step;         /* ...at this step */
-  int64_t first_step;           /* the step at which this program started */
-  double paused, all_paused;    /* since that check, and before it without one-time work */
-  double once;                  /* the part of `paused` for one-time work */
-  double saving, sampling;      /* duration of the last one; 0: there was none */
-  double evaluating, answering; /* likewise, per window and per pair */
-  char *text;                   /* TrainSettings.earlier_steps if this program changed it */
+  double launched;                /* when the program started */
+  double minutes, deadline;       /* minutes NaN: the length is given otherwise */
+  double step_seconds;            /* estimated, without pauses */
+  double checked_at;              /* when the length was checked last... */
+  int64_t checked_step;           /* ...at this step */
+  int64_t first_step;             /* the step at which this program started */
+  double paused, all_paused;      /* since that check, and before it without one-time work */
+  double once;                    /* the part of `paused` for one-time work */
+  double saving, sampling;        /* duration of the last one; 0: there was none */
+  double evaluating, answering;   /* likewise, per window and per pair */
+  char text[24 * SCHEDULE_PLANS]; /* TrainSettings.earlier_steps if this program changed it */
 } TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
@@ -284,13 +284,10 @@ bool run_resume_settings(Run *r, Error *error);
 static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
-bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error);
 /* Refuses flags that would change the model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
-/* Reads the weights of --init into RunModel.host. */
-bool run_read_base_weights(const RunBase *base, RunModel *model, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the

@@ -37,19 +37,13 @@ bool run_read_plans(TrainSettings *s, Error *error) {
       s->earlier_steps, SCHEDULE_PLANS);
 }
 
-static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
-  enum { PLAN_BYTES = 48 };
+static void write_plans(TimeBudget *budget, TrainSettings *s) {
   const SchedulePlans *plans = &s->plans;
-  const size_t size = (size_t)plans->count * PLAN_BYTES;
-  char *text = realloc(budget->text, size);
-  if (!text) return error_memory(error, "the lengths of the run");
   size_t used = 0;
   for (int i = 0; i < plans->count; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
-                             plans->items[i].steps);
-  budget->text = text;
-  s->earlier_steps = text;
-  return true;
+    used += (size_t)snprintf(budget->text + used, sizeof budget->text - used, "%s%" PRId64 ":%" PRId64, i ? "," : "",
+                             plans->items[i].until, plans->items[i].steps);
+  s->earlier_steps = budget->text;
 }
 
 /* ---- timing steps, for --bench and --minutes ---- */
@@ -180,7 +174,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
   const TrainConfig config = settings_train_config(s);
-  return run_take_reports(r, true, error) && write_plans(&r->budget, &r->settings, error) &&
+  write_plans(&r->budget, s);
+  return run_take_reports(r, true, error) &&
          (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
