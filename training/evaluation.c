@@ -206,7 +206,7 @@ static bool keep_newest(Run *r, Error *error) {
          (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, error));
 }
 
-static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
+static bool log_evaluation(Run *r, bool better, Error *error) {
   ExactCount exact = {0};
   double xz = NAN;
   if (!run_leads(r->peers)) return true;
@@ -216,7 +216,7 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
   if (!measured && !measure_compression(&r->text, &xz, error)) return false;
   r->budget.once += clock_seconds() - start;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
@@ -235,7 +235,7 @@ bool run_evaluate(Run *r, Error *error) {
   if (!r->session.evaluated.tokens) return keep_newest(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
   const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
-  if (log_evaluation(r, &r->session.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
+  if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
@@ -270,15 +270,15 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
                       run_resume_command(files).text);
 }
 
-/* Loads the best model so far to the device; the newest weights stay in RunModel.host[0]. *loaded is false when there
- * is no file. */
-static bool load_kept(Run *r, bool *loaded, Error *error) {
+/* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
+ * RunModel.host[0]. */
+static bool load_kept(Run *r, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
-  *loaded = run_broadcast_flag(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
-  if (!run_agree(r->peers, error) || !*loaded) return !error->code;
-  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
-  r->session.holds_kept = true;
+  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error);
+  r->session.holds_kept = run_broadcast_flag(r->peers, read);
+  if (!run_agree(r->peers, error)) return false;
+  if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   return true;
 }
 
@@ -302,14 +302,15 @@ static bool measure_newest(Run *r, Evaluation *out, Error *error) {
  * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
  * was killed. */
 static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
-  bool loaded;
   if (!measure_newest(r, newest, error) || r->session.stopping) return !error->code;
   *kept = *newest;
   if (r->progress.best_step == r->progress.step) return true;
-  if (!load_kept(r, &loaded, error)) return false;
-  if (loaded && (!measure(r, 0, kept, error) || r->session.stopping)) return !error->code;
-  if (loaded && run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
-    return true;
+  if (!load_kept(r, error)) return false;
+  if (r->session.holds_kept) {
+    if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
+    if (run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+      return true;
+  }
   *kept = *newest;
   run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
