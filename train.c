@@ -175,8 +175,9 @@ static bool pause_training(Run *r, Error *error) {
   const double evaluated = clock_seconds();
   if (sample && !run_together(r, run_sample, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(&r->budget, save ? saved - start : 0,
-                  r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
+  if (save) r->budget.saving = saved - start;
+  if (sample) r->budget.sampling = end - evaluated;
+  r->budget.paused += end - start;
   r->session.logged_at += end - start;
   run_restart_comparison(&r->straggler, r->peers);
   return true;
@@ -206,7 +207,8 @@ static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
   run_restart_timing(&r->session);
   run_restart_comparison(&r->straggler, r->peers);
-  run_begin_budget(&r->budget, r->progress.step);
+  r->budget.checked_at = r->session.started;
+  r->budget.checked_step = r->budget.first_step = r->progress.step;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;

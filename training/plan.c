@@ -207,13 +207,11 @@ bool run_print_plan_json(const Run *r, Error *error) {
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
-  free(settings);
-  if (!plan || !json_memory_ok(error, "the plan")) {
-    json_decref(plan);
-    return error_memory(error, "the plan");
-  }
-  json_dumpf(plan, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-  putchar('\n');
+  char *text = json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error);
+  if (text) puts(text);
+  const bool ok = text && file_flush(stdout, "stdout", error);
   json_decref(plan);
-  return json_memory_ok(error, "the plan") && file_flush(stdout, "stdout", error);
+  free(settings);
+  free(text);
+  return ok;
 }

@@ -177,7 +177,8 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
-/* Does a part of the work in every process, which then agree. */
+/* Calls `work` in every process, which then agree: for run_start_model(), run_begin_directory(), run_evaluate(),
+ * run_sample(), run_measure_kept(). */
 bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
@@ -246,11 +247,8 @@ bool run_bench(Run *r, const char *commit, Error *error);
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
-void run_begin_budget(TimeBudget *budget, int64_t step);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
-void run_count_pause(TimeBudget *budget, double saving, double evaluating,
-                     double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
   return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);

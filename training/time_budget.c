@@ -149,11 +149,6 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 /* ---- while it trains ---- */
 
-void run_begin_budget(TimeBudget *budget, int64_t step) {
-  budget->checked_at = clock_seconds();
-  budget->checked_step = budget->first_step = step;
-}
-
 /* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
  * model on the whole validation text, a sample, and a second checkpoint. */
 static double seconds_at_end(const Run *r) {
@@ -203,10 +198,4 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   return run_broadcast_flag(r->peers, same) || change_length(r, steps, error);
-}
-
-void run_count_pause(TimeBudget *budget, double saving, double evaluating, double sampling) {
-  budget->paused += saving + evaluating + sampling;
-  if (saving > 0) budget->saving = saving;
-  if (sampling > 0) budget->sampling = sampling;
 }
