@@ -47,16 +47,16 @@ void architecture_fill(TrainSettings *s, bool pairs) {
 }
 
 bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error) {
+  const char *option = s->source_tokenizer ? "tokenizer" : "vocab-size";
   if (!settings_separate_vocabs(s)) return true;
   if (!architecture_has_encoder(s, pairs))
     return fail(error, EXIT_USAGE,
                 "--source-%s is for a model with an encoder: --arch original and prompts with responses, or "
                 "--encoder-layers N",
-                s->source_tokenizer ? "tokenizer" : "vocab-size");
+                option);
   return s->model.tie <= 0 ||
          fail(error, EXIT_USAGE,
-              "--tie and --source-%s exclude each other: a tied model has one table of tokens for both",
-              s->source_tokenizer ? "tokenizer" : "vocab-size");
+              "--tie and --source-%s exclude each other: a tied model has one table of tokens for both", option);
 }
 
 bool architecture_check(const TrainSettings *s, bool trained, Error *error) {

@@ -25,7 +25,7 @@ const char *run_stdin_file(const TrainSettings *s) {
   return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
-const char *run_text_name(const TrainSettings *s) { return path_shown(s->data.items[0]); }
+OneLine run_text_name(const TrainSettings *s) { return text_one_line(path_shown(s->data.items[0]), 250); }
 
 /* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
 static PathText data_path(const Run *r, const char *name) {
@@ -207,8 +207,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
   if (r->text.tokens_file.info.tokens == 0)
-    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
-                text_one_line(run_text_name(&r->settings), 250).text);
+    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(&r->settings).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
   if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
@@ -298,7 +297,7 @@ static bool check_text_length(const Run *r, Error *error) {
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
               "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more text%s",
-              text_one_line(run_text_name(&r->settings), 250).text, text_plural((double)train, "token").text,
+              run_text_name(&r->settings).text, text_plural((double)train, "token").text,
               token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
@@ -338,7 +337,7 @@ bool run_open_windows(Run *r, Error *error) {
       return false;
     if (windows_count(&text->windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  text_one_line(run_text_name(s), 250).text);
+                  run_text_name(s).text);
   }
   token_file_read_randomly(&text->tokens_file);
   note_little_validation(r);

@@ -51,9 +51,8 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (facts->files > more + 1)
     snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
-  console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s",
-              text_one_line(run_text_name(s), 250).text, files, text_bytes((double)facts->bytes).text,
-              text_count((double)token_range_size(&text->train)).text,
+  console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s", run_text_name(s).text, files,
+              text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train)).text,
               text_count((double)token_range_size(&text->val)).text,
               text_plural((double)text->tokens_file.info.documents, "document").text);
   if (facts->skipped)

@@ -211,7 +211,7 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-const char *run_text_name(const TrainSettings *s);  /* the first source, for messages */
+OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
 const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
 
 /* ---- doctor.c: checks of the texts ---- */
