@@ -236,8 +236,8 @@ static int next_encoder(const Collective *c, const SeenTokens *all) {
   return found;
 }
 
-/* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and offers the
- * result to that machine; machines without a shared file system encode at the same time. */
+/* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and
+ * offers the result to that machine; machines without a shared file system encode at the same time. */
 static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *tokens, Error *error) {
   Collective *c = r->peers;
   SharedText text = {inputs, count, tokens, tokens->info};
