@@ -7,7 +7,6 @@
 #include "report/plot.h"
 #include "report/runs.h"
 #include "training/architecture.h"
-#include "training/options.h"
 #include "training/run.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -18,7 +17,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- prepare ---- */
@@ -35,14 +33,12 @@ static bool no_validation(const TrainSettings *s, Error *error) {
 static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
-  bool shaped;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
   if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error)) return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (!auto_check_shape(s, run_base(r), &model, &shaped, error)) return false;
-  return !shaped || check_device(r, &model, error);
+  return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
 }
 
 static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
@@ -100,7 +96,7 @@ static bool take_settings(Run *r, Error *error) {
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
-  options_follow(&r->options, s->resume ? "optimizer lr muon-lr batch" : NULL);
+  options_follow(&r->options, s->resume);
   if (s->data.count == 0)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)",
                 program_name("train").text);
@@ -126,7 +122,9 @@ static bool open_text(Run *r, Error *error) {
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_base(&r->base, &r->options, r->peers, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error)) return false;
+  collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
+  collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
   if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
   return open_device(r, error) && open_text(r, error) && choose(r, error);
 }
@@ -142,9 +140,9 @@ static bool must_save(Run *r) {
           run_broadcast_flag(r->peers, clock_seconds() - r->session.saved_at >= interval->seconds));
 }
 
-static bool must_evaluate(const TrainSettings *s, const RunProgress *progress) {
-  return progress->evaluated_step < progress->step &&
-         (progress->step == s->steps || every(s->eval_every, progress->step));
+static bool must_evaluate(const Run *r) {
+  const int64_t step = r->progress.step;
+  return r->progress.evaluated_step < step && (step == r->settings.steps || every(r->settings.eval_every, step));
 }
 
 /* finish() makes the last sample, so no other one comes shortly before it. */
@@ -166,35 +164,37 @@ static bool take_all_reports(Run *r, Error *error) {
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || r->session.stopping;
-  if (!save && !must_evaluate(&r->settings, &r->progress) && !sample) return true;
+  if (!save && !must_evaluate(r) && !sample) return true;
   if (!take_all_reports(r, error)) return false;
   if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
   /* A resumed run may have been stopped before its evaluation. */
-  if (!r->session.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
+  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
   const double evaluated = clock_seconds();
-  if (sample) run_sample(r, error);
-  if (sample && !run_agree(r->peers, error)) return false;
+  if (sample && !run_together(r, run_sample, error)) return false;
   const double end = clock_seconds();
-  run_count_pause(&r->budget, save ? saved - start : 0,
-                  r->progress.evaluated_step == r->progress.step ? evaluated - saved : 0, sample ? end - evaluated : 0);
+  if (save) r->budget.saving = saved - start;
+  if (sample) r->budget.sampling = end - evaluated;
+  r->budget.paused += end - start;
   r->session.logged_at += end - start;
   run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
 
-static bool out_of_patience(Console *console, const TrainSettings *s, const RunProgress *progress) {
-  if (!s->patience || progress->bad_evals < s->patience) return false;
-  console_note(console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
+static bool out_of_patience(Run *r) {
+  const RunProgress *progress = &r->progress;
+  if (!r->settings.patience || progress->bad_evals < r->settings.patience) return false;
+  console_note(&r->console, "early stopping: no better validation loss for %s; the best was at step %" PRId64,
                text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
   return true;
 }
 
-/* The text cannot be read any more: saves what was learned. Returns false. */
+/* If the text cannot be read any more, saves what was learned. Returns false. */
 static bool save_before_failing(Run *r, Error *error) {
   Error second = {0};
+  if (error->code != EXIT_INPUT && error->code != EXIT_CHECKPOINT) return false;
   r->peers->agreed = false; /* the processes have not agreed on the end yet */
   const bool saved =
       r->session.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
@@ -203,21 +203,20 @@ static bool save_before_failing(Run *r, Error *error) {
                                run_resume_command(&r->files).text);
 }
 
-static bool is_of_text(const Error *error) { return error->code == EXIT_INPUT || error->code == EXIT_CHECKPOINT; }
-
 static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
   run_restart_timing(&r->session);
   run_restart_comparison(&r->straggler, r->peers);
-  run_begin_budget(&r->budget, r->progress.step);
+  r->budget.checked_at = r->session.started;
+  r->budget.checked_step = r->budget.first_step = r->progress.step;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
-  if (!r->session.stopping && must_evaluate(&r->settings, &r->progress) && !run_evaluate(r, error)) return false;
+  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
   if (!r->session.stopping && must_sample(r)) run_sample(r, error);
-  while (r->progress.step < r->settings.steps && !out_of_patience(&r->console, &r->settings, &r->progress)) {
+  while (r->progress.step < r->settings.steps && !out_of_patience(r)) {
     TokenBatch batch;
     if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
-    if (!run_agree_on_stop(r, error)) return is_of_text(error) && save_before_failing(r, error);
+    if (!run_agree_on_stop(r, error)) return save_before_failing(r, error);
     if (r->session.stopping) break;
     model_train_step(r->model.on_device, &batch);
     r->progress.step++;
@@ -242,22 +241,19 @@ static bool interrupted(Run *r, Error *error) {
   return run_agree(r->peers, error);
 }
 
-static RunEnd how_it_ended(const Run *r) {
-  return r->progress.step < r->settings.steps ? RUN_PATIENCE : isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
-}
-
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_measure_kept(r, error)) return false;
+  if (!run_together(r, run_measure_kept, error)) return false;
   if (run_sample(r, error)) run_check_memorization(r, error);
   if (!run_agree_on_stop(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
-  run_write_result(r, how_it_ended(r), INKLING_VERSION, error);
+  const RunEnd usual = isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
+  run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
@@ -295,18 +291,15 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-/* A page may be written into a run directory, but must not replace a file of the run. */
-static bool check_page_name(const char *path, Error *error) {
-  return !checkpoint_is_run(path_directory(path).text) || text_ends_with(path, ".html") ||
-         fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html", path);
-}
-
 static bool write_report(const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
                 program_name("train").text);
   if (path_is_stdin(s->out)) return fail(error, EXIT_USAGE, "--out - : name a file for the page");
-  if (!check_page_name(s->out, error)) return false;
+  /* A page may be written into a run directory, but must not replace a file of the run. */
+  if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
+    return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
+                s->out);
   return page_write_runs(s->data.items, s->data.count, s->out, error);
 }
 
@@ -328,11 +321,6 @@ static bool show_runs(Run *r, Error *error) {
 
 /* ---- main ---- */
 
-static bool start_model(Run *r, Error *error) {
-  run_start_model(r, error);
-  return run_agree(r->peers, error);
-}
-
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
@@ -340,18 +328,16 @@ static bool run(void *context, Error *error) {
     return !run_leads(r->peers) || show_runs(r, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
-  if (resumes && (!start_model(r, error) || !run_restore_state(r, error)))
+  if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))
     return false; /* refuse before the plan is printed */
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
-  if (!resumes) {
-    if (!start_model(r, error) || !run_init_weights(r, error)) return false;
-  }
+  if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);
   r->base.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_warm_up(r, error) && run_begin_directory(r, error) && train(r, error);
+  return run_warm_up(r, error) && run_together(r, run_begin_directory, error) && train(r, error);
 }
 
 static void close_run(Run *r) {
@@ -362,7 +348,6 @@ static void close_run(Run *r) {
   run_close_data(&r->text);
   model_files_close(r->base.files);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
-  free(r->budget.text);
   free(r->files.dir);
   options_free(&r->options);
 }

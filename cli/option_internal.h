@@ -14,6 +14,9 @@ bool option_is_text(const Option *row);   /* its value is the given text itself 
 OptionValue option_load(const Option *row);
 void option_store(const Option *row, OptionValue value);
 
+/* Returns the value before options are read: unset for a row with an automatic value, else that of the variable. */
+OptionValue option_initial(const Option *row);
+
 /* Returns whether the value is known; OptionKind defines the "unset" values. For a list it reads the variable. */
 bool option_is_set(const Option *row, OptionValue value);
 

@@ -63,6 +63,19 @@ void option_store(const Option *row, OptionValue value) {
   }
 }
 
+static bool is_automatic(const Option *row) {
+  return row->shown_default && strncmp(row->shown_default, "auto", 4) == 0;
+}
+
+OptionValue option_initial(const Option *row) {
+  OptionValue out = option_load(row);
+  if (!is_automatic(row) || (row->kind == OPTION_CHOICE && strcmp(row->choices[0], "auto") == 0)) return out;
+  if (option_is_whole(row)) out.integer = row->min > 0 ? 0 : -1;
+  if (row->kind == OPTION_TRISTATE || row->kind == OPTION_CHOICE) out.integer = -1;
+  if (row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE) out.real = NAN;
+  return out;
+}
+
 /* ---- ranges and values as text ---- */
 
 static bool has_range(const Option *row) { return row->min != 0 || row->max != 0; }
@@ -256,9 +269,7 @@ void option_demand_text(const Option *row, char *out, size_t size) {
   }
 }
 
-static bool is_auto(const Option *row, const char *text) {
-  return row->shown_default && strncmp(row->shown_default, "auto", 4) == 0 && strcmp(text, "auto") == 0;
-}
+static bool is_auto(const Option *row, const char *text) { return is_automatic(row) && strcmp(text, "auto") == 0; }
 
 bool option_parse(const Option *row, const char *text, OptionValue *out) {
   *out = row->initial;

@@ -34,7 +34,8 @@ void options_add(Options *options, const Option *table, size_t count) {
     row->group = heading.group;
     row->group_modes = heading.group_modes;
     row->modes = (from->modes ? from->modes : heading.group_modes) | from->selects;
-    row->initial = option_load(row);
+    row->initial = option_initial(row);
+    option_store(row, row->initial);
   }
 }
 
@@ -102,11 +103,16 @@ const char *options_typed(const Options *options, const char *names) {
   return NULL;
 }
 
-void options_follow(Options *options, const char *except) {
-  for (Option *row = options->rows; row < options->rows + options->count; row++) {
-    const bool kept = except && option_is_among(except, row->name, strlen(row->name));
-    if (row->origin == ORIGIN_FILE && row->follows && !kept && options_typed(options, row->follows)) option_reset(row);
-  }
+void options_follow(Options *options, bool continues) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_FILE && row->follows && !(continues && row->stays) &&
+        options_typed(options, row->follows))
+      option_reset(row);
+}
+
+void options_drop_auto(Options *options) {
+  for (Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_COMMAND_LINE && !option_known(row)) option_reset(row);
 }
 
 const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size) {

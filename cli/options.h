@@ -1,6 +1,6 @@
 /* The command line, configuration files and --help, from one table of options:
  *
- *   TrainSettings s = {.lr = NAN};
+ *   TrainSettings s = {.clip = 1};
  *   const Option rows[] = {
  *       GROUP("Optimizer"),
  *       FLOAT("lr", &s.lr, 0, 10, "auto", "peak learning rate", .above = true),
@@ -9,10 +9,10 @@
  *   options_init(&options, rows, sizeof rows / sizeof *rows);
  *   if (!options_parse(&options, argc, argv, &error)) ...
  *
- * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(). Syntax:
- * `--key value`, `--key=value`, flags `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the
- * options, a lone `-` is a positional argument. Every program has --config FILE, --quiet, --help (-h), --help-all and
- * --version.
+ * The macros for rows are in cli/option_rows.h. The caller's variables hold the defaults before options_init(); where
+ * the shown default begins with "auto", the variable becomes unset. Syntax: `--key value`, `--key=value`, flags
+ * `--key` and `--no-key`, letters where a row has one (`-p TEXT`), `--` ends the options, a lone `-` is a positional
+ * argument. Every program has --config FILE, --quiet, --help (-h), --help-all and --version.
  *
  * Precedence: the command line, then --config, then files given to options_load() later. When an option is repeated on
  * the command line the last one counts; lists collect.
@@ -90,6 +90,7 @@ typedef struct Option {
   const char *needs;          /* names of options, one of which must also be given: "score novelty" */
   const char *excludes;       /* names of options that cannot be given together with this one */
   const char *follows;        /* names of options that the automatic value depends on, see options_follow() */
+  bool stays;                 /* options_follow() leaves it in a call that continues a run */
   bool common;                /* shown by --help; --help-all also shows the other rows */
   bool hidden;                /* written by programs: not in any help */
 
@@ -174,8 +175,10 @@ const char *options_typed(const Options *options, const char *names);
 
 /* Settings files contain all values of a run, also automatic ones. For each option on the command line, this function
  * resets the rows that follow it, unless the command line gives them too, so that their values are chosen again.
- * `except`: names of rows to leave; NULL: none. Call it after all files were read. */
-void options_follow(Options *options, const char *except);
+ * `continues`: rows that stay are left. Call it after all files were read. */
+void options_follow(Options *options, bool continues);
+/* Forgets each `auto` of the command line, so that a file read later gives the value. */
+void options_drop_auto(Options *options);
 
 /* Returns the next row after `row` (NULL: the first row) whose variable lies in the object; NULL: no more. */
 const Option *options_next_in(const Options *options, const Option *row, const void *object, size_t size);

@@ -5,7 +5,7 @@
  * writes to stdout what scripts/install.sh installs. NAME: how the program is called there ("inkling-train"). */
 #include "cli/option_internal.h"
 #include "generating/settings.h"
-#include "training/options.h"
+#include "training/settings.h"
 #include "util/text.h"
 
 #include <ctype.h>

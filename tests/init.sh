@@ -134,6 +134,8 @@ refused "another part" 2 "positions is learned, but the model in base.run has ro
 check "a measured length: the weights are read twice" test $? -eq 0 -a -s timed.run/model.safetensors
 "$train" second.txt --init base.run --layers auto --norm auto --tie=auto --steps 2 --out auto.run --quiet 2>err
 check "auto means the model's own" test $? -eq 0 -a -s auto.run/model.safetensors
+"$train" --resume=auto.run --steps 4 --quiet 2>err
+check "the settings name no architecture but the model's" sh -c '! grep -q "^arch = " auto.run/config.txt'
 refused "a model that is not there" 4 "must be downloaded first" "$train" second.txt --init Owner/Model $tune --out no.run
 refused "another tokenizer" 2 "leave out --tokenizer" "$train" second.txt --init base.run --tokenizer bpe --out no.run
 refused "another architecture" 2 "leave out --arch" "$train" second.txt --init base.run --arch gpt2 --out no.run

@@ -41,16 +41,13 @@ static const OptionHint hints[] = {{"t", "did you mean --schedule? (hint)"},
 static inline void describe(Fixture *f) {
   Settings *s = &f->s;
   *s = (Settings){.val_frac = 0.1,
-                  .lr = NAN,
                   .epochs = NAN,
                   .minutes = NAN,
                   .clip = 1,
                   .dropout = 0.1f,
-                  .tie = -1,
                   .batch = 12,
                   .grad_accum = 1,
                   .schedule = 0,
-                  .steps = -1,
                   .seed = 1337,
                   .checks = true,
                   .save_every = {0, 600}};
@@ -63,7 +60,7 @@ static inline void describe(Fixture *f) {
       GROUP("model"),
       INT("layers", &s->layers, 1, 64, "auto", "blocks", .letter = 'l'),
       FLOAT("dropout", &s->dropout, 0, 0.1, NULL, "dropout", .follows = "epochs"),
-      TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule"),
+      TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule", .stays = true),
 
       GROUP("optimizer"),
       DOUBLE("lr", &s->lr, 0, 10, "auto", "peak learning rate", .above = true),

@@ -420,6 +420,10 @@ wait $pid 2>/dev/null
 $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out early.run --overwrite --eval-every 10 2>/dev/null
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
+refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run was trained with 0" "$train" --resume=late.run --encoder-layers 1 --steps 50
+refused "auto is the length that it has" 2 "late.run is finished at step 40" "$train" --resume=late.run --steps auto
+cp -r late.run same-again.run
+check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet
 sed -i.kept 's/"rms_norm_eps": 1e-5/"rms_norm_eps": 1e-6/' late.run/config.json
 refused "a resumed run keeps every part of its model" 2 "norm-eps is 1e-05, but late.run was trained with 1e-06" "$train" --resume=late.run --steps 50
 mv late.run/config.json.kept late.run/config.json

@@ -1,7 +1,6 @@
 /* training/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
 #include "training/architecture.h"
 #include "training/auto_settings.h"
-#include "training/options.h"
 
 #include <math.h>
 #include <string.h>

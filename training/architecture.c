@@ -27,7 +27,7 @@ bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
 }
 
 void architecture_fill(TrainSettings *s, bool pairs) {
-  const ModelConfig *preset = &presets[s->arch];
+  const ModelConfig *preset = &presets[s->arch < 0 ? ARCHITECTURE_LLAMA : s->arch]; /* -1: nothing is unset */
   ModelConfig *m = &s->model;
   fill(&m->encoder_layers, architecture_has_encoder(s, pairs) ? m->layers : 0);
   fill((int *)&m->norm, (int)preset->norm);
@@ -41,22 +41,22 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM : preset->tie;
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
-  if (isnan(s->init_std) && s->init_like == INIT_GPT2)
+  if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)
     s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
   if (!m->ffn) m->ffn = m->gated ? model_default_ffn(m->dim) : 4 * m->dim;
 }
 
 bool architecture_check_sources(const TrainSettings *s, bool pairs, Error *error) {
+  const char *option = s->source_tokenizer ? "tokenizer" : "vocab-size";
   if (!settings_separate_vocabs(s)) return true;
   if (!architecture_has_encoder(s, pairs))
     return fail(error, EXIT_USAGE,
                 "--source-%s is for a model with an encoder: --arch original and prompts with responses, or "
                 "--encoder-layers N",
-                s->source_tokenizer ? "tokenizer" : "vocab-size");
+                option);
   return s->model.tie <= 0 ||
          fail(error, EXIT_USAGE,
-              "--tie and --source-%s exclude each other: a tied model has one table of tokens for both",
-              s->source_tokenizer ? "tokenizer" : "vocab-size");
+              "--tie and --source-%s exclude each other: a tied model has one table of tokens for both", option);
 }
 
 bool architecture_check(const TrainSettings *s, bool trained, Error *error) {

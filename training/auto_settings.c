@@ -189,11 +189,10 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
-bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, bool *checked,
-                      Error *error) {
+bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, Error *error) {
   TrainSettings s = *given;
-  *checked = s.model.dim && s.model.heads;
-  if (!*checked) return true;
+  *model = (ModelConfig){0};
+  if (!s.model.dim || !s.model.heads) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
@@ -342,13 +341,13 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
     return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
-  if (s->dropout < 0) {
+  if (isnan(s->dropout)) {
     s->dropout = s->init ? 0.0f : epochs > (double)MANY_EPOCHS ? 0.2f : epochs > (double)DROPOUT_EPOCHS ? 0.1f : 0.0f;
     if (s->dropout > 0)
       note_choice(reasons, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
   }
-  if (s->embed_dropout < 0) s->embed_dropout = s->dropout;
-  if (s->attention_dropout < 0) s->attention_dropout = s->dropout;
+  if (isnan(s->embed_dropout)) s->embed_dropout = s->dropout;
+  if (isnan(s->attention_dropout)) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;
   const int64_t most = s->init ? FINE_TUNING_WARMUP : AUTO_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;

@@ -68,10 +68,9 @@ typedef struct AutoInputs {
   double peak_flops; /* measured FLOP/s of the device; on a CPU used only to shorten runs that are far too long */
 } AutoInputs;
 
-/* Checks the shape independently of the text, when dim and heads were given (*checked); the preset supplies the rest.
- * `base` as in AutoInputs. EXIT_USAGE. */
-bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, bool *checked,
-                      Error *error);
+/* Checks the shape independently of the text, when dim and heads were given; the preset supplies the rest. Fills
+ * `model`, else sets its layers to 0. `base` as in AutoInputs. EXIT_USAGE. */
+bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, Error *error);
 
 /* Chooses everything but the length: the model's shape from preset and flags, the optimizer and its rates,
  * micro-batches that fit the device's memory. EXIT_USAGE. */

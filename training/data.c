@@ -7,7 +7,6 @@
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
-#include "util/threads.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +25,7 @@ const char *run_stdin_file(const TrainSettings *s) {
   return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
 }
 
-const char *run_text_name(const TrainSettings *s) { return path_shown(s->data.items[0]); }
+OneLine run_text_name(const TrainSettings *s) { return text_one_line(path_shown(s->data.items[0]), 250); }
 
 /* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
 static PathText data_path(const Run *r, const char *name) {
@@ -60,12 +59,10 @@ static bool reads_stdin(const TrainSettings *s) {
 
 /* Notes when validation text is also training text. */
 static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
-  struct stat a, b;
   for (int v = 0; v < corpus_files(val); v++)
     for (int t = 0; t < corpus_files(train); t++) {
       const char *path = corpus_file(val, v)->path;
-      if (stat(path, &a) != 0 || stat(corpus_file(train, t)->path, &b) != 0) continue;
-      if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) continue;
+      if (!path_same(path, corpus_file(train, t)->path)) continue;
       console_warning(console,
                       "%s is both training and validation text: the validation loss says nothing about other text",
                       text_one_line(path, 250).text);
@@ -88,8 +85,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
-         (run_examine_text(&r->console, s, *train, true, error) &&
-          (!*val || run_examine_text(&r->console, s, *val, false, error)));
+         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
 }
 
 /* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
@@ -108,8 +104,8 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 
 /* A tokenizer as the options ask for it. */
 typedef struct Asked {
-  const char *option, *size_option;
-  const char *name; /* byte, bpe or a path */
+  const char *prefix; /* of the names of its options: "source-" */
+  const char *name;   /* byte, bpe or a path */
   int vocab_size;
   TrainingTexts texts; /* the texts that a BPE is trained on */
   const char *what;    /* their name in messages */
@@ -118,18 +114,18 @@ typedef struct Asked {
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   struct stat info;
   if (stat(asked->name, &info) != 0)
-    return fail(error, EXIT_CHECKPOINT, "--%s %s: %s; give auto, byte, bpe, or a tokenizer.json", asked->option,
-                text_one_line(asked->name, 250).text, strerror(errno));
+    return fail(error, EXIT_CHECKPOINT, "--%stokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
+                asked->prefix, text_one_line(asked->name, 250).text, strerror(errno));
   const PathText inside = path_in(asked->name, TOKENIZER_JSON);
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
-static bool train_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
-                            Error *error) {
+static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  Console *console = &r->console;
   StartupWork counting = {
       .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
   StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
-  const TokenizerTraining options = {asked->vocab_size, threads, startup_progress(&counting),
+  const TokenizerTraining options = {asked->vocab_size, r->text.threads, startup_progress(&counting),
                                      startup_progress(&merging), asked->texts};
   bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
@@ -139,14 +135,13 @@ static bool train_tokenizer(Console *console, int threads, const Asked *asked, C
   return ok;
 }
 
-static bool make_tokenizer(Console *console, int threads, const Asked *asked, Corpus *corpus, Tokenizer **out,
-                           Error *error) {
-  if (asked->name && strcmp(asked->name, "bpe") == 0)
-    return train_tokenizer(console, threads, asked, corpus, out, error);
+static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
   if (asked->vocab_size)
-    return fail(error, EXIT_USAGE, "--%s %d is for a BPE that is trained on the text, not for --%s %s",
-                asked->size_option, asked->vocab_size, asked->option, text_one_line(asked->name, 250).text);
-  if (asked->name && settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
+    return fail(error, EXIT_USAGE,
+                "--%svocab-size %d is for a BPE that is trained on the text, not for --%stokenizer %s", asked->prefix,
+                asked->vocab_size, asked->prefix, text_one_line(asked->name, 250).text);
+  if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
   *out = tokenizer_byte();
   return *out || error_memory(error, "the tokenizer");
 }
@@ -161,15 +156,11 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
     return fail(error, EXIT_INPUT,
                 "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
                 "--prompt-field and --response-field");
-  const Asked all = {"tokenizer", "vocab-size", s->tokenizer, s->vocab_size, TRAINING_ALL, "the text yields"};
-  const Asked responses = {"tokenizer",   "vocab-size",       s->tokenizer,
-                           s->vocab_size, TRAINING_RESPONSES, "the responses yield"};
-  const Asked prompts = {"source-tokenizer",   "source-vocab-size", s->source_tokenizer,
-                         s->source_vocab_size, TRAINING_PROMPTS,    "the prompts yield"};
-  return make_tokenizer(&r->console, r->text.threads, separate ? &responses : &all, corpus, &r->text.tokenizer,
-                        error) &&
-         (!separate ||
-          make_tokenizer(&r->console, r->text.threads, &prompts, corpus, &r->text.source_tokenizer, error));
+  const Asked text = {"", s->tokenizer, s->vocab_size, separate ? TRAINING_RESPONSES : TRAINING_ALL,
+                      separate ? "the responses yield" : "the text yields"};
+  const Asked prompts = {"source-", s->source_tokenizer, s->source_vocab_size, TRAINING_PROMPTS, "the prompts yield"};
+  return make_tokenizer(r, &text, corpus, &r->text.tokenizer, error) &&
+         (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
 }
 
 /* ---- token files and ranges ---- */
@@ -179,7 +170,9 @@ bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mas
 /* Returns whether the model will have an encoder; known before the rest of the model. */
 static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
-bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+  const RunText *text = &r->text;
+  Console *console = &r->console;
   StartupWork encoding = {
       .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   StartupWork checking = {.console = console, .name = "checking tokens", .later_total = &out->info.tokens};
@@ -212,16 +205,13 @@ static bool move_cut(RunText *text, Error *error) {
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error))
-    return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
   if (r->text.tokens_file.info.tokens == 0)
-    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on",
-                text_one_line(run_text_name(&r->settings), 250).text);
+    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(&r->settings).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
   if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
-  if (!run_encode(&r->console, &r->text, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error))
-    return false;
+  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(&r->text)) return true;
@@ -282,44 +272,45 @@ bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
   return ok;
 }
 
-/* Packs whole documents into windows; with `pairs` not NULL, the pairs for an encoder. */
-static bool pack(Console *console, const RunText *text, Windows *windows, Packing *packing, Pairs *pairs,
-                 Error *error) {
+/* Packs whole documents into windows, or pairs for an encoder. */
+static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
   const TokenRange *range = &windows->range;
-  StartupWork work = {.console = console, .name = "packing documents", .total = (double)token_range_size(range)};
+  const RunText *text = &r->text;
+  StartupWork work = {.console = &r->console, .name = "packing documents", .total = (double)token_range_size(range)};
   const Progress progress = startup_progress(&work);
-  const bool ok = pairs ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
-                                     progress, error)
-                        : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
-  console_work_end(console);
+  const bool encoder = r->model.config.encoder_layers > 0;
+  const bool ok = encoder ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
+                                       progress, error)
+                          : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
+  console_work_end(&r->console);
   if (!ok && windows == &text->val_windows) error_append(error, " (validation text)");
-  windows->packing = pairs ? NULL : packing;
-  windows->pairs = pairs;
+  if (encoder) windows->pairs = pairs;
+  else windows->packing = packing;
   return ok;
 }
 
 /* A window of a stream is ctx tokens and the token after them. */
-static bool check_text_length(const TrainSettings *s, const RunText *text, int ctx, Error *error) {
-  const int64_t train = token_range_size(&text->train);
-  const bool docs = s->pack == PACK_DOCS;
-  const int least = docs ? 1 : ctx + 1;
+static bool check_text_length(const Run *r, Error *error) {
+  const int64_t train = token_range_size(&r->text.train);
+  const bool docs = r->settings.pack == PACK_DOCS;
+  const int least = docs ? 1 : r->model.config.ctx + 1;
   if (train >= least) return true;
   return fail(error, EXIT_INPUT,
-              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more "
-              "text%s",
-              text_one_line(run_text_name(s), 250).text, text_plural((double)train, "token").text,
-              token_range_size(&text->val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more text%s",
+              run_text_name(&r->settings).text, text_plural((double)train, "token").text,
+              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
 }
 
 /* Notes that validation was asked for but there is too little text for it. */
-static void note_little_validation(Console *console, const TrainSettings *s, const RunText *text, int ctx) {
-  const int64_t tokens = token_range_size(&text->val);
-  if (s->val_frac <= 0 && !s->val) return;
-  if (!run_has_validation(text))
-    console_note(console, "the text is too short to hold out a part of it: there is no validation, and the newest "
-                          "model is kept");
+static void note_little_validation(Run *r) {
+  const int64_t tokens = token_range_size(&r->text.val);
+  const int ctx = r->model.config.ctx;
+  if (r->settings.val_frac <= 0 && !r->settings.val) return;
+  if (!run_has_validation(&r->text))
+    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                              "model is kept");
   else if (tokens <= ctx)
-    console_note(console, "only %s for validation, less than a context of %d: the validation loss says little",
+    console_note(&r->console, "only %s for validation, less than a context of %d: the validation loss says little",
                  text_plural((double)tokens, "token").text, ctx);
 }
 
@@ -338,18 +329,18 @@ bool run_open_windows(Run *r, Error *error) {
   const bool docs = s->pack == PACK_DOCS, encoder = r->model.config.encoder_layers > 0;
   text->windows = (Windows){.range = text->train, .ctx = ctx};
   text->val_windows = (Windows){.range = text->val, .ctx = ctx};
-  if (!check_text_length(s, text, ctx, error)) return false;
+  if (!check_text_length(r, error)) return false;
   if (!s->resume && (docs || !s->init)) set_ends(text, s->pack, encoder);
   if (docs) {
-    if (!pack(&r->console, text, &text->windows, &text->train_packing, encoder ? &text->train_pairs : NULL, error) ||
-        !pack(&r->console, text, &text->val_windows, &text->val_packing, encoder ? &text->val_pairs : NULL, error))
+    if (!pack(r, &text->windows, &text->train_packing, &text->train_pairs, error) ||
+        !pack(r, &text->val_windows, &text->val_packing, &text->val_pairs, error))
       return false;
     if (windows_count(&text->windows, 1) == 0)
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  text_one_line(run_text_name(s), 250).text);
+                  run_text_name(s).text);
   }
   token_file_read_randomly(&text->tokens_file);
-  note_little_validation(&r->console, s, text, ctx);
+  note_little_validation(r);
   return !run_leads(r->peers) ||
          tokenization_text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
 }

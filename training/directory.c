@@ -7,22 +7,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- name ---- */
 
 /* Returns NAME.run in the current directory; NAME is the last component of the first input's path without extension. */
 static char *default_directory(const char *source) {
-  const bool piped = path_is_stdin(source);
-  char *real = piped ? NULL : realpath(source, NULL); /* "." and "texts/" are resolved to a name */
-  const char *path = real ? real : piped ? "stdin" : source;
-  const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path, *dot = strrchr(name, '.');
-  size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-  const size_t size = length + sizeof ".run";
-  char *out = malloc(size);
-  if (out) snprintf(out, size, "%.*s.run", (int)length, name);
-  free(real);
+  char *name = path_is_stdin(source) ? strdup("stdin") : path_last_name(source);
+  if (!name) return NULL;
+  const char *dot = strrchr(name, '.');
+  const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+  char *out = malloc(length + sizeof ".run");
+  if (out) snprintf(out, length + sizeof ".run", "%.*s.run", (int)length, name);
+  free(name);
   return out;
 }
 
@@ -33,17 +30,10 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 
 /* ---- taking it ---- */
 
-/* Refuses to replace the model that the run starts from. */
-static bool check_base(const TrainSettings *s, const char *dir, Error *error) {
-  struct stat base, out;
-  if (stat(s->init, &base) != 0 || stat(dir, &out) != 0) return true;
-  return base.st_dev != out.st_dev || base.st_ino != out.st_ino ||
-         fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
-}
-
 static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
-  if (settings_start_from_model(s) && !check_base(s, files->dir, error)) return false;
+  if (settings_start_from_model(s) && path_same(s->init, files->dir))
+    return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
   return checkpoint_lock(&files->lock, files->dir, error);
@@ -87,7 +77,7 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
 
 typedef struct Resolving {
   const TrainSettings *settings;
-  bool *no_memory;
+  Error *error;
 } Resolving;
 
 /* Makes paths of existing files absolute, so that config.txt can be used from any directory. */
@@ -99,27 +89,19 @@ static char *absolute_path(const void *context, const void *value, const char *t
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
   if (!is_source && !is_tokenizer && value != &s->init) return NULL;
   char *path = realpath(text, NULL);
-  if (!path && errno == ENOMEM) *resolving->no_memory = true;
+  if (!path && errno == ENOMEM) error_memory(resolving->error, CHECKPOINT_SETTINGS);
   return path;
 }
 
 bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
-  bool no_memory = false;
-  const Resolving resolving = {s, &no_memory};
+  const Resolving resolving = {s, error};
   FILE *stream = open_memstream(text, size);
   bool ok = stream && options_write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
-  return (ok && !no_memory) || error_memory(error, CHECKPOINT_SETTINGS);
+  return (ok && !error->code) || error_memory(error, CHECKPOINT_SETTINGS);
 }
 
 /* ---- the beginning of a run ---- */
-
-/* Keeps a copy of standard input in the run directory, so that the run can be resumed. */
-static bool keep_stdin(const TrainSettings *s, const char *dir, Error *error) {
-  const PathText kept = path_in(dir, run_stdin_file(s));
-  if (rename(path_in(dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
-  return file_fail_write(kept.text, error);
-}
 
 static bool replace_run(const Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
@@ -132,7 +114,10 @@ static bool replace_run(const Run *r, Error *error) {
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
   if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
-  return keep_stdin(&r->settings, r->files.dir, error);
+  /* Keeps a copy of standard input, so that the run can be resumed. */
+  const PathText kept = path_in(r->files.dir, run_stdin_file(&r->settings));
+  if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
+  return file_fail_write(kept.text, error);
 }
 
 /* A resumed run drops the lines that were logged after its state was saved; it writes them again. */
@@ -154,9 +139,10 @@ bool run_write_settings(const Options *options, const TrainSettings *s, const ch
   return ok;
 }
 
-static bool begin(Run *r, Error *error) {
+bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
+  if (!run_leads(r->peers)) return true;
   r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
                    run_settings_text(&r->options, &r->settings, &text, &size,
                                      error) && /* may fail, so it comes before anything is replaced */
@@ -165,9 +151,4 @@ static bool begin(Run *r, Error *error) {
                    open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
   return r->files.begun;
-}
-
-bool run_begin_directory(Run *r, Error *error) {
-  if (run_leads(r->peers)) begin(r, error);
-  return run_agree(r->peers, error);
 }

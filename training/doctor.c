@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 
@@ -20,8 +19,7 @@ typedef struct Group {
 } Group;
 
 typedef struct Examination {
-  Console *console;
-  const TrainSettings *settings;
+  Run *run;
   const Corpus *corpus;
   bool trained;
   Group *groups; /* in the order in which they were found */
@@ -63,7 +61,7 @@ static const char *name_of(const Examination *e, int file) {
 
 /* Returns the option that reads a pipe in the format of the file. */
 static void set_options(const Examination *e, int file, DoctorCommand *command) {
-  const TrainSettings *s = e->settings;
+  const TrainSettings *s = &e->run->settings;
   const TextFormat format = corpus_file(e->corpus, file)->format;
   char *out = command->options;
   const size_t size = sizeof command->options;
@@ -98,30 +96,25 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
 static bool report(const Examination *e, Error *error) {
   DoctorCommand command = {0};
   char text[6000];
-  for (size_t i = 0; i < e->count; i++) {
-    const Group *g = &e->groups[i];
-    if (g->finding.level != FINDING_REFUSED) continue;
+  const Group *end = e->groups + e->count, *refused = e->groups;
+  while (refused < end && refused->finding.level != FINDING_REFUSED) refused++;
+  for (const Group *g = refused < end ? refused : e->groups; g < end; g++) {
     group_text(e, g, &command, text, sizeof text);
-    return fail(error, EXIT_INPUT, "%s", text);
-  }
-  for (size_t i = 0; i < e->count; i++) {
-    const Group *g = &e->groups[i];
-    group_text(e, g, &command, text, sizeof text);
-    if (g->finding.level == FINDING_WARNING) console_warning(e->console, "%s", text);
-    else console_note(e->console, "%s", text);
+    if (g == refused) return fail(error, EXIT_INPUT, "%s", text);
+    (g->finding.level == FINDING_WARNING ? console_warning : console_note)(&e->run->console, "%s", text);
   }
   return true;
 }
 
-bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error) {
-  Examination e = {.console = console, .settings = s, .corpus = corpus, .trained = trained};
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) {
+  Examination e = {.run = r, .corpus = corpus, .trained = trained};
   bool ok = true;
   const int files = corpus_files(corpus);
   for (int i = 0; ok && i < files; i++) {
     ok = examine_file(&e, i, error);
-    console_work(console, &(ConsoleWork){"looking at files", i + 1, files, false});
+    console_work(&r->console, &(ConsoleWork){"looking at files", i + 1, files, false});
   }
-  console_work_end(console);
+  console_work_end(&r->console);
   ok = ok && report(&e, error);
   free(e.groups);
   return ok;

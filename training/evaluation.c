@@ -3,12 +3,15 @@
 
 #include "cli/startup.h"
 #include "formats/model_files.h"
+#include "inference/answers.h"
+#include "report/xz.h"
 #include "util/clock.h"
 #include "util/path.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,16 +84,10 @@ static bool check_finite(const Run *r, double loss, Error *error) {
   return run_fail_nonfinite(r, what, error);
 }
 
-/* Sums the counts of all processes. */
-static void add_up(Collective *peers, Evaluation *e) {
-  double sums[] = {e->nats, (double)e->tokens, (double)e->bytes};
-  collective_sum(peers, sums, 3);
-  *e = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
-}
-
-/* Evaluates the weights on the device on the first `limit` windows. *complete is false when it was stopped: then the
- * loss cannot be compared with others. No tokens: the windows hold only prompts, and nothing was measured. */
-static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Error *error) {
+/* Evaluates the weights on the device on the first `limit` windows. After a stop (RunSession.stopping) the loss is of
+ * fewer windows and cannot be compared with others. No tokens: the windows hold only prompts, and nothing was
+ * measured. */
+static bool measure(Run *r, int64_t limit, Evaluation *out, Error *error) {
   const EvaluationPlan plan = {.windows = r->text.val_windows,
                                .stride = r->model.config.ctx,
                                .batch = run_sequence_share(r).batch,
@@ -103,9 +100,10 @@ static bool measure(Run *r, int64_t limit, Evaluation *out, bool *complete, Erro
   const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
   console_work_end(&r->console);
   if (!run_agree(r->peers, error)) return false;
-  *complete = ok && !r->session.stopping;
-  if (!*complete) return ok;
-  add_up(r->peers, out);
+  if (!ok || r->session.stopping) return ok;
+  double sums[] = {out->nats, (double)out->tokens, (double)out->bytes};
+  collective_sum(r->peers, sums, 3);
+  *out = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
   r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
   return true;
 }
@@ -121,6 +119,51 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
                        .xz_bits_per_byte = NAN,
                        .val_text = r->text.val_text,
                        .all = kind == METRICS_KEPT};
+}
+
+/* ---- compression ---- */
+
+enum { BEFORE = 2 << 20, MEASURED = 256 << 10, BLOCK = 4096 }; /* bytes, bytes, tokens */
+
+/* Appends the bytes of the range to `out`, up to `most` bytes. */
+static bool add_text(const Tokenizer *tokenizer, TokenRange range, uint8_t *out, size_t *used, size_t most,
+                     Error *error) {
+  int32_t ids[BLOCK];
+  for (int64_t at = range.begin, count; at < range.end && *used < most; at += count) {
+    count = range.end - at < BLOCK ? range.end - at : BLOCK;
+    if (!token_file_read(range.file, at, count, ids, error)) return false;
+    for (int64_t i = 0; i < count; i++) {
+      size_t size;
+      const uint8_t *bytes = tokenizer_decode(tokenizer, ids[i], &size);
+      if (size > most - *used) size = most - *used;
+      if (size) memcpy(out + *used, bytes, size);
+      *used += size;
+    }
+  }
+  return true;
+}
+
+/* Returns approximately the last BEFORE bytes of the training text. */
+static TokenRange last_part(TokenRange train) {
+  const TokenFileInfo *info = &train.file->info;
+  const double tokens = (double)BEFORE * (double)info->tokens / fmax(1, (double)info->bytes);
+  if (tokens < (double)token_range_size(&train)) train.begin = train.end - (int64_t)tokens;
+  return train;
+}
+
+/* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
+ * text, a baseline in the report that a model should beat. NaN: it cannot be measured. */
+static bool measure_compression(const RunText *text, double *bits_per_byte, Error *error) {
+  *bits_per_byte = NAN;
+  uint8_t *bytes = malloc(BEFORE + MEASURED);
+  size_t before = 0, size;
+  bool ok = bytes || error_memory(error, "a comparison with xz");
+  ok = ok && add_text(text->tokenizer, last_part(text->train), bytes, &before, BEFORE, error);
+  size = before;
+  ok = ok && add_text(text->tokenizer, text->val, bytes, &size, before + MEASURED, error);
+  if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
+  free(bytes);
+  return ok;
 }
 
 /* ---- diagnoses ---- */
@@ -163,7 +206,7 @@ static bool keep_newest(Run *r, Error *error) {
          (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, error));
 }
 
-static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *error) {
+static bool log_evaluation(Run *r, bool better, Error *error) {
   ExactCount exact = {0};
   double xz = NAN;
   if (!run_leads(r->peers)) return true;
@@ -171,42 +214,37 @@ static bool log_evaluation(Run *r, const Evaluation *e, bool better, Error *erro
   if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
-  if (!measured && !run_measure_compression(&r->text, &xz, error)) return false;
+  if (!measured && !measure_compression(&r->text, &xz, error)) return false;
   r->budget.once += clock_seconds() - start;
-  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, e, &exact);
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
   return run_log(r, &line, error);
 }
 
-static bool evaluate_part(Run *r, Error *error) {
-  bool complete = false;
+bool run_evaluate(Run *r, Error *error) {
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
     return keep_newest(r, error);
   }
   r->progress.eval_windows = part_windows(r);
-  if (!measure(r, r->progress.eval_windows, &r->session.evaluated, &complete, error)) return false;
-  if (!complete) return true; /* a resumed run evaluates again */
+  if (!measure(r, r->progress.eval_windows, &r->session.evaluated, error)) return false;
+  if (r->session.stopping) return true; /* a resumed run evaluates again */
   r->progress.evaluated_step = r->progress.step;
   if (!r->session.evaluated.tokens) return keep_newest(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
   const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
-  if (log_evaluation(r, &r->session.evaluated, better, error)) check_finite(r, r->progress.last_val_loss, error);
+  if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
-bool run_evaluate(Run *r, Error *error) {
-  evaluate_part(r, error);
-  return run_agree(r->peers, error);
-}
-
 bool run_evaluate_base(Run *r, Error *error) {
-  if (!run_evaluate(r, error) || r->session.stopping || !run_has_validation(&r->text)) return !error->code;
+  if (!run_together(r, run_evaluate, error) || r->session.stopping || !run_has_validation(&r->text))
+    return !error->code;
   console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
                r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
   return true;
@@ -232,15 +270,15 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
                       run_resume_command(files).text);
 }
 
-/* Loads the best model so far to the device; the newest weights stay in RunModel.host[0]. *loaded is false when there
- * is no file. */
-static bool load_kept(Run *r, bool *loaded, Error *error) {
+/* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
+ * RunModel.host[0]. */
+static bool load_kept(Run *r, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
-  *loaded = run_broadcast_flag(r->peers, run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error));
-  if (!run_agree(r->peers, error) || !*loaded) return !error->code;
-  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
-  r->session.holds_kept = true;
+  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error);
+  r->session.holds_kept = run_broadcast_flag(r->peers, read);
+  if (!run_agree(r->peers, error)) return false;
+  if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   return true;
 }
 
@@ -250,11 +288,10 @@ void run_load_newest(const RunModel *model, RunSession *session) {
 }
 
 /* Evaluates the newest weights on the whole validation text. */
-static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error) {
+static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   *out = r->session.evaluated;
-  *complete = true;
   if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
-  if (!measure(r, 0, out, complete, error) || !*complete || run_evaluates_all(r) || !out->tokens) return !error->code;
+  if (!measure(r, 0, out, error) || r->session.stopping || run_evaluates_all(r) || !out->tokens) return !error->code;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
   run_log(r, &line, error);
@@ -264,15 +301,16 @@ static bool measure_newest(Run *r, Evaluation *out, bool *complete, Error *error
 /* Keeps the newest weights if they are at least as good on the whole validation text as the weights that were best on
  * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
  * was killed. */
-static bool choose(Run *r, Evaluation *newest, Evaluation *kept, bool *complete, Error *error) {
-  bool loaded;
-  if (!measure_newest(r, newest, complete, error) || !*complete) return !error->code;
+static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
+  if (!measure_newest(r, newest, error) || r->session.stopping) return !error->code;
   *kept = *newest;
   if (r->progress.best_step == r->progress.step) return true;
-  if (!load_kept(r, &loaded, error)) return false;
-  if (loaded && (!measure(r, 0, kept, complete, error) || !*complete)) return !error->code;
-  if (loaded && run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
-    return true;
+  if (!load_kept(r, error)) return false;
+  if (r->session.holds_kept) {
+    if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
+    if (run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+      return true;
+  }
   *kept = *newest;
   run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
@@ -294,12 +332,11 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
                  progress->best_step, progress->step, evaluation_loss(newest));
 }
 
-static bool measure_kept(Run *r, Error *error) {
+bool run_measure_kept(Run *r, Error *error) {
   Evaluation newest = {0}, kept = {0};
   ExactCount exact = {0};
-  bool complete = false;
   if (!run_has_validation(&r->text)) return true;
-  if (!choose(r, &newest, &kept, &complete, error) || !complete || !kept.tokens) return !error->code;
+  if (!choose(r, &newest, &kept, error) || r->session.stopping || !kept.tokens) return !error->code;
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
@@ -308,9 +345,4 @@ static bool measure_kept(Run *r, Error *error) {
   if (!run_log(r, &line, error)) return false;
   print_kept(&r->console, &r->progress, &newest, &kept, &exact);
   return judge(r, true, error);
-}
-
-bool run_measure_kept(Run *r, Error *error) {
-  measure_kept(r, error);
-  return run_agree(r->peers, error);
 }

@@ -23,29 +23,6 @@ void run_restart_timing(RunSession *session) {
   session->logged_at = clock_seconds();
 }
 
-/* Returns tokens per second since the last logged line, or since the run was resumed. */
-static double speed(const RunSession *session, const TrainSettings *s) {
-  return (double)(session->timed_steps * settings_tokens_per_step(s)) / (clock_seconds() - session->logged_at);
-}
-
-static bool log_step(Run *r, Error *error) {
-  const int64_t step = r->session.newest.step;
-  const MetricsLine line = {.kind = METRICS_STEPS,
-                            .step = step,
-                            .tokens = step * settings_tokens_per_step(&r->settings),
-                            .seconds = run_seconds(r),
-                            .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
-                            .lr = (double)r->session.newest.lr,
-                            .grad_norm = (double)r->session.newest.grad_norm,
-                            .tokens_per_s = speed(&r->session, &r->settings)};
-  return run_log(r, &line, error);
-}
-
-/* Returns NaN on a CPU, whose peak depends on everything else that runs on the machine. */
-static double share_of_peak(const Run *r, double steps_per_s) {
-  return r->device.info.accelerator ? steps_per_s * run_step_flops(r) / r->device.peak_flops : (double)NAN;
-}
-
 /* Collects the newest evaluation losses, oldest first; returns their number. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
@@ -53,22 +30,36 @@ static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   return (int)count;
 }
 
-static void show_progress(Run *r, bool logged) {
+/* Shows the newest step, and logs it to metrics.jsonl if it is time for a line. */
+static bool show_step(Run *r, bool logged, Error *error) {
+  const StepState *newest = &r->session.newest;
   const int64_t per_step = settings_tokens_per_step(&r->settings);
-  const double tokens_per_s = speed(&r->session, &r->settings);
+  const double loss = r->progress.loss_sum / (double)r->progress.loss_steps;
+  const double steps_per_s = (double)r->session.timed_steps / (clock_seconds() - r->session.logged_at);
+  /* The peak of a CPU depends on everything else that runs on the machine. */
+  const double peak_flops = r->device.info.accelerator ? r->device.peak_flops : (double)NAN;
   double trend[CONSOLE_TREND];
+  const MetricsLine line = {.kind = METRICS_STEPS,
+                            .step = newest->step,
+                            .tokens = newest->step * per_step,
+                            .seconds = run_seconds(r),
+                            .loss = loss,
+                            .lr = (double)newest->lr,
+                            .grad_norm = (double)newest->grad_norm,
+                            .tokens_per_s = steps_per_s * (double)per_step};
   const ConsoleProgress numbers = {.trend = trend,
                                    .trend_count = recent_losses(&r->files.history, trend),
-                                   .step = r->session.newest.step,
+                                   .step = newest->step,
                                    .steps = r->settings.steps,
-                                   .loss = r->progress.loss_sum / (double)r->progress.loss_steps,
+                                   .loss = loss,
                                    .val_loss = r->progress.last_val_loss,
-                                   .lr = (double)r->session.newest.lr,
-                                   .tokens_per_s = tokens_per_s,
-                                   .peak = share_of_peak(r, tokens_per_s / (double)per_step),
-                                   .seconds_left = (double)((r->settings.steps - r->session.newest.step) * per_step) /
-                                                   tokens_per_s};
+                                   .lr = (double)newest->lr,
+                                   .tokens_per_s = line.tokens_per_s,
+                                   .peak = steps_per_s * run_step_flops(r) / peak_flops,
+                                   .seconds_left = (double)(r->settings.steps - newest->step) / steps_per_s};
+  if (logged && !run_log(r, &line, error)) return false;
   console_progress(&r->console, &numbers, logged);
+  return true;
 }
 
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error) {
@@ -99,8 +90,7 @@ static bool take_report(Run *r, const StepState *report, Error *error) {
   r->progress.loss_steps++;
   r->session.timed_steps++;
   const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
-  if (logged && !log_step(r, error)) return false;
-  show_progress(r, logged);
+  if (!show_step(r, logged, error)) return false;
   if (!logged) return true;
   r->progress.loss_sum = 0;
   r->progress.loss_steps = 0;

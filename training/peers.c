@@ -16,6 +16,11 @@
 
 bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
+bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error) {
+  work(r, error);
+  return run_agree(r->peers, error);
+}
+
 bool run_agree_on_stop(Run *r, Error *error) {
   int signal = stop_signal;
   const bool ok = collective_agree(r->peers, &signal, error);
@@ -69,6 +74,11 @@ TrainConfig run_train_config(const Run *r) {
   return train;
 }
 
+MemoryPlan run_memory(const Run *r) {
+  const TrainConfig train = run_train_config(r);
+  return model_memory(&r->model.config, &train, &r->device.info);
+}
+
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
   const int sequences = s->batch * s->grad_accum;
   if (sequences >= peers->size) return true;
@@ -101,19 +111,16 @@ int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
 }
 
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error) {
-  struct {
-    int dtype;
-    bool accelerator;
-  } mine = {(int)device->info.dtype, device->info.accelerator}, first = mine;
+  const ContextInfo *mine = &device->info;
+  ContextInfo first = *mine;
   if (peers->size == 1) return true;
   collective_broadcast(peers, &first, sizeof first);
   double first_on_machine = peers->node_rank == 0;
   collective_sum(peers, &first_on_machine, 1);
   *machines = (int)first_on_machine;
-  if (mine.dtype != first.dtype || mine.accelerator != first.accelerator)
-    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
-         device->info.device, dtype_name(device->info.dtype), first.accelerator ? "GPU" : "CPU",
-         dtype_name((DType)first.dtype));
+  if (mine->dtype != first.dtype || mine->accelerator != first.accelerator)
+    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype", mine->device,
+         dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
   return run_agree(peers, error);
 }
 
@@ -171,134 +178,114 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
   return run_agree(peers, error) && ok;
 }
 
-/* The token file that rank 0 has opened. */
-typedef struct SharedTokens {
-  TokenFileInfo info;
-  char path[4097];
-} SharedTokens;
+/* A text that all processes need as tokens. */
+typedef struct SharedText {
+  const char *const *inputs;
+  int count;
+  TokenFile *tokens;  /* opened by rank 0 */
+  TokenFileInfo info; /* from rank 0 */
+} SharedText;
 
-static bool is_same(const TokenFile *file, const TokenFileInfo *info) {
-  return file->info.sum == info->sum && file->info.tokens == info->tokens && file->info.vocab == info->vocab &&
-         file->info.loss_mask == info->loss_mask;
+static bool is_same(const TokenFileInfo *a, const TokenFileInfo *b) {
+  return a->sum == b->sum && a->tokens == b->tokens && a->vocab == b->vocab && a->loss_mask == b->loss_mask;
 }
 
 /* Opens the token file at `path` if it equals that of rank 0. */
-static bool open_tokens(TokenFile *out, const char *path, const TokenFileInfo *info) {
+static bool open_tokens(const SharedText *text, const char *path) {
   Error ignored = {0};
-  if (!token_file_open(out, path, &ignored)) return false;
-  if (is_same(out, info)) return true;
-  token_file_close(out);
-  *out = (TokenFile){0};
+  if (!token_file_open(text->tokens, path, &ignored)) return false;
+  if (is_same(&text->tokens->info, &text->info)) return true;
+  token_file_close(text->tokens);
+  *text->tokens = (TokenFile){0};
   return false;
 }
 
-/* Encodes the same text on a machine that does not see the files of rank 0. */
-static bool encode_here(Run *r, const char *const *inputs, int count, const SharedTokens *leader, TokenFile *out,
-                        char **path, Error *error) {
+/* Encodes the same text to a file at *path, on a machine that does not see the files of rank 0. */
+static bool encode_here(Run *r, const SharedText *text, char **path, Error *error) {
   Corpus *corpus = NULL;
-  for (int i = 0; i < count; i++)
-    if (path_is_stdin(inputs[i]))
+  const TokenFileInfo *info = &text->tokens->info, *leader = &text->info;
+  for (int i = 0; i < text->count; i++)
+    if (path_is_stdin(text->inputs[i]))
       return fail(
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
-  bool ok = file_temporary(path, error) && run_open_corpus(r, inputs, count, &corpus, error) &&
-            run_encode(&r->console, &r->text, *path, corpus, out, error);
+  bool ok = file_temporary(path, error) && run_open_corpus(r, text->inputs, text->count, &corpus, error) &&
+            run_encode(r, *path, corpus, text->tokens, error);
   corpus_close(corpus);
-  if (!ok || is_same(out, &leader->info)) return ok;
+  if (!ok || is_same(info, leader)) return ok;
   return fail(
       error, EXIT_INPUT,
       "the text differs from that of rank 0: it has %lld tokens with checksum %016llx, not %lld with %016llx; give all "
       "machines the same files",
-      (long long)out->info.tokens, (unsigned long long)out->info.sum, (long long)leader->info.tokens,
-      (unsigned long long)leader->info.sum);
+      (long long)info->tokens, (unsigned long long)info->sum, (long long)leader->tokens,
+      (unsigned long long)leader->sum);
 }
 
-/* Whether a process sees the token file of rank 0. */
+/* Whether a process has the tokens. */
 typedef struct SeenTokens {
   bool seen;
   int node;
-  char host[64], path[4097]; /* path: the tokens that it has encoded; "": none */
+  char host[64], offered[4097]; /* offered: its file, for those without the tokens; "": none */
 } SeenTokens;
 
-/* Returns the rank that encodes for the machine of `rank`: its first one that does not see the file. Machines without a
- * shared file system encode at the same time. */
-static int encoder_for(const Collective *c, const SeenTokens *all, int rank) {
-  int first = 0;
-  while (first < c->size && (all[first].seen || all[first].node != all[rank].node)) first++;
-  return first;
+/* Returns the first rank on this machine that lacks the tokens, else any rank that does; -1: none. */
+static int next_encoder(const Collective *c, const SeenTokens *all) {
+  int found = -1;
+  for (int i = c->size - 1; i >= 0; i--)
+    if (!all[i].seen && (found < 0 || all[i].node == c->node_first)) found = i;
+  return found;
 }
 
-/* One round: some ranks encode, then the others on their machines open the result. Returns true when all have the
- * file. */
-static bool encode_round(Run *r, const char *const *inputs, int count, const SharedTokens *leader, SeenTokens *all,
-                         TokenFile *file, SeenTokens *mine, Error *error) {
+/* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and
+ * offers the result to that machine; machines without a shared file system encode at the same time. */
+static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *tokens, Error *error) {
   Collective *c = r->peers;
-  char *made = NULL;
-  collective_all_gather(c, mine, all, sizeof *mine);
-  const int encoder = mine->seen ? -1 : encoder_for(c, all, c->rank);
-  mine->path[0] = '\0';
-  if (encoder == c->rank && encode_here(r, inputs, count, leader, file, &made, error)) {
-    snprintf(mine->path, sizeof mine->path, "%s", made);
-    mine->seen = true;
+  SharedText text = {inputs, count, tokens, tokens->info};
+  SeenTokens mine = {.seen = run_leads(c), .node = c->node_first};
+  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
+  char *made = NULL, *real = mine.seen ? realpath(tokens->path, NULL) : NULL;
+  bool complete = false;
+  memcpy(mine.host, c->host, sizeof mine.host);
+  if (mine.seen) snprintf(mine.offered, sizeof mine.offered, "%s", real ? real : tokens->path);
+  free(real);
+  if (!all) error_memory(error, "the files of processes");
+  if (run_agree(c, error)) collective_broadcast(c, &text.info, sizeof text.info);
+  while (run_agree(c, error) && !complete) {
+    collective_all_gather(c, &mine, all, sizeof mine);
+    for (int i = 0; i < c->size && !mine.seen; i++)
+      if (*all[i].offered && (i == 0 || all[i].node == mine.node)) mine.seen = open_tokens(&text, all[i].offered);
+    for (int i = 1; i < c->size; i++)
+      if (*all[i].offered)
+        console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
+                     all[i].host, i);
+    collective_all_gather(c, &mine, all, sizeof mine); /* waits until all have opened what they can */
+    const int encoder = next_encoder(c, all);
+    complete = encoder < 0;
+    if (made) unlink(made);
+    free(made);
+    made = NULL;
+    mine.seen = mine.seen || (encoder == c->rank && encode_here(r, &text, &made, error));
+    snprintf(mine.offered, sizeof mine.offered, "%s", mine.seen && made ? made : "");
   }
-  const bool ok = run_agree(r->peers, error);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine);
-  if (ok && !mine->seen) mine->seen = open_tokens(file, all[encoder].path, &leader->info);
-  bool complete = ok;
-  for (int i = 0; ok && i < c->size; i++)
-    if (*all[i].path)
-      console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
-                   all[i].host, i);
-  if (ok) collective_all_gather(c, mine, all, sizeof *mine); /* waits until all have opened what they can */
-  for (int i = 0; ok && i < c->size; i++) complete = complete && all[i].seen;
   if (made) unlink(made);
   free(made);
+  free(all);
   return complete;
 }
 
-static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *file, Error *error) {
-  Collective *c = r->peers;
-  SharedTokens leader = {0};
-  SeenTokens mine = {.seen = run_leads(r->peers), .node = c->node_first};
-  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
-  memcpy(mine.host, c->host, sizeof mine.host);
-  if (run_leads(r->peers)) {
-    char *real = realpath(file->path, NULL);
-    leader.info = file->info;
-    snprintf(leader.path, sizeof leader.path, "%s", real ? real : file->path);
-    free(real);
-  }
-  if (!all) error_memory(error, "the files of processes");
-  bool ok = run_agree(r->peers, error) && all;
-  if (ok) collective_broadcast(c, &leader, sizeof leader);
-  if (ok && !mine.seen) mine.seen = open_tokens(file, leader.path, &leader.info);
-  bool complete = false;
-  while (ok && !complete) {
-    complete = encode_round(r, inputs, count, &leader, all, file, &mine, error);
-    ok = !error->code;
-  }
-  free(all);
-  return ok;
-}
-
 bool run_share_data(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  struct {
-    TextFacts text;
-    TokenRange train, val;
-    bool own_sources, own_val;
-  } facts = {r->text.facts, r->text.train, r->text.val, r->text.source_tokenizer != NULL, s->val != NULL};
+  const TrainSettings *s = &r->settings;
+  RunText *text = &r->text;
   if (r->peers->size == 1) return !error->code;
   if (!run_share_settings(&r->options, r->peers, error)) return false;
-  collective_broadcast(r->peers, &facts, sizeof facts);
-  if (!share_tokenizer(r->peers, &r->text.tokenizer, error) ||
-      (facts.own_sources && !share_tokenizer(r->peers, &r->text.source_tokenizer, error)) ||
-      !share_tokens(r, s->data.items, s->data.count, &r->text.tokens_file, error) ||
-      (facts.own_val && !share_tokens(r, &s->val, 1, &r->text.val_file, error)))
-    return false;
-  if (run_leads(r->peers)) return true;
-  r->text.facts = facts.text;
-  r->text.train = (TokenRange){&r->text.tokens_file, facts.train.begin, facts.train.end};
-  r->text.val = (TokenRange){facts.own_val ? &r->text.val_file : &r->text.tokens_file, facts.val.begin, facts.val.end};
-  return true;
+  const bool own_sources = run_broadcast_flag(r->peers, text->source_tokenizer);
+  collective_broadcast(r->peers, &text->facts, sizeof text->facts);
+  collective_broadcast(r->peers, &text->train, sizeof text->train);
+  collective_broadcast(r->peers, &text->val, sizeof text->val);
+  text->train.file = &text->tokens_file;
+  text->val.file = s->val ? &text->val_file : &text->tokens_file;
+  return share_tokenizer(r->peers, &text->tokenizer, error) &&
+         (!own_sources || share_tokenizer(r->peers, &text->source_tokenizer, error)) &&
+         share_tokens(r, s->data.items, s->data.count, &text->tokens_file, error) &&
+         (!s->val || share_tokens(r, &s->val, 1, &text->val_file, error));
 }

@@ -51,9 +51,8 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (facts->files > more + 1)
     snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
-  console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s",
-              text_one_line(run_text_name(s), 250).text, files, text_bytes((double)facts->bytes).text,
-              text_count((double)token_range_size(&text->train)).text,
+  console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s", run_text_name(s).text, files,
+              text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train)).text,
               text_count((double)token_range_size(&text->val)).text,
               text_plural((double)text->tokens_file.info.documents, "document").text);
   if (facts->skipped)
@@ -85,33 +84,15 @@ static void print_model(Console *c, const TrainSettings *s, const RunText *text,
 }
 
 /* "dropout 0.1, in the MLP 0.2" */
-typedef struct DropoutWords {
-  char text[128];
-} DropoutWords;
-static DropoutWords dropout_words(const DropoutRates *d) {
+static void write_dropout(const DropoutRates *d, char *out, size_t size) {
   const struct {
     const char *place;
     float rate, usual;
   } places[] = {{"embedding", d->embedding, d->branch}, {"attention", d->attention, d->branch}, {"MLP", d->hidden, 0}};
-  DropoutWords words;
-  int used = snprintf(words.text, sizeof words.text, "dropout %g", (double)d->branch);
+  int used = snprintf(out, size, "dropout %g", (double)d->branch);
   for (int i = 0; i < 3; i++)
     if (places[i].rate != places[i].usual)
-      used += snprintf(words.text + used, sizeof words.text - (size_t)used, ", in %s %g", places[i].place,
-                       (double)places[i].rate);
-  return words;
-}
-
-/* "Muon with lr 0.01, AdamW with 0.003" */
-typedef struct OptimizerWords {
-  char text[64];
-} OptimizerWords;
-static OptimizerWords optimizer_words(const TrainSettings *s) {
-  OptimizerWords words;
-  if (s->optimizer == OPTIMIZER_MUON)
-    snprintf(words.text, sizeof words.text, "Muon with lr %.3g, AdamW with %.3g", (double)s->muon_lr, (double)s->lr);
-  else snprintf(words.text, sizeof words.text, "AdamW with lr %.3g", (double)s->lr);
-  return words;
+      used += snprintf(out + used, size - (size_t)used, ", in %s %g", places[i].place, (double)places[i].rate);
 }
 
 static void print_processes(Run *r) {
@@ -128,15 +109,18 @@ static void print_processes(Run *r) {
               r->settings.no_shard ? "" : " and updates its part of the parameters");
 }
 
-static void print_length(Run *r, const TrainConfig *train) {
+static void print_length(Run *r) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
   const double tokens = (double)per_step * (double)s->steps, epochs = tokens / (double)run_epoch_tokens(r);
-  console_row(&r->console, "run", "%s of %s: %s, %s; %s, %s of warm-up; %s; seed %" PRIu64,
+  const TrainConfig train = settings_train_config(s);
+  char dropout[128], muon[40] = "";
+  if (s->optimizer == OPTIMIZER_MUON) snprintf(muon, sizeof muon, "Muon with lr %.3g, ", (double)s->muon_lr);
+  write_dropout(&train.dropout, dropout, sizeof dropout);
+  console_row(&r->console, "run", "%s of %s: %s, %s; %sAdamW with %s%.3g, %s of warm-up; %s; seed %" PRIu64,
               text_plural((double)s->steps, "step").text, text_plural((double)per_step, "token").text,
-              text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text,
-              optimizer_words(s).text, text_plural((double)s->warmup, "step").text, dropout_words(&train->dropout).text,
-              s->seed);
+              text_plural_short(tokens, "token").text, text_plural(round(100 * epochs) / 100, "epoch").text, muon,
+              *muon ? "" : "lr ", (double)s->lr, text_plural((double)s->warmup, "step").text, dropout, s->seed);
 }
 
 /* Returns the seconds that the rest of the run will take. */
@@ -168,11 +152,10 @@ void run_print_plan(Run *r) {
   Console *c = &r->console;
   Error refused = {0};
   if (c->quiet) return;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
+  const MemoryPlan memory = run_memory(r);
   print_text(&r->console, &r->settings, &r->text);
   print_model(&r->console, &r->settings, &r->text, &r->model.config);
-  print_length(r, &train);
+  print_length(r);
   print_processes(r);
   print_memory(r, &memory);
   if (r->reasons.text[0]) console_row(c, "chosen", "%s", r->reasons.text);
@@ -186,13 +169,11 @@ void run_print_plan(Run *r) {
 
 /* ---- for programs ---- */
 
-static json_t *memory_json(const Run *r) {
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan m = model_memory(&r->model.config, &train, &r->device.info);
-  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m.total, "weights", (json_int_t)m.weights,
-                   "gradients", (json_int_t)m.gradients, "moments", (json_int_t)m.moments, "iteration",
-                   (json_int_t)m.iteration, "activations", (json_int_t)m.activations, "logits", (json_int_t)m.logits,
-                   "copies", (json_int_t)m.copies);
+static json_t *memory_json(const MemoryPlan *m) {
+  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
+                   (json_int_t)m->weights, "gradients", (json_int_t)m->gradients, "moments", (json_int_t)m->moments,
+                   "iteration", (json_int_t)m->iteration, "activations", (json_int_t)m->activations, "logits",
+                   (json_int_t)m->logits, "copies", (json_int_t)m->copies);
 }
 
 static json_t *text_json(const RunText *text) {
@@ -206,18 +187,18 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const TrainSettings *s = &r->settings;
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
-  const TrainConfig train = run_train_config(r);
-  const MemoryPlan memory = model_memory(&r->model.config, &train, &r->device.info);
-  return json_pack(
-      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text", text_json(&r->text),
-      "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
-      (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
-      (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size, "class",
-      model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
-      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
-      run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-      memory_json(r), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device", r->device.info.device, "dtype",
-      dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "settings", result_settings_text(settings, error));
+  const MemoryPlan memory = run_memory(r);
+  return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text",
+                   text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
+                   (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
+                   (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size,
+                   "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
+                   (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
+                   (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
+                   "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
+                   memory_json(&memory), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device",
+                   r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
+                   "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(const Run *r, Error *error) {
@@ -225,13 +206,11 @@ bool run_print_plan_json(const Run *r, Error *error) {
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
-  free(settings);
-  if (!plan || !json_memory_ok(error, "the plan")) {
-    json_decref(plan);
-    return error_memory(error, "the plan");
-  }
-  json_dumpf(plan, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-  putchar('\n');
+  char *text = json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error);
+  if (text) puts(text);
+  const bool ok = text && file_flush(stdout, "stdout", error);
   json_decref(plan);
-  return json_memory_ok(error, "the plan") && file_flush(stdout, "stdout", error);
+  free(settings);
+  free(text);
+  return ok;
 }

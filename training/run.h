@@ -1,5 +1,5 @@
 /* The state of one run of ./train, in parts. A function takes the parts that it needs; one that needs many of them
- * takes the whole Run. train.c has the loop, options.c the options, auto_settings.c the defaults; the sections below
+ * takes the whole Run. train.c has the loop, settings.c the options, auto_settings.c the defaults; the sections below
  * name the other files. Functions that return bool fill an Error when they return false. */
 #ifndef INKLING_TRAINING_RUN_H
 #define INKLING_TRAINING_RUN_H
@@ -8,7 +8,6 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/state.h"
 #include "collective/collective.h"
-#include "inference/answers.h"
 #include "inference/batch.h"
 #include "inference/evaluation.h"
 #include "dataset/corpus.h"
@@ -33,17 +32,17 @@ typedef struct TextFacts {
 /* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
  * steps. */
 typedef struct TimeBudget {
-  double launched;              /* when the program started */
-  double minutes, deadline;     /* minutes NaN: the length is given otherwise */
-  double step_seconds;          /* estimated, without pauses */
-  double checked_at;            /* when the length was checked last... */
-  int64_t checked_step;         /* ...at this step */
-  int64_t first_step;           /* the step at which this program started */
-  double paused, all_paused;    /* since that check, and before it without one-time work */
-  double once;                  /* the part of `paused` for one-time work */
-  double saving, sampling;      /* duration of the last one; 0: there was none */
-  double evaluating, answering; /* likewise, per window and per pair */
-  char *text;                   /* TrainSettings.earlier_steps if this program changed it */
+  double launched;                /* when the program started */
+  double minutes, deadline;       /* minutes NaN: the length is given otherwise */
+  double step_seconds;            /* estimated, without pauses */
+  double checked_at;              /* when the length was checked last... */
+  int64_t checked_step;           /* ...at this step */
+  int64_t first_step;             /* the step at which this program started */
+  double paused, all_paused;      /* since that check, and before it without one-time work */
+  double once;                    /* the part of `paused` for one-time work */
+  double saving, sampling;        /* duration of the last one; 0: there was none */
+  double evaluating, answering;   /* likewise, per window and per pair */
+  char text[24 * SCHEDULE_PLANS]; /* TrainSettings.earlier_steps if this program changed it */
 } TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
@@ -178,6 +177,9 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
+/* Calls `work` in every process, which then agree: for run_start_model(), run_begin_directory(), run_evaluate(),
+ * run_sample(), run_measure_kept(). */
+bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
 double run_broadcast_number(Collective *peers, double value);
@@ -186,6 +188,7 @@ bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
 SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r); /* for this process */
+MemoryPlan run_memory(const Run *r);        /* likewise */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
@@ -202,19 +205,19 @@ void run_remove_scratch(RunText *text);   /* after all processes have opened the
 void run_close_data(RunText *text);
 /* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
 bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
-bool run_encode(Console *console, const RunText *text, const char *path, Corpus *corpus, TokenFile *out, Error *error);
+bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-const char *run_text_name(const TrainSettings *s);  /* the first source, for messages */
+OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
 const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
 
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
-bool run_examine_text(Console *console, const TrainSettings *s, const Corpus *corpus, bool trained, Error *error);
+bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
 
 /* ---- show.c: training windows as text ---- */
 bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
@@ -239,24 +242,17 @@ void run_stop_model(RunModel *model);
 void run_print_plan(Run *r);
 bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
-/* ---- time_budget.c: --minutes ---- */
+/* ---- time_budget.c: --bench and --minutes ---- */
+bool run_bench(Run *r, const char *commit, Error *error);
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
-void run_begin_budget(TimeBudget *budget, int64_t step);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
-void run_count_pause(TimeBudget *budget, double saving, double evaluating,
-                     double sampling); /* durations in seconds; 0: none */
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */
 static inline int64_t run_planned_steps(const Run *r) {
   return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
 }
-
-/* ---- bench.c: timings ---- */
-/* Measures the seconds of a training step on this machine. Takes at most `limit` seconds, or one step. */
-bool run_measure_step(Run *r, double limit, double *seconds, Error *error);
-bool run_bench(Run *r, const char *commit, Error *error);
 
 /* ---- directory.c: the run directory ---- */
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
@@ -280,21 +276,16 @@ bool run_write_weights(const char *dir, const RunModel *model, Error *error);
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 
-/* ---- resume.c: settings of a resumed run ---- */
+/* ---- base.c: the initial model, from --init or from the resumed run ---- */
 /* Reads the settings of the run that --resume names from its config.txt; the command line takes precedence. */
 bool run_resume_settings(Run *r, Error *error);
-
-/* ---- base.c: the initial model, from --init or from the resumed run ---- */
 static inline const ModelConfig *run_base(const Run *r) { return r->base.config.layers ? &r->base.config : NULL; }
 /* Reads Run.base on rank 0. With --init it also sets the shape in the settings, none of which may have been given. */
 bool run_read_base(Run *r, Error *error);
-bool run_share_base(RunBase *base, Options *options, Collective *peers, Error *error);
 /* Refuses flags that would change the model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
-/* Reads the weights of --init into RunModel.host. */
-bool run_read_base_weights(const RunBase *base, RunModel *model, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
@@ -324,16 +315,9 @@ void run_load_newest(const RunModel *model, RunSession *session); /* restores th
 DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
 
-/* ---- compression.c ---- */
-/* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
- * text. NaN: it cannot be measured. */
-bool run_measure_compression(const RunText *text, double *bits_per_byte, Error *error);
-
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);
-
-/* ---- memorization.c ---- */
 bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

@@ -1,8 +1,11 @@
-/* Samples: text generated during training, on the console and in samples.txt. */
+/* Samples: text generated during training, on the console and in samples.txt; and how much of the last one the training
+ * text contains. */
 #include "training/run.h"
 
 #include "cli/startup.h"
+#include "inference/answers.h"
 #include "inference/generation.h"
+#include "inference/longest_match.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -63,8 +66,8 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
                                .max_tokens = r->settings.sample_tokens,
                                .keep = ctx > 1 ? (int)ctx / 2 : 1,
                                .alternatives = -1};
-  bool ok = fwrite(prompt, 1, length, stream) == length || error_memory(error, "a sample");
-  ok = ok && generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
+  fwrite(prompt, 1, length, stream);
+  bool ok = generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
   const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   request.sampling.seed = r->settings.seed;
   request.prompt = ids.ids + skipped;
@@ -76,25 +79,26 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
 
 /* ---- of pairs: the likeliest answers ---- */
 
-static bool write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *stream) {
+static void write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *stream) {
   for (size_t i = 0; i < ids->count; i++) {
     size_t size;
     const uint8_t *bytes = tokenizer_decode(tokenizer, ids->ids[i], &size);
-    if (fwrite(bytes, 1, size, stream) != size) return false;
+    fwrite(bytes, 1, size, stream);
   }
-  return true;
 }
 
 /* Writes "PROMPT -> ANSWER", and the right answer if `target` is not NULL. End tokens have no text. */
-static bool write_answer(RunModel *model, const RunText *text, int max_tokens, const PairReader *reader,
-                         const BpeIds *prompt, const BpeIds *target, FILE *stream, Error *error) {
-  const GenerationRequest request = answer_request(reader, prompt, max_tokens);
-  bool ok = (write_tokens(run_source_tokenizer(text), prompt, stream) && fputs(" -> ", stream) != EOF) ||
-            error_memory(error, "a sample");
-  if (!ok || !write_sample(model, text->tokenizer, &request, stream, error) || !target) return ok && !error->code;
-  ok =
-      fputs("   (right: ", stream) != EOF && write_tokens(text->tokenizer, target, stream) && fputs(")", stream) != EOF;
-  return ok || error_memory(error, "a sample");
+static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
+                         Error *error) {
+  const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
+  write_tokens(run_source_tokenizer(&r->text), prompt, stream);
+  fputs(" -> ", stream);
+  if (!write_sample(&r->model, r->text.tokenizer, &request, stream, error)) return false;
+  if (!target) return true;
+  fputs("   (right: ", stream);
+  write_tokens(r->text.tokenizer, target, stream);
+  fputs(")", stream);
+  return true;
 }
 
 static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error *error) {
@@ -109,7 +113,7 @@ static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error 
     memmove(ids.ids, ids.ids + ids.count - ctx, ctx * sizeof *ids.ids);
     ids.count = ctx;
   }
-  ok = ok && write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &ids, NULL, stream, error);
+  ok = ok && write_answer(r, reader, &ids, NULL, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -117,12 +121,12 @@ static bool answer_prompt(Run *r, const PairReader *reader, FILE *stream, Error 
 static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error) {
   enum { SHOWN_PAIRS = 5 };
   BpeIds prompt = {0}, target = {0};
-  bool given = true, ok = true;
-  for (int i = 0; ok && given && i < SHOWN_PAIRS && !stop_signal; i++) {
+  bool given, ok = true;
+  for (int i = 0; ok && i < SHOWN_PAIRS && !stop_signal; i++) {
     ok = pair_reader_next(reader, &prompt, &target, &given, error);
     if (!ok || !given) break;
-    ok = (i == 0 || fputc('\n', stream) != EOF || error_memory(error, "a sample")) &&
-         write_answer(&r->model, &r->text, r->settings.sample_tokens, reader, &prompt, &target, stream, error);
+    if (i > 0) fputc('\n', stream);
+    ok = write_answer(r, reader, &prompt, &target, stream, error);
   }
   free(prompt.ids);
   free(target.ids);
@@ -140,11 +144,6 @@ static bool sample_answers(Run *r, FILE *stream, Error *error) {
 }
 
 /* ---- all of them ---- */
-
-/* Returns the step of the weights on the device. */
-static int64_t sampled_step(const RunProgress *progress, const RunSession *session) {
-  return session->holds_kept ? progress->best_step : progress->step;
-}
 
 static bool append_sample(const char *dir, int64_t step, const char *text, size_t size, Error *error) {
   const PathText path = path_in(dir, CHECKPOINT_SAMPLES);
@@ -170,10 +169,81 @@ bool run_sample(Run *r, Error *error) {
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return error_memory(error, "a sample");
   bool ok = r->model.config.encoder_layers ? sample_answers(r, stream, error) : sample_text(r, stream, error);
-  if (fclose(stream) != 0 && ok) ok = error_memory(error, "a sample");
-  ok = ok && append_sample(r->files.dir, sampled_step(&r->progress, &r->session), text, size, error);
+  const bool written = !ferror(stream);
+  if ((fclose(stream) != 0 || !written) && ok) ok = error_memory(error, "a sample");
+  const int64_t step = r->session.holds_kept ? r->progress.best_step : r->progress.step; /* of the weights */
+  ok = ok && append_sample(r->files.dir, step, text, size, error);
   if (ok) r->progress.sampled_step = r->progress.step;
-  if (ok) show_sample(&r->console, sampled_step(&r->progress, &r->session), text, size);
+  if (ok) show_sample(&r->console, step, text, size);
   free(text);
   return ok;
+}
+
+/* ---- detection of memorization: finds passages of the sample that appear in the training text, and compares with text
+ * that the model was not trained on ---- */
+
+enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
+
+static bool go_on(void *context, int64_t tokens, Error *error) {
+  (void)context, (void)tokens, (void)error;
+  return !stop_signal;
+}
+
+/* Returns the bytes of the longest passage of the tokens that occurs in the training text. `lengths` [count]: see
+ * longest_match_lengths(). */
+static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const int32_t *lengths, size_t count) {
+  size_t end = 0, length = 0, bytes = 0, size;
+  for (size_t i = 0; i < count; i++) {
+    if ((size_t)lengths[i] <= length) continue;
+    length = (size_t)lengths[i];
+    end = i + 1;
+  }
+  for (size_t i = end - length; i < end; i++) {
+    tokenizer_decode(tokenizer, ids[i], &size);
+    bytes += size;
+  }
+  return bytes;
+}
+
+/* Collects the sample and equally long excerpts of the validation text, each after a -1. */
+static bool collect_texts(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
+  const int64_t room = token_range_size(&text->val) - (int64_t)count;
+  memcpy(ids, drawn->ids, count * sizeof *ids);
+  for (int i = 0; i < EXCERPTS; i++) {
+    int32_t *to = ids + (size_t)(i + 1) * (count + 1);
+    to[-1] = -1;
+    if (!token_file_read(text->val.file, text->val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
+      return false;
+  }
+  return true;
+}
+
+/* Computes the bytes that the sample and each excerpt have in common with the training text. */
+static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Error *error) {
+  const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
+  int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
+  const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
+                  collect_texts(&r->text, &r->model.drawn, ids, count, error) &&
+                  longest_match_lengths(&r->text.train, ids, all, lengths, (Progress){go_on, NULL}, error);
+  for (size_t i = 0; ok && i <= EXCERPTS; i++)
+    copied[i] = copied_bytes(r->text.tokenizer, ids + i * (count + 1), lengths + i * (count + 1), count);
+  free(ids);
+  free(lengths);
+  return ok || !error->code; /* stopped */
+}
+
+bool run_check_memorization(Run *r, Error *error) {
+  const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
+  size_t copied[EXCERPTS + 1] = {0}, usual = 0;
+  MetricsLine line;
+  if (!run_leads(r->peers) || history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) ||
+      r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
+    return true;
+  if (!compare(r, count, copied, error)) return false;
+  for (int i = 1; i <= EXCERPTS; i++)
+    if (copied[i] > usual) usual = copied[i];
+  return stop_signal ||
+         !diagnosis_of_sample(r->progress.step, r->progress.step * settings_tokens_per_step(&r->settings), copied[0],
+                              usual, &line) ||
+         run_log_diagnosis(r, &line, error);
 }

@@ -1,8 +1,316 @@
 #include "training/settings.h"
 
+#include "cli/option_rows.h"
+#include "report/runs.h"
+#include "training/architecture.h"
+#include "training/auto_settings.h"
+
+#include <math.h>
 #include <string.h>
 
 const char *const settings_optimizers[] = {"adamw", "muon", NULL};
+static const char *const schedule_names[] = {"cosine", "linear", "constant", "wsd", NULL}; /* as ScheduleKind */
+static const char *const pack_names[] = {"stream", "docs", NULL};                          /* as PackKind */
+
+enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
+
+/* Of the options whose default is not automatic. */
+static const TrainSettings defaults = {.val_frac = 0.1,
+                                       .model = {.norm_eps = 1e-5f},
+                                       .momentum = 0.95f,
+                                       .min_lr_frac = 0.1f,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.95f,
+                                       .eps = 1e-8f,
+                                       .wd = 0.1f,
+                                       .clip = 1.0f,
+                                       .epochs = NAN,
+                                       .minutes = NAN,
+                                       .sample_tokens = 256,
+                                       .save_every = {0, 600},
+                                       .runs_format = -1,
+                                       .seed = 1337};
+
+/* Names that other trainers use for these options. */
+#define HERE(name) "that is --" name " here"
+
+static const OptionHint hints[] = {
+    {"learning-rate max-lr peak-lr alpha", HERE("lr")},
+    {"max-iters max-steps num-iterations num-iters iterations iters n-iters train-steps num-steps", HERE("steps")},
+    {"num-epochs num-train-epochs n-epochs max-epochs", HERE("epochs")},
+    {"max-time time-limit time-budget", HERE("minutes")},
+    {"block-size sequence-length seq-len seq-length max-seq-len max-seq-length context context-length context-size "
+     "n-ctx n-positions max-position-embeddings ctx-size",
+     HERE("ctx")},
+    {"n-layer n-layers num-layers num-hidden-layers depth", HERE("layers")},
+    {"n-head n-heads num-heads num-attention-heads", HERE("heads")},
+    {"n-kv-heads n-kv-head num-key-value-heads", HERE("kv-heads")},
+    {"n-embd n-embed d-model embed-dim embedding-dim hidden-size model-dim width", HERE("dim")},
+    {"intermediate-size d-ff ffn-dim mlp-dim hidden-dim", HERE("ffn")},
+    {"batch-size micro-batch-size per-device-train-batch-size per-device-batch-size bs", HERE("batch")},
+    {"gradient-accumulation-steps grad-accum-steps gradient-accumulation accumulate-grad-batches", HERE("grad-accum")},
+    {"total-batch-size tokens-per-batch global-batch-size", HERE("batch-tokens") ", in tokens"},
+    {"warmup-iters warmup-steps warmup-iterations num-warmup-steps", HERE("warmup")},
+    {"weight-decay", HERE("wd")},
+    {"grad-clip max-grad-norm clip-grad gradient-clip-val clip-norm", HERE("clip")},
+    {"eval-interval eval-steps val-loss-every eval-iters evaluation-interval", HERE("eval-every") ", in steps"},
+    {"log-interval logging-steps log-steps", HERE("log-every")},
+    {"save-interval save-steps checkpoint-interval checkpoint-every", HERE("save-every")},
+    {"sample-interval sample-steps sampling-interval", HERE("sample-every")},
+    {"out-dir output-dir output save-dir checkpoint-dir ckpt-dir run-dir", HERE("out")},
+    {"lr-schedule lr-scheduler lr-scheduler-type scheduler", HERE("schedule")},
+    {"min-lr min-learning-rate final-lr learning-rate-decay-frac", "that is --min-lr-frac here, a fraction of --lr"},
+    {"lr-decay-iters decay-steps", "the learning rate always decays until the last step"},
+    {"adam-beta1 adam-b1 b1", HERE("beta1")},
+    {"adam-beta2 adam-b2 b2", HERE("beta2")},
+    {"adam-eps adam-epsilon epsilon", HERE("eps")},
+    {"use-muon muon", "that is --optimizer muon here"},
+    {"early-stopping early-stopping-patience early-stop", HERE("patience")},
+    {"bf16 bfloat16", "that is --dtype bf16 here"},
+    {"fp32 f32 float32", "that is --dtype f32 here"},
+    {"fp16 half float16 amp mixed-precision", "there is --dtype bf16, and no fp16"},
+    {"n-threads num-threads num-workers workers", HERE("threads")},
+    {"random-seed rng-seed manual-seed", HERE("seed")},
+    {"input input-file input-bin train-data train-file train-text dataset data-dir data-path text file corpus",
+     "leave it out: texts are given without a flag"},
+    {"val-data val-file input-val-bin eval-file validation-file test-file", HERE("val")},
+    {"model model-size config-name size", HERE("preset") "; or --layers, --heads, --dim and --ctx"},
+    {"vocab n-vocab", HERE("vocab-size")},
+    {"init-from finetune fine-tune finetune-from pretrained from-pretrained pretrained-model base-model "
+     "model-name-or-path "
+     "load-model checkpoint",
+     HERE("init") ", the directory of a model"},
+    {"from-checkpoint resume-from-checkpoint load-checkpoint continue", "a stopped run goes on with --resume=DIR"},
+    {"num-gpus n-gpus nproc nproc-per-node devices", HERE("gpus")},
+    {"compile flash-attention flash recompute use-flash-attn gradient-checkpointing",
+     "there is no such switch here; leave it out"},
+    {"wandb wandb-log tensorboard report-to", "runs are logged in metrics.jsonl, report.html and result.json"},
+    {"verbose", "all messages are printed unless --quiet is given"},
+    {"force overwrite-output-dir", HERE("overwrite")},
+};
+
+#define ARCHITECTURE_HELP(id, name, norm, place, activation, gated, positions, bias, tie, help) name ": " help "; "
+#define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
+
+void train_options(Options *options, TrainSettings *s) {
+  ModelConfig *m = &s->model;
+  *s = defaults;
+  const Option table[] = {
+      GROUP("Data"),
+      LIST("data", &s->data, "FILE",
+           "training text: files, directories (every .txt, .jsonl and .tsv file in them) or - (standard input); a "
+           "document ends at the end of a file or at a line that is <|endoftext|>",
+           .positional = true, .modes = OPTION_ALL_MODES, .common = true),
+      TEXT("val", &s->val, "FILE", "the end of the training text",
+           "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
+      DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
+             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MTOKENS) " M tokens; 0: none"),
+      FORMAT_ROWS(s, .needs = NULL),
+      FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks"),
+      CHOICE(
+          "pack", &s->pack, pack_names,
+          "auto: docs for pairs, or if the tokenizer of --init adds a token at the start of texts; else stream",
+          "windows start anywhere in the text (stream), or hold whole documents without attention between them (docs)"),
+
+      GROUP("Tokenizer"),
+      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: byte below " SHOWN(AUTO_BYTE_MB) " MB of text, else bpe",
+           "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), or the tokenizer.json of "
+           "another run or model (FILE)"),
+      INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: from the size of the text",
+          "maximum vocabulary size of the BPE, including the 256 bytes and <|endoftext|>", .follows = "tokenizer"),
+      TEXT("source-tokenizer", &s->source_tokenizer, "byte|bpe|FILE", "auto: the same tokenizer",
+           "separate tokenizer for the encoder, trained on prompts only; --tokenizer is then trained on responses "
+           "only"),
+      INT("source-vocab-size", &s->source_vocab_size, 257, MODEL_MAX_VOCAB, "auto: from the size of the text",
+          "maximum vocabulary size of a BPE for prompts", .follows = "source-tokenizer"),
+
+      GROUP("Model"),
+      CHOICE("preset", &s->preset, preset_names, "auto: from the text and the device",
+             "model size as layers/heads/dim/ctx: " MODEL_PRESETS(PRESET_HELP) "124m also sets vocab-size " SHOWN(
+                 AUTO_GPT2_VOCAB),
+             .common = true),
+      INT("layers", &m->layers, 1, MODEL_MAX_LAYERS, "auto: preset", "number of Transformer blocks",
+          .follows = "preset"),
+      INT("heads", &m->heads, 1, MODEL_MAX_HEADS, "auto: preset", "number of attention heads; must divide dim",
+          .follows = "preset"),
+      INT("kv-heads", &m->kv_heads, 1, MODEL_MAX_HEADS, "auto: heads",
+          "number of key/value heads (grouped-query attention); must divide heads", .follows = "preset heads"),
+      INT("dim", &m->dim, MODEL_MIN_DIM, MODEL_MAX_DIM, "auto: preset",
+          "embedding dimension, the width of the residual stream", .follows = "preset"),
+      INT("ffn", &m->ffn, 1, MODEL_MAX_FFN, "auto: 8/3 dim if gated, else 4 dim", "hidden dimension of the MLP",
+          .follows = "preset arch dim gated"),
+      INT("ctx", &m->ctx, 1, MODEL_MAX_CTX, "auto: preset", "context length in tokens", .follows = "preset"),
+      FLOAT("dropout", &s->dropout, 0, 1, "auto: from the number of epochs",
+            "dropout on embeddings, attention and residual branches", .below = true),
+      FLOAT("embed-dropout", &s->embed_dropout, 0, 1, "auto: dropout", "dropout on embeddings", .below = true,
+            .follows = "dropout"),
+      FLOAT("attention-dropout", &s->attention_dropout, 0, 1, "auto: dropout", "dropout on attention probabilities",
+            .below = true, .follows = "dropout"),
+      FLOAT("mlp-dropout", &s->mlp_dropout, 0, 1, NULL, "dropout on the hidden activations of MLPs", .below = true),
+
+      GROUP("Architecture"),
+      CHOICE(
+          "arch", &s->arch, architecture_names, NULL,
+          "architecture preset: " ARCHITECTURES(ARCHITECTURE_HELP) "the options below override individual components"),
+      INT("encoder-layers", &m->encoder_layers, 0, MODEL_MAX_LAYERS,
+          "auto: same as layers with --arch original and pairs, else 0",
+          "number of encoder blocks; the encoder reads the prompts of pairs, the decoder writes the responses; 0: "
+          "decoder only",
+          .follows = "arch"),
+      CHOICE("norm", (int *)&m->norm, model_norm_names, "auto: arch", "normalization: RMSNorm or LayerNorm",
+             .follows = "arch"),
+      CHOICE("norm-place", (int *)&m->norm_place, model_norm_place_names, "auto: arch",
+             "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP",
+             .follows = "arch"),
+      FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
+      CHOICE("act", (int *)&m->activation, model_activation_names, "auto: arch", "activation function of the MLP",
+             .follows = "arch"),
+      TRISTATE("gated", &m->gated, "auto: arch", "multiply the activation by a second projection, as SwiGLU does",
+               .follows = "arch"),
+      TRISTATE("bias", &m->bias, "auto: arch", "biases in the attention output and in the MLP", .follows = "arch"),
+      TRISTATE("qkv-bias", &m->qkv_bias, "auto: bias", "biases in the query, key and value projections",
+               .follows = "arch bias"),
+      TRISTATE("head-bias", &m->head_bias, "auto: no", "bias in the output head"),
+      CHOICE("positions", (int *)&m->positions, model_position_names, "auto: arch",
+             "position encoding: rotary, a learned or sinusoidal table added to the embedding, or none",
+             .follows = "arch"),
+      FLOAT("rope-base", &m->rope_base, 1, 1e12, "auto: " SHOWN(ARCHITECTURE_ROPE_BASE),
+            "base of the rotary position encoding", .follows = "arch positions"),
+      TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(ARCHITECTURE_TIE_DIM),
+               "tie the output head to the token embedding",
+               .follows = "preset dim arch positions source-tokenizer source-vocab-size"),
+      TEXT("init", &s->init, "DIR", "random weights",
+           "start from the weights and the tokenizer of another run or of a Hugging Face transformers model "
+           "(fine-tuning); --ctx may be smaller than the model's; the rest of its architecture is kept",
+           .common = true),
+      CHOICE(
+          "init-like", &s->init_like, architecture_inits, NULL,
+          "initial weights: normal, smaller at residual outputs (gpt2), or as in nn.Linear and nn.Embedding (torch)"),
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(ARCHITECTURE_INIT) "/sqrt(dim)",
+            "standard deviation of the initial weights with --init-like gpt2", .above = true,
+            .follows = "preset dim arch init-like"),
+
+      GROUP("Optimizer"),
+      CHOICE(
+          "optimizer", &s->optimizer, settings_optimizers,
+          "auto: muon; adamw if lr is given without muon-lr, or if muon would take most of the step time",
+          "optimizer: adamw for all parameters, or muon for the matrices of attention and MLPs and adamw for the rest",
+          .follows = "preset", .stays = true),
+      FLOAT("lr", &s->lr, 1e-12, 10, "auto: " AUTO_LR_WORDS, "peak learning rate of AdamW",
+            .follows = "preset arch optimizer", .stays = true),
+      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(AUTO_MUON_LR) "; a tenth of that with --init",
+            "peak learning rate of Muon", .above = true, .follows = "preset optimizer", .stays = true),
+      FLOAT("momentum", &s->momentum, 0, 1, NULL, "momentum of Muon", .below = true),
+      FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate as a fraction of lr"),
+      INT64("warmup", &s->warmup, 0, 1e12,
+            "auto: " SHOWN(AUTO_WARMUP_PERCENT) " % of the steps, at most " SHOWN(AUTO_WARMUP_LIMIT),
+            "number of linear learning-rate warmup steps"),
+      CHOICE("schedule", &s->schedule, schedule_names, NULL,
+             "learning-rate schedule after the warmup; wsd decays only over the last fifth"),
+      FLOAT("beta1", &s->beta1, 0, 1, NULL, "decay rate of AdamW's first moment", .below = true),
+      FLOAT("beta2", &s->beta2, 0, 1, NULL, "decay rate of AdamW's second moment", .below = true),
+      FLOAT("eps", &s->eps, 0, 1, NULL, "epsilon of AdamW", .above = true),
+      FLOAT("wd", &s->wd, 0, 10, NULL, "weight decay of matrices; vectors have none"),
+      FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
+      FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
+            "fraction of each target spread over the vocabulary in training, not in validation", .below = true),
+
+      GROUP("Length"),
+      INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",
+            "number of optimizer steps", .exclusive = EXCLUSIVE_LENGTH, .common = true),
+      DOUBLE("epochs", &s->epochs, 0, 1e9, NULL, "number of passes over the training text", .above = true,
+             .exclusive = EXCLUSIVE_LENGTH),
+      DOUBLE(
+          "minutes", &s->minutes, 0, 1e6, NULL,
+          "time budget in minutes, from the start of the program to its end; a resumed run gets the same budget again",
+          .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
+      TEXT(
+          "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
+          "previously planned lengths of this run; written to config.txt by --minutes, so that the run can be repeated",
+          .hidden = true, .follows = "steps epochs minutes"),
+      INT("batch", &s->batch, 1, SETTINGS_MAX_BATCH, "auto: from preset, device and optimizer",
+          "number of sequences per micro-batch", .follows = "preset optimizer", .stays = true),
+      INT("grad-accum", &s->grad_accum, 1, SETTINGS_MAX_BATCH, "auto: 1",
+          "number of micro-batches per step (gradient accumulation)", .exclusive = EXCLUSIVE_BATCH),
+      INT64("batch-tokens", &s->batch_tokens, 1, 1e12, NULL, "number of tokens per step; sets grad-accum",
+            .exclusive = EXCLUSIVE_BATCH),
+
+      GROUP("Evaluation"),
+      INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(AUTO_EVALUATIONS) " times per run",
+            "number of steps between evaluations; 0: only at the end"),
+      INT("patience", &s->patience, 0, 1e6, NULL,
+          "number of evaluations without improvement after which training stops (early stopping); 0: off"),
+      INT64("sample-every", &s->sample_every, 0, 1e12, "auto: " SHOWN(AUTO_SAMPLES) " times per run",
+            "number of steps between samples; 0: only at the end"),
+      INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples"),
+      TEXT("prompt", &s->prompt, NULL, NULL, "prompt of the samples"),
+
+      GROUP("Output"),
+      TEXT("out", &s->out, "DIR", "FILE.run or stdin.run in the current directory", "run directory",
+           .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT, .common = true),
+      FLAG("overwrite", &s->overwrite, "replace an existing run in --out DIR", .transient = true),
+      OPTIONAL("resume", &s->resume, "DIR",
+               "resume a stopped run: DIR, or the newest *.run in the current directory; a larger --steps extends a "
+               "finished run",
+               .transient = true, .common = true),
+      INTERVAL("save-every", &s->save_every,
+               "interval between checkpoints for --resume, as steps (500) or time (10m); 0: only at the end"),
+      INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(AUTO_LOG_LINES) " times per run",
+            "number of steps between lines of metrics.jsonl"),
+
+      GROUP("Machine"),
+      DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
+                  "compute dtype; master weights stay f32"),
+      FLAG("autotune", &s->machine.autotune,
+           "time the GEMM algorithms on a GPU and record the fastest in the run's autotune.txt"),
+      TEXT("gpus", &s->gpus, "N|all", NULL, "number of GPUs on this machine to train on, one process each",
+           .transient = true),
+      FLAG("no-shard", &s->no_shard, "replicate the optimizer state in all processes, instead of sharding it (ZeRO-1)"),
+      SEED("seed", &s->seed, NULL,
+           "random seed; the same seed gives byte-identical results; -1: a random one, which is written to config.txt"),
+
+      GROUP("Runs"),
+      FLAG("runs", &s->runs, "print a table of runs; give directories with runs instead of FILE...", .transient = true,
+           .selects = TRAIN_MODE_RUNS, .common = true),
+      FLAG("report", &s->report,
+           "write an HTML report about runs to --out FILE; give directories with runs instead of FILE...",
+           .transient = true, .selects = TRAIN_MODE_REPORT),
+      FLAG("plot", &s->plot, "plot the losses of runs in the terminal; give directories with runs instead of FILE...",
+           .transient = true, .selects = TRAIN_MODE_PLOT),
+      CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
+             "table format: aligned columns that fit the terminal (text), Markdown (md), or all columns (csv, json)",
+             .letter = 'O', .transient = true, .modes = TRAIN_MODE_RUNS),
+      TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
+           "column to sort the table by; -COLUMN: the largest first. Losses are ranked among runs with the same "
+           "validation text",
+           .transient = true, .modes = TRAIN_MODE_RUNS),
+      TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
+           "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
+
+      GROUP("Other"),
+      FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true, .selects = TRAIN_MODE_DRY_RUN,
+           .common = true),
+      FLAG("json", &s->json, "print the plan as JSON", .transient = true, .modes = TRAIN_MODE_DRY_RUN,
+           .excludes = "show"),
+      INT("show", &s->show, 1, SETTINGS_MAX_SHOW, NULL,
+          "print the first N windows of the training text as the model sees them", .transient = true,
+          .modes = TRAIN_MODE_DRY_RUN),
+      INT64("bench", &s->bench, 1, SETTINGS_MAX_BENCH, NULL,
+            "time N steps and print one line of JSON; nothing is saved", .transient = true,
+            .selects = TRAIN_MODE_BENCH),
+  };
+  *options = (Options){.program = "train",
+                       .usage = "FILE... [options]",
+                       .about = "Trains a small language model on text. Writes a run directory that generate and "
+                                "Hugging Face transformers can load.",
+                       .hints = hints,
+                       .hint_count = sizeof hints / sizeof *hints,
+                       .default_mode = "training",
+                       .default_modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH};
+  options_init(options, table, sizeof table / sizeof *table);
+}
+
+/* ---- what follows from settings ---- */
 
 bool settings_tokenizer_is_path(const char *tokenizer) {
   return tokenizer && strcmp(tokenizer, "byte") != 0 && strcmp(tokenizer, "bpe") != 0;

@@ -1,10 +1,9 @@
-/* The settings of ./train. options.h has the table of its options, auto_settings.h chooses what is not given. */
+/* The settings of ./train and their table of options; auto_settings.h chooses what is not given. */
 #ifndef INKLING_TRAINING_SETTINGS_H
 #define INKLING_TRAINING_SETTINGS_H
 
 #include "cli/device.h"
 #include "cli/options.h"
-#include "kernels.h"
 #include "model.h"
 
 extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */
@@ -36,9 +35,9 @@ typedef struct TrainSettings {
   int source_vocab_size;
   /* model */
   int preset;        /* PresetKind; -1: chosen automatically */
-  int arch;          /* ArchitectureKind */
+  int arch;          /* ArchitectureKind; -1: that of the initial model */
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
-  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* -1: chosen automatically */
+  float dropout, embed_dropout, attention_dropout, mlp_dropout; /* NaN: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
   int init_like;    /* InitKind */
   float init_std;
@@ -86,6 +85,9 @@ enum {
   SETTINGS_MAX_SHOW = 1000000,
   SETTINGS_MAX_BATCH = 1 << 20 /* sequences, or micro-batches */
 };
+
+/* Sets defaults in `settings` and puts the table of its options into `options`. */
+void train_options(Options *options, TrainSettings *settings);
 
 /* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);

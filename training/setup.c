@@ -2,6 +2,8 @@
 #include "training/run.h"
 
 #include "cli/device.h"
+#include "formats/model_files.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "model/parameters.h"
 #include "util/path.h"
@@ -85,8 +87,7 @@ static bool append_fitting_batch(const Run *r, Error *error) {
 
 bool run_check_memory(Run *r, Error *error) {
   const ContextInfo now = run_device_now(&r->device);
-  const TrainConfig train = run_train_config(r);
-  const size_t total = model_memory(&r->model.config, &train, &r->device.info).total;
+  const size_t total = run_memory(r).total;
   r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
   fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
@@ -133,7 +134,8 @@ void run_upload_state(const RunModel *model, int64_t step) {
 
 bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r->peers) && settings_start_from_model(&r->settings)) run_read_base_weights(&r->base, &r->model, error);
+  if (run_leads(r->peers) && settings_start_from_model(&r->settings))
+    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0], error);
   else if (run_leads(r->peers))
     parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
   if (!run_agree(r->peers, error)) return false;
@@ -155,14 +157,9 @@ bool run_warm_up(Run *r, Error *error) {
 
 void run_stop_model(RunModel *model) {
   decoder_close(model->decoder);
-  free(model->drawn.ids);
-  model->drawn = (BpeIds){0};
   model_close(model->on_device);
-  model->decoder = NULL;
-  model->on_device = NULL;
   batch_free(&model->batch);
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++) {
-    free(model->host[i]);
-    model->host[i] = NULL;
-  }
+  free(model->drawn.ids);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) free(model->host[i]);
+  *model = (RunModel){.config = model->config};
 }

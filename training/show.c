@@ -11,8 +11,6 @@
 #include "util/text.h"
 #include "util/utf8.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,7 +148,7 @@ static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) 
   }
 }
 
-/* ---- windows of documents ---- */
+/* ---- documents in a window ---- */
 
 /* Positions [begin, stop) hold one document or a part of it. */
 static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, int begin, int stop, int number) {
@@ -172,27 +170,7 @@ static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, 
   remark(p, ended ? "document %d ends" : "document %d is cut here", number);
 }
 
-static bool is_padding(const Window *w, int begin, int stop) {
-  return stop == begin + 1 && w->targets[begin] == IGNORE_INDEX;
-}
-
-static int stop_of(const Window *w, int begin, int ctx) {
-  int stop = begin + 1;
-  while (stop < ctx && w->positions[stop] > 0) stop++;
-  return stop;
-}
-
-static void show_documents(Page *p, const RunText *text, int ctx, const Window *w) {
-  int padding = 0, documents = 0;
-  for (int begin = 0, stop; begin < ctx; begin = stop) {
-    stop = stop_of(w, begin, ctx);
-    if (is_padding(w, begin, stop)) padding++;
-    else show_document(p, text->tokenizer, w, begin, stop, ++documents);
-  }
-  if (padding) remark(p, "%s of padding, not in the loss", text_plural(padding, "place").text);
-}
-
-/* ---- windows of pairs ---- */
+/* ---- windows of pairs or documents ---- */
 
 static void show_pair(Page *p, const RunText *text, const Window *w, int begin, int stop, int number) {
   const Tokenizer *source = run_source_tokenizer(text);
@@ -207,19 +185,24 @@ static void show_pair(Page *p, const RunText *text, const Window *w, int begin, 
   remark(p, "pair %d ends", number);
 }
 
-static void show_pairs(Page *p, const RunText *text, int ctx, const Window *w) {
-  int padding = 0, pairs = 0, sources = 0;
+static void show_parts(Page *p, const RunText *text, int ctx, const Window *w) {
+  int padding = 0, parts = 0, sources = 0;
   for (int begin = 0, stop; begin < ctx; begin = stop) {
-    stop = stop_of(w, begin, ctx);
-    if (is_padding(w, begin, stop)) {
+    stop = begin + 1;
+    while (stop < ctx && w->positions[stop] > 0) stop++;
+    if (stop == begin + 1 && w->targets[begin] == IGNORE_INDEX) {
       padding++;
-      continue;
+    } else if (text->windows.pairs) {
+      sources += w->cross_end[begin] - w->cross_begin[begin];
+      show_pair(p, text, w, begin, stop, ++parts);
+    } else {
+      show_document(p, text->tokenizer, w, begin, stop, ++parts);
     }
-    sources += w->cross_end[begin] - w->cross_begin[begin];
-    show_pair(p, text, w, begin, stop, ++pairs);
   }
-  remark(p, "%s of padding for prompts and %d for responses, not in the loss", text_plural(ctx - sources, "place").text,
-         padding);
+  if (text->windows.pairs)
+    remark(p, "%s of padding for prompts and %d for responses, not in the loss",
+           text_plural(ctx - sources, "place").text, padding);
+  else if (padding) remark(p, "%s of padding, not in the loss", text_plural(padding, "place").text);
 }
 
 /* ---- all of them ---- */
@@ -230,8 +213,7 @@ static void show_window(Page *p, const RunText *text, int ctx, const Window *w, 
   fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
           counted, ctx);
   read_with(p, text->tokenizer);
-  if (text->windows.pairs) show_pairs(p, text, ctx, w);
-  else if (text->windows.packing) show_documents(p, text, ctx, w);
+  if (text->windows.pairs || text->windows.packing) show_parts(p, text, ctx, w);
   else show_stream(p, text, ctx, w);
   flush_pending(p);
   end_line(p);

@@ -33,14 +33,15 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
 }
 
 /* Describes what must be equal for equal bits: device and dtype. */
-static void describe_machine(const RunDevice *device, const Collective *peers, char out[NOTE_BYTES]) {
-  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->info.device, dtype_name(device->info.dtype));
-  if (peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", peers->size);
+static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
+  const ContextInfo *device = &r->device.info;
+  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->device, dtype_name(device->dtype));
+  if (r->peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", r->peers->size);
 }
 
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
-  describe_machine(&r->device, r->peers, machine);
+  describe_machine(r, machine);
   note(n, "step", "%" PRId64, r->progress.step);
   note(n, "finished", "%d", r->progress.finished);
   note(n, "steps", "%" PRId64, r->settings.steps);
@@ -124,13 +125,13 @@ static void compare_texts(Console *console, const TrainSettings *s, const RunTex
   progress->eval_windows = 0;
 }
 
-static void compare_machines(Console *console, const RunDevice *device, const Collective *peers,
-                             const CheckpointState *state) {
+static void compare_machines(Run *r, const CheckpointState *state) {
   char now_on[NOTE_BYTES];
   const char *before = checkpoint_state_text(state, "machine");
-  describe_machine(device, peers, now_on);
+  describe_machine(r, now_on);
   if (before && strcmp(before, now_on) != 0)
-    console_warning(console, "the run was on %.127s and resumes on %s: it will not continue exactly", before, now_on);
+    console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
+                    now_on);
 }
 
 /* Returns `otherwise` if the state lacks the number, as states of older versions may. */
@@ -140,17 +141,18 @@ static int64_t count_of(const CheckpointState *state, const char *key, int64_t o
 }
 
 /* A run that was stopped during its last evaluation is at its last step, but not finished. */
-static bool check_unfinished(const TrainSettings *s, const RunProgress *progress, const char *dir,
-                             const CheckpointState *state, Error *error) {
-  const bool finished = count_of(state, "finished", progress->evaluated_step == progress->step);
-  if (finished && progress->step >= s->steps)
+static bool check_unfinished(const Run *r, const CheckpointState *state, Error *error) {
+  const RunProgress *progress = &r->progress;
+  if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return true;
+  if (progress->step >= r->settings.steps)
     return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
-                dir, progress->step);
-  if (finished && s->patience && progress->bad_evals >= s->patience)
+                r->files.dir, progress->step);
+  if (r->settings.patience && progress->bad_evals >= r->settings.patience)
     return fail(error, EXIT_USAGE,
                 "%s ended at step %" PRId64 ", after %s no better than step %" PRId64
                 "; give --patience with a larger number to continue",
-                dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text, progress->best_step);
+                r->files.dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text,
+                progress->best_step);
   return true;
 }
 
@@ -180,8 +182,8 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->settings, &r->text, &r->progress, state);
-  compare_machines(&r->console, &r->device, r->peers, state);
-  return check_unfinished(&r->settings, &r->progress, r->files.dir, state, error);
+  compare_machines(r, state);
+  return check_unfinished(r, state, error);
 }
 
 static bool read_state(Run *r, Error *error) {
@@ -198,8 +200,7 @@ static bool read_state(Run *r, Error *error) {
 }
 
 bool run_restore_state(Run *r, Error *error) {
-  read_state(r, error);
-  if (!run_agree(r->peers, error)) return false;
+  if (!run_together(r, read_state, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);

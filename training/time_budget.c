@@ -1,6 +1,9 @@
-/* The length of a run with --minutes: the number of steps that fit, measured before training and adjusted during it,
- * because the speed of a machine may change. config.txt records the lengths, so that the same run can be repeated. */
+/* Timings of steps, and the length of a run with --minutes: the number of steps that fit, measured before training and
+ * adjusted during it, because the speed of a machine may change. config.txt records the lengths, so that the same run
+ * can be repeated. */
 #include "training/run.h"
+
+#include "cli/bench_line.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,26 +12,18 @@
 
 /* ---- --earlier-steps ---- */
 
-/* Parses one number and the character after it. */
-static bool read_number(const char **at, char end, int64_t *out) {
-  char *rest;
-  const long long number = strtoll(*at, &rest, 10);
-  if (rest == *at || number < 1 || number > SETTINGS_MAX_STEPS || (*rest != end && !(end == ',' && !*rest)))
-    return false;
-  *at = *rest ? rest + 1 : rest;
-  *out = number;
-  return true;
-}
-
 static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
   int64_t before = 0;
+  int size;
   *plans = (SchedulePlans){0};
   for (const char *at = s->earlier_steps; at && *at; plans->count++) {
     if (plans->count == SCHEDULE_PLANS) return false;
     int64_t *until = &plans->items[plans->count].until, *steps = &plans->items[plans->count].steps;
-    if (!read_number(&at, ':', until) || !read_number(&at, ',', steps)) return false;
-    if (*until <= before || *until >= *steps) return false;
+    if (sscanf(at, "%9" SCNd64 ":%9" SCNd64 "%n", until, steps, &size) != 2 || (at[size] && at[size] != ','))
+      return false;
+    if (*until <= before || *until >= *steps || *steps > SETTINGS_MAX_STEPS) return false;
     before = *until;
+    at += size + (at[size] == ',');
   }
   return !plans->count || before < s->steps;
 }
@@ -42,19 +37,81 @@ bool run_read_plans(TrainSettings *s, Error *error) {
       s->earlier_steps, SCHEDULE_PLANS);
 }
 
-static bool write_plans(TimeBudget *budget, TrainSettings *s, Error *error) {
-  enum { PLAN_BYTES = 48 };
+static void write_plans(TimeBudget *budget, TrainSettings *s) {
   const SchedulePlans *plans = &s->plans;
-  const size_t size = (size_t)plans->count * PLAN_BYTES;
-  char *text = realloc(budget->text, size);
-  if (!text) return error_memory(error, "the lengths of the run");
   size_t used = 0;
   for (int i = 0; i < plans->count; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
-                             plans->items[i].steps);
-  budget->text = text;
-  s->earlier_steps = text;
+    used += (size_t)snprintf(budget->text + used, sizeof budget->text - used, "%s%" PRId64 ":%" PRId64, i ? "," : "",
+                             plans->items[i].until, plans->items[i].steps);
+  s->earlier_steps = budget->text;
+}
+
+/* ---- timing steps, for --bench and --minutes ---- */
+
+/* Runs one step and drops its report. An asynchronous device is kept some steps behind the host (Backend.poll), as in
+ * training, so that the measured rate is the device's. */
+static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
+  StepState reports[REPORT_RING];
+  TokenBatch batch;
+  run_fill_batch(r, step, &batch, error);
+  if (!run_agree_on_stop(r, error)) return false;
+  if (r->session.stopping) return fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping), "stopped while timing");
+  model_train_step(r->model.on_device, &batch);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, false, error) < 0) return false;
+  const double end = clock_seconds();
+  *seconds = end - *start;
+  *start = end;
   return true;
+}
+
+/* Measures the seconds of each of `steps` training steps after a warm-up. After `limit` seconds it stops with the steps
+ * timed so far; if there is only the warm-up step, it returns that one. */
+static bool time_steps(Run *r, int64_t steps, double limit, Quantiles *out, Error *error) {
+  double *seconds = malloc((size_t)(BENCH_WARM_UP + steps) * sizeof *seconds), start = clock_seconds();
+  const double stop = start + limit;
+  int64_t done = 0;
+  bool ok = seconds || error_memory(error, "timings");
+  for (bool more = ok; more; done++) {
+    ok = time_step(r, done + 1, &start, &seconds[done], error);
+    more = ok && done + 1 < BENCH_WARM_UP + steps && run_broadcast_flag(r->peers, start < stop);
+  }
+  const int64_t first = done > BENCH_WARM_UP ? BENCH_WARM_UP : done - 1;
+  if (ok) *out = quantiles_of(seconds + first, (size_t)(done - first));
+  free(seconds);
+  return ok;
+}
+
+/* Measures the seconds of a training step on this machine. Takes at most `limit` seconds, or one step. */
+static bool measure_step(Run *r, double limit, double *out, Error *error) {
+  enum { STEPS = 20 };
+  const TrainSettings kept = r->settings;
+  Quantiles seconds;
+  r->settings.steps = STEPS + BENCH_WARM_UP;
+  r->settings.warmup = 0;
+  const bool ok = run_together(r, run_start_model, error) && run_init_weights(r, error) &&
+                  time_steps(r, STEPS, limit, &seconds, error);
+  if (ok) *out = seconds.median;
+  run_stop_model(&r->model);
+  r->settings = kept;
+  return ok;
+}
+
+bool run_bench(Run *r, const char *commit, Error *error) {
+  const int64_t tokens = settings_tokens_per_step(&r->settings);
+  BenchLine line = {.steps = r->settings.bench,
+                    .tokens_per_step = tokens,
+                    .batch = r->settings.batch,
+                    .model = &r->model.config,
+                    .backend = r->device.backend,
+                    .context = r->device.context,
+                    .commit = commit};
+  return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
+         (!run_leads(r->peers) ||
+          bench_line_print(
+              &line, error,
+              "\"grad_accum\": %d, \"optimizer\": \"%s\", \"flops_per_s\": %.4g, \"peak_flops_per_s\": %.4g",
+              r->settings.grad_accum, settings_optimizers[r->settings.optimizer],
+              run_step_flops(r) / line.seconds.median, r->device.peak_flops));
 }
 
 /* ---- before the run ---- */
@@ -79,7 +136,7 @@ bool run_fit_minutes(Run *r, Error *error) {
     }
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
-  if (!run_measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
+  if (!measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
   p->step_seconds = run_broadcast_number(r->peers, p->step_seconds);
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > (double)SETTINGS_MAX_STEPS)
@@ -91,11 +148,6 @@ bool run_fit_minutes(Run *r, Error *error) {
 }
 
 /* ---- while it trains ---- */
-
-void run_begin_budget(TimeBudget *budget, int64_t step) {
-  budget->checked_at = clock_seconds();
-  budget->checked_step = budget->first_step = step;
-}
 
 /* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
  * model on the whole validation text, a sample, and a second checkpoint. */
@@ -117,7 +169,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
   plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
   const TrainConfig config = settings_train_config(s);
-  return run_take_reports(r, true, error) && write_plans(&r->budget, &r->settings, error) &&
+  write_plans(&r->budget, s);
+  return run_take_reports(r, true, error) &&
          (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
@@ -145,10 +198,4 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   return run_broadcast_flag(r->peers, same) || change_length(r, steps, error);
-}
-
-void run_count_pause(TimeBudget *budget, double saving, double evaluating, double sampling) {
-  budget->paused += saving + evaluating + sampling;
-  if (saving > 0) budget->saving = saving;
-  if (sampling > 0) budget->sampling = sampling;
 }
