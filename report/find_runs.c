@@ -1,6 +1,7 @@
 #include "report/find_runs.h"
 
 #include "checkpoint/directory.h"
+#include "formats/model_files.h"
 #include "util/array.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -15,8 +16,13 @@
 
 enum { DEEPEST = 16 }; /* depth of the search below the named directories */
 
-static bool is_run(const char *dir) {
-  return checkpoint_is_run(dir) || access(path_in(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
+static bool has(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
+
+/* A named directory (depth 0) may also be what is left of a run. Below, a test's input or a copy of a single file must
+ * not look like a run. */
+static bool is_run(const char *dir, int depth) {
+  const bool settings = checkpoint_is_run(dir), metrics = has(dir, CHECKPOINT_METRICS);
+  return depth == 0 ? settings || metrics : settings && (metrics || has(dir, MODEL_FILE_WEIGHTS));
 }
 
 static bool add_run(FoundRuns *runs, const char *dir, Error *error) {
@@ -42,7 +48,7 @@ static bool search_entry(FoundRuns *runs, const char *dir, const char *name, int
 
 /* Unreadable directories are left out, except for the named ones (depth 0). */
 static bool search_below(FoundRuns *runs, const char *dir, int depth, Error *error) {
-  if (is_run(dir)) return add_run(runs, dir, error);
+  if (is_run(dir, depth)) return add_run(runs, dir, error);
   struct dirent **names;
   const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
   if (count < 0 && errno == ENOMEM) return error_memory(error, "a list of runs");
