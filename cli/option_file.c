@@ -150,7 +150,7 @@ static bool take_line(OptionLine *line, char *text, OptionTake *take, void *cont
   return take(context, line, error);
 }
 
-bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
+bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
   OptionLine line = {.path = path, .code = code};
   char *at = text;
   bool ok = true;
@@ -167,7 +167,7 @@ bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *t
 
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
   char *text = read_config(path, code, error);
-  const bool ok = text && option_text_read(text, path, code, take, context, error);
+  const bool ok = text && option_file_read_text(text, path, code, take, context, error);
   free(text);
   return ok;
 }
@@ -205,7 +205,7 @@ static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, 
   const TextList one = {.items = (const char *[]){value.text}, .count = 1};
   const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
   char text[400];
-  option_value_text(row, value, text, sizeof text);
+  option_format(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
     char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
     fprintf(stream, "%s = ", row->name);

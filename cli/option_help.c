@@ -56,7 +56,7 @@ void option_sentence_text(const Options *options, const Option *row, bool notes,
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);
   else if (!option_is_text(row) && option_is_set(row, row->initial) &&
            !(row->kind == OPTION_FLAG && !row->initial.flag))
-    option_value_text(row, row->initial, standard, sizeof standard);
+    option_format(row, row->initial, standard, sizeof standard);
   option_append(standard, sizeof standard, "; ", range);
   option_append(standard, sizeof standard, "; ", modes);
   if (*standard) snprintf(out, size, "%s [%s]", row->help, standard);

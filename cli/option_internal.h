@@ -22,7 +22,7 @@ bool option_is_set(const Option *row, OptionValue value);
 bool option_parse(const Option *row, const char *text, OptionValue *out);
 
 /* Formats a known value so that option_parse() can read it. For every kind but texts, whose length is not bounded. */
-void option_value_text(const Option *row, OptionValue value, char *out, size_t size);
+void option_format(const Option *row, OptionValue value, char *out, size_t size);
 
 /* Formats the range: "1..64", ">= 1", "> 0, <= 10"; empty when there is no limit. */
 void option_range_text(const Option *row, char *out, size_t size);

@@ -121,7 +121,7 @@ bool option_is_set(const Option *row, OptionValue value) {
   return false;
 }
 
-void option_value_text(const Option *row, OptionValue value, char *out, size_t size) {
+void option_format(const Option *row, OptionValue value, char *out, size_t size) {
   out[0] = '\0';
   switch (row->kind) {
   case OPTION_FLAG: snprintf(out, size, "%s", value.flag ? "yes" : "no"); break;

@@ -97,6 +97,11 @@ void option_reset(Option *row) {
 }
 
 const char *options_typed(const Options *options, const char *names) {
+  for (const char *name = names; *name; name += strspn(name, " ")) {
+    const size_t length = strcspn(name, " ");
+    if (!option_named(options, name, length)) return name;
+    name += length;
+  }
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->origin == ORIGIN_COMMAND_LINE && option_is_among(names, row->name, strlen(row->name))) return row->name;
   return NULL;
@@ -129,10 +134,10 @@ void option_take(const Option *row, const void *variable) {
   option_store(row, option_load(&from));
 }
 
-void option_text(const Option *row, const void *variable, char *out, size_t size) {
+void option_format_variable(const Option *row, const void *variable, char *out, size_t size) {
   const Option shown = row_at(row, variable);
   const OptionValue value = option_load(&shown);
-  if (option_is_set(&shown, value)) option_value_text(&shown, value, out, size);
+  if (option_is_set(&shown, value)) option_format(&shown, value, out, size);
   else snprintf(out, size, "unset");
 }
 
@@ -270,9 +275,9 @@ bool options_set(Options *options, const char *name, const char *text, Error *er
   return option_assign(&source, option_named(options, name, strlen(name)), text);
 }
 
-void options_value(const Options *options, const char *name, char *out, size_t size) {
+void options_format_named(const Options *options, const char *name, char *out, size_t size) {
   const Option *row = option_named(options, name, strlen(name));
-  option_text(row, row->value, out, size);
+  option_format_variable(row, row->value, out, size);
 }
 
 /* ---- the nearest flag ---- */

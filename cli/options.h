@@ -162,14 +162,15 @@ typedef bool OptionTake(void *context, const OptionLine *line, Error *error);
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
 /* Does the same for a text in memory, which is modified. `path`: its name in errors. */
-bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
+bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
 /* Return the source of the variable's value, and whether it is not the default. `value` is the address in the row. A
  * given `auto` counts as given. */
 OptionOrigin options_origin(const Options *options, const void *value);
 bool options_given(const Options *options, const void *value);
 
-/* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. */
+/* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. If a name is no
+ * option it returns that name and the rest, so that a misspelled name shows at the first call. */
 const char *options_typed(const Options *options, const char *names);
 
 /* Settings files contain all values of a run, also automatic ones. For each option on the command line, this function
@@ -183,8 +184,9 @@ const Option *options_next_in(const Options *options, const Option *row, const v
 bool option_known(const Option *row);
 /* Sets the variable of a row, which is no list, to that of another object, which has the row's type. */
 void option_take(const Option *row, const void *variable);
-/* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. */
-void option_text(const Option *row, const void *variable, char *out, size_t size);
+/* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. It need not
+ * be the row's own variable: see options_format_named(). */
+void option_format_variable(const Option *row, const void *variable, char *out, size_t size);
 
 /* Returns the text to write instead of `text` for the row with this `value`, in allocated memory; NULL: `text`
  * itself. */
@@ -203,8 +205,8 @@ bool options_copy(Options *options, const char *dump, Error *error);
 
 /* Sets the value of the named row as the command line does; may be repeated. EXIT_USAGE, as options_parse(). */
 bool options_set(Options *options, const char *name, const char *text, Error *error);
-/* Formats the value of the named row, which is no text, as it could be given; "unset" when it is unknown. */
-void options_value(const Options *options, const char *name, char *out, size_t size);
+/* Does what option_format_variable() does for the named row's own variable. */
+void options_format_named(const Options *options, const char *name, char *out, size_t size);
 
 /* Returns a random seed. */
 uint64_t options_random_seed(void);

@@ -111,7 +111,7 @@ json_t *result_json(const char *dir, const char *name, Error *error) {
 
 json_t *result_settings_text(char *text, Error *error) {
   json_t *settings = json_object();
-  option_text_read(text, CHECKPOINT_SETTINGS, EXIT_INTERNAL, add_setting, settings, error);
+  option_file_read_text(text, CHECKPOINT_SETTINGS, EXIT_INTERNAL, add_setting, settings, error);
   return settings;
 }
 

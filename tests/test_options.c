@@ -412,6 +412,8 @@ static void rows_follow_options(void **state) {
   assert_true(parse(f, "--epochs 2 --no-tie"));
   assert_string_equal(options_typed(&f->options, "layers tie epochs"), "tie");
   assert_null(options_typed(&f->options, "layers lr"));
+  assert_string_equal(options_typed(&f->options, "layers layer"), "layer");
+  assert_string_equal(options_typed(&f->options, "epoch tie"), "epoch tie");
 }
 
 /* Rows by the object that holds their variables, for another object of the same type. */
@@ -427,7 +429,7 @@ static void rows_of_an_object(void **state) {
   while ((row = options_next_in(&f->options, row, &s->layers, size))) {
     const void *variable = (const char *)&other + ((const char *)row->value - (const char *)s);
     char text[40];
-    option_text(row, variable, text, sizeof text);
+    option_format_variable(row, variable, text, sizeof text);
     if (row->value == &s->layers) assert_string_equal(text, "5");
     if (row->value == &s->tie) assert_string_equal(text, "unset");
     option_take(row, variable);

@@ -26,8 +26,8 @@ static bool check_field(const Run *r, const Option *row, const ModelConfig *aske
                         Error *error) {
   char given[40], kept[40];
   const bool resumes = r->settings.resume, is_ctx = row->value == &r->settings.model.ctx;
-  option_text(row, field(&r->settings, row, asked), given, sizeof given);
-  option_text(row, field(&r->settings, row, saved), kept, sizeof kept);
+  option_format_variable(row, field(&r->settings, row, asked), given, sizeof given);
+  option_format_variable(row, field(&r->settings, row, saved), kept, sizeof kept);
   if (strcmp(given, kept) == 0 || (is_ctx && !resumes && asked->ctx < saved->ctx)) return true;
   if (resumes)
     return fail(error, EXIT_USAGE,
