@@ -121,10 +121,7 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
 static bool add_diagnosis(History *h, const MetricsLine *line, Error *error) {
   if (!array_reserve(&h->diagnoses, &h->diagnosis_capacity, h->diagnosis_count + 1, sizeof *h->diagnoses))
     return error_memory(error, "the history of a run");
-  HistoryDiagnosis *diagnosis = &h->diagnoses[h->diagnosis_count++];
-  diagnosis->step = line->step;
-  memcpy(diagnosis->name, line->diagnosis, sizeof diagnosis->name);
-  memcpy(diagnosis->text, line->text, sizeof diagnosis->text);
+  h->diagnoses[h->diagnosis_count++] = *line;
   return true;
 }
 
@@ -180,6 +177,6 @@ const HistoryEvaluation *history_kept(const History *history) {
 
 bool history_has_diagnosis(const History *history, const char *name) {
   for (size_t i = 0; i < history->diagnosis_count; i++)
-    if (strcmp(history->diagnoses[i].name, name) == 0) return true;
+    if (strcmp(history->diagnoses[i].diagnosis, name) == 0) return true;
   return false;
 }

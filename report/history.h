@@ -24,11 +24,6 @@ typedef struct HistoryEvaluation {
   bool all, best;
 } HistoryEvaluation;
 
-typedef struct HistoryDiagnosis {
-  int64_t step;
-  char name[METRICS_NAME_BYTES], text[METRICS_TEXT_BYTES];
-} HistoryDiagnosis;
-
 enum { HISTORY_POINTS = 512 };
 
 typedef struct History {
@@ -41,7 +36,7 @@ typedef struct History {
   HistoryEvaluation at_end; /* of the newest model on all text, when the others use only the beginning */
   HistoryEvaluation kept;   /* of the kept model; old files may not have it */
   uint64_t val_text;        /* from the newest evaluation, as in MetricsLine */
-  HistoryDiagnosis *diagnoses;
+  MetricsLine *diagnoses;   /* METRICS_DIAGNOSIS */
   size_t diagnosis_count, diagnosis_capacity;
   double xz_bits_per_byte; /* 0: not measured */
   int64_t damaged;         /* unreadable lines of the file */

@@ -139,7 +139,7 @@ static json_t *diagnoses(const History *h) {
   json_t *list = json_array();
   for (size_t i = 0; i < h->diagnosis_count; i++)
     json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->diagnoses[i].step, "verdict",
-                                          h->diagnoses[i].name, "text", h->diagnoses[i].text));
+                                          h->diagnoses[i].diagnosis, "text", h->diagnoses[i].text));
   return list;
 }
 

@@ -110,32 +110,12 @@ static void print_text(const Table *table, FILE *stream) {
   free(layout);
 }
 
-/* ---- Markdown ---- */
+/* ---- Markdown and CSV (RFC 4180) ---- */
 
-static void markdown_value(FILE *stream, const json_t *value) {
-  char *text = readable(value);
-  for (const char *c = text ? text : ""; *c; c++)
+static void markdown_text(FILE *stream, const char *text) {
+  for (const char *c = text; *c; c++)
     fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
-  free(text);
 }
-
-static void print_markdown(const Table *table, FILE *stream) {
-  for (size_t i = 0; i < table->column_count; i++)
-    fprintf(stream, "| %s ", text_one_line(table->columns[i], ONE_LINE_BYTES - 1).text);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < table->row_count; i++) {
-    for (size_t j = 0; j < table->column_count; j++) {
-      fputs("| ", stream);
-      markdown_value(stream, table_value(table->rows[i], table->columns[j]));
-      fputc(' ', stream);
-    }
-    fputs("|\n", stream);
-  }
-}
-
-/* ---- CSV (RFC 4180) ---- */
 
 static void csv_text(FILE *stream, const char *text) {
   const bool quoted = strpbrk(text, ",\"\r\n");
@@ -144,25 +124,29 @@ static void csv_text(FILE *stream, const char *text) {
   if (quoted) fputc('"', stream);
 }
 
-static void csv_value(FILE *stream, const json_t *value) {
-  char *text = json_value_text(value, DIGITS);
-  csv_text(stream, text ? text : "");
-  free(text);
+/* Prints the values of a row, or the names of the columns (row NULL). */
+static void print_cells(const Table *table, const json_t *row, bool markdown, FILE *stream) {
+  for (size_t i = 0; i < table->column_count; i++) {
+    const json_t *value = row ? table_value(row, table->columns[i]) : NULL;
+    char *text = markdown ? readable(value) : json_value_text(value, DIGITS);
+    fputs(markdown ? "| " : i ? "," : "", stream);
+    (markdown ? markdown_text : csv_text)(stream, !row ? table->columns[i] : text ? text : "");
+    if (markdown) fputc(' ', stream);
+    free(text);
+  }
+  fputs(markdown ? "|\n" : "\r\n", stream);
+}
+
+static void print_markdown(const Table *table, FILE *stream) {
+  print_cells(table, NULL, true, stream);
+  for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
+  fputs("|\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], true, stream);
 }
 
 static void print_csv(const Table *table, FILE *stream) {
-  for (size_t i = 0; i < table->column_count; i++) {
-    if (i) fputc(',', stream);
-    csv_text(stream, table->columns[i]);
-  }
-  fputs("\r\n", stream);
-  for (size_t i = 0; i < table->row_count; i++) {
-    for (size_t j = 0; j < table->column_count; j++) {
-      if (j) fputc(',', stream);
-      csv_value(stream, table_value(table->rows[i], table->columns[j]));
-    }
-    fputs("\r\n", stream);
-  }
+  print_cells(table, NULL, false, stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], false, stream);
 }
 
 /* ---- JSON ---- */
