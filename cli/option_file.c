@@ -13,11 +13,6 @@ enum { CONFIG_LIMIT = 1 << 20 /* bytes of a file */ };
 
 static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
 
-static int hex_digit(char c) {
-  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-  return at ? (int)(at - digits) : -1;
-}
-
 /* Decodes the escape after a backslash. Returns the number of characters used; 0: unknown escape. */
 static int unescape(const char *text, char *out) {
   const char *at = *text ? strchr(escape_names, *text) : NULL;
@@ -25,10 +20,9 @@ static int unescape(const char *text, char *out) {
     *out = escape_bytes[at - escape_names];
     return 1;
   }
-  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
-  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
-  *out = (char)(unsigned char)byte;
-  return byte ? 3 : 0;
+  if (*text != 'x' || !isxdigit((unsigned char)text[1]) || !isxdigit((unsigned char)text[2])) return 0;
+  *out = (char)strtoul((const char[]){text[1], text[2], '\0'}, NULL, 16);
+  return *out ? 3 : 0;
 }
 
 /* Reads "..." in place. Returns what follows the closing quote, or NULL and the reason. */

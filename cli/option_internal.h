@@ -72,9 +72,6 @@ bool option_fail(const OptionSource *source, const Option *row, const char *form
 /* Resets the row to its default. */
 void option_reset(Option *row);
 
-/* Returns whether the name is one of the words, which are separated by blanks; '_' and '-' are equal. */
-bool option_is_among(const char *words, const char *name, size_t length);
-
 /* Finds the mode and checks every given row (option_modes.c). EXIT_USAGE. */
 bool options_check_modes(Options *options, Error *error);
 

@@ -13,7 +13,7 @@ typedef struct Names {
 static bool is_on(const Option *row) {
   const OptionValue value = option_load(row);
   if (row->origin == ORIGIN_DEFAULT) return false;
-  return row->kind == OPTION_FLAG ? value.flag : option_is_set(row, value);
+  return row->kind == OPTION_FLAG ? value.integer : option_is_set(row, value);
 }
 
 /* "-p" or "--score". */
@@ -21,11 +21,6 @@ static ShortText flag_of(const Option *row) {
   ShortText out;
   snprintf(out.text, sizeof out.text, row->letter ? "-%.1s" : "--%s", row->letter ? &row->letter : row->name);
   return out;
-}
-
-void option_append(char *out, size_t size, const char *between, const char *text) {
-  const size_t used = strlen(out);
-  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
 }
 
 static void append(Names *names, const char *between, const char *text) {

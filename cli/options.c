@@ -11,12 +11,6 @@
 
 enum { NAME_LIMIT = 64 /* bytes of an unknown flag that is compared with the known ones */ };
 
-/* A copy of a given text. */
-struct OptionText {
-  struct OptionText *next;
-  char text[];
-};
-
 /* ---- rows ---- */
 
 void options_add(Options *options, const Option *table, size_t count) {
@@ -80,14 +74,10 @@ static Option *row_of_flag(const Options *options, const char *name, size_t leng
   return *negated && row && !option_is_switch(row) ? NULL : row;
 }
 
-OptionOrigin options_origin(const Options *options, const void *value) {
-  for (int i = 0; i < options->count; i++)
-    if (options->rows[i].value == value) return options->rows[i].origin;
-  return ORIGIN_DEFAULT;
-}
-
 bool options_given(const Options *options, const void *value) {
-  return options_origin(options, value) != ORIGIN_DEFAULT;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->value == value) return row->origin != ORIGIN_DEFAULT;
+  return false;
 }
 
 void option_reset(Option *row) {
@@ -151,10 +141,9 @@ void options_free(Options *options) {
       option_store(row, row->initial);
     }
   }
-  for (struct OptionText *next; options->texts; options->texts = next) {
-    next = options->texts->next;
-    free(options->texts);
-  }
+  for (int i = 0; i < options->texts.count; i++) free((void *)(uintptr_t)options->texts.items[i]);
+  free(options->texts.items);
+  options->texts = (TextList){0};
   free(options->rows);
   options->rows = NULL;
   options->count = 0;
@@ -163,18 +152,18 @@ void options_free(Options *options) {
 
 /* ---- storing a value ---- */
 
-static const char *keep_text(Options *options, const char *text) {
-  struct OptionText *kept = malloc(sizeof *kept + strlen(text) + 1);
-  if (!kept) return NULL;
-  kept->next = options->texts;
-  options->texts = kept;
-  return strcpy(kept->text, text);
-}
-
 static bool list_append(TextList *list, const char *text) {
   if (!array_reserve(&list->items, &list->capacity, (size_t)list->count + 1, sizeof *list->items)) return false;
   list->items[list->count++] = text;
   return true;
+}
+
+/* Returns a copy of a given text that lives as long as the rows; NULL: no memory. */
+static const char *keep_text(Options *options, const char *text) {
+  char *copy = strdup(text);
+  if (copy && list_append(&options->texts, copy)) return copy;
+  free(copy);
+  return NULL;
 }
 
 bool option_fail(const OptionSource *source, const Option *row, const char *format, ...) {

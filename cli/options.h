@@ -61,8 +61,7 @@ typedef enum OptionKind {
 typedef enum OptionOrigin { ORIGIN_DEFAULT = 0, ORIGIN_FILE = 1, ORIGIN_COMMAND_LINE = 2 } OptionOrigin;
 
 typedef union OptionValue {
-  bool flag;
-  int64_t integer;
+  int64_t integer; /* of a switch: 0 or 1 */
   uint64_t natural;
   double real;
   const char *text;
@@ -129,8 +128,8 @@ typedef struct Options {
   bool failed;  /* the rows could not be allocated */
   int count;
   size_t capacity;
-  int files; /* files read so far */
-  struct OptionText *texts;
+  int files;      /* files read so far */
+  TextList texts; /* copies of the given ones */
 } Options;
 
 /* Appends copies of rows; rows without a heading belong to the last one before them. */
@@ -164,10 +163,11 @@ bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *c
 /* Does the same for a text in memory, which is modified. `path`: its name in errors. */
 bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
-/* Return the source of the variable's value, and whether it is not the default. `value` is the address in the row. A
- * given `auto` counts as given. */
-OptionOrigin options_origin(const Options *options, const void *value);
+/* Returns whether the command line or a file gives the option whose variable is at `value`. A given `auto` counts. */
 bool options_given(const Options *options, const void *value);
+
+/* Returns whether the name is one of the words, which are separated by blanks; '_' and '-' are equal. */
+bool option_is_among(const char *words, const char *name, size_t length);
 
 /* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. If a name is no
  * option it returns that name and the rest, so that a misspelled name shows at the first call. */

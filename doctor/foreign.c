@@ -49,10 +49,7 @@ static const Magic magics[] = {
     {0, BYTES("ID3"), "an MP3 recording", NULL, true},
     {0, BYTES("OggS\0"), "an Ogg recording", NULL, false},
     {0, BYTES("fLaC\0"), "a FLAC recording", NULL, false},
-    {0,
-     BYTES("\x7f"
-           "ELF"),
-     "an executable (ELF)", NULL, false},
+    {0, BYTES("\177ELF"), "an executable (ELF)", NULL, false},
     {0, BYTES("MZ"), "an executable (PE)", NULL, true},
     {0, BYTES("\xcf\xfa\xed\xfe"), "an executable (Mach-O)", NULL, false},
     {0, BYTES("\xca\xfe\xba\xbe"), "an executable (Java or Mach-O)", NULL, false},

@@ -56,20 +56,15 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
-static bool is_among(const char *name, const char *const *names) {
-  for (; *names; names++)
-    if (strcmp(name, *names) == 0) return true;
-  return false;
-}
-
 SettingKind result_setting_kind(const char *name) {
-  static const char *const paths[] = {"data", "val", "init", "tokenizer", "source-tokenizer", NULL};
-  static const char *const aside[] = {"out",      "overwrite",  "resume",      "prompt",       "threads",
-                                      "device",   "save-every", "log-every",   "sample-every", "sample-tokens",
-                                      "tsv",      "binary",     "jsonl-field", "prompt-field", "response-field",
-                                      "autotune", "no-shard",   "isa",         "gpus",         NULL};
+  static const char paths[] = "data val init tokenizer source-tokenizer";
+  static const char aside[] = "out overwrite resume prompt threads device save-every log-every sample-every "
+                              "sample-tokens tsv binary jsonl-field prompt-field response-field autotune no-shard isa "
+                              "gpus";
+  const size_t length = strlen(name);
   if (strcmp(name, "earlier-steps") == 0) return SETTING_INTERNAL;
-  return is_among(name, paths) ? SETTING_PATH : is_among(name, aside) ? SETTING_ASIDE : SETTING_OF_MODEL;
+  if (option_is_among(paths, name, length)) return SETTING_PATH;
+  return option_is_among(aside, name, length) ? SETTING_ASIDE : SETTING_OF_MODEL;
 }
 
 /* ---- states ---- */

@@ -28,9 +28,9 @@ static void origins(void **state) {
   char line[128];
   snprintf(line, sizeof line, "--clip 3 --config %s", f->path);
   expect_ok(f, line);
-  assert_int_equal(options_origin(&f->options, &f->s.clip), ORIGIN_COMMAND_LINE);
-  assert_int_equal(options_origin(&f->options, &f->s.lr), ORIGIN_FILE);
-  assert_int_equal(options_origin(&f->options, &f->s.seed), ORIGIN_DEFAULT);
+  assert_string_equal(options_typed(&f->options, "lr seed clip"), "clip");
+  assert_null(options_typed(&f->options, "lr seed"));
+  assert_true(options_given(&f->options, &f->s.clip));
   assert_true(options_given(&f->options, &f->s.lr));
   assert_false(options_given(&f->options, &f->s.seed));
   assert_false(options_given(&f->options, f));
@@ -223,7 +223,7 @@ static void help_fits_and_is_complete(void **state) {
   setenv("COLUMNS", "100", 1);
   char *text = help_text(&f->options, f->path);
   for (const Option *row = f->options.rows; row < f->options.rows + f->options.count; row++) {
-    bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
+    bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.integer);
     char name[64];
     snprintf(name, sizeof name, "%s%s", no ? "--[no-]" : "--", row->name);
     if (!strstr(text, name)) fail_msg("--help lacks %s", name);
