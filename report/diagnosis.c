@@ -22,12 +22,15 @@ bool diagnosis_is_warning(const char *name) {
 
 /* ---- access to the history ---- */
 
-/* Returns the last evaluation. *since_best: the number of evaluations after the best one. */
-static const HistoryEvaluation *newest(const History *h, int *since_best) {
+/* Returns the last evaluation during the run; NULL: there is none. */
+static const HistoryEvaluation *newest(const History *h) {
+  return h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+}
+
+/* Returns the number of evaluations after the best one; 0: no loss was finite. */
+static int since_best(const History *h) {
   const HistoryEvaluation *best = history_best(h);
-  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
-  *since_best = best ? (int)(last - best) : 0;
-  return last;
+  return best ? (int)(newest(h) - best) : 0;
 }
 
 /* Returns the evaluation nearest to that step. */
@@ -117,9 +120,9 @@ static bool report_overfitting(MetricsLine *out, const HistoryEvaluation *last, 
 }
 
 /* Returns whether the last evaluations are all worse than the best one, while the training loss fell. */
-static bool has_risen(const History *h, const HistoryEvaluation *last, int since_best) {
+static bool has_risen(const History *h, const HistoryEvaluation *last) {
   const HistoryEvaluation *best = history_best(h);
-  if (!best || since_best < RISEN_EVALUATIONS) return false;
+  if (!best || since_best(h) < RISEN_EVALUATIONS) return false;
   for (int i = 1; i <= RISEN_EVALUATIONS; i++)
     if (!(h->evaluations[h->evaluation_count - (size_t)i].loss > best->loss * (1 + RISE))) return false;
   return training_loss(h, last->step) < training_loss(h, best->step);
@@ -129,10 +132,9 @@ static bool is_known_to_overfit(const History *h) {
   return history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
 }
 
-static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
-                        MetricsLine *out) {
+static bool overfitting(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
   char what[METRICS_TEXT_BYTES];
-  if (is_known_to_overfit(h) || !has_risen(h, last, since_best)) return false;
+  if (is_known_to_overfit(h) || !has_risen(h, last)) return false;
   const HistoryEvaluation *best = history_best(h);
   snprintf(what, sizeof what,
            "the validation loss was best at step %" PRId64
@@ -196,14 +198,14 @@ static bool flat(const History *h, const HistoryEvaluation *last, const Diagnosi
 }
 
 bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
-  int since_best;
+  const HistoryEvaluation *last = newest(history);
   if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false; /* divergence explains all that follows */
-  const HistoryEvaluation *last = newest(history, &since_best);
-  return last && (diverging(history, last, facts, out) || overfitting(history, last, since_best, facts, out));
+  return last && (diverging(history, last, facts, out) || overfitting(history, last, facts, out));
 }
 
 bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts) {
-  return history->evaluation_count > 0 && is_over_chance(&history->evaluations[history->evaluation_count - 1], facts);
+  const HistoryEvaluation *last = newest(history);
+  return last && is_over_chance(last, facts);
 }
 
 /* ---- still learning ---- */
@@ -219,9 +221,8 @@ static double worth_of_doubling(const History *h, const HistoryEvaluation *last,
   return FRACTION * (quarter->loss - half->loss);
 }
 
-static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
-                           MetricsLine *out) {
-  if (since_best || h->diagnosis_count) return false;
+static bool still_learning(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
+  if (since_best(h) || h->diagnosis_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
   return worth > WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
          report(
@@ -232,10 +233,9 @@ static bool still_learning(const History *h, const HistoryEvaluation *last, int 
 }
 
 bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
-  int since_best;
+  const HistoryEvaluation *last = newest(history);
   if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false;
-  const HistoryEvaluation *last = newest(history, &since_best);
-  return last && (flat(history, last, facts, out) || still_learning(history, last, since_best, facts, out));
+  return last && (flat(history, last, facts, out) || still_learning(history, last, facts, out));
 }
 
 /* ---- copying ---- */
