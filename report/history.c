@@ -81,40 +81,31 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
 
 /* ---- evaluations and diagnoses ---- */
 
-static HistoryEvaluation evaluation_of(const MetricsLine *line) {
-  return (HistoryEvaluation){.known = true,
-                             .step = line->step,
-                             .tokens = line->tokens,
-                             .seconds = line->seconds,
-                             .loss = line->val_loss,
-                             .bits_per_byte = line->bits_per_byte,
-                             .exact = line->exact,
-                             .all = line->all,
-                             .best = line->best && isfinite(line->val_loss)};
-}
+static bool is_known(const MetricsLine *evaluation) { return evaluation->kind != METRICS_STEPS; }
 
 /* Adds a second evaluation of the last step, on all of the validation text; the first one used only its beginning. */
-static bool add_at_end(History *h, const HistoryEvaluation *e) {
-  if (h->at_end.known && h->at_end.step == e->step) return false;
+static bool add_at_end(History *h, const MetricsLine *e) {
+  if (is_known(&h->at_end) && h->at_end.step == e->step) return false;
   h->at_end = *e;
-  if (h->kept.known && h->kept.step == e->step) h->kept = *e;
+  if (is_known(&h->kept) && h->kept.step == e->step) h->kept = *e;
   return true;
 }
 
 static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
-  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
-  const HistoryEvaluation new = evaluation_of(line);
+  const MetricsLine *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+  MetricsLine now = *line;
+  now.best = now.best && isfinite(now.val_loss);
   if (line->val_text) h->val_text = line->val_text;
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   if (last && line->step <= last->step) {
     const bool at_end = line->step == last->step && line->all && !last->all;
-    h->damaged += !at_end || !add_at_end(h, &new);
+    h->damaged += !at_end || !add_at_end(h, &now);
     return true;
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
-  h->evaluations[h->evaluation_count++] = new;
-  if (new.best) h->kept = new;
+  h->evaluations[h->evaluation_count++] = now;
+  if (now.best) h->kept = now;
   return true;
 }
 
@@ -131,7 +122,7 @@ bool history_add(History *history, const MetricsLine *line, Error *error) {
   switch (line->kind) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);
-  case METRICS_KEPT: history->kept = evaluation_of(line); return true;
+  case METRICS_KEPT: history->kept = *line; return true;
   case METRICS_DIAGNOSIS: return add_diagnosis(history, line, error);
   }
   return true;
@@ -155,24 +146,24 @@ void history_free(History *history) {
   *history = (History){0};
 }
 
-const HistoryEvaluation *history_best(const History *history) {
-  const HistoryEvaluation *best = NULL, *e = history->evaluations;
+const MetricsLine *history_best(const History *history) {
+  const MetricsLine *best = NULL, *e = history->evaluations;
   for (size_t i = 0; i < history->evaluation_count; i++)
-    if (isfinite(e[i].loss) && (e[i].best || !best || (!best->best && e[i].loss < best->loss))) best = &e[i];
+    if (isfinite(e[i].val_loss) && (e[i].best || !best || (!best->best && e[i].val_loss < best->val_loss)))
+      best = &e[i];
   return best;
 }
 
-const HistoryEvaluation *history_last(const History *history) {
-  const HistoryEvaluation *last =
-      history->evaluation_count ? &history->evaluations[history->evaluation_count - 1] : NULL;
-  const HistoryEvaluation *at_end = &history->at_end;
-  return at_end->known && (!last || at_end->step >= last->step) ? at_end : last;
+const MetricsLine *history_last(const History *history) {
+  const MetricsLine *last = history->evaluation_count ? &history->evaluations[history->evaluation_count - 1] : NULL;
+  const MetricsLine *at_end = &history->at_end;
+  return is_known(at_end) && (!last || at_end->step >= last->step) ? at_end : last;
 }
 
-const HistoryEvaluation *history_kept(const History *history) {
-  const HistoryEvaluation *best = history_best(history), *last = history_last(history);
-  if (history->kept.known) return &history->kept;
-  return best && last->step == best->step && isfinite(last->loss) ? last : best;
+const MetricsLine *history_kept(const History *history) {
+  const MetricsLine *best = history_best(history), *last = history_last(history);
+  if (is_known(&history->kept)) return &history->kept;
+  return best && last->step == best->step && isfinite(last->val_loss) ? last : best;
 }
 
 bool history_has_diagnosis(const History *history, const char *name) {

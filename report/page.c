@@ -72,7 +72,7 @@ __attribute__((format(printf, 3, 4))) static void write_fact(FILE *stream, const
 
 static void write_facts(FILE *stream, const PageRun *s) {
   const History *h = s->history;
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *params = json_object_get(s->result, "params"), *steps = json_object_get(s->settings, "steps");
   fputs("<dl>\n", stream);
@@ -86,7 +86,7 @@ static void write_facts(FILE *stream, const PageRun *s) {
   if (kept) {
     write_fact(stream,
                kept->all ? "loss on all of the validation text" : "loss on the beginning of the validation text",
-               "%.4f nats per token", kept->loss);
+               "%.4f nats per token", kept->val_loss);
     if (isfinite(kept->bits_per_byte)) write_fact(stream, "bits per byte of it", "%.4f", kept->bits_per_byte);
     if (isfinite(kept->exact)) write_fact(stream, "answers exactly right", "%.1f %%", 100 * kept->exact);
     write_fact(stream, "the model that is kept", "of step %" PRId64, kept->step);
@@ -165,10 +165,10 @@ static void draw_steps(ChartCurve *curve, const History *h, Measure measure, boo
  * intervals, and the evaluation of the kept model, whose point it returns; NULL: there is none. */
 static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, bool bits, bool time) {
   const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   const ChartPoint *mark = NULL;
   for (size_t i = 0; i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
+    const MetricsLine *e = &h->evaluations[i];
     const bool is_kept = kept && e->step == kept->step && !mark;
     if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
     ChartPoint *point = &curve->points[curve->count++];
@@ -176,10 +176,10 @@ static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, b
     if (is_kept) mark = point;
     if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
     *point = (ChartPoint){.x = time ? e->seconds : (double)e->step,
-                          .y = bits ? e->bits_per_byte : e->loss,
+                          .y = bits ? e->bits_per_byte : e->val_loss,
                           .low = (double)NAN,
                           .high = (double)NAN};
-    snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->loss,
+    snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->val_loss,
              in_bits, text_duration(e->seconds).text);
   }
   curve->dots = every == 1;

@@ -122,10 +122,10 @@ static double training_speed(const History *h) {
   return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
-static json_t *evaluation_of(const HistoryEvaluation *e) {
+static json_t *evaluation_of(const MetricsLine *e) {
   if (!e) return json_null();
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
-                             "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
+                             "loss", result_number(e->val_loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
   return object;
 }

@@ -29,19 +29,19 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
 }
 
 /* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
-static json_t *measured_on(const HistoryEvaluation *kept, bool all, double number) {
+static json_t *measured_on(const MetricsLine *kept, bool all, double number) {
   return result_number(kept && kept->all == all ? number : (double)NAN);
 }
 
-static json_t *exact_on(const HistoryEvaluation *kept, bool all) {
+static json_t *exact_on(const MetricsLine *kept, bool all) {
   return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
 }
 
 /* The order matters: a table for people shows the first columns that have values. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  const double loss = kept ? kept->loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
+  const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
   set(row, "bits_per_byte", measured_on(kept, true, bits));

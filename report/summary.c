@@ -54,8 +54,8 @@ static double mean_loss(const History *h, double from, double to) {
 
 static const char *extent(bool all) { return all ? "all" : "the beginning"; }
 
-static bool only_guesses(const HistoryEvaluation *kept, const SummaryFacts *f) {
-  return kept && kept->loss > f->chance - NEAR_CHANCE;
+static bool only_guesses(const MetricsLine *kept, const SummaryFacts *f) {
+  return kept && kept->val_loss > f->chance - NEAR_CHANCE;
 }
 
 /* Compares bits per byte with those of `other`. */
@@ -68,10 +68,10 @@ static const char *compared(double bits, double other) {
                                 : "worse than";
 }
 
-static void say_prediction(Summary *s, const History *h, const HistoryEvaluation *kept) {
+static void say_prediction(Summary *s, const History *h, const MetricsLine *kept) {
   say(s, "Predicts unseen text (%s of the validation text) at ", extent(kept->all));
   if (isfinite(kept->bits_per_byte)) say(s, "%.2f bits per byte", kept->bits_per_byte);
-  else say(s, "%.2f nats per token", kept->loss);
+  else say(s, "%.2f nats per token", kept->val_loss);
   if (isfinite(kept->bits_per_byte) && h->xz_bits_per_byte > 0)
     say(s, ", %s the compressor xz -9 (%.2f)", compared(kept->bits_per_byte, h->xz_bits_per_byte), h->xz_bits_per_byte);
   say(s, ".");
@@ -89,7 +89,7 @@ static void say_unevaluated(Summary *s, const History *h, const SummaryFacts *f)
 }
 
 static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   if (!kept) say_unevaluated(s, h, f);
   else if (isfinite(kept->exact))
     say(s, "Gives exactly the right answer to %.1f %% of the prompts of the validation text (%s of it).",
@@ -98,7 +98,7 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
     say(s,
         "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
         "and guessing has %.2f.",
-        extent(kept->all), kept->loss, f->chance);
+        extent(kept->all), kept->val_loss, f->chance);
   else say_prediction(s, h, kept);
 }
 
@@ -155,7 +155,7 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* Reports that the validation loss was lowest long before the end. */
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *best = history_best(h);
+  const MetricsLine *best = history_best(h);
   const double turn = best ? (double)best->step : -1, end = (double)last_step(h), window = WINDOW * end;
   const bool judged =
       history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
@@ -178,7 +178,7 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
-  const HistoryEvaluation *kept = history_kept(h), *best = history_best(h);
+  const MetricsLine *kept = history_kept(h), *best = history_best(h);
   if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
   else say(s, " Let it write: ./generate %s -n 500", dir.text);
@@ -186,7 +186,7 @@ static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
 }
 
 static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   if (say_failed(s, h, f)) return;
   if (has_ended(f) && only_guesses(kept, f))
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
