@@ -1,6 +1,6 @@
-#include "report/ranking.h"
-
+/* The order of runs in a table: best first among comparable runs. */
 #include "report/table.h"
+
 #include "util/json.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static bool is_measured(const char *column) {
 }
 
 static bool has(const json_t *row, const char *column) {
-  const json_t *value = table_value(row, column);
+  const json_t *value = json_object_get(row, column);
   return value && !json_is_null(value);
 }
 
@@ -79,8 +79,7 @@ static double bits_per_nat(const json_t *row) {
 }
 
 static bool same_setting(const json_t *a, const json_t *b, const char *name) {
-  const json_t *one = json_object_get(json_object_get(a, TABLE_SETTINGS), name);
-  const json_t *other = json_object_get(json_object_get(b, TABLE_SETTINGS), name);
+  const json_t *one = json_object_get(a, name), *other = json_object_get(b, name);
   return one == other || json_equal(one, other);
 }
 
@@ -156,7 +155,7 @@ bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sor
   for (size_t i = 0; ranked && i < count; i++) {
     const char *text = text_of(rows[i]);
     const json_int_t group = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
-    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? table_value(rows[i], column) : NULL, measured ? group : 0,
+    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? json_object_get(rows[i], column) : NULL, measured ? group : 0,
                          sort[0] == '-'};
     count_row(ranking, &ranked[i]);
   }

@@ -2,8 +2,8 @@
 
 #include "checkpoint/directory.h"
 #include "report/find_runs.h"
-#include "report/ranking.h"
 #include "report/result.h"
+#include "report/table.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -17,6 +17,31 @@
 enum { WIDEST = 32, RESULTS = 6 };
 
 /* ---- a run ---- */
+
+/* What a row has besides the settings of its run, in the order of the table; settings come after the first. A table for
+ * people shows the first columns that have values. */
+static const char *const measured[] = {"run",
+                                       "bits_per_byte",
+                                       "val_text",
+                                       "bits_per_byte_beginning",
+                                       "exact",
+                                       "state",
+                                       "val_loss",
+                                       "step",
+                                       "kept_step",
+                                       "seconds",
+                                       "params",
+                                       "tokens_per_s",
+                                       "tokens",
+                                       "val_loss_beginning",
+                                       "exact_beginning"};
+enum { MEASURED = sizeof measured / sizeof *measured };
+
+static bool is_setting(const char *name) {
+  for (int i = 0; i < MEASURED; i++)
+    if (strcmp(name, measured[i]) == 0) return false;
+  return true;
+}
 
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
@@ -37,7 +62,6 @@ static json_t *exact_on(const MetricsLine *kept, bool all) {
   return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
 }
 
-/* The order matters: a table for people shows the first columns that have values. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
   const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
@@ -60,14 +84,13 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "exact_beginning", exact_on(kept, false));
 }
 
-/* Adds a run as an object: run, settings (an object), and the measurements. */
+/* Adds a run as an object: its settings and the measurements, which replace settings of the same name. */
 static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
-  json_t *row = json_object(), *name = json_string(dir);
-  json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage);
+  json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage), *row = result_settings(dir, &damage);
+  json_t *name = json_string(dir);
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
-  set(row, TABLE_SETTINGS, result_settings(dir, &damage));
   history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
   set_measured(row, damage.code || history.damaged ? "damaged" : result_state(dir, result), &history, result);
@@ -79,48 +102,33 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
 
 /* ---- names ---- */
 
-static const json_t *settings_of(const json_t *row) { return json_object_get(row, TABLE_SETTINGS); }
-
 /* Returns whether runs differ in a setting. A damaged run without any settings is ignored. */
 static bool differs(json_t *const *rows, size_t count, const char *name) {
-  const json_t *first = NULL; /* the settings of the first run that has some */
+  const json_t *first = NULL; /* the first run that has settings */
   for (size_t i = 0; i < count; i++) {
-    const json_t *settings = settings_of(rows[i]);
-    if (json_object_size(settings) == 0) continue;
-    if (!first) first = settings;
-    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
+    if (json_object_size(rows[i]) == MEASURED) continue;
+    if (!first) first = rows[i];
+    const json_t *one = json_object_get(first, name), *other = json_object_get(rows[i], name);
     if (!one != !other || (one && !json_equal(one, other))) return true;
   }
   return false;
 }
 
-/* A setting of an edited config.txt with the name of a measurement is left out. */
-static void add_settings(json_t *known, json_t *const *rows, size_t count) {
-  const char *name;
-  json_t *value;
-  for (size_t i = 0; i < count; i++) {
-    json_object_foreach((json_t *)settings_of(rows[i]), name, value) {
-      if (result_setting_kind(name) == SETTING_INTERNAL || json_object_get(rows[i], name) ||
-          json_object_get(known, name))
-        continue;
-      json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
-    }
-  }
-}
-
-/* Returns the names of all values in the rows, in table order: run, settings, measurements. A name is true when it is a
- * column of the whole table, and false when it is a setting that is equal in all runs, or the directory. */
+/* Returns the names of all values in the rows, in table order. A name is true when it is a column of the whole table,
+ * and false when it is a setting that is equal in all runs, or the directory. */
 static json_t *known_columns(json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
-  json_object_foreach(rows[0], name, value) {
-    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows, count);
-    else json_object_set_new(known, name, json_true());
+  set(known, measured[0], json_true());
+  for (size_t i = 0; i < count; i++) {
+    json_object_foreach(rows[i], name, value) {
+      if (!is_setting(name) || result_setting_kind(name) == SETTING_INTERNAL || json_object_get(known, name)) continue;
+      set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
+    }
   }
+  for (int i = 1; i < MEASURED; i++) set(known, measured[i], json_true());
   return known;
 }
-
-static bool is_setting(const Table *table, const char *name) { return !json_object_get(table->rows[0], name); }
 
 static bool fail_column(const json_t *known, const char *flag, const char *given, Error *error) {
   const char *name, *between = "";
@@ -143,7 +151,7 @@ static bool check_sort(const json_t *known, const char *sort, Error *error) {
 
 static bool is_empty(const Table *table, const char *name) {
   for (size_t i = 0; i < table->row_count; i++) {
-    const json_t *value = table_value(table->rows[i], name);
+    const json_t *value = json_object_get(table->rows[i], name);
     if (value && !json_is_null(value)) return false;
   }
   return true;
@@ -159,7 +167,7 @@ static json_t *comparable_results(const Table *table, const json_t *known, const
   json_t *results = json_array(), *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
+    if (!is_setting(name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
         json_array_size(results) < RESULTS)
       json_array_append_new(results, json_string(name));
   }
@@ -177,7 +185,7 @@ static json_t *informative_settings(const Table *table, const json_t *known) {
     if (json_is_true(json_object_get(known, first[i])) && differs(table->rows, table->row_count, first[i]))
       json_object_set_new(settings, first[i], json_true());
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && is_setting(table, name) && result_setting_kind(name) != SETTING_ASIDE &&
+    if (json_is_true(listed) && is_setting(name) && result_setting_kind(name) != SETTING_ASIDE &&
         differs(table->rows, table->row_count, name))
       json_object_set_new(settings, name, json_true());
   }
@@ -311,12 +319,12 @@ static json_t *bases_of(const json_t *paths) {
 
 /* Replaces the state by words, and each path by the part after its last slash. */
 static void make_readable(json_t *row) {
-  json_t *settings = json_object_get(row, TABLE_SETTINGS), *value;
+  json_t *value;
   const char *name, *state = json_string_value(json_object_get(row, "state"));
   json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
-  json_object_foreach(settings, name, value) {
+  json_object_foreach(row, name, value) {
     if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
-    json_object_set_new(settings, name, json_is_string(value) ? base_of(value) : bases_of(value));
+    json_object_set_new(row, name, json_is_string(value) ? base_of(value) : bases_of(value));
   }
 }
 

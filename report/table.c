@@ -12,11 +12,6 @@ const char *const table_format_names[] = {"text", "md", "csv", "json", NULL};
 
 enum { DIGITS = 10 };
 
-json_t *table_value(const json_t *row, const char *column) {
-  json_t *own = json_object_get(row, column);
-  return own ? own : json_object_get(json_object_get(row, TABLE_SETTINGS), column);
-}
-
 /* Formats a value for people, in allocated memory. NULL: out of memory, which json_memory_ok() reports. */
 static char *readable(const json_t *value) {
   enum { BYTES = 400 };
@@ -56,7 +51,7 @@ static OneLine shorten(const char *text, int limit) {
 }
 
 static OneLine cell(const Table *table, const json_t *row, const char *column) {
-  char *text = readable(table_value(row, column));
+  char *text = readable(json_object_get(row, column));
   const OneLine line = shorten(text ? text : "", table->widest);
   free(text);
   return line;
@@ -75,7 +70,7 @@ int table_column_width(const Table *table, const char *column) {
 static bool is_of_numbers(const Table *table, const char *column) {
   bool numbers = false;
   for (size_t i = 0; i < table->row_count; i++) {
-    const json_t *value = table_value(table->rows[i], column);
+    const json_t *value = json_object_get(table->rows[i], column);
     if (value && !json_is_null(value) && !json_is_number(value)) return false;
     numbers = numbers || json_is_number(value);
   }
@@ -127,7 +122,7 @@ static void csv_text(FILE *stream, const char *text) {
 /* Prints the values of a row, or the names of the columns (row NULL). */
 static void print_cells(const Table *table, const json_t *row, bool markdown, FILE *stream) {
   for (size_t i = 0; i < table->column_count; i++) {
-    const json_t *value = row ? table_value(row, table->columns[i]) : NULL;
+    const json_t *value = row ? json_object_get(row, table->columns[i]) : NULL;
     char *text = markdown ? readable(value) : json_value_text(value, DIGITS);
     fputs(markdown ? "| " : i ? "," : "", stream);
     (markdown ? markdown_text : csv_text)(stream, !row ? table->columns[i] : text ? text : "");
@@ -154,7 +149,7 @@ static void print_csv(const Table *table, FILE *stream) {
 static void print_object(const Table *table, const json_t *row, FILE *stream) {
   json_t *out = json_object();
   for (size_t i = 0; i < table->column_count; i++) {
-    json_t *value = table_value(row, table->columns[i]);
+    json_t *value = json_object_get(row, table->columns[i]);
     json_object_set(out, table->columns[i], value ? value : json_null());
   }
   json_dumpf(out, stream, JSON_REAL_PRECISION(DIGITS));
