@@ -1,6 +1,8 @@
 #include "report/history.h"
 
 #include "util/array.h"
+#include "util/file.h"
+#include "util/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,15 +130,18 @@ bool history_add(History *history, const MetricsLine *line, Error *error) {
   return true;
 }
 
-static bool take_line(void *context, const MetricsLine *line, Error *error) {
-  return history_add(context, line, error);
-}
-
 bool history_read(History *history, const char *path, Error *error) {
-  int64_t damaged;
-  if (!metrics_read(path, take_line, history, &damaged, error)) return false;
-  history->damaged += damaged;
-  return true;
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  const char *line = file.size ? (const char *)file.bytes : "", *end = line + file.size, *newline;
+  bool ok = true;
+  MetricsLine parsed;
+  /* Text after the last newline is still being written, or is incomplete because of a crash. */
+  for (; ok && line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
+    if (!metrics_parse(line, (size_t)(newline - line), &parsed)) history->damaged++;
+    else ok = history_add(history, &parsed, error);
+  file_unmap(&file);
+  return ok && json_memory_ok(error, path);
 }
 
 void history_free(History *history) {
