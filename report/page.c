@@ -47,11 +47,6 @@ static PageRun read_run(const FoundRun *run, Error *error) {
   return out;
 }
 
-static void free_run(PageRun *s) {
-  json_decref(s->settings);
-  json_decref(s->result);
-}
-
 /* ---- summary and facts ---- */
 
 static void write_json(FILE *stream, const json_t *value) {
@@ -436,7 +431,10 @@ bool page_write(const FoundRun *found, int count, const char *path, Error *error
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
   if (ok && !(ok = write_page(file.stream, runs, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
-  for (int i = 0; i < count; i++) free_run(&runs[i]);
+  for (int i = 0; i < count; i++) {
+    json_decref(runs[i].settings);
+    json_decref(runs[i].result);
+  }
   free(runs);
   return ok;
 }

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* strsep() */
 #include "report/runs.h"
 
 #include "checkpoint/directory.h"
@@ -53,35 +54,31 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
+static json_t *number_if(bool known, double number) { return result_number(known ? number : (double)NAN); }
+
 /* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
-static json_t *measured_on(const MetricsLine *kept, bool all, double number) {
-  return result_number(kept && kept->all == all ? number : (double)NAN);
-}
-
-static json_t *exact_on(const MetricsLine *kept, bool all) {
-  return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
-}
-
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
   const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
+  const bool all = kept && kept->all, part = kept && !kept->all, counted = kept && history_counted_all(kept);
   const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
+  const double exact = kept ? kept->exact : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", measured_on(kept, true, bits));
+  set(row, "bits_per_byte", number_if(all, bits));
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", measured_on(kept, false, bits));
-  set(row, "exact", exact_on(kept, true));
+  set(row, "bits_per_byte_beginning", number_if(part, bits));
+  set(row, "exact", number_if(counted, exact));
   set(row, "state", json_string(state));
-  set(row, "val_loss", measured_on(kept, true, loss));
+  set(row, "val_loss", number_if(all, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
   set(row, "params", count_or(json_object_get(result, "params"), NULL));
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
-  set(row, "val_loss_beginning", measured_on(kept, false, loss));
-  set(row, "exact_beginning", exact_on(kept, false));
+  set(row, "val_loss_beginning", number_if(part, loss));
+  set(row, "exact_beginning", number_if(!counted, exact));
 }
 
 /* Adds a run as an object: its settings and the measurements, which replace settings of the same name. */
@@ -225,52 +222,38 @@ static json_t *choose_informative(const Table *table, const json_t *known, const
   return fit.chosen;
 }
 
-static void keep_informative(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking,
-                             int width) {
-  json_t *informative = choose_informative(table, known, ranking, width), *listed;
-  const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (!json_object_get(informative, name)) json_object_del(columns, name);
-  }
-  json_decref(informative);
-}
-
 /* ---- the requested columns ---- */
 
-static bool add_named(json_t *chosen, const json_t *known, const char *name, size_t size, Error *error) {
-  char *copy = strndup(name, size);
-  if (!copy) return error_memory(error, "the columns of a table");
-  const bool is_known = json_object_get(known, copy);
-  if (is_known) json_object_set_new(chosen, copy, json_true());
-  else fail_column(known, "--columns", copy, error);
-  free(copy);
-  return is_known;
-}
-
 /* `list`: "run,lr,seconds" */
-static void choose_named(json_t *chosen, const json_t *known, const char *list, Error *error) {
-  for (;;) {
-    const size_t size = strcspn(list, ",");
-    if (!add_named(chosen, known, list, size, error) || !list[size]) return;
-    list += size + 1;
-  }
+static json_t *choose_named(const json_t *known, const char *list, Error *error) {
+  json_t *chosen = json_object();
+  char *copy = strdup(list), *rest = copy;
+  if (!copy) error_memory(error, "the columns of a table");
+  for (const char *name; (name = strsep(&rest, ",")) && !error->code;)
+    if (json_object_get(known, name)) set(chosen, name, json_true());
+    else fail_column(known, "--columns", name, error);
+  free(copy);
+  return chosen;
 }
 
-static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool with_empty) {
-  json_t *listed;
+static json_t *choose_all(const Table *table, const json_t *known, bool with_empty) {
+  json_t *chosen = json_object(), *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
+    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) set(chosen, name, json_true());
   }
+  return chosen;
 }
 
-static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error *error) {
+/* Sets the chosen columns in the order in which they were `named`, else in table order. */
+static bool set_columns(Table *table, const json_t *known, json_t *chosen, bool named, Error *error) {
   const char *name;
   json_t *value;
   table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
   if (!table->columns) return error_memory(error, "the columns of a table");
-  json_object_foreach(chosen, name, value) {
-    table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  json_object_foreach(named ? chosen : (json_t *)known, name, value) {
+    if (json_object_get(chosen, name))
+      table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
   }
   return true;
 }
@@ -279,40 +262,31 @@ static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error
  * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
 static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
                            size_t *left_out, Error *error) {
-  const bool for_people = runs->format <= TABLE_MARKDOWN;
-  json_t *chosen = json_object();
+  const bool for_people = runs->format <= TABLE_MARKDOWN, named = runs->columns && strcmp(runs->columns, "all") != 0;
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
-  choose_all(chosen, table, known, !for_people);
-  const size_t all = json_object_size(chosen);
-  if (runs->columns && strcmp(runs->columns, "all") != 0) {
-    json_object_clear(chosen);
-    choose_named(chosen, known, runs->columns, error);
-  } else if (!runs->columns && for_people) {
-    keep_informative(chosen, table, known, ranking, runs->width);
-  }
-  *left_out = runs->columns ? 0 : all - json_object_size(chosen);
-  const bool ok = !error->code && set_columns(table, known, chosen, error);
+  json_t *all = choose_all(table, known, !for_people);
+  json_t *chosen = named                          ? choose_named(known, runs->columns, error)
+                   : !runs->columns && for_people ? choose_informative(table, known, ranking, runs->width)
+                                                  : json_incref(all);
+  *left_out = runs->columns ? 0 : json_object_size(all) - json_object_size(chosen);
+  const bool ok = !error->code && set_columns(table, known, chosen, named, error);
+  json_decref(all);
   json_decref(chosen);
   return ok;
 }
 
 /* ---- values for people ---- */
 
-static json_t *base_of(const json_t *path) {
-  const char *text = json_string_value(path);
-  return json_string(path_base(text)[0] ? path_base(text) : text);
-}
-
-/* "a.txt, b.txt" */
+/* Returns the last part of a path; of a list of paths "a.txt, b.txt". */
 static json_t *bases_of(const json_t *paths) {
-  json_t *all = NULL, *path;
-  size_t i;
-  json_array_foreach((json_t *)paths, i, path) {
-    if (!json_is_string(path)) continue;
-    json_t *base = base_of(path), *before = all;
-    all = before ? json_sprintf("%s, %s", json_string_value(before), json_string_value(base)) : json_incref(base);
+  json_t *all = NULL;
+  for (size_t i = 0; i < (json_is_array(paths) ? json_array_size(paths) : 1); i++) {
+    const char *path = json_string_value(json_is_array(paths) ? json_array_get(paths, i) : paths);
+    if (!path) continue;
+    const char *base = path_base(path)[0] ? path_base(path) : path;
+    json_t *before = all;
+    all = before ? json_sprintf("%s, %s", json_string_value(before), base) : json_string(base);
     json_decref(before);
-    json_decref(base);
   }
   return all ? all : json_null();
 }
@@ -323,8 +297,8 @@ static void make_readable(json_t *row) {
   const char *name, *state = json_string_value(json_object_get(row, "state"));
   json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
   json_object_foreach(row, name, value) {
-    if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
-    json_object_set_new(row, name, json_is_string(value) ? base_of(value) : bases_of(value));
+    if (result_setting_kind(name) == SETTING_PATH && (json_is_string(value) || json_is_array(value)))
+      set(row, name, bases_of(value));
   }
 }
 
