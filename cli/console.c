@@ -16,7 +16,7 @@ enum {
   BAR_WIDTH = 12,
   LINE_LIMIT = 512, /* bytes of a progress line... */
   MESSAGE_INDENT = 2,
-  ROW_LIMIT = 2048,  /* ...and of a row */
+  ROW_LIMIT = 2048,  /* ...and of most messages */
   DEFAULT_WIDTH = 80 /* width of a terminal that does not report one */
 };
 
@@ -45,8 +45,7 @@ typedef struct Field {
   int columns; /* 0: left out */
 } Field;
 
-static void put_field(Field *field, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put_field(Field *field, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void put_field(Field *field, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int length = vsnprintf(field->text, sizeof field->text, format, arguments);
@@ -270,10 +269,9 @@ static void print_folded(const Console *console, char *text, int column, int ind
   if (command) fprintf(console->stream, "%*s%s\n", indent, "", command);
 }
 
-static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {
-  clear_line(console);
-  bool colored = console->color && *color;
-  if (*prefix) fprintf(console->stream, "%s%s:%s ", colored ? color : "", prefix, colored ? "\033[0m" : "");
+/* Prints `head`, which takes `columns`, and a text that is folded, unless there is no head. */
+static void print_after(Console *console, const char *head, int columns, int indent, const char *format,
+                        va_list arguments) {
   char row[ROW_LIMIT], *text = row;
   va_list again;
   va_copy(again, arguments);
@@ -282,11 +280,20 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   va_end(again);
   if (!text) text = row; /* out of memory: print only the beginning */
   text_make_visible(text);
-  if (*prefix) print_folded(console, text, (int)strlen(prefix) + 2, MESSAGE_INDENT);
+  clear_line(console);
+  fputs(head, console->stream);
+  if (*head) print_folded(console, text, columns, indent);
   else fprintf(console->stream, "%s\n", text);
   if (text != row) free(text);
   fflush(console->stream);
   console->drawn_at = -1; /* the next update draws the line again */
+}
+
+static void print_message(Console *console, const char *prefix, const char *color, const char *format,
+                          va_list arguments) {
+  char head[80];
+  snprintf(head, sizeof head, "%s%s:%s ", console->color ? color : "", prefix, console->color ? "\033[0m" : "");
+  print_after(console, head, (int)strlen(prefix) + 2, MESSAGE_INDENT, format, arguments);
 }
 
 void console_silence(Console *console) { console->quiet = console->silent = true; }
@@ -295,7 +302,7 @@ void console_warning(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->silent) return;
   va_start(arguments, format);
-  print_line(console, "warning", "\033[33m", format, arguments);
+  print_message(console, "warning", "\033[33m", format, arguments);
   va_end(arguments);
 }
 
@@ -303,7 +310,7 @@ void console_note(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
-  print_line(console, "note", "\033[36m", format, arguments);
+  print_message(console, "note", "\033[36m", format, arguments);
   va_end(arguments);
 }
 
@@ -311,31 +318,25 @@ void console_line(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
-  print_line(console, "", "", format, arguments);
+  print_after(console, "", 0, 0, format, arguments);
   va_end(arguments);
 }
 
 void console_row(Console *console, const char *name, const char *format, ...) {
   enum { NAME_COLUMNS = 9 };
-  char text[ROW_LIMIT];
+  char head[80];
   va_list arguments;
   if (console->quiet) return;
+  snprintf(head, sizeof head, "%-*s", NAME_COLUMNS, name);
   va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
+  print_after(console, head, NAME_COLUMNS, NAME_COLUMNS, format, arguments);
   va_end(arguments);
-  text_make_visible(text);
-  clear_line(console);
-  fprintf(console->stream, "%-*s", NAME_COLUMNS, name);
-  print_folded(console, text, NAME_COLUMNS, NAME_COLUMNS);
-  fflush(console->stream);
-  console->drawn_at = -1;
 }
 
-static void print_error(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print_error(Console *console, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void print_error(Console *console, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  print_line(console, console->program, "\033[31m", format, arguments);
+  print_message(console, console->program, "\033[31m", format, arguments);
   va_end(arguments);
 }
 

@@ -73,12 +73,12 @@ static bool skip_value(Json *j) {
 }
 
 typedef struct JsonObject {
-  bool valid, closed; /* it begins like an object; it ends in the sample */
-  bool strings;       /* a field has a string */
-  Name text;          /* the field with the longest string */
-  int fields;         /* number of fields */
-  Name list;          /* the first field whose value is an array of objects or strings */
-  size_t list_at;     /* the offset of that array */
+  bool closed;    /* it ends in the sample */
+  bool strings;   /* a field has a string */
+  Name text;      /* the field with the longest string */
+  int fields;     /* number of fields */
+  Name list;      /* the first field whose value is an array of objects or strings */
+  size_t list_at; /* the offset of that array */
 } JsonObject;
 
 static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *longest) {
@@ -111,7 +111,6 @@ static JsonObject read_object(Json *j) {
     skip_blanks(j);
     if (!is_next(j, ':')) return out;
     j->at++;
-    out.valid = true;
     out.fields++;
     skip_blanks(j);
     const Name name = name_of(key, length);
@@ -153,7 +152,7 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
   }
   JsonObject first = {0};
   if (!strings && is_next(j, '{')) first = read_object(j);
-  if (!strings && !first.valid) return false;
+  if (!strings && first.fields == 0) return false;
   snprintf(what, sizeof what, "it looks like a JSON array of %s%s, not like plain text or JSON lines",
            strings ? "strings" : "objects", path[1] ? " in an object" : "");
   snprintf(command, sizeof command, "jq -c '%s[]%s' @", path, strings ? " | {text: .}" : "");
@@ -172,7 +171,7 @@ static Name path_of(const Name *field) {
 static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
   const size_t begin = j->at;
   const JsonObject object = read_object(j);
-  if (!object.valid) return false;
+  if (object.fields == 0) return false;
   const bool one_line = !memchr(j->bytes + begin, '\n', j->at - begin);
   skip_blanks(j);
   const bool follows = object.closed && is_next(j, '{'), alone = !follows && (!object.closed || j->at == j->size);

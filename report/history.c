@@ -85,14 +85,6 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
 
 static bool is_known(const MetricsLine *evaluation) { return evaluation->kind != METRICS_STEPS; }
 
-/* Adds a second evaluation of the last step, on all of the validation text; the first one used only its beginning. */
-static bool add_at_end(History *h, const MetricsLine *e) {
-  if (is_known(&h->at_end) && h->at_end.step == e->step) return false;
-  h->at_end = *e;
-  if (is_known(&h->kept) && h->kept.step == e->step) h->kept = *e;
-  return true;
-}
-
 static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   const MetricsLine *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
   MetricsLine now = *line;
@@ -100,8 +92,12 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   if (line->val_text) h->val_text = line->val_text;
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   if (last && line->step <= last->step) {
-    const bool at_end = line->step == last->step && line->all && !last->all;
-    h->damaged += !at_end || !add_at_end(h, &now);
+    /* a second one of the last step, on all of the validation text; the first one used only its beginning */
+    const bool again = is_known(&h->at_end) && h->at_end.step == now.step;
+    const bool at_end = now.step == last->step && now.all && !last->all && !again;
+    if (at_end) h->at_end = now;
+    if (at_end && is_known(&h->kept) && h->kept.step == now.step) h->kept = now;
+    h->damaged += !at_end;
     return true;
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))

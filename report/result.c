@@ -69,17 +69,11 @@ SettingKind result_setting_kind(const char *name) {
 
 /* ---- states ---- */
 
-/* NULL: no result. */
-static const char *end_of(const json_t *result) {
+const char *result_state(const char *dir, const json_t *result) {
   const char *end = json_string_value(json_object_get(result, "end"));
   for (int i = 0; end && i < RUN_ENDS; i++)
     if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
-  return result ? "damaged" : NULL;
-}
-
-const char *result_state(const char *dir, const json_t *result) {
-  const char *end = end_of(result);
-  return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
+  return result ? "damaged" : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
 const char *result_state_words(const char *state, bool brief) {
