@@ -245,15 +245,11 @@ void option_demand_text(const Option *row, char *out, size_t size) {
   case OPTION_INTERVAL:
     snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
     break;
-  case OPTION_INT:
-    if (!*range) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
-    snprintf(out, size, "a whole number %s", range);
-    break;
-  case OPTION_INT64: snprintf(out, size, "a whole number%s%s", *range ? " " : "", range); break;
-  case OPTION_UINT64:
-    snprintf(out, size, "a whole number %s%s", *range ? range : ">= 0", row->seed ? ", or -1 for a random one" : "");
-    break;
-  default: snprintf(out, size, "a number%s%s", *range ? " " : "", range); break;
+  default:
+    if (!*range && row->kind == OPTION_INT) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
+    if (!*range && row->kind == OPTION_UINT64) snprintf(range, sizeof range, ">= 0");
+    snprintf(out, size, "a %snumber%s%s%s", option_is_whole(row) ? "whole " : "", *range ? " " : "", range,
+             row->seed ? ", or -1 for a random one" : "");
   }
 }
 

@@ -9,7 +9,6 @@
 #include "util/progress.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>

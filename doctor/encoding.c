@@ -1,7 +1,6 @@
 /* Finds text that is not UTF-8, and data that is hardly text, by counting bytes. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
 #include "util/utf8.h"
 
 #include <stdio.h>

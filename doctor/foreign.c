@@ -4,7 +4,6 @@
 #include "util/text.h"
 #include "util/utf8.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct Magic {

@@ -160,14 +160,11 @@ static bool is_comparable(const Table *table, const Ranking *ranking, const char
          !(ranking_is_per_token(name) && ranking->tokens_differ);
 }
 
-static json_t *comparable_results(const Table *table, const json_t *known, const Ranking *ranking) {
-  json_t *results = json_array(), *listed;
-  const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (!is_setting(name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
-        json_array_size(results) < RESULTS)
-      json_array_append_new(results, json_string(name));
-  }
+/* Lists the first measurements that can be compared. */
+static json_t *comparable_results(const Table *table, const Ranking *ranking) {
+  json_t *results = json_array();
+  for (int i = 1; i < MEASURED && json_array_size(results) < RESULTS; i++)
+    if (is_comparable(table, ranking, measured[i])) json_array_append_new(results, json_string(measured[i]));
   return results;
 }
 
@@ -204,13 +201,13 @@ static void add_if_it_fits(Fit *fit, const char *name) {
 
 /* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
 static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
-  static const char *const first[] = {"bits_per_byte", "val_text", "bits_per_byte_beginning"};
+  enum { SCORES = 3 }; /* the score, its validation text, the score on the beginning of it */
   Fit fit = {table, json_object(), width};
-  json_t *results = comparable_results(table, known, ranking), *settings = informative_settings(table, known);
+  json_t *results = comparable_results(table, ranking), *settings = informative_settings(table, known);
   void *setting = json_object_iter(settings);
   add_if_it_fits(&fit, "run");
-  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-    if (is_comparable(table, ranking, first[i])) add_if_it_fits(&fit, first[i]);
+  for (int i = 1; i <= SCORES; i++)
+    if (is_comparable(table, ranking, measured[i])) add_if_it_fits(&fit, measured[i]);
   for (size_t i = 0; setting || i < json_array_size(results); i++) {
     const char *result = json_string_value(json_array_get(results, i));
     add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
