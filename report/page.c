@@ -424,7 +424,6 @@ static bool write_page(FILE *stream, const PageRun *runs, int count, Error *erro
 
 bool page_write(const FoundRun *found, int count, const char *path, Error *error) {
   FileWriter file;
-  if (count < 1) return fail(error, EXIT_INTERNAL, "a report of no run");
   PageRun *runs = calloc((size_t)count, sizeof *runs);
   if (!runs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);

@@ -64,15 +64,12 @@ static double bits_per_nat(const json_t *row) {
   return json_is_number(loss) && json_is_number(bits) ? json_number_value(bits) / json_number_value(loss) : (double)NAN;
 }
 
-static bool same_setting(const json_t *a, const json_t *b, const char *name) {
-  const json_t *one = json_object_get(a, name), *other = json_object_get(b, name);
-  return one == other || json_equal(one, other);
-}
-
 static bool same_tokenizer(const json_t *a, const json_t *b) {
   static const char *const names[] = {"tokenizer", "vocab-size", "source-tokenizer", "source-vocab-size"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!same_setting(a, b, names[i])) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const json_t *one = json_object_get(a, names[i]), *other = json_object_get(b, names[i]);
+    if (one != other && !json_equal(one, other)) return false;
+  }
   return true;
 }
 
