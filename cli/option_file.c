@@ -13,41 +13,30 @@ enum { CONFIG_LIMIT = 1 << 20 /* bytes of a file */ };
 
 static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
 
-/* Decodes the escape after a backslash. Returns the number of characters used; 0: unknown escape. */
+/* Decodes a character of a quoted text. Returns the number of bytes that it takes there; 0: unknown escape. */
 static int unescape(const char *text, char *out) {
-  const char *at = *text ? strchr(escape_names, *text) : NULL;
-  if (at) {
-    *out = escape_bytes[at - escape_names];
-    return 1;
-  }
-  if (*text != 'x' || !isxdigit((unsigned char)text[1]) || !isxdigit((unsigned char)text[2])) return 0;
-  *out = (char)strtoul((const char[]){text[1], text[2], '\0'}, NULL, 16);
-  return *out ? 3 : 0;
+  *out = text[0];
+  if (text[0] != '\\') return 1;
+  const char *at = text[1] ? strchr(escape_names, text[1]) : NULL;
+  if (at) *out = escape_bytes[at - escape_names];
+  if (at) return 2;
+  if (text[1] != 'x' || !isxdigit((unsigned char)text[2]) || !isxdigit((unsigned char)text[3])) return 0;
+  *out = (char)strtoul((const char[]){text[2], text[3], '\0'}, NULL, 16);
+  return *out ? 4 : 0;
 }
 
 /* Reads "..." in place. Returns what follows the closing quote, or NULL and the reason. */
 static char *unquote(char *text, const char **reason) {
   char *from = text + 1, *to = text;
-  while (*from && *from != '"') {
-    if (*from != '\\') {
-      *to++ = *from++;
-      continue;
-    }
-    int used = unescape(from + 1, to);
-    if (!used) {
-      *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
-      return NULL;
-    }
-    from += 1 + used;
-    to++;
+  for (int used; *from && *from != '"'; from += used, to++) {
+    char byte;
+    used = unescape(from, &byte);
+    if (!used) return *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH", NULL;
+    *to = byte;
   }
-  if (*from != '"') {
-    *reason = "the closing quote is missing";
-    return NULL;
-  }
-  char *rest = from + 1;
+  if (*from != '"') return *reason = "the closing quote is missing", NULL;
   *to = '\0'; /* `to` is at or before the closing quote */
-  return rest;
+  return from + 1;
 }
 
 /* A text that looks like a number or a switch is quoted, so that a reader without the table of options sees that it is

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- kinds ---- */
 
@@ -55,12 +56,8 @@ DoctorPercent doctor_percent(const DoctorView *view, double count, double all) {
   return out;
 }
 
-static uint8_t small_letter(uint8_t c) { return c >= 'A' && c <= 'Z' ? c | 0x20 : c; }
-
 bool doctor_begins(const uint8_t *bytes, size_t size, const char *words) {
-  size_t i = 0;
-  while (i < size && words[i] && small_letter(bytes[i]) == small_letter((uint8_t)words[i])) i++;
-  return !words[i];
+  return size >= strlen(words) && strncasecmp((const char *)bytes, words, strlen(words)) == 0;
 }
 
 size_t doctor_search(const uint8_t *bytes, size_t size, const char *words) {
