@@ -2,7 +2,6 @@
 #include "doctor/doctor.h"
 
 #include "util/program_name.h"
-#include "util/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,8 +44,8 @@ Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const cha
 
 /* ---- helpers of the checks ---- */
 
-DoctorPercent doctor_percent(const DoctorView *view, double count, double all) {
-  DoctorPercent out;
+OneLine doctor_percent(const DoctorView *view, double count, double all) {
+  OneLine out;
   const double percent = 100 * count / all;
   const int used = snprintf(out.text, sizeof out.text, percent < 1 ? "%.1g %% of " : "%.1f %% of ", percent);
   char *rest = out.text + used;

@@ -1,7 +1,6 @@
 /* Recognizes files that are not text by their first bytes. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
 #include "util/utf8.h"
 
 #include <string.h>

@@ -1,8 +1,6 @@
 /* Finds documents in records: JSON that is not JSON lines, JSON lines under another name, and CSV. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
-
 #include <stdio.h>
 #include <string.h>
 

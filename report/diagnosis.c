@@ -1,7 +1,5 @@
 #include "report/diagnosis.h"
 
-#include "util/text.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -72,8 +70,8 @@ __attribute__((format(printf, 4, 5))) static bool report(MetricsLine *out, const
 
 static double lower(double rate, double usual) { return fmax(1e-12, fmin(rate / 3, usual)); }
 
-DiagnosisRates diagnosis_lower_rates(const DiagnosisFacts *f) {
-  DiagnosisRates rates;
+OneLine diagnosis_lower_rates(const DiagnosisFacts *f) {
+  OneLine rates;
   char muon[32] = "";
   if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", lower(f->muon_lr, f->usual_muon_lr));
   snprintf(rates.text, sizeof rates.text, "%s--lr %.1g", muon, lower(f->lr, f->usual_lr));

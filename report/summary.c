@@ -2,7 +2,6 @@
 
 #include "report/diagnosis.h"
 #include "report/result.h"
-#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -104,11 +103,8 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* ---- how it ended ---- */
 
-typedef struct StepWords {
-  char text[64];
-} StepWords;
-static StepWords step_words(int64_t step, const SummaryFacts *f) {
-  StepWords words;
+static OneLine step_words(int64_t step, const SummaryFacts *f) {
+  OneLine words;
   const int used = snprintf(words.text, sizeof words.text, "step %" PRId64, step);
   if (f->steps >= (double)step && f->steps < 1e15)
     snprintf(words.text + used, sizeof words.text - (size_t)used, " of %.0f", f->steps);
@@ -117,7 +113,7 @@ static StepWords step_words(int64_t step, const SummaryFacts *f) {
 
 /* Commands begin with ./ because the page may be read on another machine. */
 static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
-  const StepWords at = step_words(last_step(h), f);
+  const OneLine at = step_words(last_step(h), f);
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
   if (strcmp(f->state, "running") == 0) say(s, " The run is at %s.", at.text);
   else if (is_state(f, RUN_SIGNAL)) say(s, " It was stopped at %s; ./train --resume=%s goes on.", at.text, dir.text);
@@ -136,7 +132,7 @@ static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
         last_step(h));
   else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
   else return false;
-  const DiagnosisRates lower = diagnosis_lower_rates(
+  const OneLine lower = diagnosis_lower_rates(
       &(DiagnosisFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
   if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
   else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
