@@ -158,12 +158,15 @@ static bool list_append(TextList *list, const char *text) {
   return true;
 }
 
-/* Returns a copy of a given text that lives as long as the rows; NULL: no memory. */
-static const char *keep_text(Options *options, const char *text) {
+/* Returns a copy of a given text that lives as long as the rows, and appends it to the row's list if it has one; NULL:
+ * no memory. */
+static const char *keep_text(Options *options, const Option *row, const char *text) {
   char *copy = strdup(text);
-  if (copy && list_append(&options->texts, copy)) return copy;
-  free(copy);
-  return NULL;
+  if (!copy || !list_append(&options->texts, copy)) {
+    free(copy);
+    return NULL;
+  }
+  return row->kind != OPTION_LIST || list_append(row->value, copy) ? copy : NULL;
 }
 
 bool option_fail(const OptionSource *source, const Option *row, const char *format, ...) {
@@ -202,9 +205,8 @@ bool option_assign(const OptionSource *source, Option *row, const char *text) {
   }
   if (!check_rivals(source, row, &taken) || taken) return taken;
   if (option_is_text(row) && value.text) { /* NULL: `auto` */
-    value.text = keep_text(source->options, text);
-    bool kept = value.text && (row->kind != OPTION_LIST || list_append(row->value, value.text));
-    if (!kept) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
+    value.text = keep_text(source->options, row, text);
+    if (!value.text) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
   }
   option_store(row, value);
   row->origin = source->path ? ORIGIN_FILE : ORIGIN_COMMAND_LINE;
@@ -234,27 +236,23 @@ static void take(const char **from, void *to, size_t size) {
   *from += size;
 }
 
-static bool copy_texts(Options *options, Option *row, const char **dump) {
-  int count;
-  take(dump, &count, sizeof count);
-  if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
-  else option_store(row, (OptionValue){.text = NULL});
-  for (int i = 0; i < count; i++) {
-    const char *text = keep_text(options, *dump);
-    if (!text || (row->kind == OPTION_LIST && !list_append(row->value, text))) return false;
-    if (row->kind != OPTION_LIST) option_store(row, (OptionValue){.text = text});
-    *dump += strlen(text) + 1;
-  }
-  return true;
-}
-
 bool options_copy(Options *options, const char *dump, Error *error) {
   for (Option *row = options->rows; row < options->rows + options->count; row++) {
     OptionValue value;
+    int texts = 0;
     take(&dump, &row->origin, sizeof row->origin);
     take(&dump, &value, sizeof value);
-    if (!option_is_text(row)) option_store(row, value);
-    else if (!copy_texts(options, row, &dump)) return error_memory(error, "the options");
+    if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
+    if (option_is_text(row)) {
+      take(&dump, &texts, sizeof texts);
+      value.text = NULL;
+    }
+    for (; texts > 0; texts--) {
+      value.text = keep_text(options, row, dump);
+      if (!value.text) return error_memory(error, "the options");
+      dump += strlen(dump) + 1;
+    }
+    option_store(row, value);
   }
   return true;
 }
