@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 static size_t peak_memory(const ContextInfo *info) {

@@ -16,7 +16,7 @@ enum {
   BAR_WIDTH = 12,
   LINE_LIMIT = 512, /* bytes of a progress line... */
   MESSAGE_INDENT = 2,
-  ROW_LIMIT = 2048,  /* ...and of a row */
+  ROW_LIMIT = 2048,  /* ...and of most messages */
   DEFAULT_WIDTH = 80 /* width of a terminal that does not report one */
 };
 
@@ -40,30 +40,17 @@ enum {
   FIELDS
 };
 
-typedef struct Field {
-  char text[64];
-  int columns; /* 0: left out */
-} Field;
+enum { FIELD_BYTES = 64 };
+typedef char Field[FIELD_BYTES]; /* "": left out */
 
-static void put_field(Field *field, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put_field(Field *field, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  int length = vsnprintf(field->text, sizeof field->text, format, arguments);
-  va_end(arguments);
-  field->columns = length < (int)sizeof field->text ? length : (int)sizeof field->text - 1;
-}
-
-static void put_bar(Field *field, const ConsoleProgress *numbers, bool utf8) {
+static void put_bar(Field field, const ConsoleProgress *numbers, bool utf8) {
   double done = (double)numbers->step / (double)numbers->steps;
   int filled = (int)((done < 0 ? 0 : done > 1 ? 1 : done) * (double)BAR_WIDTH);
-  field->text[0] = '\0';
-  for (int i = 0; i < BAR_WIDTH; i++) strcat(field->text, i < filled ? (utf8 ? "█" : "#") : (utf8 ? "░" : "."));
-  field->columns = BAR_WIDTH;
+  for (int i = 0; i < BAR_WIDTH; i++) strcat(field, i < filled ? (utf8 ? "█" : "#") : (utf8 ? "░" : "."));
 }
 
 /* Draws the newest CONSOLE_TREND losses as bars between the smallest and the largest. */
-static void put_trend(Field *field, const ConsoleProgress *numbers) {
+static void put_trend(Field field, const ConsoleProgress *numbers) {
   const int first = numbers->trend_count > CONSOLE_TREND ? numbers->trend_count - CONSOLE_TREND : 0;
   double low = INFINITY, high = -INFINITY;
   for (int i = first; i < numbers->trend_count; i++) {
@@ -71,14 +58,12 @@ static void put_trend(Field *field, const ConsoleProgress *numbers) {
     low = fmin(low, numbers->trend[i]);
     high = fmax(high, numbers->trend[i]);
   }
-  field->text[0] = '\0';
   for (int i = first; i < numbers->trend_count; i++) {
     const double loss = numbers->trend[i], share = high > low ? (loss - low) / (high - low) : 0;
     /* U+2581 to U+2588 */
     char bar[] = {'\xE2', '\x96', (char)(0x81 + (isfinite(loss) ? (int)(share * 7.99) : 7)), '\0'};
-    strcat(field->text, bar);
+    strcat(field, bar);
   }
-  field->columns = numbers->trend_count - first;
 }
 
 static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bool bar, bool utf8) {
@@ -86,31 +71,32 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   bool ends = numbers->steps > 0;
   char steps[32] = "";
   if (ends) snprintf(steps, sizeof steps, "/%lld", (long long)numbers->steps);
-  put_field(&fields[FIELD_STEP], "step %lld%s", (long long)numbers->step, steps);
-  if (bar && ends) put_bar(&fields[FIELD_BAR], numbers, utf8);
+  snprintf(fields[FIELD_STEP], FIELD_BYTES, "step %lld%s", (long long)numbers->step, steps);
+  if (bar && ends) put_bar(fields[FIELD_BAR], numbers, utf8);
   /* Infinite values are shown; NaN means "not measured". */
-  if (!isnan(numbers->loss)) put_field(&fields[FIELD_LOSS], "loss %.3f", numbers->loss);
-  if (!isnan(numbers->val_loss)) put_field(&fields[FIELD_VAL], "val %.3f", numbers->val_loss);
-  if (bar && utf8 && numbers->trend_count > 1) put_trend(&fields[FIELD_TREND], numbers);
-  if (!isnan(numbers->lr)) put_field(&fields[FIELD_LR], "lr %.1e", numbers->lr);
+  if (!isnan(numbers->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss %.3f", numbers->loss);
+  if (!isnan(numbers->val_loss)) snprintf(fields[FIELD_VAL], FIELD_BYTES, "val %.3f", numbers->val_loss);
+  if (bar && utf8 && numbers->trend_count > 1) put_trend(fields[FIELD_TREND], numbers);
+  if (!isnan(numbers->lr)) snprintf(fields[FIELD_LR], FIELD_BYTES, "lr %.1e", numbers->lr);
   if (!isnan(numbers->tokens_per_s))
-    put_field(&fields[FIELD_SPEED], "%s tok/s", text_count(numbers->tokens_per_s).text);
+    snprintf(fields[FIELD_SPEED], FIELD_BYTES, "%s tok/s", text_count(numbers->tokens_per_s).text);
   if (!isnan(numbers->peak)) {
     double percent = 100 * numbers->peak;
-    put_field(&fields[FIELD_PEAK], "%.*f%% of peak", percent < 9.95 ? 1 : 0, percent);
+    snprintf(fields[FIELD_PEAK], FIELD_BYTES, "%.*f%% of peak", percent < 9.95 ? 1 : 0, percent);
   }
-  if (!isnan(numbers->seconds_left)) put_field(&fields[FIELD_ETA], "ETA %s", text_duration(numbers->seconds_left).text);
+  if (!isnan(numbers->seconds_left))
+    snprintf(fields[FIELD_ETA], FIELD_BYTES, "ETA %s", text_duration(numbers->seconds_left).text);
 }
 
 /* One blank stands beside the bar and before the trend of a loss, two between other fields. */
 static int gap_before(const Field fields[FIELDS], int field) {
   if (field == FIELD_STEP) return 0;
-  return field == FIELD_BAR || field == FIELD_TREND || (field == FIELD_LOSS && fields[FIELD_BAR].columns) ? 1 : 2;
+  return field == FIELD_BAR || field == FIELD_TREND || (field == FIELD_LOSS && *fields[FIELD_BAR]) ? 1 : 2;
 }
 
 static int columns_of(const Field fields[FIELDS]) {
   int columns = 0;
-  for (int i = 0; i < FIELDS; i++) columns += fields[i].columns ? gap_before(fields, i) + fields[i].columns : 0;
+  for (int i = 0; i < FIELDS; i++) columns += *fields[i] ? gap_before(fields, i) + utf8_characters(fields[i]) : 0;
   return columns;
 }
 
@@ -121,16 +107,14 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
   if (size == 0) return 0;
   fill_fields(fields, numbers, bar, utf8);
   for (int i = 0; width > 0 && i < FIELDS - 1 && columns_of(fields) > width; i++)
-    fields[least_important_first[i]].columns = 0;
-  if (width > 0 && fields[FIELD_STEP].columns > width) { /* without a bar the line is ASCII and can be cut anywhere */
-    fields[FIELD_STEP].columns = width < (int)sizeof fields[0].text ? width : 0;
-    fields[FIELD_STEP].text[fields[FIELD_STEP].columns] = '\0';
-  }
+    *fields[least_important_first[i]] = '\0';
+  if (width > 0 && width < FIELD_BYTES)
+    fields[FIELD_STEP][width] = '\0'; /* the step is ASCII and can be cut anywhere */
   size_t used = 0;
   out[0] = '\0';
   for (int i = 0; i < FIELDS; i++) {
-    if (fields[i].columns == 0) continue;
-    int length = snprintf(out + used, size - used, "%*s%s", gap_before(fields, i), "", fields[i].text);
+    if (!*fields[i]) continue;
+    int length = snprintf(out + used, size - used, "%*s%s", gap_before(fields, i), "", fields[i]);
     if (length < 0 || (size_t)length >= size - used) break;
     used += (size_t)length;
   }
@@ -270,10 +254,9 @@ static void print_folded(const Console *console, char *text, int column, int ind
   if (command) fprintf(console->stream, "%*s%s\n", indent, "", command);
 }
 
-static void print_line(Console *console, const char *prefix, const char *color, const char *format, va_list arguments) {
-  clear_line(console);
-  bool colored = console->color && *color;
-  if (*prefix) fprintf(console->stream, "%s%s:%s ", colored ? color : "", prefix, colored ? "\033[0m" : "");
+/* Prints `head`, which takes `columns`, and a text that is folded, unless there is no head. */
+static void print_after(Console *console, const char *head, int columns, int indent, const char *format,
+                        va_list arguments) {
   char row[ROW_LIMIT], *text = row;
   va_list again;
   va_copy(again, arguments);
@@ -282,11 +265,20 @@ static void print_line(Console *console, const char *prefix, const char *color, 
   va_end(again);
   if (!text) text = row; /* out of memory: print only the beginning */
   text_make_visible(text);
-  if (*prefix) print_folded(console, text, (int)strlen(prefix) + 2, MESSAGE_INDENT);
+  clear_line(console);
+  fputs(head, console->stream);
+  if (*head) print_folded(console, text, columns, indent);
   else fprintf(console->stream, "%s\n", text);
   if (text != row) free(text);
   fflush(console->stream);
   console->drawn_at = -1; /* the next update draws the line again */
+}
+
+static void print_message(Console *console, const char *prefix, const char *color, const char *format,
+                          va_list arguments) {
+  char head[80];
+  snprintf(head, sizeof head, "%s%s:%s ", console->color ? color : "", prefix, console->color ? "\033[0m" : "");
+  print_after(console, head, (int)strlen(prefix) + 2, MESSAGE_INDENT, format, arguments);
 }
 
 void console_silence(Console *console) { console->quiet = console->silent = true; }
@@ -295,7 +287,7 @@ void console_warning(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->silent) return;
   va_start(arguments, format);
-  print_line(console, "warning", "\033[33m", format, arguments);
+  print_message(console, "warning", "\033[33m", format, arguments);
   va_end(arguments);
 }
 
@@ -303,7 +295,7 @@ void console_note(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
-  print_line(console, "note", "\033[36m", format, arguments);
+  print_message(console, "note", "\033[36m", format, arguments);
   va_end(arguments);
 }
 
@@ -311,31 +303,25 @@ void console_line(Console *console, const char *format, ...) {
   va_list arguments;
   if (console->quiet) return;
   va_start(arguments, format);
-  print_line(console, "", "", format, arguments);
+  print_after(console, "", 0, 0, format, arguments);
   va_end(arguments);
 }
 
 void console_row(Console *console, const char *name, const char *format, ...) {
   enum { NAME_COLUMNS = 9 };
-  char text[ROW_LIMIT];
+  char head[80];
   va_list arguments;
   if (console->quiet) return;
+  snprintf(head, sizeof head, "%-*s", NAME_COLUMNS, name);
   va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
+  print_after(console, head, NAME_COLUMNS, NAME_COLUMNS, format, arguments);
   va_end(arguments);
-  text_make_visible(text);
-  clear_line(console);
-  fprintf(console->stream, "%-*s", NAME_COLUMNS, name);
-  print_folded(console, text, NAME_COLUMNS, NAME_COLUMNS);
-  fflush(console->stream);
-  console->drawn_at = -1;
 }
 
-static void print_error(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print_error(Console *console, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void print_error(Console *console, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  print_line(console, console->program, "\033[31m", format, arguments);
+  print_message(console, console->program, "\033[31m", format, arguments);
   va_end(arguments);
 }
 

@@ -51,29 +51,26 @@ IsaList device_isas(void) {
   return list;
 }
 
-/* Returns false, with the reason, when this build lacks the instruction set. */
-static bool check_built(const char *isa, Error *error) {
-  char built[96] = "";
-  for (const char *const *name = backend_isas(); *name; name++) {
-    if (strcmp(*name, isa) == 0) return true;
-    snprintf(built + strlen(built), sizeof built - strlen(built), " %s", *name);
+/* Appends the names, which end with NULL, to `out`. Returns whether the instruction set is among them. */
+static bool list_names(const char *const *names, const char *isa, char *out, size_t size) {
+  bool found = false;
+  for (; *names; names++) {
+    const size_t used = strlen(out);
+    found = found || strcmp(*names, isa) == 0;
+    snprintf(out + used, size - used, " %s", *names);
   }
-  return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
+  return found;
 }
 
 /* Reports why no backend fits. Returns false. */
 static bool no_backend(const char *device, const char *isa, DType dtype, Error *error) {
   if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build does not have it");
-  if (isa && !check_built(isa, error)) return false;
   const IsaList list = device_isas();
-  bool found = !isa;
-  char has[96] = "";
-  for (int i = 0; i < list.count; i++) {
-    found = found || strcmp(list.name[i], isa) == 0;
-    snprintf(has + strlen(has), sizeof has - strlen(has), " %s", list.name[i]);
-  }
+  char built[96] = "", has[96] = "";
+  if (isa && !list_names(backend_isas(), isa, built, sizeof built))
+    return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
   if (list.count == 0) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
-  if (!found)
+  if (isa && !list_names(list.name, isa, has, sizeof has))
     return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not on this machine, which has%s", isa, has);
   return fail(error, EXIT_USAGE, "--dtype %s is not available with %s on the CPU; use f32", dtype_name(dtype),
               isa ? isa : list.name[list.count - 1]);

@@ -24,7 +24,7 @@ typedef struct DeviceSettings {
 /* The instruction sets in backend_list(), best first. */
 enum { MAX_ISAS = 8 };
 typedef struct IsaList {
-  const char *name[MAX_ISAS];
+  const char *name[MAX_ISAS + 1]; /* ends with NULL */
   int count;
 } IsaList;
 IsaList device_isas(void);

@@ -13,47 +13,30 @@ enum { CONFIG_LIMIT = 1 << 20 /* bytes of a file */ };
 
 static const char escape_names[] = "nrt\"\\", escape_bytes[] = "\n\r\t\"\\";
 
-static int hex_digit(char c) {
-  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-  return at ? (int)(at - digits) : -1;
-}
-
-/* Decodes the escape after a backslash. Returns the number of characters used; 0: unknown escape. */
+/* Decodes a character of a quoted text. Returns the number of bytes that it takes there; 0: unknown escape. */
 static int unescape(const char *text, char *out) {
-  const char *at = *text ? strchr(escape_names, *text) : NULL;
-  if (at) {
-    *out = escape_bytes[at - escape_names];
-    return 1;
-  }
-  if (*text != 'x' || hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return 0;
-  int byte = hex_digit(text[1]) * 16 + hex_digit(text[2]);
-  *out = (char)(unsigned char)byte;
-  return byte ? 3 : 0;
+  *out = text[0];
+  if (text[0] != '\\') return 1;
+  const char *at = text[1] ? strchr(escape_names, text[1]) : NULL;
+  if (at) *out = escape_bytes[at - escape_names];
+  if (at) return 2;
+  if (text[1] != 'x' || !isxdigit((unsigned char)text[2]) || !isxdigit((unsigned char)text[3])) return 0;
+  *out = (char)strtoul((const char[]){text[2], text[3], '\0'}, NULL, 16);
+  return *out ? 4 : 0;
 }
 
 /* Reads "..." in place. Returns what follows the closing quote, or NULL and the reason. */
 static char *unquote(char *text, const char **reason) {
   char *from = text + 1, *to = text;
-  while (*from && *from != '"') {
-    if (*from != '\\') {
-      *to++ = *from++;
-      continue;
-    }
-    int used = unescape(from + 1, to);
-    if (!used) {
-      *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH";
-      return NULL;
-    }
-    from += 1 + used;
-    to++;
+  for (int used; *from && *from != '"'; from += used, to++) {
+    char byte;
+    used = unescape(from, &byte);
+    if (!used) return *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH", NULL;
+    *to = byte;
   }
-  if (*from != '"') {
-    *reason = "the closing quote is missing";
-    return NULL;
-  }
-  char *rest = from + 1;
+  if (*from != '"') return *reason = "the closing quote is missing", NULL;
   *to = '\0'; /* `to` is at or before the closing quote */
-  return rest;
+  return from + 1;
 }
 
 /* A text that looks like a number or a switch is quoted, so that a reader without the table of options sees that it is
@@ -150,7 +133,7 @@ static bool take_line(OptionLine *line, char *text, OptionTake *take, void *cont
   return take(context, line, error);
 }
 
-bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
+bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
   OptionLine line = {.path = path, .code = code};
   char *at = text;
   bool ok = true;
@@ -167,7 +150,7 @@ bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *t
 
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error) {
   char *text = read_config(path, code, error);
-  const bool ok = text && option_text_read(text, path, code, take, context, error);
+  const bool ok = text && option_file_read_text(text, path, code, take, context, error);
   free(text);
   return ok;
 }
@@ -205,7 +188,7 @@ static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, 
   const TextList one = {.items = (const char *[]){value.text}, .count = 1};
   const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
   char text[400];
-  option_value_text(row, value, text, sizeof text);
+  option_format(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
     char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
     fprintf(stream, "%s = ", row->name);

@@ -11,7 +11,7 @@
 enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80, MOST_COLUMN = 32 /* where the sentences begin, at most */ };
 
 bool option_is_worth_a_no(const Option *row) {
-  return row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
+  return row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.integer);
 }
 
 void option_argument_text(const Option *row, char *out, size_t size) {
@@ -55,8 +55,8 @@ void option_sentence_text(const Options *options, const Option *row, bool notes,
   else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);
   else if (!option_is_text(row) && option_is_set(row, row->initial) &&
-           !(row->kind == OPTION_FLAG && !row->initial.flag))
-    option_value_text(row, row->initial, standard, sizeof standard);
+           !(row->kind == OPTION_FLAG && !row->initial.integer))
+    option_format(row, row->initial, standard, sizeof standard);
   option_append(standard, sizeof standard, "; ", range);
   option_append(standard, sizeof standard, "; ", modes);
   if (*standard) snprintf(out, size, "%s [%s]", row->help, standard);

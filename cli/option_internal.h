@@ -25,7 +25,7 @@ bool option_is_set(const Option *row, OptionValue value);
 bool option_parse(const Option *row, const char *text, OptionValue *out);
 
 /* Formats a known value so that option_parse() can read it. For every kind but texts, whose length is not bounded. */
-void option_value_text(const Option *row, OptionValue value, char *out, size_t size);
+void option_format(const Option *row, OptionValue value, char *out, size_t size);
 
 /* Formats the range: "1..64", ">= 1", "> 0, <= 10"; empty when there is no limit. */
 void option_range_text(const Option *row, char *out, size_t size);
@@ -74,9 +74,6 @@ bool option_fail(const OptionSource *source, const Option *row, const char *form
 
 /* Resets the row to its default. */
 void option_reset(Option *row);
-
-/* Returns whether the name is one of the words, which are separated by blanks; '_' and '-' are equal. */
-bool option_is_among(const char *words, const char *name, size_t length);
 
 /* Finds the mode and checks every given row (option_modes.c). EXIT_USAGE. */
 bool options_check_modes(Options *options, Error *error);

@@ -4,16 +4,11 @@
 
 #include <string.h>
 
-/* A list of flags. */
-typedef struct Names {
-  char text[300];
-} Names;
-
 /* Returns whether the option is on: its value is known and not the default, and a flag is not "no". */
 static bool is_on(const Option *row) {
   const OptionValue value = option_load(row);
   if (row->origin == ORIGIN_DEFAULT) return false;
-  return row->kind == OPTION_FLAG ? value.flag : option_is_set(row, value);
+  return row->kind == OPTION_FLAG ? value.integer : option_is_set(row, value);
 }
 
 /* "-p" or "--score". */
@@ -23,18 +18,13 @@ static ShortText flag_of(const Option *row) {
   return out;
 }
 
-void option_append(char *out, size_t size, const char *between, const char *text) {
-  const size_t used = strlen(out);
-  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
-}
-
-static void append(Names *names, const char *between, const char *text) {
+static void append(OneLine *names, const char *between, const char *text) {
   option_append(names->text, sizeof names->text, between, text);
 }
 
 /* Names what selects the modes: "training, --bench"; optionally with arguments. */
-static Names modes_names(const Options *options, unsigned modes, bool arguments) {
-  Names out = {""};
+static OneLine modes_names(const Options *options, unsigned modes, bool arguments) {
+  OneLine out = {""};
   if (modes & OPTION_DEFAULT_MODE) append(&out, "", options->default_mode);
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (!(row->selects & modes)) continue;
@@ -83,8 +73,8 @@ static const Option *find_on(const Options *options, const char *names) {
 }
 
 /* Names the flags of options: "--score or --novelty". */
-static Names flags_of(const Options *options, const char *names) {
-  Names out = {""};
+static OneLine flags_of(const Options *options, const char *names) {
+  OneLine out = {""};
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (option_is_among(names, row->name, strlen(row->name))) append(&out, " or ", flag_of(row).text);
   return out;

@@ -30,7 +30,7 @@ bool option_is_text(const Option *row) {
 OptionValue option_load(const Option *row) {
   OptionValue out = {0};
   switch (row->kind) {
-  case OPTION_FLAG: out.flag = *(const bool *)row->value; break;
+  case OPTION_FLAG: out.integer = *(const bool *)row->value; break;
   case OPTION_TRISTATE:
   case OPTION_CHOICE:
   case OPTION_INT: out.integer = *(const int *)row->value; break;
@@ -48,7 +48,7 @@ OptionValue option_load(const Option *row) {
 
 void option_store(const Option *row, OptionValue value) {
   switch (row->kind) {
-  case OPTION_FLAG: *(bool *)row->value = value.flag; break;
+  case OPTION_FLAG: *(bool *)row->value = value.integer > 0; break;
   case OPTION_TRISTATE:
   case OPTION_CHOICE:
   case OPTION_INT: *(int *)row->value = (int)value.integer; break;
@@ -93,17 +93,17 @@ static bool in_range(const Option *row, double value) {
 }
 
 void option_range_text(const Option *row, char *out, size_t size) {
-  bool low = isfinite(row->min), high = isfinite(row->max);
+  const bool low = isfinite(row->min), high = isfinite(row->max);
+  char most[40] = "";
   out[0] = '\0';
   if (!has_range(row)) return;
   if (low && high && !row->above && !row->below) {
     snprintf(out, size, "%.10g..%.10g", row->min, row->max);
     return;
   }
-  int length = 0;
-  if (low) length = snprintf(out, size, "%s %.10g%s", row->above ? ">" : ">=", row->min, high ? ", " : "");
-  if (high && length >= 0 && (size_t)length < size)
-    snprintf(out + length, size - (size_t)length, "%s %.10g", row->below ? "<" : "<=", row->max);
+  if (low) snprintf(out, size, "%s %.10g", row->above ? ">" : ">=", row->min);
+  if (high) snprintf(most, sizeof most, "%s %.10g", row->below ? "<" : "<=", row->max);
+  option_append(out, size, ", ", most);
 }
 
 static void interval_text(Interval interval, char *out, size_t size) {
@@ -118,7 +118,7 @@ static void interval_text(Interval interval, char *out, size_t size) {
 
 bool option_is_set(const Option *row, OptionValue value) {
   switch (row->kind) {
-  case OPTION_FLAG: return true;
+  case OPTION_FLAG:
   case OPTION_TRISTATE:
   case OPTION_CHOICE: return value.integer >= 0;
   case OPTION_INT:
@@ -134,10 +134,10 @@ bool option_is_set(const Option *row, OptionValue value) {
   return false;
 }
 
-void option_value_text(const Option *row, OptionValue value, char *out, size_t size) {
+void option_format(const Option *row, OptionValue value, char *out, size_t size) {
   out[0] = '\0';
   switch (row->kind) {
-  case OPTION_FLAG: snprintf(out, size, "%s", value.flag ? "yes" : "no"); break;
+  case OPTION_FLAG:
   case OPTION_TRISTATE: snprintf(out, size, "%s", value.integer > 0 ? "yes" : "no"); break;
   case OPTION_CHOICE: snprintf(out, size, "%s", row->choices[value.integer]); break;
   case OPTION_INT:
@@ -152,13 +152,14 @@ void option_value_text(const Option *row, OptionValue value, char *out, size_t s
   }
 }
 
+void option_append(char *out, size_t size, const char *between, const char *text) {
+  const size_t used = strlen(out);
+  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
+}
+
 void option_choices_text(const Option *row, const char *between, char *out, size_t size) {
-  size_t used = 0;
   out[0] = '\0';
-  for (int i = 0; row->choices[i] && used < size; i++) {
-    int length = snprintf(out + used, size - used, "%s%s", i ? between : "", row->choices[i]);
-    if (length > 0) used += (size_t)length;
-  }
+  for (int i = 0; row->choices[i]; i++) option_append(out, size, between, row->choices[i]);
 }
 
 /* ---- parsing one value ---- */
@@ -257,15 +258,11 @@ void option_demand_text(const Option *row, char *out, size_t size) {
   case OPTION_INTERVAL:
     snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
     break;
-  case OPTION_INT:
-    if (!*range) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
-    snprintf(out, size, "a whole number %s", range);
-    break;
-  case OPTION_INT64: snprintf(out, size, "a whole number%s%s", *range ? " " : "", range); break;
-  case OPTION_UINT64:
-    snprintf(out, size, "a whole number %s%s", *range ? range : ">= 0", row->seed ? ", or -1 for a random one" : "");
-    break;
-  default: snprintf(out, size, "a number%s%s", *range ? " " : "", range); break;
+  default:
+    if (!*range && row->kind == OPTION_INT) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
+    if (!*range && row->kind == OPTION_UINT64) snprintf(range, sizeof range, ">= 0");
+    snprintf(out, size, "a %snumber%s%s%s", option_is_whole(row) ? "whole " : "", *range ? " " : "", range,
+             row->seed ? ", or -1 for a random one" : "");
   }
 }
 
@@ -275,7 +272,7 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
   *out = row->initial;
   if (is_auto(row, text)) return true;
   switch (row->kind) {
-  case OPTION_FLAG: out->flag = parse_switch(text) > 0; return parse_switch(text) >= 0;
+  case OPTION_FLAG:
   case OPTION_TRISTATE: out->integer = parse_switch(text); return out->integer >= 0;
   case OPTION_CHOICE: out->integer = find_name(row->choices, text); return out->integer >= 0;
   case OPTION_INT:

@@ -11,12 +11,6 @@
 
 enum { NAME_LIMIT = 64 /* bytes of an unknown flag that is compared with the known ones */ };
 
-/* A copy of a given text. */
-struct OptionText {
-  struct OptionText *next;
-  char text[];
-};
-
 /* ---- rows ---- */
 
 void options_add(Options *options, const Option *table, size_t count) {
@@ -81,14 +75,10 @@ static Option *row_of_flag(const Options *options, const char *name, size_t leng
   return *negated && row && !option_is_switch(row) ? NULL : row;
 }
 
-OptionOrigin options_origin(const Options *options, const void *value) {
-  for (int i = 0; i < options->count; i++)
-    if (options->rows[i].value == value) return options->rows[i].origin;
-  return ORIGIN_DEFAULT;
-}
-
 bool options_given(const Options *options, const void *value) {
-  return options_origin(options, value) != ORIGIN_DEFAULT;
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->value == value) return row->origin != ORIGIN_DEFAULT;
+  return false;
 }
 
 void option_reset(Option *row) {
@@ -98,6 +88,11 @@ void option_reset(Option *row) {
 }
 
 const char *options_typed(const Options *options, const char *names) {
+  for (const char *name = names; *name; name += strspn(name, " ")) {
+    const size_t length = strcspn(name, " ");
+    if (!option_named(options, name, length)) return name;
+    name += length;
+  }
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->origin == ORIGIN_COMMAND_LINE && option_is_among(names, row->name, strlen(row->name))) return row->name;
   return NULL;
@@ -135,10 +130,10 @@ void option_take(const Option *row, const void *variable) {
   option_store(row, option_load(&from));
 }
 
-void option_text(const Option *row, const void *variable, char *out, size_t size) {
+void option_format_variable(const Option *row, const void *variable, char *out, size_t size) {
   const Option shown = row_at(row, variable);
   const OptionValue value = option_load(&shown);
-  if (option_is_set(&shown, value)) option_value_text(&shown, value, out, size);
+  if (option_is_set(&shown, value)) option_format(&shown, value, out, size);
   else snprintf(out, size, "unset");
 }
 
@@ -152,10 +147,9 @@ void options_free(Options *options) {
       option_store(row, row->initial);
     }
   }
-  for (struct OptionText *next; options->texts; options->texts = next) {
-    next = options->texts->next;
-    free(options->texts);
-  }
+  for (int i = 0; i < options->texts.count; i++) free((void *)(uintptr_t)options->texts.items[i]);
+  free(options->texts.items);
+  options->texts = (TextList){0};
   free(options->rows);
   options->rows = NULL;
   options->count = 0;
@@ -164,18 +158,21 @@ void options_free(Options *options) {
 
 /* ---- storing a value ---- */
 
-static const char *keep_text(Options *options, const char *text) {
-  struct OptionText *kept = malloc(sizeof *kept + strlen(text) + 1);
-  if (!kept) return NULL;
-  kept->next = options->texts;
-  options->texts = kept;
-  return strcpy(kept->text, text);
-}
-
 static bool list_append(TextList *list, const char *text) {
   if (!array_reserve(&list->items, &list->capacity, (size_t)list->count + 1, sizeof *list->items)) return false;
   list->items[list->count++] = text;
   return true;
+}
+
+/* Returns a copy of a given text that lives as long as the rows, and appends it to the row's list if it has one; NULL:
+ * no memory. */
+static const char *keep_text(Options *options, const Option *row, const char *text) {
+  char *copy = strdup(text);
+  if (!copy || !list_append(&options->texts, copy)) {
+    free(copy);
+    return NULL;
+  }
+  return row->kind != OPTION_LIST || list_append(row->value, copy) ? copy : NULL;
 }
 
 bool option_fail(const OptionSource *source, const Option *row, const char *format, ...) {
@@ -214,9 +211,8 @@ bool option_assign(const OptionSource *source, Option *row, const char *text) {
   }
   if (!check_rivals(source, row, &taken) || taken) return taken;
   if (option_is_text(row) && value.text) { /* NULL: `auto` */
-    value.text = keep_text(source->options, text);
-    bool kept = value.text && (row->kind != OPTION_LIST || list_append(row->value, value.text));
-    if (!kept) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
+    value.text = keep_text(source->options, row, text);
+    if (!value.text) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
   }
   option_store(row, value);
   row->origin = source->path ? ORIGIN_FILE : ORIGIN_COMMAND_LINE;
@@ -246,27 +242,23 @@ static void take(const char **from, void *to, size_t size) {
   *from += size;
 }
 
-static bool copy_texts(Options *options, Option *row, const char **dump) {
-  int count;
-  take(dump, &count, sizeof count);
-  if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
-  else option_store(row, (OptionValue){.text = NULL});
-  for (int i = 0; i < count; i++) {
-    const char *text = keep_text(options, *dump);
-    if (!text || (row->kind == OPTION_LIST && !list_append(row->value, text))) return false;
-    if (row->kind != OPTION_LIST) option_store(row, (OptionValue){.text = text});
-    *dump += strlen(text) + 1;
-  }
-  return true;
-}
-
 bool options_copy(Options *options, const char *dump, Error *error) {
   for (Option *row = options->rows; row < options->rows + options->count; row++) {
     OptionValue value;
+    int texts = 0;
     take(&dump, &row->origin, sizeof row->origin);
     take(&dump, &value, sizeof value);
-    if (!option_is_text(row)) option_store(row, value);
-    else if (!copy_texts(options, row, &dump)) return error_memory(error, "the options");
+    if (row->kind == OPTION_LIST) ((TextList *)row->value)->count = 0;
+    if (option_is_text(row)) {
+      take(&dump, &texts, sizeof texts);
+      value.text = NULL;
+    }
+    for (; texts > 0; texts--) {
+      value.text = keep_text(options, row, dump);
+      if (!value.text) return error_memory(error, "the options");
+      dump += strlen(dump) + 1;
+    }
+    option_store(row, value);
   }
   return true;
 }
@@ -276,9 +268,9 @@ bool options_set(Options *options, const char *name, const char *text, Error *er
   return option_assign(&source, option_named(options, name, strlen(name)), text);
 }
 
-void options_value(const Options *options, const char *name, char *out, size_t size) {
+void options_format_named(const Options *options, const char *name, char *out, size_t size) {
   const Option *row = option_named(options, name, strlen(name));
-  option_text(row, row->value, out, size);
+  option_format_variable(row, row->value, out, size);
 }
 
 /* ---- the nearest flag ---- */

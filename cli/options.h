@@ -61,8 +61,7 @@ typedef enum OptionKind {
 typedef enum OptionOrigin { ORIGIN_DEFAULT = 0, ORIGIN_FILE = 1, ORIGIN_COMMAND_LINE = 2 } OptionOrigin;
 
 typedef union OptionValue {
-  bool flag;
-  int64_t integer;
+  int64_t integer; /* of a switch: 0 or 1 */
   uint64_t natural;
   double real;
   const char *text;
@@ -130,8 +129,8 @@ typedef struct Options {
   bool failed;  /* the rows could not be allocated */
   int count;
   size_t capacity;
-  int files; /* files read so far */
-  struct OptionText *texts;
+  int files;      /* files read so far */
+  TextList texts; /* copies of the given ones */
 } Options;
 
 /* Appends copies of rows; rows without a heading belong to the last one before them. */
@@ -163,14 +162,16 @@ typedef bool OptionTake(void *context, const OptionLine *line, Error *error);
 bool option_file_read(const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
 /* Does the same for a text in memory, which is modified. `path`: its name in errors. */
-bool option_text_read(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
+bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTake *take, void *context, Error *error);
 
-/* Return the source of the variable's value, and whether it is not the default. `value` is the address in the row. A
- * given `auto` counts as given. */
-OptionOrigin options_origin(const Options *options, const void *value);
+/* Returns whether the command line or a file gives the option whose variable is at `value`. A given `auto` counts. */
 bool options_given(const Options *options, const void *value);
 
-/* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. */
+/* Returns whether the name is one of the words, which are separated by blanks; '_' and '-' are equal. */
+bool option_is_among(const char *words, const char *name, size_t length);
+
+/* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. If a name is no
+ * option it returns that name and the rest, so that a misspelled name shows at the first call. */
 const char *options_typed(const Options *options, const char *names);
 
 /* Settings files contain all values of a run, also automatic ones. For each option on the command line, this function
@@ -186,8 +187,9 @@ const Option *options_next_in(const Options *options, const Option *row, const v
 bool option_known(const Option *row);
 /* Sets the variable of a row, which is no list, to that of another object, which has the row's type. */
 void option_take(const Option *row, const void *variable);
-/* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. */
-void option_text(const Option *row, const void *variable, char *out, size_t size);
+/* Formats a variable of the row's type, which is no text, as it could be given; "unset" when it is unknown. It need not
+ * be the row's own variable: see options_format_named(). */
+void option_format_variable(const Option *row, const void *variable, char *out, size_t size);
 
 /* Returns the text to write instead of `text` for the row with this `value`, in allocated memory; NULL: `text`
  * itself. */
@@ -206,8 +208,8 @@ bool options_copy(Options *options, const char *dump, Error *error);
 
 /* Sets the value of the named row as the command line does; may be repeated. EXIT_USAGE, as options_parse(). */
 bool options_set(Options *options, const char *name, const char *text, Error *error);
-/* Formats the value of the named row, which is no text, as it could be given; "unset" when it is unknown. */
-void options_value(const Options *options, const char *name, char *out, size_t size);
+/* Does what option_format_variable() does for the named row's own variable. */
+void options_format_named(const Options *options, const char *name, char *out, size_t size);
 
 /* Returns a random seed. */
 uint64_t options_random_seed(void);

@@ -9,7 +9,6 @@
 #include "util/progress.h"
 #include "util/text.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -144,18 +143,17 @@ static const char *next_word(const char **at, const char *end) {
 }
 
 static bool compare_starts(const char *mine, size_t size, const char *first, size_t first_size, Error *error) {
-  const char *const end = mine + size, *const first_end = first + first_size;
-  const char *version = next_word(&mine, end), *first_version = next_word(&first, first_end);
-  const char *sum = next_word(&mine, end), *first_sum = next_word(&first, first_end);
-  if (strcmp(version, first_version) != 0 || strcmp(sum, first_sum) != 0)
-    return fail(error, EXIT_USAGE,
-                "this build (%s) differs from that of rank 0 (%s); start the same build on all machines", version,
-                first_version);
-  while (mine < end || first < first_end) {
-    const char *word = next_word(&mine, end), *first_word = next_word(&first, first_end);
-    if (strcmp(word, first_word) != 0)
-      return fail(error, EXIT_USAGE, "started with '%.200s' where rank 0 has '%.200s'; all need the same flags", word,
-                  first_word);
+  enum { BEFORE_ARGUMENTS = 2 }; /* version and checksum */
+  const char *const version = mine, *const first_version = first, *const end = mine + size;
+  for (int i = 0; mine < end || first < first_version + first_size; i++) {
+    const char *word = next_word(&mine, end), *first_word = next_word(&first, first_version + first_size);
+    if (strcmp(word, first_word) == 0) continue;
+    if (i < BEFORE_ARGUMENTS)
+      return fail(error, EXIT_USAGE,
+                  "this build (%s) differs from that of rank 0 (%s); start the same build on all machines", version,
+                  first_version);
+    return fail(error, EXIT_USAGE, "started with '%.200s' where rank 0 has '%.200s'; all need the same flags", word,
+                first_word);
   }
   return true;
 }

@@ -2,11 +2,11 @@
 #include "doctor/doctor.h"
 
 #include "util/program_name.h"
-#include "util/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- kinds ---- */
 
@@ -44,8 +44,8 @@ Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const cha
 
 /* ---- helpers of the checks ---- */
 
-DoctorPercent doctor_percent(const DoctorView *view, double count, double all) {
-  DoctorPercent out;
+OneLine doctor_percent(const DoctorView *view, double count, double all) {
+  OneLine out;
   const double percent = 100 * count / all;
   const int used = snprintf(out.text, sizeof out.text, percent < 1 ? "%.1g %% of " : "%.1f %% of ", percent);
   char *rest = out.text + used;
@@ -55,12 +55,8 @@ DoctorPercent doctor_percent(const DoctorView *view, double count, double all) {
   return out;
 }
 
-static uint8_t small_letter(uint8_t c) { return c >= 'A' && c <= 'Z' ? c | 0x20 : c; }
-
 bool doctor_begins(const uint8_t *bytes, size_t size, const char *words) {
-  size_t i = 0;
-  while (i < size && words[i] && small_letter(bytes[i]) == small_letter((uint8_t)words[i])) i++;
-  return !words[i];
+  return size >= strlen(words) && strncasecmp((const char *)bytes, words, strlen(words)) == 0;
 }
 
 size_t doctor_search(const uint8_t *bytes, size_t size, const char *words) {
@@ -77,15 +73,19 @@ size_t doctor_skip_blanks(const uint8_t *bytes, size_t size) {
 
 /* ---- byte-order marks and line ends in plain text ---- */
 
+static int64_t count(const DoctorView *view, const char *sequence) {
+  const size_t length = strlen(sequence);
+  int64_t out = 0;
+  for (int i = 0; i < view->count; i++) {
+    const uint8_t *end = view->samples[i].bytes + view->samples[i].size, *at = view->samples[i].bytes;
+    for (; (at = memmem(at, (size_t)(end - at), sequence, length)); at += length) out++;
+  }
+  return out;
+}
+
 /* Finds the byte-order marks of concatenated files. The corpus drops a mark at the beginning of a file. */
 static void find_marks(const DoctorView *view, Findings *out) {
-  int64_t marks = 0;
-  for (int i = 0; i < view->count; i++) {
-    const DoctorSample *s = &view->samples[i];
-    const uint8_t *end = s->bytes + s->size, *found;
-    for (const uint8_t *at = s->bytes; (found = memchr(at, 0xEF, (size_t)(end - at))); at = found + 1)
-      marks += found > s->bytes && found[-1] == '\n' && end - found >= 3 && memcmp(found, "\xEF\xBB\xBF", 3) == 0;
-  }
+  const int64_t marks = count(view, "\n\xEF\xBB\xBF");
   if (marks)
     doctor_add(out, FINDING_MARKS, 0, "sed 's/\\xef\\xbb\\xbf//g' @",
                "byte-order marks are at the beginning of lines (%s), where files were joined",
@@ -93,24 +93,12 @@ static void find_marks(const DoctorView *view, Findings *out) {
 }
 
 static void find_line_ends(const DoctorView *view, Findings *out) {
-  int64_t lines = 0, both = 0, returns = 0;
-  for (int i = 0; i < view->count; i++) {
-    const DoctorSample *s = &view->samples[i];
-    const uint8_t *end = s->bytes + s->size, *found;
-    for (const uint8_t *at = s->bytes; (found = memchr(at, '\n', (size_t)(end - at))); at = found + 1) {
-      lines++;
-      both += found > s->bytes && found[-1] == '\r';
-    }
-    for (const uint8_t *at = s->bytes; lines == 0 && (found = memchr(at, '\r', (size_t)(end - at))); at = found + 1)
-      returns++;
-  }
-  const bool alone = lines == 0 && returns >= 5;
-  if (!alone && (both == 0 || both * 10 < lines)) return;
-  if (alone)
-    doctor_add(out, FINDING_LINE_ENDS, alone, "tr '\\r' '\\n' <@", "its lines end in CR alone (%lld of them)",
+  const int64_t lines = count(view, "\n"), both = count(view, "\r\n"), returns = lines ? 0 : count(view, "\r");
+  if (returns >= 5)
+    doctor_add(out, FINDING_LINE_ENDS, 1, "tr '\\r' '\\n' <@", "its lines end in CR alone (%lld of them)",
                (long long)returns);
-  else
-    doctor_add(out, FINDING_LINE_ENDS, alone, "tr -d '\\r' <@", "%lld of %s%lld lines end in CR LF", (long long)both,
+  else if (both && both * 10 >= lines)
+    doctor_add(out, FINDING_LINE_ENDS, 0, "tr -d '\\r' <@", "%lld of %s%lld lines end in CR LF", (long long)both,
                view->count > 1 ? "the first and some further " : "its ", (long long)lines);
 }
 
@@ -208,43 +196,41 @@ static void command_among(DoctorCommand *command, const Finding *finding, const 
   char *out = command->text;
   const size_t size = sizeof command->text;
   out[0] = '\0';
-  if (!finding->command[0]) {
-    append(out, size, "%s FILE... --binary", program_name("train").text);
-    return;
-  }
   append_command(out, size, finding->command, name);
   if (!finding->becomes) append(out, size, " >tmp && mv tmp %s", name);
   else append(out, size, " >%s%s%s%s", name, finding->becomes, *finding->options ? ", and" : "", finding->options);
 }
 
-void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route) {
-  const ShellWord word = text_shell_word(name, 250);
-  if (route == DOCTOR_AMONG) {
-    command_among(command, finding, word.text);
-    return;
-  }
-  const bool piped = route == DOCTOR_PIPED;
-  if (!finding->command[0]) {
-    snprintf(command->text, sizeof command->text, "%s%s %s --binary", piped ? "... | " : "", program_name("train").text,
-             piped ? "-" : word.text);
-    return;
-  }
-  if (finding->options[0]) strcpy(command->options, finding->options);
-  const bool reads = strcmp(finding->command, "cat @") == 0; /* only the options change */
-  if (reads && !piped && !command->filters[0]) {
-    snprintf(command->text, sizeof command->text, "%s -%s <%s", program_name("train").text, command->options,
-             word.text);
-    return;
-  }
+/* Makes the command for the only file, or for standard input. */
+static void command_alone(DoctorCommand *command, const Finding *finding, const char *name, bool piped) {
   char *filters = command->filters;
-  const size_t size = sizeof command->filters;
   const bool first = !filters[0], kept = piped && strchr(finding->command, '#');
+  const bool reads = strcmp(finding->command, "cat @") == 0; /* only the options change */
+  const ShellWord train = program_name("train");
+  if (finding->options[0]) strcpy(command->options, finding->options);
+  if (reads && !piped && first) {
+    snprintf(command->text, sizeof command->text, "%s -%s <%s", train.text, command->options, name);
+    return;
+  }
   const char *before = kept             ? "... >tmp && "
                        : reads && first ? "..."
                        : first && piped ? "... | "
                        : first || reads ? ""
                                         : " | ";
-  append(filters, size, "%s", before);
-  if (!reads) append_command(filters, size, finding->command, kept ? "tmp" : first && !piped ? word.text : NULL);
-  snprintf(command->text, sizeof command->text, "%s | %s -%s", filters, program_name("train").text, command->options);
+  append(filters, sizeof command->filters, "%s", before);
+  if (!reads)
+    append_command(filters, sizeof command->filters, finding->command, kept ? "tmp" : first && !piped ? name : NULL);
+  snprintf(command->text, sizeof command->text, "%s | %s -%s", filters, train.text, command->options);
+}
+
+void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route) {
+  const ShellWord word = text_shell_word(name, 250);
+  const bool piped = route == DOCTOR_PIPED, among = route == DOCTOR_AMONG;
+  if (!finding->command[0])
+    snprintf(command->text, sizeof command->text, "%s%s %s --binary", piped ? "... | " : "", program_name("train").text,
+             among   ? "FILE..."
+             : piped ? "-"
+                     : word.text);
+  else if (among) command_among(command, finding, word.text);
+  else command_alone(command, finding, word.text, piped);
 }

@@ -1,7 +1,6 @@
 /* Finds text that is not UTF-8, and data that is hardly text, by counting bytes. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
 #include "util/utf8.h"
 
 #include <stdio.h>
@@ -224,7 +223,7 @@ static Encoding guess(const ByteCounts *n) {
 
 static void add_encoding(const DoctorView *view, const ByteCounts *n, Findings *out) {
   const Encoding encoding = guess(n);
-  const DoctorPercent wrong = doctor_percent(view, (double)n->wrong, (double)n->bytes);
+  const OneLine wrong = doctor_percent(view, (double)n->wrong, (double)n->bytes);
   if (encoding == DAMAGED) {
     doctor_add(out, FINDING_ENCODING, encoding, "iconv -c -f utf-8 -t utf-8 @", "%s are not UTF-8, though the rest is",
                wrong.text)

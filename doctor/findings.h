@@ -3,6 +3,7 @@
 #define INKLING_DOCTOR_FINDINGS_H
 
 #include "dataset/file_list.h"
+#include "util/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,10 +74,7 @@ __attribute__((format(printf, 5, 6))) Finding *doctor_add(Findings *findings, Fi
                                                           const char *command, const char *format, ...);
 
 /* "0.7 % of its bytes", "0.7 % of the 176 KiB looked at". */
-typedef struct DoctorPercent {
-  char text[88];
-} DoctorPercent;
-DoctorPercent doctor_percent(const DoctorView *view, double count, double all);
+OneLine doctor_percent(const DoctorView *view, double count, double all);
 
 static inline bool doctor_is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; } /* in ASCII */
 /* Returns the position of `words` in the first `size` bytes, ignoring case; `size` where they do not occur. */

@@ -1,10 +1,8 @@
 /* Recognizes files that are not text by their first bytes. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
 #include "util/utf8.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct Magic {
@@ -49,10 +47,7 @@ static const Magic magics[] = {
     {0, BYTES("ID3"), "an MP3 recording", NULL, true},
     {0, BYTES("OggS\0"), "an Ogg recording", NULL, false},
     {0, BYTES("fLaC\0"), "a FLAC recording", NULL, false},
-    {0,
-     BYTES("\x7f"
-           "ELF"),
-     "an executable (ELF)", NULL, false},
+    {0, BYTES("\177ELF"), "an executable (ELF)", NULL, false},
     {0, BYTES("MZ"), "an executable (PE)", NULL, true},
     {0, BYTES("\xcf\xfa\xed\xfe"), "an executable (Mach-O)", NULL, false},
     {0, BYTES("\xca\xfe\xba\xbe"), "an executable (Java or Mach-O)", NULL, false},
@@ -80,19 +75,20 @@ static bool is_text(const DoctorSample *s) {
   return wrong * 10 < size;
 }
 
-static void report(Findings *out, int variant, const char *what, const char *command) {
+static bool report(Findings *out, int variant, const char *what, const char *command) {
   Finding *finding = doctor_add(out, FINDING_FOREIGN, variant, command, "it is %s, not plain text", what);
   if (!command) finding->advice = "to train on its bytes anyway";
   if (command == pandas) {
     strcpy(finding->options, " --jsonl-field text");
     finding->becomes = ".jsonl";
   }
+  return true;
 }
 
 /* ---- archives of several files ---- */
 
 /* Reports what a zip archive is. The names of its first members, uncompressed at its beginning, tell. */
-static void report_zip(const DoctorView *view, Findings *out) {
+static bool report_zip(const DoctorView *view, Findings *out) {
   static const struct {
     const char *member, *what, *command;
   } kinds[] = {{"mimetypeapplication/epub+zip", "an EPUB e-book", "pandoc -f epub -t plain --wrap=none @"},
@@ -111,13 +107,10 @@ static void report_zip(const DoctorView *view, Findings *out) {
     for (size_t at = 0; at < size; at++) {
       at += doctor_search(s->bytes + at, size - at, kinds[i].member);
       const bool begins = at >= 30 && at < size && memcmp(s->bytes + at - 30, "PK\3\4", 4) == 0;
-      if (at < size && (anywhere || begins)) {
-        report(out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
-        return;
-      }
+      if (at < size && (anywhere || begins)) return report(out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
     }
   }
-  report(out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");
+  return report(out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");
 }
 
 static bool is_tar(const char *name) {
@@ -137,22 +130,15 @@ static bool is_pdf(const DoctorSample *s) {
 
 bool doctor_find_foreign(const DoctorView *view, Findings *out) {
   const DoctorSample *s = &view->samples[0];
-  if (is_pdf(s)) {
-    report(out, VARIANT_PDF, "a PDF document", "pdftotext @ -");
-    return true;
-  }
-  if (s->size >= 30 && memcmp(s->bytes, "PK\3\4", 4) == 0) {
-    report_zip(view, out);
-    return true;
-  }
+  if (is_pdf(s)) return report(out, VARIANT_PDF, "a PDF document", "pdftotext @ -");
+  if (s->size >= 30 && memcmp(s->bytes, "PK\3\4", 4) == 0) return report_zip(view, out);
   for (int i = 0; i < MAGICS; i++) {
     const Magic *m = &magics[i];
     if (s->size < m->at + m->size || memcmp(s->bytes + m->at, m->bytes, m->size) != 0) continue;
     if (m->spelled && is_text(s)) continue;
     if (strncmp(m->what, "compressed", 10) == 0 && is_tar(view->name))
-      report(out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @");
-    else report(out, i, m->what, m->command);
-    return true;
+      return report(out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @");
+    return report(out, i, m->what, m->command);
   }
   return false;
 }

@@ -1,9 +1,6 @@
 /* Finds markup: HTML, XML and PostScript. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
-
-#include <stdio.h>
 #include <string.h>
 
 enum { MARKUP_HTML, MARKUP_FB2, MARKUP_XML, MARKUP_POSTSCRIPT };

@@ -1,8 +1,6 @@
 /* Finds documents in records: JSON that is not JSON lines, JSON lines under another name, and CSV. */
 #include "doctor/findings.h"
 
-#include "util/text.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +35,18 @@ typedef struct Json {
 
 static void skip_blanks(Json *j) { j->at += doctor_skip_blanks(j->bytes + j->at, j->size - j->at); }
 
-static bool is_next(const Json *j, char c) { return j->at < j->size && j->bytes[j->at] == (uint8_t)c; }
+/* Skips blanks. Returns whether the character follows. */
+static bool is_next(Json *j, char c) {
+  skip_blanks(j);
+  return j->at < j->size && j->bytes[j->at] == (uint8_t)c;
+}
+
+/* Does the same, and skips the character. */
+static bool take(Json *j, char c) {
+  const bool next = is_next(j, c);
+  j->at += next;
+  return next;
+}
 
 /* Reads a string: its bytes between the quotes. Returns false when the sample ends in it. */
 static bool read_string(Json *j, const uint8_t **text, size_t *length) {
@@ -73,12 +82,12 @@ static bool skip_value(Json *j) {
 }
 
 typedef struct JsonObject {
-  bool valid, closed; /* it begins like an object; it ends in the sample */
-  bool strings;       /* a field has a string */
-  Name text;          /* the field with the longest string */
-  int fields;         /* number of fields */
-  Name list;          /* the first field whose value is an array of objects or strings */
-  size_t list_at;     /* the offset of that array */
+  bool closed;    /* it ends in the sample */
+  bool strings;   /* a field has a string */
+  Name text;      /* the field with the longest string */
+  int fields;     /* number of fields */
+  Name list;      /* the first field whose value is an array of objects or strings */
+  size_t list_at; /* the offset of that array */
 } JsonObject;
 
 static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *longest) {
@@ -90,42 +99,29 @@ static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *
     out->strings = true;
     out->text = *key;
   }
-  if (!is_next(&value, '[') || out->list.text[0]) return;
-  value.at++;
-  skip_blanks(&value);
+  if (out->list.text[0] || !is_next(&value, '[')) return;
+  const size_t at = value.at++;
   if (!is_next(&value, '{') && !is_next(&value, '"')) return;
   out->list = *key;
-  out->list_at = j->at;
+  out->list_at = at;
 }
 
 /* Reads an object from its bracket; a closed object is skipped. */
 static JsonObject read_object(Json *j) {
   JsonObject out = {0};
   size_t longest = 0;
+  const uint8_t *key;
+  size_t length;
   j->at++;
-  for (;;) {
-    const uint8_t *key;
-    size_t length;
-    skip_blanks(j);
-    if (!is_next(j, '"') || !read_string(j, &key, &length)) return out;
-    skip_blanks(j);
-    if (!is_next(j, ':')) return out;
-    j->at++;
-    out.valid = true;
+  do {
+    if (!is_next(j, '"') || !read_string(j, &key, &length) || !take(j, ':')) return out;
     out.fields++;
-    skip_blanks(j);
     const Name name = name_of(key, length);
     note_value(j, &out, &name, &longest);
     if (!skip_value(j)) return out;
-    skip_blanks(j);
-    if (is_next(j, '}')) {
-      j->at++;
-      out.closed = true;
-      return out;
-    }
-    if (!is_next(j, ',')) return out;
-    j->at++;
-  }
+  } while (take(j, ','));
+  out.closed = take(j, '}');
+  return out;
 }
 
 enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS, JSON_OBJECT };
@@ -143,7 +139,6 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
   static const Name made = {"text"};
   char command[200], what[160];
   j->at++;
-  skip_blanks(j);
   const bool strings = is_next(j, '"');
   if (strings) {
     const uint8_t *text;
@@ -153,7 +148,7 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
   }
   JsonObject first = {0};
   if (!strings && is_next(j, '{')) first = read_object(j);
-  if (!strings && !first.valid) return false;
+  if (!strings && first.fields == 0) return false;
   snprintf(what, sizeof what, "it looks like a JSON array of %s%s, not like plain text or JSON lines",
            strings ? "strings" : "objects", path[1] ? " in an object" : "");
   snprintf(command, sizeof command, "jq -c '%s[]%s' @", path, strings ? " | {text: .}" : "");
@@ -172,7 +167,7 @@ static Name path_of(const Name *field) {
 static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
   const size_t begin = j->at;
   const JsonObject object = read_object(j);
-  if (!object.valid) return false;
+  if (object.fields == 0) return false;
   const bool one_line = !memchr(j->bytes + begin, '\n', j->at - begin);
   skip_blanks(j);
   const bool follows = object.closed && is_next(j, '{'), alone = !follows && (!object.closed || j->at == j->size);
@@ -203,7 +198,6 @@ static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
 
 bool doctor_find_json(const DoctorView *view, Findings *out) {
   Json j = {view->samples[0].bytes, view->samples[0].size, 0};
-  skip_blanks(&j);
   if (is_next(&j, '[')) return find_array(&j, JSON_ARRAY, ".", view->format, out);
   return is_next(&j, '{') && find_objects(view, &j, out);
 }

@@ -2,7 +2,6 @@
 #include "doctor/findings.h"
 
 #include "util/checksum.h"
-#include "util/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -28,8 +28,8 @@ static bool describe(Compared *c, Error *error) {
   History history = {0};
   Error none = {0};
   const bool read = history_read(&history, path_in(c->dir, CHECKPOINT_METRICS).text, &none);
-  const HistoryEvaluation *kept = read ? history_kept(&history) : NULL;
-  if (kept) snprintf(c->about, sizeof c->about, "step %" PRId64 ", loss %.4f", kept->step, kept->loss);
+  const MetricsLine *kept = read ? history_kept(&history) : NULL;
+  if (kept) snprintf(c->about, sizeof c->about, "step %" PRId64 ", loss %.4f", kept->step, kept->val_loss);
   history_free(&history);
   return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }

@@ -53,15 +53,15 @@ static void write_row(FILE *out, const char *name, double value, const char *uni
   if (isfinite(value)) fprintf(out, "| %s | %.6g%s |\n", name, value, unit);
 }
 
-static void write_kept(FILE *out, const HistoryEvaluation *kept) {
-  write_row(out, kept->all ? "validation loss" : "validation loss, on the beginning of the validation text", kept->loss,
-            " nats per token");
+static void write_kept(FILE *out, const MetricsLine *kept) {
+  write_row(out, kept->all ? "validation loss" : "validation loss, on the beginning of the validation text",
+            kept->val_loss, " nats per token");
   write_row(out, "the same", kept->bits_per_byte, " bits per byte");
   write_row(out, "answers that are exactly right", 100 * kept->exact, " %");
   write_row(out, "these weights are of step", (double)kept->step, "");
 }
 
-static void write_results(FILE *out, const json_t *result, const HistoryEvaluation *kept) {
+static void write_results(FILE *out, const json_t *result, const MetricsLine *kept) {
   fputs("\n## Training\n\n| | |\n|---|---|\n", out);
   write_row(out, "steps", number_of(result, "step"), "");
   write_row(out, "tokens seen", number_of(result, "tokens"), "");

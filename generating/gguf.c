@@ -72,7 +72,7 @@ static bool write_modelfile(const CommandLine *c, const LoadedModel *m, Error *e
   fprintf(file.stream, "PARAMETER num_ctx %d\n", m->config.ctx);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) {
     char value[40];
-    options_value(&c->options, row->name, value, sizeof value);
+    options_format_named(&c->options, row->name, value, sizeof value);
     if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %s\n", row->key, value);
   }
   return file_writer_commit(&file, error);

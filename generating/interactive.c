@@ -260,7 +260,7 @@ static bool change(Session *s, const char *name, const char *option, const char 
     if (is_seed) s->seed = c->settings.seed;
     return true;
   }
-  options_value(&c->options, option, text, sizeof text);
+  options_format_named(&c->options, option, text, sizeof text);
   if (is_seed) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
   if (is_temp && c->settings.greedy) snprintf(text, sizeof text, "0 (greedy)");
   console_note(&s->p->console, "%s %s", name, text);

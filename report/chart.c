@@ -172,7 +172,7 @@ static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const
   if (!is_shown(plot->chart, p)) return;
   fprintf(stream, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\">", class, pixel_x(plot, p->x),
           pixel_y(plot, p->y), radius);
-  if (p->title) {
+  if (p->title[0]) {
     fputs("<title>", stream);
     html_write_text(stream, p->title);
     fputs("</title>", stream);

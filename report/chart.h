@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-typedef struct ChartPoint {
-  double x, y;       /* y NaN: a gap */
-  double low, high;  /* a band around the curve; NaN: none */
-  const char *title; /* tooltip; NULL: none */
-} ChartPoint;
+enum { CHART_COLORS = 8, CHART_TITLE_BYTES = 120 };
 
-enum { CHART_COLORS = 8 };
+typedef struct ChartPoint {
+  double x, y;                   /* y NaN: a gap */
+  double low, high;              /* a band around the curve; NaN: none */
+  char title[CHART_TITLE_BYTES]; /* tooltip; "": none */
+} ChartPoint;
 
 typedef struct ChartCurve {
   const char *name; /* in the legend */

@@ -1,7 +1,5 @@
 #include "report/diagnosis.h"
 
-#include "util/text.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -22,19 +20,22 @@ bool diagnosis_is_warning(const char *name) {
 
 /* ---- access to the history ---- */
 
-/* Returns the last evaluation. *since_best: the number of evaluations after the best one. */
-static const HistoryEvaluation *newest(const History *h, int *since_best) {
-  const HistoryEvaluation *best = history_best(h);
-  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
-  *since_best = best ? (int)(last - best) : 0;
-  return last;
+/* Returns the last evaluation during the run; NULL: there is none. */
+static const MetricsLine *newest(const History *h) {
+  return h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+}
+
+/* Returns the number of evaluations after the best one; 0: no loss was finite. */
+static int since_best(const History *h) {
+  const MetricsLine *best = history_best(h);
+  return best ? (int)(newest(h) - best) : 0;
 }
 
 /* Returns the evaluation nearest to that step. */
-static const HistoryEvaluation *nearest(const History *h, double step) {
-  const HistoryEvaluation *found = NULL;
+static const MetricsLine *nearest(const History *h, double step) {
+  const MetricsLine *found = NULL;
   for (size_t i = 0; i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
+    const MetricsLine *e = &h->evaluations[i];
     if (!found || fabs((double)e->step - step) < fabs((double)found->step - step)) found = e;
   }
   return found;
@@ -54,8 +55,8 @@ static double training_loss(const History *h, int64_t step) {
   return count ? sum / count : NAN;
 }
 
-__attribute__((format(printf, 4, 5))) static bool report(MetricsLine *out, const char *name,
-                                                         const HistoryEvaluation *at, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static bool report(MetricsLine *out, const char *name, const MetricsLine *at,
+                                                         const char *format, ...) {
   va_list arguments;
   *out = (MetricsLine){.kind = METRICS_DIAGNOSIS, .step = at->step, .tokens = at->tokens};
   snprintf(out->diagnosis, sizeof out->diagnosis, "%s", name);
@@ -69,43 +70,43 @@ __attribute__((format(printf, 4, 5))) static bool report(MetricsLine *out, const
 
 static double lower(double rate, double usual) { return fmax(1e-12, fmin(rate / 3, usual)); }
 
-DiagnosisRates diagnosis_lower_rates(const DiagnosisFacts *f) {
-  DiagnosisRates rates;
+OneLine diagnosis_lower_rates(const DiagnosisFacts *f) {
+  OneLine rates;
   char muon[32] = "";
   if (!isnan(f->muon_lr)) snprintf(muon, sizeof muon, "--muon-lr %.1g ", lower(f->muon_lr, f->usual_muon_lr));
   snprintf(rates.text, sizeof rates.text, "%s--lr %.1g", muon, lower(f->lr, f->usual_lr));
   return rates;
 }
 
-static bool is_over_chance(const HistoryEvaluation *e, const DiagnosisFacts *f) {
-  return e->step > f->warmup && !(e->loss <= f->chance + OVER_CHANCE);
+static bool is_over_chance(const MetricsLine *e, const DiagnosisFacts *f) {
+  return e->step > f->warmup && !(e->val_loss <= f->chance + OVER_CHANCE);
 }
 
 /* Returns whether both losses have risen a lot. Where a model overfits, only the validation loss rises. */
-static bool has_jumped(const History *h, const HistoryEvaluation *last) {
-  const HistoryEvaluation *best = history_best(h);
-  return best && best->step < last->step && last->loss > best->loss + JUMP &&
+static bool has_jumped(const History *h, const MetricsLine *last) {
+  const MetricsLine *best = history_best(h);
+  return best && best->step < last->step && last->val_loss > best->val_loss + JUMP &&
          training_loss(h, last->step) > training_loss(h, best->step) + JUMP;
 }
 
-static bool diverging(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
+static bool diverging(const History *h, const MetricsLine *last, const DiagnosisFacts *f, MetricsLine *out) {
   if (is_over_chance(last, f))
     return report(
         out, DIAGNOSIS_DIVERGING, last,
         "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try %s",
-        last->loss, f->chance, diagnosis_lower_rates(f).text);
+        last->val_loss, f->chance, diagnosis_lower_rates(f).text);
   return has_jumped(h, last) &&
          report(out, DIAGNOSIS_DIVERGING, last,
                 "diverging: the validation loss rose from %.3f at step %" PRId64
                 " to %.3f, and the training loss with it; the learning rate is too high, try %s",
-                history_best(h)->loss, history_best(h)->step, last->loss, diagnosis_lower_rates(f).text);
+                history_best(h)->val_loss, history_best(h)->step, last->val_loss, diagnosis_lower_rates(f).text);
 }
 
 /* ---- overfitting ---- */
 
 /* Reports `what` happened to the losses and what helps: more text and `rest`. `tokens`: tokens trained on when it
  * began. */
-static bool report_overfitting(MetricsLine *out, const HistoryEvaluation *last, int64_t tokens, const DiagnosisFacts *f,
+static bool report_overfitting(MetricsLine *out, const MetricsLine *last, int64_t tokens, const DiagnosisFacts *f,
                                const char *what, const char *rest) {
   if (f->train_bytes < SMALL_BYTES)
     return report(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
@@ -117,11 +118,11 @@ static bool report_overfitting(MetricsLine *out, const HistoryEvaluation *last, 
 }
 
 /* Returns whether the last evaluations are all worse than the best one, while the training loss fell. */
-static bool has_risen(const History *h, const HistoryEvaluation *last, int since_best) {
-  const HistoryEvaluation *best = history_best(h);
-  if (!best || since_best < RISEN_EVALUATIONS) return false;
+static bool has_risen(const History *h, const MetricsLine *last) {
+  const MetricsLine *best = history_best(h);
+  if (!best || since_best(h) < RISEN_EVALUATIONS) return false;
   for (int i = 1; i <= RISEN_EVALUATIONS; i++)
-    if (!(h->evaluations[h->evaluation_count - (size_t)i].loss > best->loss * (1 + RISE))) return false;
+    if (!(h->evaluations[h->evaluation_count - (size_t)i].val_loss > best->val_loss * (1 + RISE))) return false;
   return training_loss(h, last->step) < training_loss(h, best->step);
 }
 
@@ -129,15 +130,14 @@ static bool is_known_to_overfit(const History *h) {
   return history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
 }
 
-static bool overfitting(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
-                        MetricsLine *out) {
+static bool overfitting(const History *h, const MetricsLine *last, const DiagnosisFacts *f, MetricsLine *out) {
   char what[METRICS_TEXT_BYTES];
-  if (is_known_to_overfit(h) || !has_risen(h, last, since_best)) return false;
-  const HistoryEvaluation *best = history_best(h);
+  if (is_known_to_overfit(h) || !has_risen(h, last)) return false;
+  const MetricsLine *best = history_best(h);
   snprintf(what, sizeof what,
            "the validation loss was best at step %" PRId64
            " (%.3f, which is kept) and is %.3f now, while the training loss falls",
-           best->step, best->loss, last->loss);
+           best->step, best->val_loss, last->val_loss);
   return report_overfitting(out, last, best->tokens, f, what,
                             f->early_stopping ? "" : ", and --patience 3 saves the time");
 }
@@ -179,7 +179,7 @@ static bool is_flat(const Trend *training, const Trend *validation) {
          -trend_slope(validation) < fmin(0.1 * fall, RISE / 2 * end);
 }
 
-static bool flat(const History *h, const HistoryEvaluation *last, const DiagnosisFacts *f, MetricsLine *out) {
+static bool flat(const History *h, const MetricsLine *last, const DiagnosisFacts *f, MetricsLine *out) {
   const double FEWEST_PASSES = 2, begin = (double)last->step * 2 / 3, length = (double)last->step - begin;
   Trend training = {0}, validation = {0};
   char what[METRICS_TEXT_BYTES];
@@ -187,7 +187,7 @@ static bool flat(const History *h, const HistoryEvaluation *last, const Diagnosi
   for (int i = 0; i < h->count; i++)
     trend_add(&training, ((double)h->points[i].step - begin) / length, h->points[i].loss);
   for (size_t i = 0; i < h->evaluation_count; i++)
-    trend_add(&validation, ((double)h->evaluations[i].step - begin) / length, h->evaluations[i].loss);
+    trend_add(&validation, ((double)h->evaluations[i].step - begin) / length, h->evaluations[i].val_loss);
   if (!is_flat(&training, &validation)) return false;
   snprintf(what, sizeof what,
            "since step %.0f the validation loss has stayed at %.3f, while the training loss fell from %.3f to %.3f",
@@ -196,14 +196,14 @@ static bool flat(const History *h, const HistoryEvaluation *last, const Diagnosi
 }
 
 bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
-  int since_best;
+  const MetricsLine *last = newest(history);
   if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false; /* divergence explains all that follows */
-  const HistoryEvaluation *last = newest(history, &since_best);
-  return last && (diverging(history, last, facts, out) || overfitting(history, last, since_best, facts, out));
+  return last && (diverging(history, last, facts, out) || overfitting(history, last, facts, out));
 }
 
 bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts) {
-  return history->evaluation_count > 0 && is_over_chance(&history->evaluations[history->evaluation_count - 1], facts);
+  const MetricsLine *last = newest(history);
+  return last && is_over_chance(last, facts);
 }
 
 /* ---- still learning ---- */
@@ -212,18 +212,17 @@ bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *f
  * power of the steps, so the estimate is a fraction of the fall between a quarter and a half of the steps, where
  * learning rates are still high. In runs of 300, 600, 1200 and 2400 steps (nano on 1 MB of text) the true fraction was
  * 0.56, 0.34, 0.30 and 0.16. NaN: unknown. */
-static double worth_of_doubling(const History *h, const HistoryEvaluation *last, int64_t steps) {
+static double worth_of_doubling(const History *h, const MetricsLine *last, int64_t steps) {
   const double FRACTION = 0.3;
-  const HistoryEvaluation *quarter = nearest(h, (double)steps / 4), *half = nearest(h, (double)steps / 2);
+  const MetricsLine *quarter = nearest(h, (double)steps / 4), *half = nearest(h, (double)steps / 2);
   if (h->evaluation_count < FEWEST_EVALUATIONS || last->step < steps) return NAN;
-  return FRACTION * (quarter->loss - half->loss);
+  return FRACTION * (quarter->val_loss - half->val_loss);
 }
 
-static bool still_learning(const History *h, const HistoryEvaluation *last, int since_best, const DiagnosisFacts *f,
-                           MetricsLine *out) {
-  if (since_best || h->diagnosis_count) return false;
+static bool still_learning(const History *h, const MetricsLine *last, const DiagnosisFacts *f, MetricsLine *out) {
+  if (since_best(h) || h->diagnosis_count) return false;
   const double worth = worth_of_doubling(h, last, f->steps);
-  return worth > WORTH * last->loss && worth < last->loss && /* a loss does not fall below 0 */
+  return worth > WORTH * last->val_loss && worth < last->val_loss && /* a loss does not fall below 0 */
          report(
              out, DIAGNOSIS_STILL_LEARNING, last,
              "still learning: twice as many steps would lower the validation loss by about %.1g; --resume with --steps "
@@ -232,10 +231,9 @@ static bool still_learning(const History *h, const HistoryEvaluation *last, int 
 }
 
 bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out) {
-  int since_best;
+  const MetricsLine *last = newest(history);
   if (history_has_diagnosis(history, DIAGNOSIS_DIVERGING)) return false;
-  const HistoryEvaluation *last = newest(history, &since_best);
-  return last && (flat(history, last, facts, out) || still_learning(history, last, since_best, facts, out));
+  return last && (flat(history, last, facts, out) || still_learning(history, last, facts, out));
 }
 
 /* ---- copying ---- */
@@ -243,7 +241,7 @@ bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, Metri
 /* Unseen texts show how long common phrases are. */
 bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out) {
   enum { FEWEST_BYTES = 60, TIMES = 3 };
-  const HistoryEvaluation now = {.step = step, .tokens = tokens};
+  const MetricsLine now = {.step = step, .tokens = tokens};
   return copied_bytes >= FEWEST_BYTES && copied_bytes > TIMES * usual_bytes &&
          report(out, DIAGNOSIS_COPYING, &now,
                 "copying: %zu bytes in a row of the last sample stand in the training text (of text that the model has "

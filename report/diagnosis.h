@@ -4,6 +4,7 @@
 #define INKLING_REPORT_DIAGNOSIS_H
 
 #include "report/history.h"
+#include "util/text.h"
 
 /* Facts about the run that are not in its history. */
 typedef struct DiagnosisFacts {
@@ -25,12 +26,9 @@ typedef struct DiagnosisFacts {
 /* Returns whether the diagnosis with that name is a warning (the run went wrong), not a note. */
 bool diagnosis_is_warning(const char *name);
 
-typedef struct DiagnosisRates {
-  char text[64];
-} DiagnosisRates;
 /* Returns the learning rates to try after a run that diverged, as flags: a third of the rates used, or the defaults if
  * these are lower. */
-DiagnosisRates diagnosis_lower_rates(const DiagnosisFacts *facts);
+OneLine diagnosis_lower_rates(const DiagnosisFacts *facts);
 
 /* Judges the last evaluation. Returns false when there is nothing new to report; otherwise *out is the line for
  * metrics.jsonl. */

@@ -1,6 +1,7 @@
 #include "report/find_runs.h"
 
 #include "checkpoint/directory.h"
+#include "formats/model_files.h"
 #include "util/array.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -15,8 +16,13 @@
 
 enum { DEEPEST = 16 }; /* depth of the search below the named directories */
 
-static bool is_run(const char *dir) {
-  return checkpoint_is_run(dir) || access(path_in(dir, CHECKPOINT_METRICS).text, F_OK) == 0;
+static bool has(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
+
+/* A named directory (depth 0) may also be what is left of a run. Below, a test's input or a copy of a single file must
+ * not look like a run. */
+static bool is_run(const char *dir, int depth) {
+  const bool settings = checkpoint_is_run(dir), metrics = has(dir, CHECKPOINT_METRICS);
+  return depth == 0 ? settings || metrics : settings && (metrics || has(dir, MODEL_FILE_WEIGHTS));
 }
 
 static bool add_run(FoundRuns *runs, const char *dir, Error *error) {
@@ -28,37 +34,30 @@ static bool add_run(FoundRuns *runs, const char *dir, Error *error) {
   return run->dir || error_memory(error, "a path");
 }
 
-static bool search_below(FoundRuns *runs, const char *dir, int depth, Error *error);
-
-static bool search_entry(FoundRuns *runs, const char *dir, const char *name, int depth, Error *error) {
-  struct stat info;
-  char *path = strcmp(dir, ".") == 0 ? strdup(name) : strdup(path_in(dir, name).text);
-  if (!path) return error_memory(error, "a path");
-  bool ok = true;
-  if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) ok = search_below(runs, path, depth, error);
-  free(path);
-  return ok;
-}
-
 /* Unreadable directories are left out, except for the named ones (depth 0). */
-static bool search_below(FoundRuns *runs, const char *dir, int depth, Error *error) {
-  if (is_run(dir)) return add_run(runs, dir, error);
-  struct dirent **names;
+static bool search(FoundRuns *runs, const char *dir, int depth, Error *error) {
+  if (is_run(dir, depth)) return add_run(runs, dir, error);
+  struct dirent **names = NULL;
   const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
   if (count < 0 && errno == ENOMEM) return error_memory(error, "a list of runs");
   if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
   bool ok = true;
   for (int i = 0; i < count; i++) {
-    if (ok && names[i]->d_name[0] != '.') ok = search_entry(runs, dir, names[i]->d_name, depth + 1, error);
+    struct stat info;
+    const char *name = names[i]->d_name;
+    const PathText path = path_in(dir, name);
+    const char *below = strcmp(dir, ".") == 0 ? name : path.text;
+    if (ok && name[0] != '.' && lstat(below, &info) == 0 && S_ISDIR(info.st_mode))
+      ok = search(runs, below, depth + 1, error);
     free(names[i]);
   }
-  if (count > 0 || depth < DEEPEST) free(names);
+  free(names);
   return ok;
 }
 
 bool find_runs(FoundRuns *out, const char *const *dirs, int count, Error *error) {
   for (int i = 0; i < count; i++)
-    if (!search_below(out, dirs[i], 0, error)) return false;
+    if (!search(out, dirs[i], 0, error)) return false;
   return out->count > 0 || fail(error, EXIT_INPUT, "no run in %s%s; a run is a directory that training has made",
                                 text_one_line(dirs[0], 250).text, count > 1 ? ", nor in the others" : "");
 }

@@ -15,9 +15,9 @@ typedef struct FoundRuns {
   size_t capacity;
 } FoundRuns;
 
-/* Adds each of `dirs` that is a run, and every run below the others, to a zeroed `out`, in alphabetical order. A run is
- * a directory with settings or metrics. Links below `dirs` are not followed, hidden directories are left out.
- * EXIT_INPUT: there is no run; EXIT_MEMORY. */
+/* Adds each of `dirs` that is a run, and every run below the others, to a zeroed `out`, in alphabetical order. One of
+ * `dirs` is a run when it has settings or metrics; a directory below, when it has settings, and metrics or weights.
+ * Links below `dirs` are not followed, hidden directories are left out. EXIT_INPUT: there is no run; EXIT_MEMORY. */
 bool find_runs(FoundRuns *out, const char *const *dirs, int count, Error *error);
 /* Finds runs and reads their metrics. A run without metrics has an empty history. EXIT_INPUT, EXIT_MEMORY. */
 bool find_runs_read(FoundRuns *out, const char *const *dirs, int count, Error *error);

@@ -1,6 +1,8 @@
 #include "report/history.h"
 
 #include "util/array.h"
+#include "util/file.h"
+#include "util/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +61,6 @@ static void halve(History *h) {
 static bool add_point(History *h, const MetricsLine *line, Error *error) {
   if (!h->points) {
     h->points = malloc(HISTORY_POINTS * sizeof *h->points);
-    h->count = 0;
     h->lines_a_point = 1;
     if (!h->points) return error_memory(error, "the history of a run");
   }
@@ -81,50 +82,34 @@ static bool add_point(History *h, const MetricsLine *line, Error *error) {
 
 /* ---- evaluations and diagnoses ---- */
 
-static HistoryEvaluation evaluation_of(const MetricsLine *line) {
-  return (HistoryEvaluation){.known = true,
-                             .step = line->step,
-                             .tokens = line->tokens,
-                             .seconds = line->seconds,
-                             .loss = line->val_loss,
-                             .bits_per_byte = line->bits_per_byte,
-                             .exact = line->exact,
-                             .all = line->all,
-                             .best = line->best && isfinite(line->val_loss)};
-}
-
-/* Adds a second evaluation of the last step, on all of the validation text; the first one used only its beginning. */
-static bool add_at_end(History *h, const HistoryEvaluation *e) {
-  if (h->at_end.known && h->at_end.step == e->step) return false;
-  h->at_end = *e;
-  if (h->kept.known && h->kept.step == e->step) h->kept = *e;
-  return true;
-}
+static bool is_known(const MetricsLine *evaluation) { return evaluation->kind != METRICS_STEPS; }
 
 static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
-  const HistoryEvaluation *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
-  const HistoryEvaluation new = evaluation_of(line);
+  const MetricsLine *last = h->evaluation_count ? &h->evaluations[h->evaluation_count - 1] : NULL;
+  MetricsLine now = *line;
+  now.best = now.best && isfinite(now.val_loss);
   if (line->val_text) h->val_text = line->val_text;
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   if (last && line->step <= last->step) {
-    const bool at_end = line->step == last->step && line->all && !last->all;
-    h->damaged += !at_end || !add_at_end(h, &new);
+    /* a second one of the last step, on all of the validation text; the first one used only its beginning */
+    const bool again = is_known(&h->at_end) && h->at_end.step == now.step;
+    const bool at_end = now.step == last->step && now.all && !last->all && !again;
+    if (at_end) h->at_end = now;
+    if (at_end && is_known(&h->kept) && h->kept.step == now.step) h->kept = now;
+    h->damaged += !at_end;
     return true;
   }
   if (!array_reserve(&h->evaluations, &h->evaluation_capacity, h->evaluation_count + 1, sizeof *h->evaluations))
     return error_memory(error, "the history of a run");
-  h->evaluations[h->evaluation_count++] = new;
-  if (new.best) h->kept = new;
+  h->evaluations[h->evaluation_count++] = now;
+  if (now.best) h->kept = now;
   return true;
 }
 
 static bool add_diagnosis(History *h, const MetricsLine *line, Error *error) {
   if (!array_reserve(&h->diagnoses, &h->diagnosis_capacity, h->diagnosis_count + 1, sizeof *h->diagnoses))
     return error_memory(error, "the history of a run");
-  HistoryDiagnosis *diagnosis = &h->diagnoses[h->diagnosis_count++];
-  diagnosis->step = line->step;
-  memcpy(diagnosis->name, line->diagnosis, sizeof diagnosis->name);
-  memcpy(diagnosis->text, line->text, sizeof diagnosis->text);
+  h->diagnoses[h->diagnosis_count++] = *line;
   return true;
 }
 
@@ -134,21 +119,24 @@ bool history_add(History *history, const MetricsLine *line, Error *error) {
   switch (line->kind) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);
-  case METRICS_KEPT: history->kept = evaluation_of(line); return true;
+  case METRICS_KEPT: history->kept = *line; return true;
   case METRICS_DIAGNOSIS: return add_diagnosis(history, line, error);
   }
   return true;
 }
 
-static bool take_line(void *context, const MetricsLine *line, Error *error) {
-  return history_add(context, line, error);
-}
-
 bool history_read(History *history, const char *path, Error *error) {
-  int64_t damaged;
-  if (!metrics_read(path, take_line, history, &damaged, error)) return false;
-  history->damaged += damaged;
-  return true;
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  const char *line = file.size ? (const char *)file.bytes : "", *end = line + file.size, *newline;
+  bool ok = true;
+  MetricsLine parsed;
+  /* Text after the last newline is still being written, or is incomplete because of a crash. */
+  for (; ok && line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
+    if (!metrics_parse(line, (size_t)(newline - line), &parsed)) history->damaged++;
+    else ok = history_add(history, &parsed, error);
+  file_unmap(&file);
+  return ok && json_memory_ok(error, path);
 }
 
 void history_free(History *history) {
@@ -158,28 +146,28 @@ void history_free(History *history) {
   *history = (History){0};
 }
 
-const HistoryEvaluation *history_best(const History *history) {
-  const HistoryEvaluation *best = NULL, *e = history->evaluations;
+const MetricsLine *history_best(const History *history) {
+  const MetricsLine *best = NULL, *e = history->evaluations;
   for (size_t i = 0; i < history->evaluation_count; i++)
-    if (isfinite(e[i].loss) && (e[i].best || !best || (!best->best && e[i].loss < best->loss))) best = &e[i];
+    if (isfinite(e[i].val_loss) && (e[i].best || !best || (!best->best && e[i].val_loss < best->val_loss)))
+      best = &e[i];
   return best;
 }
 
-const HistoryEvaluation *history_last(const History *history) {
-  const HistoryEvaluation *last =
-      history->evaluation_count ? &history->evaluations[history->evaluation_count - 1] : NULL;
-  const HistoryEvaluation *at_end = &history->at_end;
-  return at_end->known && (!last || at_end->step >= last->step) ? at_end : last;
+const MetricsLine *history_last(const History *history) {
+  const MetricsLine *last = history->evaluation_count ? &history->evaluations[history->evaluation_count - 1] : NULL;
+  const MetricsLine *at_end = &history->at_end;
+  return is_known(at_end) && (!last || at_end->step >= last->step) ? at_end : last;
 }
 
-const HistoryEvaluation *history_kept(const History *history) {
-  const HistoryEvaluation *best = history_best(history), *last = history_last(history);
-  if (history->kept.known) return &history->kept;
-  return best && last->step == best->step && isfinite(last->loss) ? last : best;
+const MetricsLine *history_kept(const History *history) {
+  const MetricsLine *best = history_best(history), *last = history_last(history);
+  if (is_known(&history->kept)) return &history->kept;
+  return best && last->step == best->step && isfinite(last->val_loss) ? last : best;
 }
 
 bool history_has_diagnosis(const History *history, const char *name) {
   for (size_t i = 0; i < history->diagnosis_count; i++)
-    if (strcmp(history->diagnoses[i].name, name) == 0) return true;
+    if (strcmp(history->diagnoses[i].diagnosis, name) == 0) return true;
   return false;
 }

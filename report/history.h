@@ -17,31 +17,19 @@ typedef struct HistoryPoint {
   double timed_tokens, timed_seconds; /* sums over lines with a known speed, without pauses */
 } HistoryPoint;
 
-typedef struct HistoryEvaluation {
-  bool known; /* false: there is none */
-  int64_t step, tokens;
-  double seconds, loss, bits_per_byte, exact; /* as in a MetricsLine */
-  bool all, best;
-} HistoryEvaluation;
-
-typedef struct HistoryDiagnosis {
-  int64_t step;
-  char name[METRICS_NAME_BYTES], text[METRICS_TEXT_BYTES];
-} HistoryDiagnosis;
-
 enum { HISTORY_POINTS = 512 };
 
 typedef struct History {
   HistoryPoint *points; /* at most HISTORY_POINTS, in order of steps */
   int count;
-  int64_t lines_a_point;          /* in every point but the last: a power of two */
-  double last_loss;               /* in the last line; 0: there are no points */
-  HistoryEvaluation *evaluations; /* during the run, by step; all use the same windows */
+  int64_t lines_a_point;    /* in every point but the last: a power of two */
+  double last_loss;         /* in the last line; 0: there are no points */
+  MetricsLine *evaluations; /* during the run, by step; all use the same windows */
   size_t evaluation_count, evaluation_capacity;
-  HistoryEvaluation at_end; /* of the newest model on all text, when the others use only the beginning */
-  HistoryEvaluation kept;   /* of the kept model; old files may not have it */
-  uint64_t val_text;        /* from the newest evaluation, as in MetricsLine */
-  HistoryDiagnosis *diagnoses;
+  MetricsLine at_end;     /* of the newest model on all text, when the others use only the beginning */
+  MetricsLine kept;       /* of the kept model; old files may not have it. METRICS_STEPS: none, in both */
+  uint64_t val_text;      /* from the newest evaluation, as in MetricsLine */
+  MetricsLine *diagnoses; /* METRICS_DIAGNOSIS */
   size_t diagnosis_count, diagnosis_capacity;
   double xz_bits_per_byte; /* 0: not measured */
   int64_t damaged;         /* unreadable lines of the file */
@@ -56,14 +44,14 @@ void history_free(History *history);
 /* Returns the best evaluation during the run: the last one that was better than all before it (after resuming with
  * another validation text, all on that text). In old files without this mark, it is the one with the lowest loss. NULL:
  * there is none. After the end of the run another model may be kept: see history_kept(). */
-const HistoryEvaluation *history_best(const History *history);
+const MetricsLine *history_best(const History *history);
 /* Returns the evaluation of the model after the last step, on as much text as available. NULL: there is none. */
-const HistoryEvaluation *history_last(const History *history);
+const MetricsLine *history_last(const History *history);
 /* Returns the evaluation of the model in model.safetensors: on all validation text after the end of the run, or when
  * every evaluation uses all of it. NULL: there is none. */
-const HistoryEvaluation *history_kept(const History *history);
+const MetricsLine *history_kept(const History *history);
 /* Returns whether the fraction of exact responses counts all pairs: during a run only the first pairs are counted. */
-static inline bool history_counted_all(const HistoryEvaluation *e) { return e->all && !e->best; }
+static inline bool history_counted_all(const MetricsLine *e) { return e->all && !e->best; }
 bool history_has_diagnosis(const History *history, const char *name);
 
 #endif

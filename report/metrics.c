@@ -118,26 +118,11 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
 
 bool metrics_parse(const char *line, size_t size, MetricsLine *out) {
   *out = empty_line();
-  Error memory = {0}; /* ignored: metrics_read() calls json_memory_ok() */
+  Error memory = {0}; /* ignored: history_read() calls json_memory_ok() */
   json_t *object = json_parse(line, size, 0, NULL, "metrics", &memory);
   const bool ok = object && parse_object(object, out);
   json_decref(object);
   return ok;
-}
-
-bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *damaged, Error *error) {
-  MappedFile file;
-  *damaged = 0;
-  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
-  const char *line = file.size ? (const char *)file.bytes : "", *end = line + file.size, *newline;
-  bool ok = true;
-  MetricsLine parsed;
-  /* Text after the last newline is still being written, or is incomplete because of a crash. */
-  for (; ok && line < end && (newline = memchr(line, '\n', (size_t)(end - line))); line = newline + 1)
-    if (!metrics_parse(line, (size_t)(newline - line), &parsed)) ++*damaged;
-    else ok = take(context, &parsed, error);
-  file_unmap(&file);
-  return ok && json_memory_ok(error, path);
 }
 
 /* ---- opening ---- */

@@ -54,12 +54,7 @@ void metrics_close(Metrics *metrics); /* also after a failure; harmless on a zer
 
 /* ---- reading ---- */
 
-/* Parses a line. Returns false when it is not a valid line. */
+/* Parses a line. Returns false when it is not a valid line. For whole files see report/history.h. */
 bool metrics_parse(const char *line, size_t size, MetricsLine *out);
-
-/* Calls `take` for every line of the file in order, until it returns false with an error. *damaged counts invalid
- * lines, except for an incomplete last one. EXIT_INPUT when the file does not exist. */
-typedef bool MetricsTake(void *context, const MetricsLine *line, Error *error);
-bool metrics_read(const char *path, MetricsTake *take, void *context, int64_t *damaged, Error *error);
 
 #endif

@@ -19,7 +19,6 @@
 enum {
   SAMPLES = 24,
   SAMPLE_BYTES = 4000,
-  TITLE_BYTES = 120,
   UNBROKEN_BYTES = 24 /* shorter options fit into any line */
 };
 
@@ -48,11 +47,6 @@ static PageRun read_run(const FoundRun *run, Error *error) {
   return out;
 }
 
-static void free_run(PageRun *s) {
-  json_decref(s->settings);
-  json_decref(s->result);
-}
-
 /* ---- summary and facts ---- */
 
 static void write_json(FILE *stream, const json_t *value) {
@@ -73,7 +67,7 @@ __attribute__((format(printf, 3, 4))) static void write_fact(FILE *stream, const
 
 static void write_facts(FILE *stream, const PageRun *s) {
   const History *h = s->history;
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const json_t *params = json_object_get(s->result, "params"), *steps = json_object_get(s->settings, "steps");
   fputs("<dl>\n", stream);
@@ -87,7 +81,7 @@ static void write_facts(FILE *stream, const PageRun *s) {
   if (kept) {
     write_fact(stream,
                kept->all ? "loss on all of the validation text" : "loss on the beginning of the validation text",
-               "%.4f nats per token", kept->loss);
+               "%.4f nats per token", kept->val_loss);
     if (isfinite(kept->bits_per_byte)) write_fact(stream, "bits per byte of it", "%.4f", kept->bits_per_byte);
     if (isfinite(kept->exact)) write_fact(stream, "answers exactly right", "%.1f %%", 100 * kept->exact);
     write_fact(stream, "the model that is kept", "of step %" PRId64, kept->step);
@@ -141,116 +135,87 @@ static void write_diagnoses(FILE *stream, const History *h) {
 
 /* ---- charts ---- */
 
-/* What a chart shows: a measurement of the logged steps, or evaluations. */
-typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, LOSS_AND_EVALUATIONS } Measure;
+/* What a chart shows: a measurement of the logged steps, evaluations, or training and validation loss of one run. */
+typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, EVALUATIONS_IN_BITS, BOTH_LOSSES } Measure;
 
-static ChartPoint point_of(const HistoryPoint *p, Measure measure, bool time) {
-  ChartPoint point = {.x = time ? p->seconds : (double)p->step, .low = NAN, .high = NAN};
-  switch (measure) {
-  default:
-    point.y = p->loss;
-    if (p->lines > 1 && isfinite(p->most)) {
-      point.low = p->least;
-      point.high = p->most;
-    }
-    break;
-  case LR: point.y = p->lr; break;
-  case GRAD_NORM: point.y = p->grad_norm; break;
-  case SPEED: point.y = p->tokens_per_s; break;
+/* One curve per run, or two of one run. */
+typedef struct PageChart {
+  Measure measure;
+  bool time; /* over time, not steps */
+  const char *id, *title, *note;
+} PageChart;
+
+static void draw_steps(ChartCurve *curve, const History *h, Measure measure, bool time) {
+  for (const HistoryPoint *p = h->points; p < h->points + h->count; p++) {
+    const double values[] = {[LOSS] = p->loss, [LR] = p->lr, [GRAD_NORM] = p->grad_norm, [SPEED] = p->tokens_per_s};
+    const bool band = measure == LOSS && p->lines > 1 && isfinite(p->most);
+    curve->points[curve->count++] = (ChartPoint){.x = time ? p->seconds : (double)p->step,
+                                                 .y = values[measure],
+                                                 .low = band ? p->least : (double)NAN,
+                                                 .high = band ? p->most : (double)NAN};
   }
-  return point;
-}
-
-/* A curve with its memory. */
-typedef struct Drawn {
-  ChartCurve curve;
-  const ChartPoint *kept; /* the point of the kept model's evaluation; NULL: none */
-  char (*titles)[TITLE_BYTES];
-} Drawn;
-
-static bool allocate(Drawn *d, const char *name, int color, size_t count) {
-  *d = (Drawn){.curve = {.name = name, .color = color, .points = calloc(count + 1, sizeof *d->curve.points)}};
-  return d->curve.points;
-}
-
-static void free_drawn(Drawn *d) {
-  free(d->curve.points);
-  free(d->titles);
-}
-
-static bool draw_steps(Drawn *d, const History *h, Measure measure, bool time, const char *name, int color) {
-  if (!allocate(d, name, color, (size_t)h->count)) return false;
-  for (int i = 0; i < h->count; i++) d->curve.points[i] = point_of(&h->points[i], measure, time);
-  d->curve.count = h->count;
-  return true;
 }
 
 /* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
- * intervals, and the evaluation of the kept model. */
-static bool draw_evaluations(Drawn *d, const History *h, bool bits, bool time, const char *name, int color) {
-  if (!allocate(d, name, color, HISTORY_POINTS + 1)) return false;
-  d->titles = calloc(HISTORY_POINTS + 1, sizeof *d->titles);
+ * intervals, and the evaluation of the kept model, whose point it returns; NULL: there is none. */
+static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, bool bits, bool time) {
   const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
-  const HistoryEvaluation *kept = history_kept(h);
-  for (size_t i = 0; d->titles && i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
-    const bool is_kept = kept && e->step == kept->step && !d->kept;
+  const MetricsLine *kept = history_kept(h);
+  const ChartPoint *mark = NULL;
+  for (size_t i = 0; i < h->evaluation_count; i++) {
+    const MetricsLine *e = &h->evaluations[i];
+    const bool is_kept = kept && e->step == kept->step && !mark;
     if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
-    if (is_kept) d->kept = &d->curve.points[d->curve.count];
-    char *title = d->titles[d->curve.count];
+    ChartPoint *point = &curve->points[curve->count++];
     char in_bits[40] = "";
+    if (is_kept) mark = point;
     if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
-    snprintf(title, TITLE_BYTES, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->loss, in_bits,
-             text_duration(e->seconds).text);
-    d->curve.points[d->curve.count++] = (ChartPoint){
-        time ? e->seconds : (double)e->step, bits ? e->bits_per_byte : e->loss, (double)NAN, (double)NAN, title};
+    *point = (ChartPoint){.x = time ? e->seconds : (double)e->step,
+                          .y = bits ? e->bits_per_byte : e->val_loss,
+                          .low = (double)NAN,
+                          .high = (double)NAN};
+    snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->val_loss,
+             in_bits, text_duration(e->seconds).text);
   }
-  d->curve.dots = every == 1;
-  return d->titles;
+  curve->dots = every == 1;
+  return mark;
 }
 
-/* One curve per run; LOSS_AND_EVALUATIONS: training and validation loss of one run. */
-typedef struct PageChart {
-  const char *title, *note, *id;
-  Measure measure;
-  bool bits, time, log;
-} PageChart;
-
 static bool write_chart(FILE *stream, const PageRun *runs, int count, const PageChart *c) {
-  const bool both = c->measure == LOSS_AND_EVALUATIONS, alone = count == 1;
+  const bool both = c->measure == BOTH_LOSSES, bits = c->measure == EVALUATIONS_IN_BITS, alone = count == 1;
   const int curve_count = both ? 2 : count;
-  Drawn *drawn = calloc((size_t)curve_count, sizeof *drawn);
-  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
-  const double xz = c->bits && alone ? runs[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", both      ? runs[0].chance
-                                            : c->bits ? 8
-                                                      : (double)NAN},
+  const double xz = bits && alone ? runs[0].history->xz_bits_per_byte : 0;
+  const ChartLevel levels[] = {{"guessing", both   ? runs[0].chance
+                                            : bits ? 8
+                                                   : (double)NAN},
                                {"xz -9", xz > 0 ? xz : (double)NAN}};
   const ChartPoint *kept = NULL;
-  bool ok = drawn && curves;
+  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
+  bool ok = curves;
   for (int i = 0; ok && i < curve_count; i++) {
     const PageRun *s = &runs[both ? 0 : i];
-    const bool evaluations = both ? i == 1 : c->measure == EVALUATIONS;
-    const char *name = !both ? s->dir : evaluations ? "validation" : "training";
-    const int color = alone ? evaluations : i + 1;
-    ok = evaluations ? draw_evaluations(&drawn[i], s->history, c->bits, c->time, name, color)
-                     : draw_steps(&drawn[i], s->history, c->measure, c->time, name, color);
-    curves[i] = drawn[i].curve;
-    if (alone && evaluations) kept = drawn[i].kept;
+    const bool evaluations = both ? i == 1 : c->measure >= EVALUATIONS;
+    curves[i] = (ChartCurve){.name = !both         ? s->dir
+                                     : evaluations ? "validation"
+                                                   : "training",
+                             .color = alone ? evaluations : i + 1,
+                             .points = calloc(HISTORY_POINTS + 1, sizeof *curves[i].points)};
+    ok = curves[i].points;
+    if (ok && evaluations) kept = draw_evaluations(&curves[i], s->history, bits, c->time);
+    else if (ok) draw_steps(&curves[i], s->history, both ? LOSS : c->measure, c->time);
   }
   const Chart chart = {.title = c->title,
                        .note = c->note,
                        .id = c->id,
                        .time = c->time,
-                       .log = c->log,
+                       .log = c->measure == GRAD_NORM,
                        .curves = curves,
                        .curve_count = curve_count,
                        .levels = levels,
                        .level_count = 2,
-                       .mark = kept};
+                       .mark = alone ? kept : NULL};
   if (ok) chart_write(stream, &chart);
-  for (int i = 0; drawn && i < curve_count; i++) free_drawn(&drawn[i]);
-  free(drawn);
+  for (int i = 0; curves && i < curve_count; i++) free(curves[i].points);
   free(curves);
   return ok;
 }
@@ -258,35 +223,28 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
 /* Returns false when memory is out. */
 static bool write_charts(FILE *stream, const PageRun *runs, int count) {
   static const PageChart charts[] = {
-      {"Loss on training and validation text (nats per token)",
+      {BOTH_LOSSES, false, "loss", "Loss on training and validation text (nats per token)",
        "How wrong the predictions are; lower is better. Where only the training loss falls, the model learns its text "
-       "by "
-       "heart.",
-       "loss", LOSS_AND_EVALUATIONS, false, false, false},
-      {"Loss over time (nats per token)", "The same losses over the time since the run began. Lower is better.",
-       "loss-time", LOSS_AND_EVALUATIONS, false, true, false},
-      {"Loss on validation text (nats per token)",
+       "by heart."},
+      {BOTH_LOSSES, true, "loss-time", "Loss over time (nats per token)",
+       "The same losses over the time since the run began. Lower is better."},
+      {EVALUATIONS, false, "validation", "Loss on validation text (nats per token)",
        "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
-       "same text and tokenizer can be compared.",
-       "validation", EVALUATIONS, false, false, false},
-      {"Loss on validation text over time (nats per token)",
-       "The same losses over the time since each run began. Lower is better.", "validation-time", EVALUATIONS, false,
-       true, false},
-      {"Loss on training text (nats per token)",
-       "How wrong the predictions are on the text that the model learns from; lower is better.", "training", LOSS,
-       false, false, false},
-      {"Bits per byte of validation text",
+       "same text and tokenizer can be compared."},
+      {EVALUATIONS, true, "validation-time", "Loss on validation text over time (nats per token)",
+       "The same losses over the time since each run began. Lower is better."},
+      {LOSS, false, "training", "Loss on training text (nats per token)",
+       "How wrong the predictions are on the text that the model learns from; lower is better."},
+      {EVALUATIONS_IN_BITS, false, "bits", "Bits per byte of validation text",
        "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
-       "a compressor that has read the end of the training text.",
-       "bits", EVALUATIONS, true, false, false},
-      {"Learning rate", "How large the steps of training are. It is planned before the run: nothing to judge.", "lr",
-       LR, false, false, false},
-      {"Gradient norm",
+       "a compressor that has read the end of the training text."},
+      {LR, false, "lr", "Learning rate",
+       "How large the steps of training are. It is planned before the run: nothing to judge."},
+      {GRAD_NORM, false, "norm", "Gradient norm",
        "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
-       "sign that training fails.",
-       "norm", GRAD_NORM, false, false, true},
-      {"Speed (tokens per second)", "Higher is faster. The speed falls where the machine does other work, too.",
-       "speed", SPEED, false, false, false}};
+       "sign that training fails."},
+      {SPEED, false, "speed", "Speed (tokens per second)",
+       "Higher is faster. The speed falls where the machine does other work, too."}};
   enum { FOR_SEVERAL = 2, FOR_ANY = 5 }; /* the first charts are for one run, the next ones for several */
   fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
   bool ok = true;
@@ -466,14 +424,16 @@ static bool write_page(FILE *stream, const PageRun *runs, int count, Error *erro
 
 bool page_write(const FoundRun *found, int count, const char *path, Error *error) {
   FileWriter file;
-  if (count < 1) return fail(error, EXIT_INTERNAL, "a report of no run");
   PageRun *runs = calloc((size_t)count, sizeof *runs);
   if (!runs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
   if (ok && !(ok = write_page(file.stream, runs, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
-  for (int i = 0; i < count; i++) free_run(&runs[i]);
+  for (int i = 0; i < count; i++) {
+    json_decref(runs[i].settings);
+    json_decref(runs[i].result);
+  }
   free(runs);
   return ok;
 }

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
   MOST_COLUMNS = 72,
@@ -34,7 +33,7 @@ static int loss_count(const History *h, bool validation) { return validation ? (
 
 static double loss_of(const History *h, bool validation, int i, int64_t *step) {
   *step = validation ? h->evaluations[i].step : h->points[i].step;
-  return validation ? h->evaluations[i].loss : h->points[i].loss;
+  return validation ? h->evaluations[i].val_loss : h->points[i].loss;
 }
 
 static void include_losses(Canvas *c, const History *h, bool validation) {
@@ -102,11 +101,11 @@ static void draw_curve(Canvas *c, const History *h, bool validation, Pen pen) {
 }
 
 static void mark_evaluations(Canvas *c, const History *h) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   int x, y;
   for (size_t i = 0; i < h->evaluation_count; i++) {
-    const HistoryEvaluation *e = &h->evaluations[i];
-    if (find_dot(c, e->step, e->loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
+    const MetricsLine *e = &h->evaluations[i];
+    if (find_dot(c, e->step, e->val_loss, &x, &y) && c->marks[y / 4][x / 2] != '*')
       c->marks[y / 4][x / 2] = kept && e->step == kept->step ? '*' : 'o';
   }
 }
@@ -161,10 +160,10 @@ static char letter_of(int run) { return letters[run % (int)(sizeof letters - 1)]
 
 static void print_name(FILE *stream, const FoundRun *run, int index) {
   const History *h = &run->history;
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   fprintf(stream, "%c %s", letter_of(index), text_one_line(run->dir, NAME_BYTES).text);
   if (kept)
-    fprintf(stream, ": the kept model has %.4f over %s the validation text", kept->loss,
+    fprintf(stream, ": the kept model has %.4f over %s the validation text", kept->val_loss,
             kept->all ? "all of" : "the beginning of");
   else if (!h->count) fputs(": nothing was measured yet", stream);
   fputc('\n', stream);

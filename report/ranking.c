@@ -1,7 +1,5 @@
-#include "report/ranking.h"
-
+/* The order of runs in a table: best first among comparable runs. */
 #include "report/table.h"
-#include "util/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@ static bool is_measured(const char *column) {
 }
 
 static bool has(const json_t *row, const char *column) {
-  const json_t *value = table_value(row, column);
+  const json_t *value = json_object_get(row, column);
   return value && !json_is_null(value);
 }
 
@@ -32,41 +30,29 @@ static const char *text_of(const json_t *row) {
   return text ? text : was_measured(row) ? UNKNOWN : NULL;
 }
 
-/* Counts the rows of each text that have a value in the column. */
-static json_t *count_texts(json_t *const *rows, size_t count, const char *column) {
-  json_t *texts = json_object();
+/* Numbers the texts: 0 for the known text of most rows with a value in the column (the first one if several have as
+ * many), then the others in order, the unknown one last. */
+static json_t *group_texts(json_t *const *rows, size_t count, const char *column) {
+  json_t *texts = json_object(), *measured;
+  const char *leading = NULL, *text;
+  json_int_t most = -1;
   for (size_t i = 0; i < count; i++) {
-    const char *text = text_of(rows[i]);
-    if (!text) continue;
+    if (!(text = text_of(rows[i]))) continue;
     const json_int_t before = json_integer_value(json_object_get(texts, text));
     json_object_set_new(texts, text, json_integer(before + has(rows[i], column)));
   }
-  return texts;
-}
-
-/* Returns the known text of most rows, the first one if several have as many. NULL: no text is known. */
-static const char *leading_text(json_t *texts) {
-  const char *leading = NULL, *text;
-  json_int_t most = -1;
-  json_t *rows;
-  json_object_foreach(texts, text, rows) {
-    if (strcmp(text, UNKNOWN) == 0 || json_integer_value(rows) <= most) continue;
+  json_object_foreach(texts, text, measured) {
+    if (strcmp(text, UNKNOWN) == 0 || json_integer_value(measured) <= most) continue;
     leading = text;
-    most = json_integer_value(rows);
+    most = json_integer_value(measured);
   }
-  return leading;
-}
-
-/* Replaces the counts by group numbers: 0 for the leading text, then the others in order, the unknown one last. */
-static void number_texts(json_t *texts) {
-  const char *leading = leading_text(texts), *text;
   json_int_t next = leading != NULL;
-  json_t *rows;
-  json_object_foreach(texts, text, rows) {
+  json_object_foreach(texts, text, measured) {
     const bool unknown = strcmp(text, UNKNOWN) == 0, leads = leading && strcmp(text, leading) == 0;
     const json_int_t group = leads ? 0 : unknown ? (json_int_t)json_object_size(texts) - 1 : next++;
     json_object_set_new(texts, text, json_integer(group));
   }
+  return texts;
 }
 
 /* ---- tokens ---- */
@@ -78,16 +64,12 @@ static double bits_per_nat(const json_t *row) {
   return json_is_number(loss) && json_is_number(bits) ? json_number_value(bits) / json_number_value(loss) : (double)NAN;
 }
 
-static bool same_setting(const json_t *a, const json_t *b, const char *name) {
-  const json_t *one = json_object_get(json_object_get(a, TABLE_SETTINGS), name);
-  const json_t *other = json_object_get(json_object_get(b, TABLE_SETTINGS), name);
-  return one == other || json_equal(one, other);
-}
-
 static bool same_tokenizer(const json_t *a, const json_t *b) {
   static const char *const names[] = {"tokenizer", "vocab-size", "source-tokenizer", "source-vocab-size"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!same_setting(a, b, names[i])) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const json_t *one = json_object_get(a, names[i]), *other = json_object_get(b, names[i]);
+    if (one != other && !json_equal(one, other)) return false;
+  }
   return true;
 }
 
@@ -149,14 +131,13 @@ static void count_row(Ranking *ranking, const Ranked *ranked) {
 bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error) {
   const char *column = sort + (sort[0] == '-');
   const bool measured = is_measured(column);
-  json_t *texts = count_texts(rows, count, column);
+  json_t *texts = group_texts(rows, count, column);
   Ranked *ranked = malloc(count * sizeof *ranked);
-  number_texts(texts);
   *ranking = (Ranking){.texts = json_object_size(texts), .tokens_differ = tokens_differ(rows, count)};
   for (size_t i = 0; ranked && i < count; i++) {
     const char *text = text_of(rows[i]);
     const json_int_t group = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
-    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? table_value(rows[i], column) : NULL, measured ? group : 0,
+    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? json_object_get(rows[i], column) : NULL, measured ? group : 0,
                          sort[0] == '-'};
     count_row(ranking, &ranked[i]);
   }
@@ -172,8 +153,7 @@ bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sor
 /* ---- labels and notes ---- */
 
 void ranking_label(json_t **rows, size_t count) {
-  json_t *texts = count_texts(rows, count, "bits_per_byte");
-  number_texts(texts);
+  json_t *texts = group_texts(rows, count, "bits_per_byte");
   for (size_t i = 0; i < count; i++) {
     const char *text = text_of(rows[i]);
     const int group = text ? (int)json_integer_value(json_object_get(texts, text)) : 0;

@@ -56,35 +56,24 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
-static bool is_among(const char *name, const char *const *names) {
-  for (; *names; names++)
-    if (strcmp(name, *names) == 0) return true;
-  return false;
-}
-
 SettingKind result_setting_kind(const char *name) {
-  static const char *const paths[] = {"data", "val", "init", "tokenizer", "source-tokenizer", NULL};
-  static const char *const aside[] = {"out",      "overwrite",  "resume",      "prompt",       "threads",
-                                      "device",   "save-every", "log-every",   "sample-every", "sample-tokens",
-                                      "tsv",      "binary",     "jsonl-field", "prompt-field", "response-field",
-                                      "autotune", "no-shard",   "isa",         "gpus",         NULL};
+  static const char paths[] = "data val init tokenizer source-tokenizer";
+  static const char aside[] = "out overwrite resume prompt threads device save-every log-every sample-every "
+                              "sample-tokens tsv binary jsonl-field prompt-field response-field autotune no-shard isa "
+                              "gpus";
+  const size_t length = strlen(name);
   if (strcmp(name, "earlier-steps") == 0) return SETTING_INTERNAL;
-  return is_among(name, paths) ? SETTING_PATH : is_among(name, aside) ? SETTING_ASIDE : SETTING_OF_MODEL;
+  if (option_is_among(paths, name, length)) return SETTING_PATH;
+  return option_is_among(aside, name, length) ? SETTING_ASIDE : SETTING_OF_MODEL;
 }
 
 /* ---- states ---- */
 
-/* NULL: no result. */
-static const char *end_of(const json_t *result) {
+const char *result_state(const char *dir, const json_t *result) {
   const char *end = json_string_value(json_object_get(result, "end"));
   for (int i = 0; end && i < RUN_ENDS; i++)
     if (strcmp(end, run_end_names[i]) == 0) return run_end_names[i];
-  return result ? "damaged" : NULL;
-}
-
-const char *result_state(const char *dir, const json_t *result) {
-  const char *end = end_of(result);
-  return end ? end : checkpoint_is_locked(dir) ? "running" : "killed";
+  return result ? "damaged" : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
 const char *result_state_words(const char *state, bool brief) {
@@ -111,7 +100,7 @@ json_t *result_json(const char *dir, const char *name, Error *error) {
 
 json_t *result_settings_text(char *text, Error *error) {
   json_t *settings = json_object();
-  option_text_read(text, CHECKPOINT_SETTINGS, EXIT_INTERNAL, add_setting, settings, error);
+  option_file_read_text(text, CHECKPOINT_SETTINGS, EXIT_INTERNAL, add_setting, settings, error);
   return settings;
 }
 
@@ -127,10 +116,10 @@ static double training_speed(const History *h) {
   return seconds > 0 ? tokens / seconds : (double)NAN;
 }
 
-static json_t *evaluation_of(const HistoryEvaluation *e) {
+static json_t *evaluation_of(const MetricsLine *e) {
   if (!e) return json_null();
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
-                             "loss", result_number(e->loss), "bits_per_byte", result_number(e->bits_per_byte));
+                             "loss", result_number(e->val_loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
   return object;
 }
@@ -139,7 +128,7 @@ static json_t *diagnoses(const History *h) {
   json_t *list = json_array();
   for (size_t i = 0; i < h->diagnosis_count; i++)
     json_array_append_new(list, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)h->diagnoses[i].step, "verdict",
-                                          h->diagnoses[i].name, "text", h->diagnoses[i].text));
+                                          h->diagnoses[i].diagnosis, "text", h->diagnoses[i].text));
   return list;
 }
 

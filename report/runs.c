@@ -1,9 +1,10 @@
+#define _DEFAULT_SOURCE /* strsep() */
 #include "report/runs.h"
 
 #include "checkpoint/directory.h"
 #include "report/find_runs.h"
-#include "report/ranking.h"
 #include "report/result.h"
+#include "report/table.h"
 #include "util/file.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -18,6 +19,31 @@ enum { WIDEST = 32, RESULTS = 6 };
 
 /* ---- a run ---- */
 
+/* What a row has besides the settings of its run, in the order of the table; settings come after the first. A table for
+ * people shows the first columns that have values. */
+static const char *const measured[] = {"run",
+                                       "bits_per_byte",
+                                       "val_text",
+                                       "bits_per_byte_beginning",
+                                       "exact",
+                                       "state",
+                                       "val_loss",
+                                       "step",
+                                       "kept_step",
+                                       "seconds",
+                                       "params",
+                                       "tokens_per_s",
+                                       "tokens",
+                                       "val_loss_beginning",
+                                       "exact_beginning"};
+enum { MEASURED = sizeof measured / sizeof *measured };
+
+static bool is_setting(const char *name) {
+  for (int i = 0; i < MEASURED; i++)
+    if (strcmp(name, measured[i]) == 0) return false;
+  return true;
+}
+
 static void set(json_t *row, const char *name, json_t *value) { json_object_set_new(row, name, value); }
 
 static json_t *number_or(const json_t *known, double other) {
@@ -28,46 +54,40 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
+static json_t *number_if(bool known, double number) { return result_number(known ? number : (double)NAN); }
+
 /* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
-static json_t *measured_on(const HistoryEvaluation *kept, bool all, double number) {
-  return result_number(kept && kept->all == all ? number : (double)NAN);
-}
-
-static json_t *exact_on(const HistoryEvaluation *kept, bool all) {
-  return result_number(kept && history_counted_all(kept) == all ? kept->exact : (double)NAN);
-}
-
-/* The order matters: a table for people shows the first columns that have values. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  const double loss = kept ? kept->loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
+  const bool all = kept && kept->all, part = kept && !kept->all, counted = kept && history_counted_all(kept);
+  const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
+  const double exact = kept ? kept->exact : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", measured_on(kept, true, bits));
+  set(row, "bits_per_byte", number_if(all, bits));
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", measured_on(kept, false, bits));
-  set(row, "exact", exact_on(kept, true));
+  set(row, "bits_per_byte_beginning", number_if(part, bits));
+  set(row, "exact", number_if(counted, exact));
   set(row, "state", json_string(state));
-  set(row, "val_loss", measured_on(kept, true, loss));
+  set(row, "val_loss", number_if(all, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
   set(row, "params", count_or(json_object_get(result, "params"), NULL));
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
-  set(row, "val_loss_beginning", measured_on(kept, false, loss));
-  set(row, "exact_beginning", exact_on(kept, false));
+  set(row, "val_loss_beginning", number_if(part, loss));
+  set(row, "exact_beginning", number_if(!counted, exact));
 }
 
-/* Adds a run as an object: run, settings (an object), and the measurements. */
+/* Adds a run as an object: its settings and the measurements, which replace settings of the same name. */
 static bool add_run(json_t *rows, const char *dir, Error *error) {
   Error damage = {0};
   History history = {0};
-  json_t *row = json_object(), *name = json_string(dir);
-  json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage);
+  json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage), *row = result_settings(dir, &damage);
+  json_t *name = json_string(dir);
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
-  set(row, TABLE_SETTINGS, result_settings(dir, &damage));
   history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
   set_measured(row, damage.code || history.damaged ? "damaged" : result_state(dir, result), &history, result);
@@ -79,48 +99,33 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
 
 /* ---- names ---- */
 
-static const json_t *settings_of(const json_t *row) { return json_object_get(row, TABLE_SETTINGS); }
-
 /* Returns whether runs differ in a setting. A damaged run without any settings is ignored. */
 static bool differs(json_t *const *rows, size_t count, const char *name) {
-  const json_t *first = NULL; /* the settings of the first run that has some */
+  const json_t *first = NULL; /* the first run that has settings */
   for (size_t i = 0; i < count; i++) {
-    const json_t *settings = settings_of(rows[i]);
-    if (json_object_size(settings) == 0) continue;
-    if (!first) first = settings;
-    const json_t *one = json_object_get(first, name), *other = json_object_get(settings, name);
+    if (json_object_size(rows[i]) == MEASURED) continue;
+    if (!first) first = rows[i];
+    const json_t *one = json_object_get(first, name), *other = json_object_get(rows[i], name);
     if (!one != !other || (one && !json_equal(one, other))) return true;
   }
   return false;
 }
 
-/* A setting of an edited config.txt with the name of a measurement is left out. */
-static void add_settings(json_t *known, json_t *const *rows, size_t count) {
-  const char *name;
-  json_t *value;
-  for (size_t i = 0; i < count; i++) {
-    json_object_foreach((json_t *)settings_of(rows[i]), name, value) {
-      if (result_setting_kind(name) == SETTING_INTERNAL || json_object_get(rows[i], name) ||
-          json_object_get(known, name))
-        continue;
-      json_object_set_new(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
-    }
-  }
-}
-
-/* Returns the names of all values in the rows, in table order: run, settings, measurements. A name is true when it is a
- * column of the whole table, and false when it is a setting that is equal in all runs, or the directory. */
+/* Returns the names of all values in the rows, in table order. A name is true when it is a column of the whole table,
+ * and false when it is a setting that is equal in all runs, or the directory. */
 static json_t *known_columns(json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
-  json_object_foreach(rows[0], name, value) {
-    if (strcmp(name, TABLE_SETTINGS) == 0) add_settings(known, rows, count);
-    else json_object_set_new(known, name, json_true());
+  set(known, measured[0], json_true());
+  for (size_t i = 0; i < count; i++) {
+    json_object_foreach(rows[i], name, value) {
+      if (!is_setting(name) || result_setting_kind(name) == SETTING_INTERNAL || json_object_get(known, name)) continue;
+      set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
+    }
   }
+  for (int i = 1; i < MEASURED; i++) set(known, measured[i], json_true());
   return known;
 }
-
-static bool is_setting(const Table *table, const char *name) { return !json_object_get(table->rows[0], name); }
 
 static bool fail_column(const json_t *known, const char *flag, const char *given, Error *error) {
   const char *name, *between = "";
@@ -143,7 +148,7 @@ static bool check_sort(const json_t *known, const char *sort, Error *error) {
 
 static bool is_empty(const Table *table, const char *name) {
   for (size_t i = 0; i < table->row_count; i++) {
-    const json_t *value = table_value(table->rows[i], name);
+    const json_t *value = json_object_get(table->rows[i], name);
     if (value && !json_is_null(value)) return false;
   }
   return true;
@@ -155,14 +160,11 @@ static bool is_comparable(const Table *table, const Ranking *ranking, const char
          !(ranking_is_per_token(name) && ranking->tokens_differ);
 }
 
-static json_t *comparable_results(const Table *table, const json_t *known, const Ranking *ranking) {
-  json_t *results = json_array(), *listed;
-  const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (!is_setting(table, name) && strcmp(name, "run") != 0 && is_comparable(table, ranking, name) &&
-        json_array_size(results) < RESULTS)
-      json_array_append_new(results, json_string(name));
-  }
+/* Lists the first measurements that can be compared. */
+static json_t *comparable_results(const Table *table, const Ranking *ranking) {
+  json_t *results = json_array();
+  for (int i = 1; i < MEASURED && json_array_size(results) < RESULTS; i++)
+    if (is_comparable(table, ranking, measured[i])) json_array_append_new(results, json_string(measured[i]));
   return results;
 }
 
@@ -177,7 +179,7 @@ static json_t *informative_settings(const Table *table, const json_t *known) {
     if (json_is_true(json_object_get(known, first[i])) && differs(table->rows, table->row_count, first[i]))
       json_object_set_new(settings, first[i], json_true());
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && is_setting(table, name) && result_setting_kind(name) != SETTING_ASIDE &&
+    if (json_is_true(listed) && is_setting(name) && result_setting_kind(name) != SETTING_ASIDE &&
         differs(table->rows, table->row_count, name))
       json_object_set_new(settings, name, json_true());
   }
@@ -199,13 +201,13 @@ static void add_if_it_fits(Fit *fit, const char *name) {
 
 /* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
 static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
-  static const char *const first[] = {"bits_per_byte", "val_text", "bits_per_byte_beginning"};
+  enum { SCORES = 3 }; /* the score, its validation text, the score on the beginning of it */
   Fit fit = {table, json_object(), width};
-  json_t *results = comparable_results(table, known, ranking), *settings = informative_settings(table, known);
+  json_t *results = comparable_results(table, ranking), *settings = informative_settings(table, known);
   void *setting = json_object_iter(settings);
   add_if_it_fits(&fit, "run");
-  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-    if (is_comparable(table, ranking, first[i])) add_if_it_fits(&fit, first[i]);
+  for (int i = 1; i <= SCORES; i++)
+    if (is_comparable(table, ranking, measured[i])) add_if_it_fits(&fit, measured[i]);
   for (size_t i = 0; setting || i < json_array_size(results); i++) {
     const char *result = json_string_value(json_array_get(results, i));
     add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
@@ -217,52 +219,38 @@ static json_t *choose_informative(const Table *table, const json_t *known, const
   return fit.chosen;
 }
 
-static void keep_informative(json_t *columns, const Table *table, const json_t *known, const Ranking *ranking,
-                             int width) {
-  json_t *informative = choose_informative(table, known, ranking, width), *listed;
-  const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (!json_object_get(informative, name)) json_object_del(columns, name);
-  }
-  json_decref(informative);
-}
-
 /* ---- the requested columns ---- */
 
-static bool add_named(json_t *chosen, const json_t *known, const char *name, size_t size, Error *error) {
-  char *copy = strndup(name, size);
-  if (!copy) return error_memory(error, "the columns of a table");
-  const bool is_known = json_object_get(known, copy);
-  if (is_known) json_object_set_new(chosen, copy, json_true());
-  else fail_column(known, "--columns", copy, error);
-  free(copy);
-  return is_known;
-}
-
 /* `list`: "run,lr,seconds" */
-static void choose_named(json_t *chosen, const json_t *known, const char *list, Error *error) {
-  for (;;) {
-    const size_t size = strcspn(list, ",");
-    if (!add_named(chosen, known, list, size, error) || !list[size]) return;
-    list += size + 1;
-  }
+static json_t *choose_named(const json_t *known, const char *list, Error *error) {
+  json_t *chosen = json_object();
+  char *copy = strdup(list), *rest = copy;
+  if (!copy) error_memory(error, "the columns of a table");
+  for (const char *name; (name = strsep(&rest, ",")) && !error->code;)
+    if (json_object_get(known, name)) set(chosen, name, json_true());
+    else fail_column(known, "--columns", name, error);
+  free(copy);
+  return chosen;
 }
 
-static void choose_all(json_t *chosen, const Table *table, const json_t *known, bool with_empty) {
-  json_t *listed;
+static json_t *choose_all(const Table *table, const json_t *known, bool with_empty) {
+  json_t *chosen = json_object(), *listed;
   const char *name;
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) json_object_set_new(chosen, name, json_true());
+    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) set(chosen, name, json_true());
   }
+  return chosen;
 }
 
-static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error *error) {
+/* Sets the chosen columns in the order in which they were `named`, else in table order. */
+static bool set_columns(Table *table, const json_t *known, json_t *chosen, bool named, Error *error) {
   const char *name;
   json_t *value;
   table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
   if (!table->columns) return error_memory(error, "the columns of a table");
-  json_object_foreach(chosen, name, value) {
-    table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
+  json_object_foreach(named ? chosen : (json_t *)known, name, value) {
+    if (json_object_get(chosen, name))
+      table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
   }
   return true;
 }
@@ -271,52 +259,43 @@ static bool set_columns(Table *table, const json_t *known, json_t *chosen, Error
  * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
 static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
                            size_t *left_out, Error *error) {
-  const bool for_people = runs->format <= TABLE_MARKDOWN;
-  json_t *chosen = json_object();
+  const bool for_people = runs->format <= TABLE_MARKDOWN, named = runs->columns && strcmp(runs->columns, "all") != 0;
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
-  choose_all(chosen, table, known, !for_people);
-  const size_t all = json_object_size(chosen);
-  if (runs->columns && strcmp(runs->columns, "all") != 0) {
-    json_object_clear(chosen);
-    choose_named(chosen, known, runs->columns, error);
-  } else if (!runs->columns && for_people) {
-    keep_informative(chosen, table, known, ranking, runs->width);
-  }
-  *left_out = runs->columns ? 0 : all - json_object_size(chosen);
-  const bool ok = !error->code && set_columns(table, known, chosen, error);
+  json_t *all = choose_all(table, known, !for_people);
+  json_t *chosen = named                          ? choose_named(known, runs->columns, error)
+                   : !runs->columns && for_people ? choose_informative(table, known, ranking, runs->width)
+                                                  : json_incref(all);
+  *left_out = runs->columns ? 0 : json_object_size(all) - json_object_size(chosen);
+  const bool ok = !error->code && set_columns(table, known, chosen, named, error);
+  json_decref(all);
   json_decref(chosen);
   return ok;
 }
 
 /* ---- values for people ---- */
 
-static json_t *base_of(const json_t *path) {
-  const char *text = json_string_value(path);
-  return json_string(path_base(text)[0] ? path_base(text) : text);
-}
-
-/* "a.txt, b.txt" */
+/* Returns the last part of a path; of a list of paths "a.txt, b.txt". */
 static json_t *bases_of(const json_t *paths) {
-  json_t *all = NULL, *path;
-  size_t i;
-  json_array_foreach((json_t *)paths, i, path) {
-    if (!json_is_string(path)) continue;
-    json_t *base = base_of(path), *before = all;
-    all = before ? json_sprintf("%s, %s", json_string_value(before), json_string_value(base)) : json_incref(base);
+  json_t *all = NULL;
+  for (size_t i = 0; i < (json_is_array(paths) ? json_array_size(paths) : 1); i++) {
+    const char *path = json_string_value(json_is_array(paths) ? json_array_get(paths, i) : paths);
+    if (!path) continue;
+    const char *base = path_base(path)[0] ? path_base(path) : path;
+    json_t *before = all;
+    all = before ? json_sprintf("%s, %s", json_string_value(before), base) : json_string(base);
     json_decref(before);
-    json_decref(base);
   }
   return all ? all : json_null();
 }
 
 /* Replaces the state by words, and each path by the part after its last slash. */
 static void make_readable(json_t *row) {
-  json_t *settings = json_object_get(row, TABLE_SETTINGS), *value;
+  json_t *value;
   const char *name, *state = json_string_value(json_object_get(row, "state"));
   json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
-  json_object_foreach(settings, name, value) {
-    if (result_setting_kind(name) != SETTING_PATH || !(json_is_string(value) || json_is_array(value))) continue;
-    json_object_set_new(settings, name, json_is_string(value) ? base_of(value) : bases_of(value));
+  json_object_foreach(row, name, value) {
+    if (result_setting_kind(name) == SETTING_PATH && (json_is_string(value) || json_is_array(value)))
+      set(row, name, bases_of(value));
   }
 }
 

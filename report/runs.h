@@ -34,7 +34,7 @@ typedef struct RunsTable {
  *   params
  *
  * Unknown values are empty, in JSON null. Only rows with the same validation text are ranked together
- * (report/ranking.h). EXIT_INPUT: there is no run; EXIT_USAGE: no such column; EXIT_OUTPUT. */
+ * (report/table.h). EXIT_INPUT: there is no run; EXIT_USAGE: no such column; EXIT_OUTPUT. */
 bool runs_print(const RunsTable *table, FILE *stream, Error *error);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "report/diagnosis.h"
 #include "report/result.h"
-#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -54,8 +53,8 @@ static double mean_loss(const History *h, double from, double to) {
 
 static const char *extent(bool all) { return all ? "all" : "the beginning"; }
 
-static bool only_guesses(const HistoryEvaluation *kept, const SummaryFacts *f) {
-  return kept && kept->loss > f->chance - NEAR_CHANCE;
+static bool only_guesses(const MetricsLine *kept, const SummaryFacts *f) {
+  return kept && kept->val_loss > f->chance - NEAR_CHANCE;
 }
 
 /* Compares bits per byte with those of `other`. */
@@ -68,10 +67,10 @@ static const char *compared(double bits, double other) {
                                 : "worse than";
 }
 
-static void say_prediction(Summary *s, const History *h, const HistoryEvaluation *kept) {
+static void say_prediction(Summary *s, const History *h, const MetricsLine *kept) {
   say(s, "Predicts unseen text (%s of the validation text) at ", extent(kept->all));
   if (isfinite(kept->bits_per_byte)) say(s, "%.2f bits per byte", kept->bits_per_byte);
-  else say(s, "%.2f nats per token", kept->loss);
+  else say(s, "%.2f nats per token", kept->val_loss);
   if (isfinite(kept->bits_per_byte) && h->xz_bits_per_byte > 0)
     say(s, ", %s the compressor xz -9 (%.2f)", compared(kept->bits_per_byte, h->xz_bits_per_byte), h->xz_bits_per_byte);
   say(s, ".");
@@ -89,7 +88,7 @@ static void say_unevaluated(Summary *s, const History *h, const SummaryFacts *f)
 }
 
 static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   if (!kept) say_unevaluated(s, h, f);
   else if (isfinite(kept->exact))
     say(s, "Gives exactly the right answer to %.1f %% of the prompts of the validation text (%s of it).",
@@ -98,17 +97,14 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
     say(s,
         "Predicts unseen text (%s of the validation text) no better than guessing: the loss is %.2f nats per token, "
         "and guessing has %.2f.",
-        extent(kept->all), kept->loss, f->chance);
+        extent(kept->all), kept->val_loss, f->chance);
   else say_prediction(s, h, kept);
 }
 
 /* ---- how it ended ---- */
 
-typedef struct StepWords {
-  char text[64];
-} StepWords;
-static StepWords step_words(int64_t step, const SummaryFacts *f) {
-  StepWords words;
+static OneLine step_words(int64_t step, const SummaryFacts *f) {
+  OneLine words;
   const int used = snprintf(words.text, sizeof words.text, "step %" PRId64, step);
   if (f->steps >= (double)step && f->steps < 1e15)
     snprintf(words.text + used, sizeof words.text - (size_t)used, " of %.0f", f->steps);
@@ -117,7 +113,7 @@ static StepWords step_words(int64_t step, const SummaryFacts *f) {
 
 /* Commands begin with ./ because the page may be read on another machine. */
 static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
-  const StepWords at = step_words(last_step(h), f);
+  const OneLine at = step_words(last_step(h), f);
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
   if (strcmp(f->state, "running") == 0) say(s, " The run is at %s.", at.text);
   else if (is_state(f, RUN_SIGNAL)) say(s, " It was stopped at %s; ./train --resume=%s goes on.", at.text, dir.text);
@@ -136,7 +132,7 @@ static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
         last_step(h));
   else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
   else return false;
-  const DiagnosisRates lower = diagnosis_lower_rates(
+  const OneLine lower = diagnosis_lower_rates(
       &(DiagnosisFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
   if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
   else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
@@ -155,7 +151,7 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* Reports that the validation loss was lowest long before the end. */
 static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *best = history_best(h);
+  const MetricsLine *best = history_best(h);
   const double turn = best ? (double)best->step : -1, end = (double)last_step(h), window = WINDOW * end;
   const bool judged =
       history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
@@ -178,7 +174,7 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
-  const HistoryEvaluation *kept = history_kept(h), *best = history_best(h);
+  const MetricsLine *kept = history_kept(h), *best = history_best(h);
   if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
   else say(s, " Let it write: ./generate %s -n 500", dir.text);
@@ -186,7 +182,7 @@ static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
 }
 
 static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
-  const HistoryEvaluation *kept = history_kept(h);
+  const MetricsLine *kept = history_kept(h);
   if (say_failed(s, h, f)) return;
   if (has_ended(f) && only_guesses(kept, f))
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "

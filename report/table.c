@@ -12,11 +12,6 @@ const char *const table_format_names[] = {"text", "md", "csv", "json", NULL};
 
 enum { DIGITS = 10 };
 
-json_t *table_value(const json_t *row, const char *column) {
-  json_t *own = json_object_get(row, column);
-  return own ? own : json_object_get(json_object_get(row, TABLE_SETTINGS), column);
-}
-
 /* Formats a value for people, in allocated memory. NULL: out of memory, which json_memory_ok() reports. */
 static char *readable(const json_t *value) {
   enum { BYTES = 400 };
@@ -56,7 +51,7 @@ static OneLine shorten(const char *text, int limit) {
 }
 
 static OneLine cell(const Table *table, const json_t *row, const char *column) {
-  char *text = readable(table_value(row, column));
+  char *text = readable(json_object_get(row, column));
   const OneLine line = shorten(text ? text : "", table->widest);
   free(text);
   return line;
@@ -75,7 +70,7 @@ int table_column_width(const Table *table, const char *column) {
 static bool is_of_numbers(const Table *table, const char *column) {
   bool numbers = false;
   for (size_t i = 0; i < table->row_count; i++) {
-    const json_t *value = table_value(table->rows[i], column);
+    const json_t *value = json_object_get(table->rows[i], column);
     if (value && !json_is_null(value) && !json_is_number(value)) return false;
     numbers = numbers || json_is_number(value);
   }
@@ -110,32 +105,12 @@ static void print_text(const Table *table, FILE *stream) {
   free(layout);
 }
 
-/* ---- Markdown ---- */
+/* ---- Markdown and CSV (RFC 4180) ---- */
 
-static void markdown_value(FILE *stream, const json_t *value) {
-  char *text = readable(value);
-  for (const char *c = text ? text : ""; *c; c++)
+static void markdown_text(FILE *stream, const char *text) {
+  for (const char *c = text; *c; c++)
     fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
-  free(text);
 }
-
-static void print_markdown(const Table *table, FILE *stream) {
-  for (size_t i = 0; i < table->column_count; i++)
-    fprintf(stream, "| %s ", text_one_line(table->columns[i], ONE_LINE_BYTES - 1).text);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
-  fputs("|\n", stream);
-  for (size_t i = 0; i < table->row_count; i++) {
-    for (size_t j = 0; j < table->column_count; j++) {
-      fputs("| ", stream);
-      markdown_value(stream, table_value(table->rows[i], table->columns[j]));
-      fputc(' ', stream);
-    }
-    fputs("|\n", stream);
-  }
-}
-
-/* ---- CSV (RFC 4180) ---- */
 
 static void csv_text(FILE *stream, const char *text) {
   const bool quoted = strpbrk(text, ",\"\r\n");
@@ -144,25 +119,29 @@ static void csv_text(FILE *stream, const char *text) {
   if (quoted) fputc('"', stream);
 }
 
-static void csv_value(FILE *stream, const json_t *value) {
-  char *text = json_value_text(value, DIGITS);
-  csv_text(stream, text ? text : "");
-  free(text);
+/* Prints the values of a row, or the names of the columns (row NULL). */
+static void print_cells(const Table *table, const json_t *row, bool markdown, FILE *stream) {
+  for (size_t i = 0; i < table->column_count; i++) {
+    const json_t *value = row ? json_object_get(row, table->columns[i]) : NULL;
+    char *text = markdown ? readable(value) : json_value_text(value, DIGITS);
+    fputs(markdown ? "| " : i ? "," : "", stream);
+    (markdown ? markdown_text : csv_text)(stream, !row ? table->columns[i] : text ? text : "");
+    if (markdown) fputc(' ', stream);
+    free(text);
+  }
+  fputs(markdown ? "|\n" : "\r\n", stream);
+}
+
+static void print_markdown(const Table *table, FILE *stream) {
+  print_cells(table, NULL, true, stream);
+  for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
+  fputs("|\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], true, stream);
 }
 
 static void print_csv(const Table *table, FILE *stream) {
-  for (size_t i = 0; i < table->column_count; i++) {
-    if (i) fputc(',', stream);
-    csv_text(stream, table->columns[i]);
-  }
-  fputs("\r\n", stream);
-  for (size_t i = 0; i < table->row_count; i++) {
-    for (size_t j = 0; j < table->column_count; j++) {
-      if (j) fputc(',', stream);
-      csv_value(stream, table_value(table->rows[i], table->columns[j]));
-    }
-    fputs("\r\n", stream);
-  }
+  print_cells(table, NULL, false, stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], false, stream);
 }
 
 /* ---- JSON ---- */
@@ -170,7 +149,7 @@ static void print_csv(const Table *table, FILE *stream) {
 static void print_object(const Table *table, const json_t *row, FILE *stream) {
   json_t *out = json_object();
   for (size_t i = 0; i < table->column_count; i++) {
-    json_t *value = table_value(row, table->columns[i]);
+    json_t *value = json_object_get(row, table->columns[i]);
     json_object_set(out, table->columns[i], value ? value : json_null());
   }
   json_dumpf(out, stream, JSON_REAL_PRECISION(DIGITS));

@@ -13,10 +13,8 @@ typedef size_t BufferBound(size_t size);
 /* Up to XZ_BYTES of text the presets 6 to 9 differ only in the memory they use. */
 enum { PRESET = 6, NO_CHECK = 0, DONE = 0 };
 
-typedef struct Library {
-  EncodeBuffer *encode;
-  BufferBound *bound;
-} Library;
+static EncodeBuffer *encode;
+static BufferBound *bound;
 
 /* memcpy(): ISO C cannot convert the pointer that dlsym() returns into a function pointer. */
 static void find(void *library, const char *name, void *function) {
@@ -24,33 +22,29 @@ static void find(void *library, const char *name, void *function) {
   memcpy(function, &symbol, sizeof symbol);
 }
 
-static Library load(void) {
+static bool load(void) {
   static const char *const names[] = {"liblzma.so.5", "liblzma.5.dylib"};
-  Library out = {0};
   void *library = NULL;
   for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
     library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL); /* never closed */
-  if (!library) return out;
-  find(library, "lzma_easy_buffer_encode", &out.encode);
-  find(library, "lzma_stream_buffer_bound", &out.bound);
-  return out;
+  if (!library) return false;
+  find(library, "lzma_easy_buffer_encode", &encode);
+  find(library, "lzma_stream_buffer_bound", &bound);
+  return encode && bound;
 }
 
 /* Returns the size of the output; 0: failed. */
-static size_t compressed(const Library *xz, const uint8_t *bytes, size_t size) {
-  const size_t capacity = xz->bound(size);
+static size_t compressed(const uint8_t *bytes, size_t size) {
+  const size_t capacity = bound(size);
   uint8_t *out = malloc(capacity);
   size_t used = 0;
-  const bool ok = out && xz->encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, capacity) == DONE;
+  const bool ok = out && encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, capacity) == DONE;
   free(out);
   return ok ? used : 0;
 }
 
 double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
-  static Library xz;
-  if (before >= size || size > XZ_BYTES) return NAN;
-  if (!xz.encode) xz = load();
-  if (!xz.encode || !xz.bound) return NAN;
-  const size_t first = compressed(&xz, bytes, before), both = compressed(&xz, bytes, size);
+  if (before >= size || size > XZ_BYTES || !load()) return NAN;
+  const size_t first = compressed(bytes, before), both = compressed(bytes, size);
   return first && both > first ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
 }

@@ -61,7 +61,7 @@ static void points_are_read_back(void **state) {
   double x[POINTS], y[POINTS];
   for (int log = 0; log < 2; log++) {
     for (int i = 0; i < POINTS; i++)
-      train[i] = (ChartPoint){25.0 * i, 0.1 + 4 * exp(-0.1 * i), (double)NAN, (double)NAN, NULL};
+      train[i] = (ChartPoint){25.0 * i, 0.1 + 4 * exp(-0.1 * i), (double)NAN, (double)NAN, ""};
     for (int i = 0; i < 3; i++)
       validation[i] = (ChartPoint){300.0 * (i + 1), 2.0 / (i + 1) + 1, (double)NAN, (double)NAN, "an evaluation"};
     const ChartCurve curves[] = {{"training", 0, false, train, POINTS}, {"validation", 1, true, validation, 3}};
@@ -87,9 +87,9 @@ static void points_are_read_back(void **state) {
 static void gaps(void **state) {
   (void)state;
   const double nan = (double)NAN;
-  ChartPoint points[] = {{1, 2, nan, nan, NULL},        {2, nan, nan, nan, NULL}, {3, 3, 2, 4, NULL},
-                         {4, INFINITY, nan, nan, NULL}, {nan, 5, nan, nan, NULL}, {6, 4, 3, 5, NULL},
-                         {7, 1e300, nan, nan, NULL}};
+  ChartPoint points[] = {{1, 2, nan, nan, ""},        {2, nan, nan, nan, ""}, {3, 3, 2, 4, ""},
+                         {4, INFINITY, nan, nan, ""}, {nan, 5, nan, nan, ""}, {6, 4, 3, 5, ""},
+                         {7, 1e300, nan, nan, ""}};
   ChartCurve curve = {"c", 0, false, points, 7};
   const ChartLevel levels[] = {{"inside", 3.5}, {"above", 99}, {"below", -5}, {"none", nan}};
   Chart chart = {
@@ -124,7 +124,7 @@ static void names_stand_above_the_picture(void **state) {
   (void)state;
   const double nan = (double)NAN;
   const char *name = "runs/of/november/a-run-with-a-name-that-is-longer-than-sixty-bytes-of-text.run";
-  ChartPoint points[] = {{1, 2, nan, nan, NULL}, {2, 3, nan, nan, NULL}};
+  ChartPoint points[] = {{1, 2, nan, nan, ""}, {2, 3, nan, nan, ""}};
   const ChartCurve curves[] = {{name, 3, false, points, 2}, {"b\"<i>", 3 + CHART_COLORS, false, points, 2}};
   const ChartLevel level = {"guessing", 2.5};
   const Chart chart = {.title = "T<",

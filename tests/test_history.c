@@ -82,14 +82,14 @@ static void evaluations_and_diagnoses(void **state) {
   assert_null(history_last(&h));
   assert_null(history_kept(&h));
   for (int i = 0; i < 4; i++) add(&h, evaluation_line(10 * (i + 1), losses[i], false, false));
-  assert_true(history_last(&h)->loss == 1.7);
+  assert_true(history_last(&h)->val_loss == 1.7);
   add(&h, evaluation_line(40, 1, true, false));
   add(&h, evaluation_line(40, 1, true, false)); /* again */
   add(&h, (MetricsLine){.kind = METRICS_DIAGNOSIS, .step = 40, .diagnosis = "copying", .text = "it does"});
   assert_int_equal(h.evaluation_count, 4);
   assert_int_equal(h.damaged, 1);
   assert_int_equal(history_best(&h)->step, 30); /* the others are over another part */
-  assert_true(history_last(&h)->loss == 1);
+  assert_true(history_last(&h)->val_loss == 1);
   assert_true(history_has_diagnosis(&h, "copying") && !history_has_diagnosis(&h, "copy"));
   assert_string_equal(h.diagnoses[0].text, "it does");
   history_free(&h);
@@ -106,12 +106,12 @@ static void the_kept_model(void **state) {
   add(&h, evaluation_line(30, 1.8, true, false));
   assert_int_equal(history_kept(&h)->step, 20); /* an old file ends here */
   add(&h, (MetricsLine){.kind = METRICS_KEPT, .step = 30, .val_loss = 1.8, .all = true});
-  assert_true(history_kept(&h)->step == 30 && history_kept(&h)->all && history_kept(&h)->loss == 1.8);
+  assert_true(history_kept(&h)->step == 30 && history_kept(&h)->all && history_kept(&h)->val_loss == 1.8);
   assert_true(h.damaged == 0 && h.evaluation_count == 3);
   add(&h, evaluation_line(40, 1.4, false, true)); /* a longer run */
   assert_true(history_kept(&h)->step == 40 && !history_kept(&h)->all);
   add(&h, evaluation_line(40, 1.6, true, false));
-  assert_true(history_kept(&h)->all && history_kept(&h)->loss == 1.6); /* it is the same model */
+  assert_true(history_kept(&h)->all && history_kept(&h)->val_loss == 1.6); /* it is the same model */
   history_free(&h);
 }
 

@@ -28,9 +28,9 @@ static void origins(void **state) {
   char line[128];
   snprintf(line, sizeof line, "--clip 3 --config %s", f->path);
   expect_ok(f, line);
-  assert_int_equal(options_origin(&f->options, &f->s.clip), ORIGIN_COMMAND_LINE);
-  assert_int_equal(options_origin(&f->options, &f->s.lr), ORIGIN_FILE);
-  assert_int_equal(options_origin(&f->options, &f->s.seed), ORIGIN_DEFAULT);
+  assert_string_equal(options_typed(&f->options, "lr seed clip"), "clip");
+  assert_null(options_typed(&f->options, "lr seed"));
+  assert_true(options_given(&f->options, &f->s.clip));
   assert_true(options_given(&f->options, &f->s.lr));
   assert_false(options_given(&f->options, &f->s.seed));
   assert_false(options_given(&f->options, f));
@@ -223,7 +223,7 @@ static void help_fits_and_is_complete(void **state) {
   setenv("COLUMNS", "100", 1);
   char *text = help_text(&f->options, f->path);
   for (const Option *row = f->options.rows; row < f->options.rows + f->options.count; row++) {
-    bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.flag);
+    bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.integer);
     char name[64];
     snprintf(name, sizeof name, "%s%s", no ? "--[no-]" : "--", row->name);
     if (!strstr(text, name)) fail_msg("--help lacks %s", name);
@@ -417,6 +417,8 @@ static void rows_follow_options(void **state) {
   assert_true(parse(f, "--epochs 2 --no-tie"));
   assert_string_equal(options_typed(&f->options, "layers tie epochs"), "tie");
   assert_null(options_typed(&f->options, "layers lr"));
+  assert_string_equal(options_typed(&f->options, "layers layer"), "layer");
+  assert_string_equal(options_typed(&f->options, "epoch tie"), "epoch tie");
 }
 
 /* Rows by the object that holds their variables, for another object of the same type. */
@@ -432,7 +434,7 @@ static void rows_of_an_object(void **state) {
   while ((row = options_next_in(&f->options, row, &s->layers, size))) {
     const void *variable = (const char *)&other + ((const char *)row->value - (const char *)s);
     char text[40];
-    option_text(row, variable, text, sizeof text);
+    option_format_variable(row, variable, text, sizeof text);
     if (row->value == &s->layers) assert_string_equal(text, "5");
     if (row->value == &s->tie) assert_string_equal(text, "unset");
     option_take(row, variable);

@@ -255,6 +255,25 @@ static void few_answers_are_not_all(void **state) {
   assert_string_equal(f->table, "exact,exact_beginning\r\n,0.25\r\n0.25,\r\n");
 }
 
+/* A directory below the named one is a run only with settings, and with metrics or weights. */
+static void parts_of_runs_are_left_out(void **state) {
+  static const char *const parts[][2] = {{"metrics", "metrics.jsonl"}, {"settings", "config.txt"}};
+  Runs *f = *state;
+  add_several_texts(f);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    char path[FILE_BYTES];
+    snprintf(path, sizeof path, "%s/%s", f->dir, parts[i][0]);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/%s/%s", f->dir, parts[i][0], parts[i][1]);
+    put_text(path, "");
+  }
+  assert_order(f, NULL, "acbed");
+  char path[FILE_BYTES];
+  snprintf(path, sizeof path, "%s/settings/model.safetensors", f->dir);
+  put_text(path, "weights");
+  assert_order(f, NULL, "acbeds");
+}
+
 /* ---- width ---- */
 
 static size_t longest_line(const char *text) {
@@ -322,6 +341,7 @@ int main(void) {
       WITH_RUNS(columns_are_chosen),
       WITH_RUNS(names_of_columns_are_told),
       WITH_RUNS(few_answers_are_not_all),
+      WITH_RUNS(parts_of_runs_are_left_out),
       WITH_RUNS(unlike_runs_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

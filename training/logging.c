@@ -26,7 +26,7 @@ void run_restart_timing(RunSession *session) {
 /* Collects the newest evaluation losses, oldest first; returns their number. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
-  for (size_t i = 0; i < count; i++) out[i] = h->evaluations[h->evaluation_count - count + i].loss;
+  for (size_t i = 0; i < count; i++) out[i] = h->evaluations[h->evaluation_count - count + i].val_loss;
   return (int)count;
 }
 
