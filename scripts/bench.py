@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Measures this machine's CPU over named workloads: training, generating, every operation.
+"""Measures the speed of this machine's CPU in training, generating and every operation.
 
-    make bench                                       # builds what is needed, then runs this
+    make bench                                       # builds what is needed, then runs this script
     make bench BENCH="--only train,generate-15m --json bench.jsonl"
 
-Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate-110m, operations; --only takes names or
-what stands before the hyphen. Each runs in a process of build/bench_kernels of its own: warm-up, then 11 timings, of
-which the table has the median, the tenth and the ninetieth percentile.
+Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate-110m, operations. --only takes their
+names, or the part before the hyphen. Each workload runs in its own process of build/bench_kernels: a warm-up, then 11
+timings. The table shows their median and their 10th and 90th percentiles.
 
-Just before and just after each workload, and again at the very end, the ceilings are measured: for training the best
-rate of matrix products over several shapes, for generating the rate of reading as many bytes as the model reads for a
-token. The share of the ceiling counts the larger of the two. Where a workload is faster than its ceiling, the ceiling
-is not to be trusted and there is no share; where p90 is more than 15 % above p10, or one of the two ceilings above the
-other, the row says that the spread is too large to quote. The shares of operations are those of bench_kernels: of a
-copy of 1 GiB, or of the same products, measured at the start of their process; what is above it works in the caches.
+The ceilings are measured just before and just after each workload, and again at the very end. For training, the ceiling
+is the best rate of matrix products over several shapes; for generating, the rate of reading as many bytes as the model
+reads per token. The share of the ceiling is relative to the larger of the two measurements. If a workload is faster
+than its ceiling, the ceiling is unreliable and no share is given. If p90 is more than 15 % above p10, or one of the two
+ceilings more than 15 % above the other, the row says that the spread is too large to quote. bench_kernels computes the
+shares of operations: relative to a copy of 1 GiB, or to the same products, measured when its process starts. Shares
+above 100 % are possible if the data fits in the caches.
 
-The table goes to stdout; --json writes one line for the machine, each workload, each operation and the last ceilings.
---quick tries the program itself on tiny shapes; its numbers mean nothing. A GPU is measured by `make gpu-check`.
+The table goes to stdout. --json writes one line for the machine, each workload, each operation and the last ceilings.
+--quick tests the script on tiny shapes; its numbers mean nothing. `make gpu-check` measures GPUs.
 """
 
 import argparse

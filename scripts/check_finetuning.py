@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Compares fine-tuning (./train --init) with PyTorch's (needs PyTorch, transformers and tokenizers).
+"""Compares fine-tuning (./train --init) with PyTorch (needs PyTorch, transformers and tokenizers).
 
     scripts/check_finetuning.py [--train ./train]
 
-Models that transformers makes at random and saves (GPT-2, LLaMA, Qwen 2, OPT and others, in one file and in shards, in
-fp32 and bf16), each with a tokenizer of bytes, are fine-tuned by ./train for ten steps of AdamW, and by PyTorch in
-float64 on the same windows. Each has to
+transformers saves randomly initialized models (GPT-2, LLaMA, Qwen 2, OPT and others, in one file and in shards, in fp32
+and bf16), each with a byte tokenizer. ./train fine-tunes them for ten steps of AdamW, and PyTorch does the same in
+float64 on the same windows. Each model must
   - begin with the loss that transformers computes, within 1e-4;
   - end with PyTorch's weights, within 1e-5.
-Half of each model's context is asked for.
-Prints a line a model; exit status 1 when one differs.
+Training uses half of each model's context.
+Prints one line per model; exit status 1 if any differs.
 """
 
 import argparse

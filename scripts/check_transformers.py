@@ -3,16 +3,17 @@
 
     scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [RUN ...]
 
-build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
-./train, has to
-  - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no tensor missing, left over or of another shape;
-  - give Inkling's logits and log-probabilities, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
-    of sources of different lengths, each of which Inkling answers alone, and as texts by ./generate --lines;
-  - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
-Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give
-the same logits and tokens; of GPT-2, OPT, Marian, Pegasus and Blenderbot, with a byte-level BPE that was trained there,
-./generate gives the same text.
-Prints a line a model; exit status 1 when one differs.
+build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each of them, and each
+RUN of ./train, must
+  - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no missing or unexpected tensor and no other shape;
+  - give Inkling's logits and log-probabilities, and the same 32 most likely tokens from the KV caches of both; with an
+    encoder, for a padded batch of sources of different lengths, each of which Inkling answers alone, and as text by
+    ./generate --lines;
+  - be byte-identical (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
+Inkling then reads models that transformers has initialized at random and saved (GPT-2, OPT and others); they must give
+the same logits and tokens. For GPT-2, OPT, Marian, Pegasus and Blenderbot with a byte-level BPE trained by the
+tokenizers library, ./generate must give the same text.
+Prints one line per model; exit status 1 if any differs.
 """
 
 import argparse

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Speed of ./generate against karpathy/llama2.c's `run` on the same weights, on this machine's CPU, in one run.
+"""Compares the speed of ./generate with karpathy/llama2.c's `run` on the same weights, on this machine's CPU.
 
     git clone https://github.com/karpathy/llama2.c
     scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|110m] [--dtypes f32,bf16,int8] [--rounds 5]
 
-RUN is a run directory of ./train; without one, both get random weights of --model with a vocabulary of 32,000 tokens.
-The script writes the weights in llama2.c's format (queries and keys reordered: it rotates neighbors, Hugging Face
-halves) with a tokenizer whose texts are the ids, and builds run.c with -O3 -march=native -fopenmp and, as llama2.c's
-own `make runomp` does, with -Ofast, which alone vectorizes its sums. ./generate is measured with its weights in each of
---dtypes; llama2.c's are f32. First all generate greedily from token 1: `same` says how many tokens of a dtype and of
-llama2.c are equal until the first difference, which there may be: sums are added in another order, and weights in bf16
-and int8 are others (on llama2.c's lines it is that of the first dtype). Then rounds alternate (and the one that goes
-first changes).
+RUN is a run directory of ./train; without it, both programs get random weights of --model with a vocabulary of 32,000
+tokens. The script writes the weights in llama2.c's format (with queries and keys reordered: it rotates neighboring
+dimensions, Hugging Face rotates halves) with a tokenizer whose texts are the token ids. It builds run.c with -O3
+-march=native -fopenmp, and with -Ofast as in llama2.c's own `make runomp`; only -Ofast vectorizes its sums. ./generate
+is measured with its weights in each of --dtypes; llama2.c uses f32. First, all programs generate greedily from token 1:
+`same` is the number of equal tokens of a dtype and llama2.c before the first difference (on llama2.c's lines, of the
+first dtype). A difference is no error: sums are added in another order, and weights in bf16 and int8 are rounded. Then
+rounds alternate between the programs, and so does the one that goes first.
 
-Prints one JSON line a system on stdout: tokens per second, the median over the rounds of the mean over the tokens of a
-round of --tokens (without the first token in llama2.c, without the first 12 in ./generate), greedily; and
-`ratio`, that over the fastest llama2.c's. Progress goes to stderr.
+Prints one JSON line per system on stdout: tokens per second when generating greedily (the median over rounds of the
+mean over the --tokens tokens of a round, without the first token in llama2.c and the first 12 in ./generate), and
+`ratio`, this speed divided by the speed of the fastest llama2.c. Progress goes to stderr.
 """
 
 import argparse

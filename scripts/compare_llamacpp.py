@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Compares models in llama.cpp, as ./generate --gguf writes them, with Inkling.
+"""Compares models written by ./generate --gguf in llama.cpp with Inkling.
 
     scripts/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
 
-Small models of several shapes are trained on TEXT for a moment, and with tokenizers of the kinds that other models have.
-For each, llama.cpp has to
-  - give a megabyte of mixed text the same tokens, special tokens in it as text and as themselves;
-  - continue a prompt with the same 200 likeliest tokens;
-  - compute the same logits from the file in f32: within 1e-4, and within 5e-3 where it computes GELU from a table in f16;
-  - lose at most 0.01 nats per token by q8_0.
-And a file in which the rows of queries and keys stand in Inkling's order has to be found out.
+Trains small models of several shapes briefly on TEXT, and others with the kinds of tokenizers that other models have.
+For each model, llama.cpp must
+  - give a megabyte of mixed text the same tokens, with special tokens in it read as plain text and as tokens;
+  - continue a prompt with the same 200 most likely tokens;
+  - compute the same logits from the f32 file: within 1e-4, or within 5e-3 where it computes GELU from a table in f16;
+  - lose at most 0.01 nats per token with q8_0.
+The script must also detect a file in which the rows of queries and keys are in Inkling's order.
 
-llama.cpp is built from the source that the package llama-cpp-python carries, once, into the directory --cache (cmake,
-ninja and a C++ compiler; some minutes). Needs numpy, tokenizers and pip. Prints a line a check; exit status 1 when one
-fails.
+llama.cpp is built once, from the source in the package llama-cpp-python, in the directory --cache (needs cmake, ninja
+and a C++ compiler; takes some minutes). Needs numpy, tokenizers and pip. Prints one line per check; exit status 1 if
+any fails.
 """
 
 import argparse

@@ -4,10 +4,11 @@
     make build/bench_bpe
     scripts/compare_tokenizers.py TEXT [--vocab 32768] [--threads 2] [--repeats 3] [--skip-timing]
 
-1. Equality: merges trained by bench_bpe on TEXT are given to both; every id must be the same on samples of many scripts
-   and on the whole of TEXT (which must be UTF-8).
-2. Wall time of training and of encoding, alternating, medians; ours over theirs should be at most 1.
-The last line is JSON. Exit status 1 when any id differs.
+1. Equality: bench_bpe trains merges on TEXT. With these merges, both programs must give the same token ids on samples
+   of many scripts and on all of TEXT (which must be UTF-8).
+2. Wall time of training and encoding: medians of alternating runs. Inkling's time divided by the library's should be at
+   most 1.
+The last line is JSON. Exit status 1 if any token id differs.
 """
 import argparse
 import json

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Speed of ./train against the same model in PyTorch, on this machine's CPU, in one run.
+"""Compares the speed of ./train with the same model in PyTorch, on this machine's CPU.
 
     scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--dtype bf16] [--isa v3] [--rounds 5]
     scripts/compare_torch.py --workload 15m
 
 Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) on
 random windows of the same text, in fp32 (--dtype bf16: PyTorch under autocast, ./train with the same option), with
-AdamW and clipping, for the same number of timed steps after a warm-up. Rounds alternate between them (and the one that
-goes first changes), so that a machine that slows down slows all. PyTorch runs in a process of its own in its best
-configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest AdamW it has (measured first),
-gradients set to None; eagerly, and with --compile once more under torch.compile (which needs a C++ compiler). --isa v3
-keeps all of them to AVX2 on a processor that has more.
+AdamW and clipping, for the same number of timed steps after a warm-up. Rounds alternate between the two, and so does
+the one that goes first, so that a slow phase of the machine affects both. PyTorch runs in its own process in its best
+configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest AdamW available (measured
+first), gradients set to None; eager and, with --compile, also under torch.compile (needs a C++ compiler). --isa v3
+limits both to AVX2 on processors that support more.
 
-Workload 15m has a vocabulary of 32,000, for which no text of bytes will do: both train on random tokens, build/
-bench_kernels takes ./train's place (whole steps of the same model, 11 timings a round instead of --steps), the head is
-tied, and of the shape only --batch can be chosen.
+Workload 15m has a vocabulary of 32,000 and therefore trains on random tokens instead of bytes. build/bench_kernels
+replaces ./train (whole steps of the same model, 11 timings per round instead of --steps), the head is tied, and only
+--batch can be changed.
 
-Prints one JSON line a system on stdout: medians over the rounds, and `ratio`, its tokens per second over those of the
-fastest PyTorch.
-Tokens per second are those of the median step, in both. Progress goes to stderr.
+Prints one JSON line per system on stdout: medians over the rounds, and `ratio`, its tokens per second divided by the
+tokens per second of the fastest PyTorch. Tokens per second are computed from the median step. Progress goes to stderr.
 """
 
 import argparse

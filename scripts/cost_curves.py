@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""How the cost of a training step and of a generated token grows on this machine's CPU.
+"""Measures how the cost of a training step and of a generated token grows on this machine's CPU.
 
     make build/bench_kernels
     scripts/cost_curves.py --markdown curves.md --svg curves >curves.jsonl
-    scripts/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # draws again, measures nothing
+    scripts/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # tables and charts only
 
-Six curves (--only takes their names) each change one quantity of a nano model: context (the tokens of a step stay 4096,
-so that only attention grows), width (heads of 32), depth, batch (when generating: sequences at a time), vocabulary,
+Each of six curves (--only takes their names) changes one quantity of a nano model: context (with 4096 tokens per step,
+so that only attention grows), width (heads of 32), depth, batch (in generating: sequences at a time), vocabulary and
 threads. A generated token is the last one of its context, without sampling.
 
-Every point is a process of build/bench_kernels --shape. In each of the --rounds all points of all curves take their
-turn, every second round backwards; a time is the median over the rounds of the medians that bench_kernels prints. A
-round takes a minute and a half on two cores.
+Each point is a process of build/bench_kernels --shape. Each of the --rounds measures all points of all curves, every
+second one in reverse order. A time is the median over rounds of the medians that bench_kernels prints. A round takes a
+minute and a half on two cores.
 
-Beside each time stands what the arithmetic says: the FLOPs of the point (of a step as model_step_flops in
-model/activations.c counts them, of a token a third of those of its linear layers, and attention to its position) at the
-FLOP/s of the curve's base, which is nano itself but for context (the shortest) and threads (one; n threads are to be n
-times as fast). `ratio` is the time over that: a curve is good where it does not rise above 1, which is to say where
-GFLOP/s do not fall as work grows. FLOPs leave out what is no matrix product: norms, the loss, and AdamW, which is paid
-once a parameter however few tokens a step has.
+Each time is compared with a prediction from the arithmetic: the FLOPs of the point at the FLOP/s of the curve's base.
+The FLOPs of a step are those of model_step_flops in model/activations.c; the FLOPs of a token are a third of those of
+its linear layers, plus attention up to its position. The base is nano, except for context (the shortest one) and
+threads (one; n threads are predicted to be n times as fast). `ratio` is the time divided by the prediction. A curve is
+good if its ratio stays below 1, that is, if GFLOP/s do not fall as the work grows. FLOPs count matrix products only:
+not norms, the loss, or AdamW, whose cost per parameter does not depend on the number of tokens in a step.
 
-Prints JSON lines: the machine, then a point of a curve each. Progress goes to stderr.
+Prints JSON lines: one for the machine, then one per point of a curve. Progress goes to stderr.
 """
 
 import argparse

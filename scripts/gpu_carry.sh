@@ -1,6 +1,7 @@
 #!/bin/sh
-# Copies what building and testing Inkling needs beside a compiler (jansson, PCRE2, utf8proc, cmocka) from this machine into a directory,
-# for a machine where nothing can be installed: there, `make CARRY=DIR ...`. Argument: the directory (default .carry).
+# Copies the libraries that building and testing Inkling needs (jansson, PCRE2, utf8proc, cmocka) from this machine into
+# a directory, for a machine where nothing can be installed. There, run `make CARRY=DIR ...`.
+# Argument: the directory (default .carry).
 set -eu
 
 to=${1:-.carry}

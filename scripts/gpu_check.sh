@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Everything that needs a real GPU, in stages of less than 8 minutes each: make gpu-check [STAGE=parity|sanitize|speed]
+# Runs everything that needs a real GPU, in stages of at most 8 minutes: make gpu-check [STAGE=parity|sanitize|speed]
 #
-#   parity    builds; tensor-core fragments; the tests of kernels.h and of the model on the card; training on card and CPU
-#   sanitize  compute-sanitizer over small shapes
-#   speed     every operation against what the card reaches; training beside PyTorch
+#   parity    builds; tests tensor-core fragments, kernels.h and the model on the GPU; trains on the GPU and the CPU
+#   sanitize  compute-sanitizer on small shapes
+#   speed     every operation compared with the GPU's measured peak; training compared with PyTorch
 #
-# Prints as it goes. Every part has a time limit and a log of its own; a part that fails stops no other. The last lines say
-# what passed, what failed and what was skipped and why; status 0 when nothing failed. Rows of all measurements are in
-# OUT/results-STAGE.jsonl (scripts/gpu_report.py makes docs/gpu.md of them).
+# Each part has a time limit and its own log; if one fails, the others still run. The last lines say what passed, failed
+# and was skipped, and why; exit status 0 if nothing failed. All measurements are written to OUT/results-STAGE.jsonl;
+# scripts/gpu_report.py turns them into docs/gpu.md.
 #
-# Settings (environment): OUT (build/gpu-check) results and logs; BUILD (build/gpu); CARRY directory with jansson, PCRE2, utf8proc and cmocka
-# where they are not installed (scripts/gpu_carry.sh; .carry is used when it is there); BATCH (64) sequences of 124m;
-# STAGE_SECONDS (470); PARTS of speed; COMMIT, where there is no git; PYTHON (python3) with or without PyTorch; EMULATED=1 tries the script
-# itself, on tests/cuda_on_cpu.
+# Settings (environment): OUT (build/gpu-check): results and logs; BUILD (build/gpu); CARRY: directory with jansson,
+# PCRE2, utf8proc and cmocka if they are not installed (scripts/gpu_carry.sh; .carry is used if it exists); BATCH (64):
+# sequences of 124m; STAGE_SECONDS (470); PARTS: parts of speed; COMMIT, if there is no git; PYTHON (python3), with or
+# without PyTorch; EMULATED=1: tests this script with tests/cuda_on_cpu.
 # shellcheck disable=SC2317 # functions are called by their names
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1

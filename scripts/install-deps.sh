@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what building and testing Inkling needs and this machine lacks, with the system's package manager.
+# Installs the missing packages for building and testing Inkling with the system's package manager.
 #
-# Does nothing where nothing is missing. Says what it will run; asks first on a terminal; as root without a terminal it goes
-# ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1.
-# Arguments: names of packages that are wanted besides (mpich: to test with two MPIs).
+# Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
+# without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
+# Arguments: additional packages (mpich: to test with two MPIs).
 set -eu
 
 cc=${CC:-cc}

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the programs, MPI's libraries, manual pages and completion, or removes what was installed: install.sh [uninstall]
+# Installs the programs, their MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
 #
-# Environment: PREFIX (/usr/local), DESTDIR (nothing: in front of every path, for packages), PROGRAM_PREFIX (nothing:
-# inkling- where `train` or `generate` is the name of another program), BUILD and BIN, where the programs were built.
-# PREFIX/lib/inkling/installed lists the files and directories; installing again and removing go by it.
+# Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; PROGRAM_PREFIX (empty,
+# or inkling- if another program is called `train` or `generate`); BUILD and BIN: where the programs were built.
+# PREFIX/lib/inkling/installed lists the installed files and directories; reinstalling and uninstalling use this list.
 set -eu
 cd "$(dirname "$0")/.."
 

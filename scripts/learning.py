@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""What settings learn best: experiments on this machine, in pieces, and the tables and curves of docs/learning.md.
+"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/learning.md.
 
     make
-    scripts/learning.py run nano-muon --text book.txt --minutes 60    # goes on where it stopped; without names: all
-    scripts/learning.py report                        # writes the tables and pictures of docs/learning.md again
+    scripts/learning.py run nano-muon --text book.txt --minutes 60    # continues where it stopped; without names: all
+    scripts/learning.py report                        # rewrites the tables and charts of docs/learning.md
     scripts/learning.py list
 
-An experiment trains the same model on the same tokens again and again, and changes one setting at a time: a setting is
-good where its neighbors are about as good. Every row is run with every seed, seed after seed, so that an experiment
-that was stopped is a smaller one. A result is the loss on the whole validation text at the end, in nats per byte, or
-of small texts that of the model that ./train keeps, which is the best that it has seen.
+An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
+if nearby values are about as good. Every row is run with every seed, seed by seed, so that an interrupted experiment is
+a smaller complete one. The result is the loss on the whole validation text at the end, in nats per byte; for small
+texts, it is the loss of the model that ./train keeps, the best one of the run.
 
-Results are lines of docs/learning.jsonl, one a run: what was run, the loss at every evaluation, seconds, the processor.
-Runs that are there are not run again. Exit status 2: the request cannot be run; 1: a run failed, or results are missing.
+Each line of docs/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
+processor. Runs in this file are not repeated. Exit status 2: the request cannot be run; 1: a run failed, or results are
+missing.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a run of ./train wrote into its metrics.jsonl."""
+"""Reads metrics.jsonl of a run of ./train."""
 
 import json
 import math

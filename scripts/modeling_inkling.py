@@ -1,9 +1,9 @@
-"""The Transformers of Inkling that no class of Hugging Face transformers computes, for trust_remote_code=True.
+"""Transformers of Inkling that no class of Hugging Face transformers can represent (trust_remote_code=True).
 
-A layer is two branches of the residual stream, attention and MLP; above an encoder three, with attention to what it
-makes of a source between them. What they are made of is said by config.json, beside which ./train puts a copy of this
-file: the kind and place of norms, the activation, biases, positions. (transformers has a model of others that is called
-Inkling; these classes are InklingParts.)
+A layer adds two branches to the residual stream, attention and MLP; with an encoder, it has a third one between them,
+cross-attention to the encoder's output. config.json defines their components: the type and place of norms, the
+activation, biases and positions. ./train copies this file next to config.json. (transformers has an unrelated model
+called Inkling; these classes are called InklingParts.)
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""The curves of bench_quality.py: a row of panels a workload, loss against tokens and against seconds."""
+"""Draws the charts of bench_quality.py: per workload, a row of panels with loss against tokens and seconds."""
 
 from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
 

@@ -1,4 +1,4 @@
-"""The means and the tables of bench_quality.py, from the runs that it prints."""
+"""Computes the means and tables of bench_quality.py from the runs that it prints."""
 
 from statistics import mean
 

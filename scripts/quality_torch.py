@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A run of bench_quality.py in PyTorch: trains as ./train does with the settings of the JSON object that is the
-argument, and prints a line of JSON: the loss on the whole validation text and those on its beginning along the way.
+"""A run of bench_quality.py in PyTorch: trains as ./train does, with settings from a JSON object (the argument).
 
-The model is that of compare_torch.py, with ./train's initial standard deviations; AdamW is the fastest there is, Muon
-torch.optim.Muon on views of the matrices of the blocks: queries, keys, values, gate and up each by itself.
+Prints a line of JSON: the loss on the whole validation text, and the losses on its beginning during the run. The model
+is the one of compare_torch.py with ./train's initial standard deviations. AdamW is the fastest one available; Muon is
+torch.optim.Muon on views of the matrices of the blocks, with separate queries, keys, values, gate and up.
 """
 
 import json

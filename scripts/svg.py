@@ -1,4 +1,4 @@
-"""What the pictures of docs/ are drawn with: SVG elements as text, and axes."""
+"""SVG elements as text, and axes, for the charts in docs/."""
 
 import math
 from xml.sax.saxutils import escape

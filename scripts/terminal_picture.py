@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws the terminal of a training run as SVG: docs/terminal.svg, the picture of README.md.
+"""Draws the terminal of a training run as SVG: docs/terminal.svg, the picture in README.md.
 
     make && make build/stories
-    scripts/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps are done
-    scripts/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # what follows -- are options of ./train
+    scripts/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps
+    scripts/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # options after -- are passed to ./train
 
-The text is 1 MB from build/stories. ./train runs in a pseudo-terminal; the picture shows its screen at the moment that --at
-names, and the run is stopped then.
+The text is 1 MB from build/stories. ./train runs in a pseudo-terminal; the picture shows its screen at the fraction
+--at of the run, which then is stopped.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/bin/sh
-# That `make bench`, scripts/cost_curves.py and scripts/bench_quality.py run to their ends, and what their JSON holds;
-# what they measure is not looked at. Prints `ok NAME` or `not ok NAME: why` a check and `done` at the end. Argument:
-# the build directory. BIN: where ./train is (default: here). Without python3 nothing is checked.
+# Tests that `make bench`, scripts/cost_curves.py and scripts/bench_quality.py finish, and checks the keys of their JSON
+# but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and `done` at the end. Argument: the
+# build directory. BIN: directory of ./train (default: .). Skipped without python3.
 set -u
 
 program=$1/bench_kernels

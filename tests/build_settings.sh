@@ -1,6 +1,6 @@
 #!/bin/sh
-# That a build directory remembers the settings of its last build. Nothing is compiled: `make -n` tells what would be.
-# Prints `ok NAME` or `not ok NAME` a check and `done` at the end.
+# Tests that a build directory remembers the settings of its last build. Nothing is compiled: `make -n` prints what
+# would be. Prints `ok NAME` or `not ok NAME` for each check and `done` at the end.
 # shellcheck disable=SC2013,SC2016 # one line of words; scripts in quotes
 set -u
 cd "$(dirname "$0")/.." || exit 2

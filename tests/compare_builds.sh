@@ -1,13 +1,13 @@
 #!/bin/sh
-# Says whether two builds compute the same: compare_builds.sh OLD NEW [DIR]
+# Checks that two builds compute the same: compare_builds.sh OLD NEW [DIR]
 #
-# OLD and NEW are directories that hold `train` and `generate`; `stories`, which writes the corpus, is looked for in DIR, NEW
-# and OLD (and in their build/). Both builds get the same commands on the same small texts, each in a directory of its own;
-# what they leave behind is compared byte for byte: model, config, tokenizer, samples, the tensors of the resume state, the
-# metrics without their times, and what ./generate writes, scores, encodes, decodes and exports. CPU only; two minutes.
+# OLD and NEW are directories with `train` and `generate`. `stories`, which writes the corpus, is taken from DIR, NEW or
+# OLD (or their build/). Both builds run the same commands on the same small texts, each in its own directory. The
+# results are compared byte for byte: model, config, tokenizer, samples, the tensors of the resume state, the metrics
+# without times, and what ./generate writes, scores, encodes, decodes and exports. CPU only; takes two minutes.
 #
-# Prints `same NAME` or `DIFFERENT NAME: what` for each run, then `N same, N different`; status 1 when anything differs or is
-# missing, 2 when nothing could be compared.
+# Prints `same NAME` or `DIFFERENT NAME: what` for each run, then `N same, N different`. Exit status 1 if anything
+# differs or is missing, 2 if nothing could be compared.
 # shellcheck disable=SC2086 # sets of flags are words
 set -u
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Memory and disk that fail on purpose: for every n, the n-th allocation, write, fsync, rename, ... of ./train and
-./generate fails. The program must end with the right status and a message and leave no half-written file, and what was
-there before is still whole: --resume, or the same command again, ends with the same files as if nothing had failed.
+"""Fault injection: for every n, the n-th allocation, write, fsync, rename, ... of ./train and ./generate fails.
+
+The program must end with the right status and a message and leave no half-written file. Existing files must stay whole:
+--resume, or the same command again, must give the same files as a run without failures.
 
     make build/failing/train build/failing/generate
     tests/failures.py build                 # everything: takes about an hour
-    tests/failures.py build --some 150      # a share: so many failures of each kind, evenly spread
+    tests/failures.py build --some 150      # only so many failures of each kind, evenly spread
     tests/failures.py build --only resume --calls rename fsync --list
 
-Allocations fail in a build of its own (tests/failing_allocations.c), system calls by strace. Prints `ok NAME` or
-`not ok NAME: why` a scenario and call, and `done`; --list: how each failure ended, with what message.
+Allocations fail in a separate build (tests/failing_allocations.c), system calls fail through strace. Prints `ok NAME`
+or `not ok NAME: why` for each scenario and call, then `done`. --list shows the outcome and message of each failure.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Tokenizers of other programs: `./generate --encode` and `--decode` against Hugging Face's `tokenizers`, token by token.
+"""Compares `./generate --encode` and `--decode` with Hugging Face's `tokenizers`, token by token.
 
-    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N]     # BIN: where generate is (default: here)
+    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N]     # BIN: directory of generate (default: .)
     tests/foreign_tokenizers.py --mutations N --reader build/tests/fuzz/fuzz_tokenizer
 
-Trains a small vocabulary of each kind with that library, writes it down as a model has it, and compares texts of prose,
-code, digits, many scripts, marks, control characters, runs of spaces and special tokens. --full: 10 MB of such text for
-each kind. --mutations: files that are damaged in N ways, given to the program that the fuzzer of the reader is, which
-ends with a crash where one is not refused, or does not encode. Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
-All characters are of Unicode 14 or older: newer ones are known to one library or the other. Where there is no such library,
-tests/test_foreign_tokenizers.c has some of it (tests/golden/make_tokenizers.py).
+Trains a small vocabulary of each kind of tokenizer with the library, saves it as models do, and compares the tokens of
+prose, code, digits, many scripts, combining marks, control characters, runs of spaces and special tokens. --full: 10 MB
+of such text for each kind. --mutations: gives N corrupted files to the fuzzing program --reader, which crashes if a
+file is neither rejected nor usable for encoding. Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
+All characters are from Unicode 14 or older, because the libraries differ in newer ones. Without the library,
+tests/test_foreign_tokenizers.c covers part of this (tests/golden/make_tokenizers.py).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/formats.md names exactly the keys that the programs write: each table is compared with what a run writes.
-BIN: where ./train and ./generate are (default: here)."""
+"""Checks that docs/formats.md lists exactly the keys that the programs write in a run.
+BIN: directory of ./train and ./generate (default: the root of the source)."""
 import json
 import os
 import re

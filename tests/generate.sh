@@ -1,5 +1,5 @@
 #!/bin/sh
-# What ./generate writes for people and for programs: many texts, stop texts, JSON, JSON lines. As tests/program_helpers.sh says.
+# Tests the output of ./generate: many texts, stop texts, JSON, JSON Lines. See tests/program_helpers.sh.
 # shellcheck disable=SC2154 # of the helpers
 # shellcheck disable=SC2016 # what sh -c is given expands there
 set -u

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""./generate --gguf: every key and tensor of the file against the model directory, by a reader of its own and, where the
-package is there, by PyPI's gguf; what is refused; and that memory does not grow with the model.
+"""Tests ./generate --gguf: compares every key and tensor of the file with the model directory.
 
-BIN: where ./train and ./generate are (default: here). Prints `ok NAME` or `not ok NAME: why` a check and `done`.
+The file is read by a reader in this script and, if it is installed, by the Python package gguf. Also tests what is
+rejected, and that memory use does not grow with the model.
+
+BIN: directory of ./train and ./generate (default: .). Prints `ok NAME` or `not ok NAME: why` for each check, then
+`done`.
 """
 
 import json

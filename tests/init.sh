@@ -1,5 +1,5 @@
 #!/bin/sh
-# A run that starts from a model: --init. As tests/program_helpers.sh says.
+# Tests fine-tuning (--init). See tests/program_helpers.sh.
 # shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What scripts/install.sh installs works from any directory and for any user, and all of it can be removed again:
-# tests/program_helpers.sh says how the checks are printed. Other programs of the shell and of man are used where they are.
+# Tests that what scripts/install.sh installs works from any directory and for any user, and can be removed again.
+# See tests/program_helpers.sh. Shells and man are tested if they are installed.
 # shellcheck disable=SC2086 # lists are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The programs on a pseudo-terminal: `./generate -i` as a person uses it (lines, editing, commands, Ctrl-C and Ctrl-D), and
-what both write to terminals that understand less.
+"""Tests the programs on a pseudo-terminal.
 
-    tests/interactive.py     # BIN: where train and generate are (default: here)
+`./generate -i` gets lines, edits, commands, Ctrl-C and Ctrl-D as from a user; both programs are also tested on simpler
+terminals.
 
-Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+    tests/interactive.py     # BIN: directory of train and generate (default: .)
+
+Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The model that a run keeps is the best one on all of the validation text, and its loss there is the number that is printed, that
-# stands in result.json, metrics.jsonl and tables, and that --score measures. As tests/program_helpers.sh says.
+# Tests that a run keeps the model with the lowest loss on the whole validation text, and that this loss is the same in
+# messages, result.json, metrics.jsonl, tables and --score. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,10 +1,11 @@
 #!/bin/sh
-# The floors of the house: layers.sh [BUILD] checks them, layers.sh --self-test checks that this finds what it should.
+# Checks the include layers: layers.sh [BUILD]; layers.sh --self-test checks this script.
 #
-# A file may include, and an object may use, only what is in its own room or on a lower floor; rooms of one floor do not know
-# each other. Every #include "..." names a file from the root of the tree. With BUILD, a directory of objects, the symbols
-# that they refer to are checked too, and that none is defined twice. What is in no room (data/, tests/) is not checked.
-# Prints a line for each violation, and at the end what was checked; status 1 when something is wrong.
+# A file may include, and an object may use, only what is in its own folder ("room") or in a lower layer ("floor");
+# folders of one layer may not use each other. Every #include "..." gives a path from the root of the source. With
+# BUILD, a directory of objects, the symbols that the objects use are checked, too, and no symbol may be defined twice.
+# Folders that are not in the table (data/, tests/) are not checked. Prints a line for each violation and, at the end,
+# what was checked; exit status 1 if something is wrong.
 set -u
 
 # room, floor, its files (a name that ends in / stands for everything below it)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Pairs of a source and its answer: the tasks of build/pairs, and models with an encoder that learn them. As
-# tests/program_helpers.sh says.
+# Tests prompts and responses: the tasks of build/pairs, and models with an encoder that learn them. See
+# tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

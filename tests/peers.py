@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Processes that train together, with every MPI that is here: the same losses as one process, the same bytes again, and an
-end in time whatever happens to one of them.
+"""Tests training in several processes with every installed MPI.
 
-    tests/peers.py [--full] [--only NAME]     # BIN: where train and its MPI libraries are (default: here)
+The losses must equal those of one process, a second run must be byte-identical, and the run must end in time whatever
+happens to one of the processes.
+
+    tests/peers.py [--full] [--only NAME]     # BIN: directory of train and its MPI libraries (default: .)
     tests/peers.py --only emulated            # BIN: an emulated build; two and three GPUs in as many processes
 
-Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # for those who source it
-# What the tests of the two executables share; sourced with the build directory as the first argument. BIN: where ./train and
-# ./generate are (default: here). They run in a directory of their own, print `ok NAME` or `not ok NAME: why` a check and
-# `done` at the end.
+# Shared by the tests of the two programs; sourced with the build directory as the first argument. BIN: directory of
+# ./train and ./generate (default: .). Each test runs in its own temporary directory and prints `ok NAME` or
+# `not ok NAME: why` for each check and `done` at the end.
 here=$(pwd)
 build=$here/$1
 bin=$here/${BIN:-.}

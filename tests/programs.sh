@@ -1,5 +1,5 @@
 #!/bin/sh
-# The two executables as a person (careless, hostile or lucky) would use them: tests/program_helpers.sh says how.
+# Tests the two programs as careless, hostile or lucky users would use them. See tests/program_helpers.sh.
 # shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What runs say of themselves: result.json, diagnoses and the table over runs. As tests/program_helpers.sh says.
+# Tests the reports of runs: result.json, diagnoses and the table of runs. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs the test programs of a build directory and the tests of the executables, as many at a time as there are processors; a
-# line for each, with its seconds and those of the processors, and at the end `N passed, N failed`.
+# Runs the unit tests of a build directory and the tests of the programs, in parallel on all processors. Prints a line
+# for each test with its wall time and processor time in seconds, and `N passed, N failed` at the end.
 #
-#   run.sh BUILD            all, or those that ONLY names ("pool programs")
-#   run.sh --check NAME...  runs nothing; prints the names of these tests in full, or which are near
+#   run.sh BUILD            all tests, or those in ONLY ("pool programs")
+#   run.sh --check NAME...  runs nothing; prints the full names of these tests, or similar names
 #
-# BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the CUDA kernels on the CPU, whose
-# tests are run too (default: none).
+# BIN: directory of ./train and ./generate (default: .). EMULATED: build directory of the CUDA kernels for the CPU,
+# whose tests are also run (default: none).
 set -u
 
 # One job, for xargs below: run.sh --job BUILD NAME

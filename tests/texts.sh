@@ -1,6 +1,6 @@
 #!/bin/sh
-# What ./train says of its texts before it trains on them: messages, exit codes, and that the commands it gives do what it says
-# they do; and the windows that --show prints. As tests/program_helpers.sh says.
+# Tests the text checks of ./train: messages, exit statuses, the commands that it suggests, and the windows that --show
+# prints. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

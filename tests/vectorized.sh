@@ -1,11 +1,11 @@
 #!/bin/sh
-# Says whether the compiler makes vector instructions of every loop of kernels/cpu that is marked `#pragma omp simd`, at the
-# full width of the instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all that are v3 or v4;
-# CC is the compiler, gcc or clang)
+# Checks that the compiler vectorizes every loop of kernels/cpu marked `#pragma omp simd` at the full width of the
+# instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all of v3 and v4; CC: gcc or
+# clang)
 #
-# A loop that stays scalar is several times slower and gives the same numbers, so no other test sees it. The compilers report
-# what they have vectorized. Loops over a constant number of lanes (`l < LANES`) are left out: they are unrolled first, and
-# what becomes of them then is not reported.
+# A scalar loop gives the same numbers several times more slowly, so no other test detects it. The compilers report
+# which loops they have vectorized. Loops over a constant number of lanes (`l < LANES`) are not checked: the compilers
+# unroll them first and do not report what happens then.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 cc=${CC:-gcc}
