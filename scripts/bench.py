@@ -48,7 +48,7 @@ class Workload:
 
 
 def workloads(quick):
-    """With --quick the one model is called tiny."""
+    """With --quick, the only model is called tiny."""
     train, generate = (("tiny",), ("tiny",)) if quick else (TRAIN, GENERATE)
     found = [Workload("train", model) for model in train] + [Workload("generate", model) for model in generate]
     return found + [Workload("operations", "tiny" if quick else None)]
@@ -81,7 +81,7 @@ def parse_arguments():
 
 
 def run_bench(args, groups, models, quick=False):
-    """Rows of one process of bench_kernels."""
+    """The rows that one process of bench_kernels prints."""
     command = [args.bench, "--device", "cpu", "--only", groups, "--model", models]
     command += ["--isa", args.isa] if args.isa else []
     command += ["--threads", str(args.threads)] if args.threads else []
@@ -115,7 +115,7 @@ def ratio(a, b):
 
 
 def judge(row, p10, p90, before, after):
-    """Adds the ceilings, and whether the row may be quoted."""
+    """Adds the ceilings, and whether the row is reliable enough to quote."""
     spread, drift = ratio(p10, p90), ratio(before, after)
     reasons = []
     if spread is None:
@@ -129,7 +129,7 @@ def judge(row, p10, p90, before, after):
 
 
 def workload_row(row, workload, rate, before, after):
-    """Adds the share of the ceiling as well."""
+    """Also adds the share of the ceiling."""
     ceiling = max(before, after)
     row = {**row, "kind": "workload", "workload": workload.name, "ceiling": CEILINGS[workload.kind],
            "trusted_ceiling": rate <= ceiling, "share": round(rate / ceiling, 4) if rate <= ceiling else None}
@@ -167,7 +167,7 @@ def processor():
 
 
 def machine(args):
-    """What everything below was measured on and with."""
+    """The machine and the build that were measured."""
     load, device = os.getloadavg()[0], run_bench(args, "ceilings", "tiny", quick=True)[0]
     return {"kind": "machine", "processor": processor(), "isa": device["isa"], "threads": device["threads"],
             "dtype": device["dtype"], "compiler": device["compiler"], "commit": device["commit"],
@@ -210,7 +210,7 @@ def print_operation(row):
 
 
 def print_rows(rows, printed):
-    """`printed`: kinds whose heading was printed."""
+    """`printed`: kinds whose heading is already printed."""
     for row in rows:
         if row["kind"] not in printed:
             printed.add(row["kind"])
@@ -224,7 +224,7 @@ def print_rows(rows, printed):
 
 
 def first_ceilings(rows):
-    """The first value of each, by kind and model."""
+    """The first value of each ceiling, by kind and model."""
     first = {}
     for row in rows:
         key = ("read", row["model"]) if row.get("ceiling") == "read" else ("gemm", None)
@@ -233,7 +233,7 @@ def first_ceilings(rows):
 
 
 def last_ceilings(args, rows):
-    """Measures them again and compares each with the first one of this run."""
+    """Measures the ceilings again and compares each with the first one of this run."""
     models = ",".join(dict.fromkeys(m for w in args.workloads for m in w.models.split(",")))
     found, drift = measure_ceilings(args, models), {}
     texts = [f"GEMM {rate_text('gemm', found['gemm'])}"]

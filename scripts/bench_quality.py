@@ -123,7 +123,7 @@ def parse_arguments():
 
 
 def seeds(text):
-    """Also `--seeds "1 2 3"`."""
+    """Accepts `--seeds "1 2 3"`, too."""
     return [int(word) for word in text.split()]
 
 
@@ -145,7 +145,7 @@ def parse_change(parser, text):
 
 
 def split_text(args, folder):
-    """The files to train on and to validate on."""
+    """The training file and the validation file."""
     with open(args.text, "rb") as file:
         data = file.read()
     cut = len(data) - min(len(data) // 10, 10 ** 6)
@@ -160,7 +160,7 @@ def write_parts(data, cut, name):
 
 
 def write_stories(args, folder):
-    """The files to train on and to validate on, and the entropy of the latter in nats per byte."""
+    """The training file, the validation file, and the entropy of the latter in nats per byte."""
     text, report = os.path.join(folder, "all.txt"), os.path.join(folder, "entropy.json")
     subprocess.run([args.stories, "--bytes", str(STORIES_BYTES), "--seed", "1", "--val-frac", str(STORIES_TAIL),
                     "-o", text, "--report", report], check=True, stderr=subprocess.DEVNULL)
@@ -178,8 +178,8 @@ def settings_of(args, name, system):
 
 
 def plan(args, name, system, tokens, points):
-    """Everything that a run depends on but its seed. It is evaluated every `every` steps, after as many tokens as the
-    other systems, whatever their batches."""
+    """The settings of a run except its seed. It is evaluated every `every` steps, after the same numbers of tokens as the
+    other systems, whatever their batch sizes."""
     shape, (_, optimizer, dtype), settings = WORKLOADS[name].shape, SYSTEMS[system], settings_of(args, name, system)
     rows = math.lcm(*(settings_of(args, name, s)["batch"] for s in args.systems))
     every = max(1, round(tokens / points / (rows * shape["ctx"]))) * rows // settings["batch"]
@@ -189,7 +189,7 @@ def plan(args, name, system, tokens, points):
 
 
 def part_windows(run, val):
-    """Of the validation text, that are read at every evaluation: as part_windows() of training/evaluation.c."""
+    """Number of validation windows used in every evaluation, as in part_windows() of training/evaluation.c."""
     tokens = os.path.getsize(val) + 1
     if tokens <= 65536:
         return math.ceil((tokens - 1) / run["shape"]["ctx"])
@@ -264,7 +264,7 @@ def measure_workload(args, name, files):
 
 
 def check_present(args):
-    """Everything that is missing is said before anything is measured."""
+    """Reports everything that is missing before measuring anything."""
     programs = {SYSTEMS[s][0] for s in args.systems}
     names = [name for name in args.workload if not WORKLOADS[name].stories]
     if names and not (args.text and os.path.isfile(args.text)):
@@ -284,7 +284,7 @@ def check_present(args):
 
 
 def instruction_sets(args, text):
-    """{dtype: --isa to train with; None: what ./train takes by itself; False: there is none}"""
+    """{dtype: --isa for training; None: the default of ./train; False: not supported}"""
     found = {"f32": None, "bf16": False}
     if any(SYSTEMS[s][2] == "bf16" for s in args.systems):
         for isa in ("avx512bf16", "amx"):

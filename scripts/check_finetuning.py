@@ -36,7 +36,7 @@ KINDS = ("gpt2", "gpt2, in shards", "opt", "opt, after, no biases, untied", "lla
 
 
 def alphabet():
-    """The character of each byte in files of byte-level BPEs."""
+    """The character that represents each byte in files of byte-level BPEs."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in seen]
     return {**{byte: chr(byte) for byte in seen}, **{byte: chr(256 + i) for i, byte in enumerate(hidden)}}
@@ -94,7 +94,7 @@ def fine_tune(model, batches):
 
 
 def compare_weights(model, run):
-    """Largest difference; tensors that only ours has, biases of another class, are zeros."""
+    """The largest difference. Tensors that only Inkling's model has (biases of another class) must be zero."""
     theirs, largest = dict(model.named_parameters()), 0.0
     ours = transformers.AutoModelForCausalLM.from_pretrained(run, dtype=torch.float32)
     for name, parameter in ours.named_parameters():

@@ -142,7 +142,7 @@ def load(path, own):
 
 
 def likeliest(model, prompt, new, **more):
-    """The next tokens, of which none ends the text."""
+    """Generates the most likely tokens; an end token does not stop it."""
     end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None
     with torch.no_grad():
         text = model.generate(prompt, max_new_tokens=new, do_sample=False, pad_token_id=0, **more)
@@ -151,7 +151,7 @@ def likeliest(model, prompt, new, **more):
 
 
 def pad(rows):
-    """Rows side by side, padded on the right, and which of them are tokens."""
+    """The rows as a batch, padded on the right, and the mask of its tokens."""
     width = max(map(len, rows))
     return (torch.tensor([row + [0] * (width - len(row)) for row in rows]),
             torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]))
@@ -184,7 +184,7 @@ def compare_answers(inkling, path, model):
 
 
 def compare(inkling, path, model):
-    """The relative difference of the logits; the likeliest tokens have to be the same."""
+    """The relative difference of the logits; the most likely tokens must be the same."""
     if model.config.is_encoder_decoder:
         return compare_answers(inkling, path, model)
     vocab, ctx = model.config.vocab_size, model.config.max_position_embeddings
@@ -205,7 +205,7 @@ def compare(inkling, path, model):
 
 
 def compare_lines(inkling, path, tokenizer, model):
-    """./generate --lines, and what the tokenizer makes of a batch of lines."""
+    """Compares ./generate --lines with a batch of lines from the tokenizer."""
     lines = ["31415926", "7", "a longer one, of words", "", "27182"]
     batch = tokenizer(lines, padding=True, return_tensors="pt")
     text = likeliest(model, batch.input_ids, NEW, attention_mask=batch.attention_mask)[:, 1:]
@@ -218,7 +218,7 @@ def compare_lines(inkling, path, tokenizer, model):
 
 
 def compare_logprobs(inkling, path, tokenizer, model):
-    """./generate --json --logprobs beside compute_transition_scores()."""
+    """Compares ./generate --json --logprobs with compute_transition_scores()."""
     choice = json.loads(inkling.generate(path, "-p", "Once", "--greedy", "-n", NEW, "--on-full", "stop", "--ignore-eos",
                                          "--bias", "Z=-inf", "--quiet", "--json", "--logprobs", 3))["choices"][0]
     prompt = tokenizer("Once", return_tensors="pt").input_ids
@@ -242,7 +242,7 @@ def same_file(a, b):
 
 
 def check_written(inkling, path, wanted, scratch):
-    """A directory of Inkling's."""
+    """Checks a directory written by Inkling."""
     name, own = inkling.class_of(path)
     if wanted and name != wanted:
         raise Differs(f"written as {name}")
@@ -271,7 +271,7 @@ def check_written(inkling, path, wanted, scratch):
 
 
 def check_padding(inkling, path, _scratch):
-    """Our own class: a batch padded on the left is as its rows alone, without caches as with them."""
+    """The custom class: a batch padded on the left gives the results of its rows alone, with and without KV caches."""
     model = load(path, inkling.class_of(path)[1])
     long, short = torch.tensor([PROMPT * 2]), torch.tensor([PROMPT])
     tokens = torch.cat([long, torch.cat([torch.zeros_like(short), short], 1)])
@@ -290,7 +290,7 @@ def check_padding(inkling, path, _scratch):
 
 
 def check_sources(inkling, path, _scratch):
-    """Our own class: sources padded on either side are as each alone, with caches and without; the loss of labels."""
+    """The custom class: sources padded on either side give the results of each alone, with and without caches; the loss."""
     model = load(path, inkling.class_of(path)[1])
     sources = draw_sources(model.config)
     batch, mask = pad(sources)
@@ -317,7 +317,7 @@ def check_sources(inkling, path, _scratch):
 
 
 def foreign(kind, small=None):
-    """Random models that transformers makes; without a kind: which there are."""
+    """Random models made by transformers; without a kind, the list of kinds."""
     t, small = transformers, small or dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
     llama = dict(small, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, max_position_embeddings=64)
@@ -382,7 +382,7 @@ def foreign(kind, small=None):
 
 
 def save(model, kind, path):
-    """As its kind says: in shards, perhaps in bf16, which the model has then, too."""
+    """Saves the model as its kind says: in shards or in bf16 (which also rounds the parameters of the model itself)."""
     more = dict(max_shard_size="30KB") if "shards" in kind else {}
     if "bf16" in kind:
         with torch.no_grad():
@@ -406,7 +406,7 @@ def check_foreign(inkling, kind, scratch):
 
 
 def save_tokenizer(path, vocab, sources=False):
-    """A byte-level BPE, trained on this file; `sources`: that ends texts with its end token, and pads them."""
+    """A byte-level BPE trained on this file; `sources`: with an end token after each text, and padding."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

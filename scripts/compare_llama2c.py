@@ -91,7 +91,7 @@ def byte_letters():
 
 
 def write_tokenizer(path):
-    """Bytes, pairs of bytes, and an end token: VOCAB in all."""
+    """A vocabulary of VOCAB tokens: bytes, pairs of bytes, and an end token."""
     letters = byte_letters()
     pairs = [(a, b) for a in letters for b in letters][:VOCAB - 257]
     tokens = letters + [a + b for a, b in pairs]
@@ -108,7 +108,7 @@ def write_tokenizer(path):
 
 
 def random_tensors(layers, dim, ffn):
-    """Names, shapes."""
+    """Names and shapes."""
     yield "model.embed_tokens.weight", (VOCAB, dim)
     for i in range(layers):
         layer = f"model.layers.{i}"
@@ -123,7 +123,7 @@ def random_tensors(layers, dim, ffn):
 
 
 def write_random_run(directory, model):
-    """Normal numbers of deviation 0.02, a prime number of them over and over; norms of 1."""
+    """Normal random numbers with standard deviation 0.02, repeated with a prime period; norm weights are 1."""
     layers, heads, dim, ffn, ctx = SHAPES[model]
     generator, period = random.Random(1337), 65537
     block = array.array("f", (generator.gauss(0, 0.02) for _ in range(period)))
@@ -168,7 +168,7 @@ def read_config(run):
 
 
 class Tensors:
-    """model.safetensors, a tensor at a time."""
+    """Reads model.safetensors, one tensor at a time."""
 
     def __init__(self, run):
         self.file = open(os.path.join(run, "model.safetensors"), "rb")
@@ -186,7 +186,7 @@ class Tensors:
 
 
 def neighbors(weights, heads, head_dim):
-    """Rows of a projection from halves (i, i + D/2) to pairs (2i, 2i + 1), in each head."""
+    """Reorders the rows of a projection from halves (i, i + D/2) to pairs (2i, 2i + 1) in each head."""
     row = len(weights) // (heads * head_dim)
     rows = [weights[i * row:(i + 1) * row] for i in range(heads * head_dim)]
     return b"".join(rows[head * head_dim + half * head_dim // 2 + i]
@@ -217,7 +217,7 @@ def write_checkpoint(path, run, config):
 
 
 def write_ids(path, vocab):
-    """A tokenizer that writes every token as its id."""
+    """A tokenizer that decodes every token to its id."""
     with open(path, "wb") as out:
         texts = [f"{i} ".encode() for i in range(vocab)]
         out.write(struct.pack("<i", max(map(len, texts))))
@@ -252,7 +252,7 @@ class Comparison:
         return os.path.join(self.work, name)
 
     def llama2c(self, name):
-        """Ids, tokens per second."""
+        """Token ids and tokens per second."""
         done = execute([self.path(name), self.path("model.bin"), "-z", self.path("tokenizer.bin"), "-t", "0",
                         "-n", str(self.tokens)], env=self.environment)
         ids = [int(word) for word in done.stdout.split()]
@@ -269,7 +269,7 @@ class Comparison:
         return execute([*command, *more], env=self.environment).stdout
 
     def inkling(self, dtype):
-        """Tokens per second, and the whole line."""
+        """Tokens per second, and the whole JSON line."""
         line = json.loads(self.generate(dtype, "--bench", str(self.tokens - WARM_UP - 1), "--greedy", "--on-full",
                                         "stop"))
         return 1e3 / line["step_ms_mean"], line
@@ -281,8 +281,7 @@ class Comparison:
         return execute([self.args.generate, self.run, "--decode", path]).stdout
 
     def same_tokens(self):
-        """How many of llama2.c's tokens each dtype of ./generate repeats from the start: as texts, because that is what
-        it writes."""
+        """The number of tokens from the start in which each dtype of ./generate equals llama2.c, compared as text."""
         with open(self.path("prompt"), "wb") as file:
             file.write(self.decode([1]))
         theirs, _ = self.llama2c(next(iter(BUILDS)))

@@ -58,7 +58,7 @@ class Differs(Exception):
 # ---- building ----
 
 def build(cache):
-    """A Python that has llama_cpp, and the environment in which it finds the library."""
+    """The path of a Python with llama_cpp, and the environment in which it finds the library."""
     python, source, library = cache + "/venv/bin/python", cache + "/source", cache + "/build/bin"
     if not os.path.exists(cache + "/done"):
         os.makedirs(cache, exist_ok=True)
@@ -122,8 +122,8 @@ def worker():
 # ---- comparing ----
 
 def mixed_text(size, among=()):
-    """Letters of many scripts, numbers, signs, runs of spaces and lines, the words `among` between them; characters that
-    Unicode 14 has."""
+    """Letters of many scripts, digits, punctuation, and runs of spaces and newlines, mixed with the words in `among`; only
+    characters of Unicode 14."""
     source = random.Random(5)
     scripts = [(0x20, 0x7E), (0xC0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A),
                (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x300, 0x36F),
@@ -143,7 +143,7 @@ def mixed_text(size, among=()):
 # ---- tokenizers of other models ----
 
 def tokenizers_of_others(text, folder):
-    """{name: (file, whether texts have to be normalized, whether they may have added tokens)}"""
+    """{name: (file, whether texts must be normalized first, whether they may contain added tokens)}"""
     import foreign_tokenizers as foreign
     from gguf_files import as_sentencepiece
     from tokenizers import AddedToken, pre_tokenizers
@@ -225,7 +225,7 @@ class Comparison:
         return numpy.frombuffer(numbers, numpy.float32).reshape(len(ids), -1)
 
     def difference(self, run, path):
-        """Of the logits of a prompt, and llama.cpp's greedy tokens."""
+        """The difference between the logits of a prompt, and llama.cpp's greedy tokens."""
         import numpy
         saved = self.folder + "/logits.npy"
         answer = self.llama(path, prompt=PROMPT, logits=saved, new=200)
@@ -261,7 +261,7 @@ class Comparison:
         return head[at + 8:at + 8 + size].decode()
 
     def mutation(self, run, path):
-        """The same file with the rows of keys of the first layer in Inkling's order, where llama.cpp has another."""
+        """The same file with the key rows of the first layer in Inkling's order instead of llama.cpp's."""
         if self.architecture(path) != "llama":
             return ""
         import numpy

@@ -94,7 +94,7 @@ def parse_arguments():
 
 
 def check_fixed_shape(parser, args):
-    """bench_kernels knows the shape by its name."""
+    """Checks that no shape option is given: bench_kernels knows the shape by its name."""
     given = [name for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx") if hasattr(args, name)]
     if given or args.dropout or args.text:
         what = f"--{given[0].replace('_', '-')}" if given else "--dropout" if args.dropout else "a text"
@@ -125,8 +125,8 @@ def torch_model(args):
     grouped = {"enable_gqa": True} if args.kv_heads != args.heads else {}
 
     def rope_table():
-        """[T][1][D/2] unit complex numbers. Pairs are neighbors here: rotate-half but for the order of the rows of the
-        projections, and complex numbers are the fastest of PyTorch's ways to rotate (one product each way)."""
+        """[T][1][D/2] unit complex numbers. Pairs are neighboring dimensions: this equals rotate-half except for the order of
+        the rows of the projections. Complex numbers are PyTorch's fastest way to rotate (one product each way)."""
         frequency = 10000.0 ** (-torch.arange(0, head_dim, 2).double() / head_dim)
         angle = torch.arange(args.ctx).double()[:, None] * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.complex64)[:, None]
@@ -189,7 +189,7 @@ def torch_model(args):
 
 
 def torch_optimizers(model):
-    """The AdamW that exist in this version, by name."""
+    """The AdamW variants in this version of PyTorch, by name."""
     import torch
 
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
@@ -260,7 +260,7 @@ def torch_worker(args):
 
 
 def measure(name, command, args):
-    """Runs one round and returns its line of JSON: the last one of its standard output that has a speed."""
+    """Runs one round and returns its JSON line: the last line on stdout with a speed."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads), MKL_NUM_THREADS=str(args.threads))
     environment.update(AVX2_ALONE if args.isa == "v3" else {})
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -278,7 +278,7 @@ def measure(name, command, args):
 
 
 def fixed_choices(args):
-    """What ./train would otherwise choose by itself, as far as this version has a choice."""
+    """Options for the settings that this version of ./train would otherwise choose automatically."""
     usage = "".join(subprocess.run([args.train, flag], capture_output=True, text=True, check=False).stdout
                     for flag in ("--help", "--help-all"))
     wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu", "--optimizer": "adamw"}

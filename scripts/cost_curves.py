@@ -38,7 +38,7 @@ from svg import BLUE, GRAY, GREEN, LogAxis, escape, ticks, write_curve, write_li
 
 
 class Shape(NamedTuple):
-    """What is measured. `position` is that of a generated token and 0 in a training step."""
+    """The shape that is measured. `position`: of the generated token; 0 in a training step."""
     layers: int
     dim: int
     head_dim: int
@@ -55,12 +55,12 @@ class Shape(NamedTuple):
         return self.batch if self.position else self.batch * self.ctx
 
     def linear_flops(self):
-        """Each weight of a product is multiplied and added: forward once, backward twice."""
+        """Each weight takes one multiply-add in the forward pass and two in the backward pass."""
         weights = self.layers * (4 * self.dim ** 2 + 3 * self.dim * self.ffn()) + self.dim * self.vocab
         return (2 if self.position else 6) * self.tokens() * weights
 
     def attention_flops(self):
-        """Scores and sums of values: forward 2 products, backward 5, of the half of the square that is seen."""
+        """Products for scores and values: 2 forward and 5 backward, on the causal half of the matrix."""
         seen = 4 * (self.position + 1) if self.position else 7 * self.ctx
         return self.tokens() * self.layers * seen * self.dim
 
@@ -89,7 +89,7 @@ TITLES = {"context": "context", "width": "width (dim)", "depth": "layers", "batc
 
 
 class Plan:
-    """The points of all curves: for each curve and cost a base, and values with their shapes."""
+    """The points of all curves: for each curve and cost, a base, and values with their shapes."""
 
     def __init__(self, quick, threads):
         self.values = dict(QUICK_VALUES if quick else VALUES)
@@ -113,7 +113,7 @@ class Plan:
         return {"width": shape.dim, "depth": shape.layers, "batch": shape.batch, "vocabulary": shape.vocab}[curve]
 
     def shapes(self, curves):
-        """In the order of the curves; the base is there as often as there are curves that have it."""
+        """All shapes in the order of the curves; a base occurs once for each curve that uses it."""
         return [self.shape(curve, cost, value) for curve in curves for cost in COSTS for value in self.values[curve]]
 
 
@@ -233,7 +233,7 @@ UNITS = {"step": ("ms", 1, "GFLOP", 1e-9), "token": ("µs", 1e3, "MFLOP", 1e-6)}
 
 
 def number(x):
-    """Three digits at least, and commas."""
+    """At least three digits, with commas."""
     if x == 0 or x >= 100:
         return f"{x:,.0f}"
     return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
@@ -252,7 +252,7 @@ def about(machine):
 
 
 def base_text(points):
-    """What the other quantities are."""
+    """The values of the other quantities."""
     base = next((p for p in points if p["base"]), points[0])
     return (f"{base['layers']} layers x {base['dim']}, heads of {base['head_dim']}, context {base['ctx']}, vocabulary "
             f"{base['vocab']}, batch {base['batch']}")
@@ -312,7 +312,7 @@ WIDTH, MARGIN, TOP, COLUMNS = 960, 24, 110, 3
 PANEL_WIDTH, PANEL_HEIGHT = 304, 300
 LEFT, RIGHT, ABOVE, BELOW = 46, 14, 30, 46  # of the axes in a panel
 def range_of(values):
-    """With some room, and at least a factor of six."""
+    """The range of an axis with a margin, at least a factor of six."""
     low, high = min(values) / 1.2, max(values) * 1.2
     more = max(1, math.sqrt(6 * low / high))
     return low / more, high * more

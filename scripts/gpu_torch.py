@@ -176,7 +176,7 @@ class Rounds:
         self.write({"kind": "note", "text": text})
 
     def call(self, command, limit):
-        """Standard output of a command, or None; it is ended when it takes too long."""
+        """Standard output of a command, or None; the command is killed if it takes too long."""
         limit = min(limit, self.left())
         if limit < 5:
             self.note(f"skipped for lack of time: {' '.join(command[:6])}")
@@ -207,7 +207,7 @@ class Rounds:
                 print(f"round {number}: inkling: {line}", flush=True)
 
     def train_bench(self, model, number):
-        """The program itself, where a model needs no more than bytes."""
+        """Measures ./train --bench, for models with byte tokens."""
         if model != "baby" or not self.args.text or not os.path.exists(self.args.train):
             return
         layers, heads, dim, ctx, _, _, batch = MODELS[model]
@@ -226,7 +226,7 @@ class Rounds:
               flush=True)
 
     def pytorch(self, mode, model, batch, number):
-        """Returns the batch that fitted, or 0."""
+        """Returns the batch size that fit, or 0."""
         while batch >= 1:
             out = self.call([sys.executable, os.path.abspath(__file__), "--worker", mode, "--model", model, "--batch",
                              str(batch)], 200)

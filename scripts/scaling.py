@@ -19,7 +19,7 @@ NUMBERS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 
 def step_seconds(asked, n):
-    """Computation, and what of the communication it does not hide."""
+    """The computation time, and the communication time that does not overlap with it."""
     compute = 6 * asked.parameters * asked.tokens / asked.flops / n
     if n == 1:
         return compute, 0.0
