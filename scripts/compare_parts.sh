@@ -19,7 +19,7 @@ trap 'exit 130' INT TERM
 
 "$pairs" --task "$task" -o "$work/train.tsv" --test "$work/test.tsv"
 
-# row NAME OPTIONS...: a line of the table, the mean over the seeds
+# row NAME OPTIONS...: prints a line of the table, the mean over the seeds
 row() {
   name=$1
   shift

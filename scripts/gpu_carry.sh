@@ -30,11 +30,11 @@ carry() {
 carry jansson 4
 carry pcre2-8 0
 carry utf8proc 2
-# A program asks for the library by the name inside it; copies instead of links, which not everything carries.
+# Programs look for the library by the name inside it. Copied, because not every transfer keeps symbolic links.
 path=$(library libcmocka.so)
 cp -L "$path" "$to/lib/libcmocka.so"
 cp -L "$path" "$to/lib/libcmocka.so.0"
-# Headers of CUDA that a toolkit may lack (the libraries are large, and come with PyTorch).
+# CUDA headers that a toolkit may lack (the libraries are large and come with PyTorch).
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 mkdir -p "$to/cuda"
 for header in cublasLt.h cublas_api.h curand_philox4x32_x.h curand_mrg32k3a.h curand_globals.h; do

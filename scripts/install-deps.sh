@@ -17,7 +17,7 @@ has_cmocka() {
     "$cc" -E - >/dev/null 2>&1
 }
 
-# the width of a character chooses the library
+# the character width selects the library
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
 
 missing=
@@ -28,7 +28,7 @@ has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"
 has_cmocka || missing="$missing cmocka"
 required=$missing
-# What Inkling does without, too: ./generate -i edits lines with libedit; MPI is for training in several processes.
+# Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
 has_header histedit.h || missing="$missing libedit"
 command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 for name in "$@"; do
@@ -96,7 +96,7 @@ allowed() {
   [ -z "$as_root" ]
 }
 
-# install NAME...: 0 when they are there afterwards
+# install NAME...: status 0 if they are installed afterwards
 install() {
   line=$(install_command "$@")
   echo "install-deps: missing: $*; this installs them:" >&2

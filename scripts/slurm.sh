@@ -33,7 +33,7 @@ fi
 if [ -e "$run/last/state.safetensors" ] || [ -e "$run/prev/state.safetensors" ]; then
   set -- --resume="$run"
 fi
-# Slurm since 22.05 does not hand --cpus-per-task on by itself.
+# Since 22.05, Slurm does not pass --cpus-per-task on by itself.
 srun --mpi="${MPI:-pmix}" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1 "$train" "$@"
 status=$?
 if [ "$status" -eq 138 ]; then # 128 + SIGUSR1

@@ -60,7 +60,7 @@ printf '%s\n' '{"prompt": "Once", "seed": 2, "max_tokens": 20}' \
 # ---- runs ----
 problems=
 
-# attempt SIDE OUTPUT COMMAND...: runs it in the side's directory; what fails is a difference, and says why
+# attempt SIDE OUTPUT COMMAND...: runs it in the side's directory; a failure counts as a difference, with its reason
 attempt() {
   side=$1 output=$2
   shift 2
@@ -72,7 +72,7 @@ attempt() {
   return 1
 }
 
-# what all runs have in common
+# options of all runs
 small="--layers 2 --dim 64 --ctx 64 --batch 4 --seed 5 --log-every 1 --sample-tokens 64"
 small="$small --threads 2 --device cpu --optimizer adamw --quiet"
 
@@ -165,7 +165,7 @@ compare gpt2 "$text" --arch gpt2 --tokenizer byte --heads 4 $often
 compare encoder "$pairs" --prompt-field question --response-field answer --arch original --tokenizer byte --heads 4 $often
 compare init "$text" --init byte.run $often
 
-# A run that the old build begins, and that stops half-way: both builds go on with a copy of it.
+# A run that the old build stops half-way; both builds resume a copy of it.
 steps=600 begun=$work/begun/resume.run
 (cd "$work/begun" && exec build/train --out resume.run "$text" --tokenizer byte --heads 4 --dropout 0.1 \
   --steps $steps --save-every 50 --eval-every 150 --sample-every 200 $small) \

@@ -37,7 +37,7 @@ build=
 LC_ALL=C
 export LC_ALL
 
-# awk: what follows from the table
+# awk functions for the table
 map='
 BEGIN {
   lines = split(ENVIRON["rooms"], line, "\n")
@@ -55,14 +55,14 @@ function may(from, to) { return from == to || floors[to] + 0 < floors[from] + 0 
 function place(room) { return room ", floor " floors[room] }
 '
 
-# The sources: all but what is hidden, built, a run, or not to be checked.
+# The source files, without hidden files, build output, runs and unchecked folders.
 sources() {
   find . \( -name '.?*' -o -name '*.run' -o -path ./data -o -path ./tests -o -path ./build -o -path "./${build:-build}" \) \
     -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -print |
     sed 's|^\./||' | sort
 }
 
-# The violations among the includes; at the end `= FILES INCLUDES`, how many were looked at.
+# Violations in includes; the last line is `= FILES INCLUDES`, the numbers checked.
 check_includes() {
   sources >"$work/sources"
   xargs grep -nE '^[[:blank:]]*#[[:blank:]]*(include|import)' /dev/null <"$work/sources" >"$work/includes"
@@ -167,9 +167,9 @@ END
   fi
 }
 
-# ---- the test of the check ----
+# ---- self-test ----
 
-# plant DIR FILE LINE...: a file of these lines
+# plant DIR FILE LINE...: writes a file with these lines
 plant() {
   mkdir -p "$(dirname "$1/$2")"
   planted=$1/$2
@@ -230,7 +230,7 @@ attic/planted.c is in no room
 END
 }
 
-# compile TREE: every C file of it, into its build/
+# compile TREE: compiles every C file of TREE into its build/
 compile() {
   (cd "$1" && find . -name '*.c' | while read -r source; do
     mkdir -p "build/$(dirname "$source")"
@@ -238,7 +238,7 @@ compile() {
   done)
 }
 
-# Violations between objects, in a small house of their own.
+# Violations between objects, in a small separate tree.
 self_test_symbols() {
   tree=$work/small
   mkdir -p "$tree/tests"

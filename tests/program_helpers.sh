@@ -43,7 +43,7 @@ refused() {
   rm -f "$work/../out.$$" "$work/../err.$$"
 }
 
-# stopped SECONDS COMMAND...: Ctrl-C after so long; ends with the command's status
+# stopped SECONDS COMMAND...: presses Ctrl-C after SECONDS; returns the command's status
 stopped() {
   seconds=$1
   shift
@@ -67,7 +67,7 @@ stopped_in() {
   wait $pid
 }
 
-# near_loss RUN RUN SHARE: the last validation losses differ by at most that share
+# near_loss RUN RUN SHARE: the last validation losses differ by at most that fraction
 last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
 near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
 

@@ -29,7 +29,7 @@ fi
 
 # ---- names ----
 
-# A name a line: the scripts first, which take longest.
+# One name per line; scripts first, because they take longest.
 scripts() {
   printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh
   printf '%s\n' failures.py peers.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
@@ -38,7 +38,7 @@ names() {
   scripts
   for source in tests/test_*.c; do basename "$source" .c; done
 }
-# Whether what a script needs is here.
+# Whether the requirements of a script are installed.
 is_possible() {
   case $1 in
     foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
@@ -46,7 +46,7 @@ is_possible() {
     *.py) command -v python3 ;;
   esac >/dev/null 2>&1
 }
-# called WORD...: the tests that are meant: "pool", "tests/test_pool.c", "programs"
+# called WORD...: the tests with these names: "pool", "tests/test_pool.c", "programs"
 called() {
   for word; do
     word=${word##*/}
@@ -104,7 +104,7 @@ while read -r name; do
       bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
       ;;
   esac
-  # A crash, or a program that ran nothing, is a failure too.
+  # A crash, or a program that ran no test, is also a failure.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
   printf '%-30s %4d passed, %d failed, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
