@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests the output of ./generate: many texts, stop texts, JSON, JSON Lines. See tests/program_helpers.sh.
+# Tests the output of ./generate: many texts, stop strings, JSON, JSON Lines. See tests/program_helpers.sh.
 # shellcheck disable=SC2154 # of the helpers
 # shellcheck disable=SC2016 # what sh -c is given expands there
 set -u
