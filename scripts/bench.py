@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Measures this machine's CPU over named workloads: training, generating, every operation.
+"""Measures the speed of this machine's CPU in training, generating and every operation.
 
-    make bench                                       # builds what is needed, then runs this
+    make bench                                       # builds what is needed, then runs this script
     make bench BENCH="--only train,generate-15m --json bench.jsonl"
 
-Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate-110m, operations; --only takes names or
-what stands before the hyphen. Each runs in a process of build/bench_kernels of its own: warm-up, then 11 timings, of
-which the table has the median, the tenth and the ninetieth percentile.
+Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate-110m, operations. --only takes their
+names, or the part before the hyphen. Each workload runs in its own process of build/bench_kernels: a warm-up, then 11
+timings. The table shows their median and their 10th and 90th percentiles.
 
-Just before and just after each workload, and again at the very end, the ceilings are measured: for training the best
-rate of matrix products over several shapes, for generating the rate of reading as many bytes as the model reads for a
-token. The share of the ceiling counts the larger of the two. Where a workload is faster than its ceiling, the ceiling
-is not to be trusted and there is no share; where p90 is more than 15 % above p10, or one of the two ceilings above the
-other, the row says that the spread is too large to quote. The shares of operations are those of bench_kernels: of a
-copy of 1 GiB, or of the same products, measured at the start of their process; what is above it works in the caches.
+The ceilings are measured just before and just after each workload, and again at the very end. For training, the ceiling
+is the best rate of matrix products over several shapes; for generating, the rate of reading as many bytes as the model
+reads per token. The share of the ceiling is relative to the larger of the two measurements. If a workload is faster
+than its ceiling, the ceiling is unreliable and no share is given. If p90 is more than 15 % above p10, or one of the two
+ceilings more than 15 % above the other, the row says that the spread is too large to quote. bench_kernels computes the
+shares of operations: relative to a copy of 1 GiB, or to the same products, measured when its process starts. Shares
+above 100 % are possible if the data fits in the caches.
 
-The table goes to stdout; --json writes one line for the machine, each workload, each operation and the last ceilings.
---quick tries the program itself on tiny shapes; its numbers mean nothing. A GPU is measured by `make gpu-check`.
+The table goes to stdout. --json writes one line for the machine, each workload, each operation and the last ceilings.
+--quick tests the script on tiny shapes; its numbers mean nothing. `make gpu-check` measures GPUs.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Workload:
 
 
 def workloads(quick):
-    """With --quick the one model is called tiny."""
+    """With --quick, the only model is called tiny."""
     train, generate = (("tiny",), ("tiny",)) if quick else (TRAIN, GENERATE)
     found = [Workload("train", model) for model in train] + [Workload("generate", model) for model in generate]
     return found + [Workload("operations", "tiny" if quick else None)]
@@ -80,7 +81,7 @@ def parse_arguments():
 
 
 def run_bench(args, groups, models, quick=False):
-    """Rows of one process of bench_kernels."""
+    """The rows that one process of bench_kernels prints."""
     command = [args.bench, "--device", "cpu", "--only", groups, "--model", models]
     command += ["--isa", args.isa] if args.isa else []
     command += ["--threads", str(args.threads)] if args.threads else []
@@ -114,7 +115,7 @@ def ratio(a, b):
 
 
 def judge(row, p10, p90, before, after):
-    """Adds the ceilings, and whether the row may be quoted."""
+    """Adds the ceilings, and whether the row is reliable enough to quote."""
     spread, drift = ratio(p10, p90), ratio(before, after)
     reasons = []
     if spread is None:
@@ -128,7 +129,7 @@ def judge(row, p10, p90, before, after):
 
 
 def workload_row(row, workload, rate, before, after):
-    """Adds the share of the ceiling as well."""
+    """Also adds the share of the ceiling."""
     ceiling = max(before, after)
     row = {**row, "kind": "workload", "workload": workload.name, "ceiling": CEILINGS[workload.kind],
            "trusted_ceiling": rate <= ceiling, "share": round(rate / ceiling, 4) if rate <= ceiling else None}
@@ -166,7 +167,7 @@ def processor():
 
 
 def machine(args):
-    """What everything below was measured on and with."""
+    """The machine and the build that were measured."""
     load, device = os.getloadavg()[0], run_bench(args, "ceilings", "tiny", quick=True)[0]
     return {"kind": "machine", "processor": processor(), "isa": device["isa"], "threads": device["threads"],
             "dtype": device["dtype"], "compiler": device["compiler"], "commit": device["commit"],
@@ -209,7 +210,7 @@ def print_operation(row):
 
 
 def print_rows(rows, printed):
-    """`printed`: kinds whose heading was printed."""
+    """`printed`: kinds whose heading is already printed."""
     for row in rows:
         if row["kind"] not in printed:
             printed.add(row["kind"])
@@ -223,7 +224,7 @@ def print_rows(rows, printed):
 
 
 def first_ceilings(rows):
-    """The first value of each, by kind and model."""
+    """The first value of each ceiling, by kind and model."""
     first = {}
     for row in rows:
         key = ("read", row["model"]) if row.get("ceiling") == "read" else ("gemm", None)
@@ -232,7 +233,7 @@ def first_ceilings(rows):
 
 
 def last_ceilings(args, rows):
-    """Measures them again and compares each with the first one of this run."""
+    """Measures the ceilings again and compares each with the first one of this run."""
     models = ",".join(dict.fromkeys(m for w in args.workloads for m in w.models.split(",")))
     found, drift = measure_ceilings(args, models), {}
     texts = [f"GEMM {rate_text('gemm', found['gemm'])}"]

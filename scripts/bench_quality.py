@@ -1,35 +1,35 @@
 #!/usr/bin/env python3
-"""Quality on this machine's CPU: the validation loss of ./train beside PyTorch's, with AdamW and with Muon.
+"""Compares the validation loss of ./train with PyTorch's on this machine's CPU, with AdamW and with Muon.
 
     make train build/stories
     scripts/bench_quality.py book.txt >quality.jsonl                    # all workloads: takes long
     scripts/bench_quality.py book.txt --workload nano --seeds 1 2 --markdown quality.md
     scripts/bench_quality.py --workload stories --minutes 1             # as many tokens as fit: needs no text
-    scripts/bench_quality.py --from quality.jsonl --markdown quality.md # draws again, measures nothing
+    scripts/bench_quality.py --from quality.jsonl --markdown quality.md # tables and charts only, no measurement
 
-Workloads: nano and baby (the presets, on the bytes of a text) and two sizes of model on the demo's stories, whose
-entropy is known. Systems: ./train and PyTorch in a process of its own, each with AdamW and with Muon, in f32, and
-./train with Muon in bf16 where it accepts an instruction set for that. PyTorch's model is that of compare_torch.py,
-compiled where there is a C++ compiler (--no-compile: eager); its Muon is torch.optim.Muon on views of the matrices of
-the blocks, queries, keys, values, gate and up each by itself, and AdamW on the rest, as in ./train; it iterates in
-bf16, ./train on a CPU in f32. The text, its windows (at random when training, the same ones in order when validating),
-schedule, clipping, weight decay and the standard deviations of the initial weights are the same, random numbers are
-not. Learning rates and batches belong to the optimizer, in whichever program: nano's and baby's come from the
-experiments of scripts/learning.py, those of Muon on stories are the demo's; AdamW's there were searched for by hand.
---set tries another for one system.
+Workloads: nano and baby (the presets, on the bytes of a text) and models of two sizes on the demo's stories, whose
+entropy is known. Systems: ./train and PyTorch (in its own process), each with AdamW and with Muon in f32, and ./train
+with Muon in bf16 if it accepts an instruction set for bf16. PyTorch uses the model of compare_torch.py, compiled if
+there is a C++ compiler (--no-compile: eager). Its Muon is torch.optim.Muon on views of the matrices of the blocks, with
+separate queries, keys, values, gate and up, and AdamW on the rest, as in ./train; it iterates in bf16, ./train on a CPU
+in f32. Text, windows (random in training, the same ones in order in validation), schedule, clipping, weight decay and
+the standard deviations of the initial weights are the same; random numbers are not. Learning rates and batch sizes
+depend on the optimizer, not on the program: for nano and baby they come from the experiments of scripts/learning.py,
+for Muon on stories from the demo; those for AdamW on stories were tuned by hand. --set tries other values for a system.
 
-Every run evaluates at the same numbers of tokens, each time on the same part of the validation text, as ./train does
-(a text of more than 64 k tokens: its beginning, as much as costs 5 % of the time), and after the last step on all of it:
-that is the loss of the run, in nats per byte. Curves, and all that is read from them, are of that part. Seconds are those of training: reading, compiling,
-warming up, evaluating and saving do not count. Systems take turns, seed by seed, every second seed backwards.
+All runs evaluate at the same numbers of tokens, on the same part of the validation text as ./train (of a text of more
+than 64 k tokens, only the beginning, so that it costs 5 % of the time). After the last step, they evaluate on all of
+it: this is the loss of the run, in nats per byte. Curves, and everything read from them, use the smaller part. Seconds
+count training only: not reading, compiling, warming up, evaluating or saving. Systems alternate seed by seed, in
+reverse order for every second seed.
 
-At equal tokens a row is the mean over seeds, with the smallest and the largest. At equal seconds it is read from the
-curve where the fastest system is done; a slower one is then not at the end of its schedule, where the loss falls most.
-The fair answer to what a minute buys is --minutes: each system trains on as many tokens as it does in that time (by a
-trial of some steps before), and so ends its schedule with it. Then what is read along the way is a text of another
-length for each, and there are no tables of it.
+For equal tokens, a row is the mean over seeds, with minimum and maximum. For equal seconds, it is read from the curve
+at the time when the fastest system finishes; slower systems have not finished their schedule then, where the loss falls
+most. To compare fairly what a minute buys, use --minutes: each system trains on as many tokens as it can process in
+that time (estimated from a few steps), and so completes its schedule. Losses during such runs belong to different
+numbers of tokens, so there are no tables of them.
 
-Prints JSON lines: a run each, then a system of a workload each. Tables and progress go to stderr. Exit status 2: the
+Prints JSON lines: one per run, then one per system and workload. Tables and progress go to stderr. Exit status 2: the
 request cannot be measured here (no PyTorch, no text, no ./train); 1: a run failed.
 """
 
@@ -123,7 +123,7 @@ def parse_arguments():
 
 
 def seeds(text):
-    """Also `--seeds "1 2 3"`."""
+    """Accepts `--seeds "1 2 3"`, too."""
     return [int(word) for word in text.split()]
 
 
@@ -145,7 +145,7 @@ def parse_change(parser, text):
 
 
 def split_text(args, folder):
-    """The files to train on and to validate on."""
+    """The training file and the validation file."""
     with open(args.text, "rb") as file:
         data = file.read()
     cut = len(data) - min(len(data) // 10, 10 ** 6)
@@ -160,7 +160,7 @@ def write_parts(data, cut, name):
 
 
 def write_stories(args, folder):
-    """The files to train on and to validate on, and the entropy of the latter in nats per byte."""
+    """The training file, the validation file, and the entropy of the latter in nats per byte."""
     text, report = os.path.join(folder, "all.txt"), os.path.join(folder, "entropy.json")
     subprocess.run([args.stories, "--bytes", str(STORIES_BYTES), "--seed", "1", "--val-frac", str(STORIES_TAIL),
                     "-o", text, "--report", report], check=True, stderr=subprocess.DEVNULL)
@@ -178,8 +178,8 @@ def settings_of(args, name, system):
 
 
 def plan(args, name, system, tokens, points):
-    """Everything that a run depends on but its seed. It is evaluated every `every` steps, after as many tokens as the
-    other systems, whatever their batches."""
+    """The settings of a run except its seed. It is evaluated every `every` steps, after the same numbers of tokens as the
+    other systems, whatever their batch sizes."""
     shape, (_, optimizer, dtype), settings = WORKLOADS[name].shape, SYSTEMS[system], settings_of(args, name, system)
     rows = math.lcm(*(settings_of(args, name, s)["batch"] for s in args.systems))
     every = max(1, round(tokens / points / (rows * shape["ctx"]))) * rows // settings["batch"]
@@ -189,7 +189,7 @@ def plan(args, name, system, tokens, points):
 
 
 def part_windows(run, val):
-    """Of the validation text, that are read at every evaluation: as part_windows() of training/evaluation.c."""
+    """Number of validation windows used in every evaluation, as in part_windows() of training/evaluation.c."""
     tokens = os.path.getsize(val) + 1
     if tokens <= 65536:
         return math.ceil((tokens - 1) / run["shape"]["ctx"])
@@ -264,7 +264,7 @@ def measure_workload(args, name, files):
 
 
 def check_present(args):
-    """Everything that is missing is said before anything is measured."""
+    """Reports everything that is missing before measuring anything."""
     programs = {SYSTEMS[s][0] for s in args.systems}
     names = [name for name in args.workload if not WORKLOADS[name].stories]
     if names and not (args.text and os.path.isfile(args.text)):
@@ -284,7 +284,7 @@ def check_present(args):
 
 
 def instruction_sets(args, text):
-    """{dtype: --isa to train with; None: what ./train takes by itself; False: there is none}"""
+    """{dtype: --isa for training; None: the default of ./train; False: not supported}"""
     found = {"f32": None, "bf16": False}
     if any(SYSTEMS[s][2] == "bf16" for s in args.systems):
         for isa in ("avx512bf16", "amx"):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Looks at what ./generate --export writes as others do (needs PyTorch, transformers, huggingface_hub, lm-eval).
+"""Checks that other programs can use what ./generate --export writes.
 
     scripts/check_export.py RUN [--generate ./generate]
 
-The run, which has no encoder, is exported in f32 and in bf16. transformers has to load both and to continue a prompt as
-./generate does; the card has to be one that hubs read; and lm-eval has to run a task of its own on it, which asks for
-the likelier of two continuations of the run's sample.
+Needs PyTorch, transformers, huggingface_hub and lm-eval. RUN must have no encoder. It is exported in f32 and in bf16.
+transformers must load both exports and continue a prompt as ./generate does; huggingface_hub must read the model card;
+and lm-eval must run a task on the export: choose the more likely of two continuations of the run's sample.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Compares fine-tuning (./train --init) with PyTorch's (needs PyTorch, transformers and tokenizers).
+"""Compares fine-tuning (./train --init) with PyTorch (needs PyTorch, transformers and tokenizers).
 
     scripts/check_finetuning.py [--train ./train]
 
-Models that transformers makes at random and saves (GPT-2, LLaMA, Qwen 2, OPT and others, in one file and in shards, in
-fp32 and bf16), each with a tokenizer of bytes, are fine-tuned by ./train for ten steps of AdamW, and by PyTorch in
-float64 on the same windows. Each has to
+transformers saves randomly initialized models (GPT-2, LLaMA, Qwen 2, OPT and others, in one file and in shards, in fp32
+and bf16), each with a byte tokenizer. ./train fine-tunes them for ten steps of AdamW, and PyTorch does the same in
+float64 on the same windows. Each model must
   - begin with the loss that transformers computes, within 1e-4;
   - end with PyTorch's weights, within 1e-5.
-Half of each model's context is asked for.
-Prints a line a model; exit status 1 when one differs.
+Training uses half of each model's context.
+Prints one line per model; exit status 1 if any differs.
 """
 
 import argparse
@@ -36,7 +36,7 @@ KINDS = ("gpt2", "gpt2, in shards", "opt", "opt, after, no biases, untied", "lla
 
 
 def alphabet():
-    """The character of each byte in files of byte-level BPEs."""
+    """The character that represents each byte in files of byte-level BPEs."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in seen]
     return {**{byte: chr(byte) for byte in seen}, **{byte: chr(256 + i) for i, byte in enumerate(hidden)}}
@@ -94,7 +94,7 @@ def fine_tune(model, batches):
 
 
 def compare_weights(model, run):
-    """Largest difference; tensors that only ours has, biases of another class, are zeros."""
+    """The largest difference. Tensors that only Inkling's model has (biases of another class) must be zero."""
     theirs, largest = dict(model.named_parameters()), 0.0
     ours = transformers.AutoModelForCausalLM.from_pretrained(run, dtype=torch.float32)
     for name, parameter in ours.named_parameters():

@@ -3,16 +3,17 @@
 
     scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [RUN ...]
 
-build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each, and each RUN of
-./train, has to
-  - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no tensor missing, left over or of another shape;
-  - give Inkling's logits and log-probabilities, and the same 32 likeliest tokens from the caches of both; with an encoder for a padded batch
-    of sources of different lengths, each of which Inkling answers alone, and as texts by ./generate --lines;
-  - come back byte for byte (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
-Then models that transformers makes at random (GPT-2, OPT and the others), saved by it, are read by Inkling, and give
-the same logits and tokens; of GPT-2, OPT, Marian, Pegasus and Blenderbot, with a byte-level BPE that was trained there,
-./generate gives the same text.
-Prints a line a model; exit status 1 when one differs.
+build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each of them, and each
+RUN of ./train, must
+  - load with AutoModelForCausalLM (AutoModelForSeq2SeqLM), with no missing or unexpected tensor and no other shape;
+  - give Inkling's logits and log-probabilities, and the same 32 most likely tokens from the KV caches of both; with an
+    encoder, for a padded batch of sources of different lengths, each of which Inkling answers alone, and as text by
+    ./generate --lines;
+  - be byte-identical (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
+Inkling then reads models that transformers has initialized at random and saved (GPT-2, OPT and others); they must give
+the same logits and tokens. For GPT-2, OPT, Marian, Pegasus and Blenderbot with a byte-level BPE trained by the
+tokenizers library, ./generate must give the same text.
+Prints one line per model; exit status 1 if any differs.
 """
 
 import argparse
@@ -141,7 +142,7 @@ def load(path, own):
 
 
 def likeliest(model, prompt, new, **more):
-    """The next tokens, of which none ends the text."""
+    """Generates the most likely tokens; an end token does not stop it."""
     end, model.generation_config.eos_token_id = model.generation_config.eos_token_id, None
     with torch.no_grad():
         text = model.generate(prompt, max_new_tokens=new, do_sample=False, pad_token_id=0, **more)
@@ -150,7 +151,7 @@ def likeliest(model, prompt, new, **more):
 
 
 def pad(rows):
-    """Rows side by side, padded on the right, and which of them are tokens."""
+    """The rows as a batch, padded on the right, and the mask of its tokens."""
     width = max(map(len, rows))
     return (torch.tensor([row + [0] * (width - len(row)) for row in rows]),
             torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]))
@@ -183,7 +184,7 @@ def compare_answers(inkling, path, model):
 
 
 def compare(inkling, path, model):
-    """The relative difference of the logits; the likeliest tokens have to be the same."""
+    """The relative difference of the logits; the most likely tokens must be the same."""
     if model.config.is_encoder_decoder:
         return compare_answers(inkling, path, model)
     vocab, ctx = model.config.vocab_size, model.config.max_position_embeddings
@@ -204,7 +205,7 @@ def compare(inkling, path, model):
 
 
 def compare_lines(inkling, path, tokenizer, model):
-    """./generate --lines, and what the tokenizer makes of a batch of lines."""
+    """Compares ./generate --lines with a batch of lines from the tokenizer."""
     lines = ["31415926", "7", "a longer one, of words", "", "27182"]
     batch = tokenizer(lines, padding=True, return_tensors="pt")
     text = likeliest(model, batch.input_ids, NEW, attention_mask=batch.attention_mask)[:, 1:]
@@ -217,7 +218,7 @@ def compare_lines(inkling, path, tokenizer, model):
 
 
 def compare_logprobs(inkling, path, tokenizer, model):
-    """./generate --json --logprobs beside compute_transition_scores()."""
+    """Compares ./generate --json --logprobs with compute_transition_scores()."""
     choice = json.loads(inkling.generate(path, "-p", "Once", "--greedy", "-n", NEW, "--on-full", "stop", "--ignore-eos",
                                          "--bias", "Z=-inf", "--quiet", "--json", "--logprobs", 3))["choices"][0]
     prompt = tokenizer("Once", return_tensors="pt").input_ids
@@ -241,7 +242,7 @@ def same_file(a, b):
 
 
 def check_written(inkling, path, wanted, scratch):
-    """A directory of Inkling's."""
+    """Checks a directory written by Inkling."""
     name, own = inkling.class_of(path)
     if wanted and name != wanted:
         raise Differs(f"written as {name}")
@@ -270,7 +271,7 @@ def check_written(inkling, path, wanted, scratch):
 
 
 def check_padding(inkling, path, _scratch):
-    """Our own class: a batch padded on the left is as its rows alone, without caches as with them."""
+    """The custom class: a batch padded on the left gives the results of its rows alone, with and without KV caches."""
     model = load(path, inkling.class_of(path)[1])
     long, short = torch.tensor([PROMPT * 2]), torch.tensor([PROMPT])
     tokens = torch.cat([long, torch.cat([torch.zeros_like(short), short], 1)])
@@ -289,7 +290,7 @@ def check_padding(inkling, path, _scratch):
 
 
 def check_sources(inkling, path, _scratch):
-    """Our own class: sources padded on either side are as each alone, with caches and without; the loss of labels."""
+    """The custom class: sources padded on either side give the results of each alone, with and without caches; the loss."""
     model = load(path, inkling.class_of(path)[1])
     sources = draw_sources(model.config)
     batch, mask = pad(sources)
@@ -316,7 +317,7 @@ def check_sources(inkling, path, _scratch):
 
 
 def foreign(kind, small=None):
-    """Random models that transformers makes; without a kind: which there are."""
+    """Random models made by transformers; without a kind, the list of kinds."""
     t, small = transformers, small or dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
     llama = dict(small, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, max_position_embeddings=64)
@@ -381,7 +382,7 @@ def foreign(kind, small=None):
 
 
 def save(model, kind, path):
-    """As its kind says: in shards, perhaps in bf16, which the model has then, too."""
+    """Saves the model as its kind says: in shards or in bf16 (which also rounds the parameters of the model itself)."""
     more = dict(max_shard_size="30KB") if "shards" in kind else {}
     if "bf16" in kind:
         with torch.no_grad():
@@ -405,7 +406,7 @@ def check_foreign(inkling, kind, scratch):
 
 
 def save_tokenizer(path, vocab, sources=False):
-    """A byte-level BPE, trained on this file; `sources`: that ends texts with its end token, and pads them."""
+    """A byte-level BPE trained on this file; `sources`: with an end token after each text, and padding."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Speed of ./generate against karpathy/llama2.c's `run` on the same weights, on this machine's CPU, in one run.
+"""Compares the speed of ./generate with karpathy/llama2.c's `run` on the same weights, on this machine's CPU.
 
     git clone https://github.com/karpathy/llama2.c
     scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|110m] [--dtypes f32,bf16,int8] [--rounds 5]
 
-RUN is a run directory of ./train; without one, both get random weights of --model with a vocabulary of 32,000 tokens.
-The script writes the weights in llama2.c's format (queries and keys reordered: it rotates neighbors, Hugging Face
-halves) with a tokenizer whose texts are the ids, and builds run.c with -O3 -march=native -fopenmp and, as llama2.c's
-own `make runomp` does, with -Ofast, which alone vectorizes its sums. ./generate is measured with its weights in each of
---dtypes; llama2.c's are f32. First all generate greedily from token 1: `same` says how many tokens of a dtype and of
-llama2.c are equal until the first difference, which there may be: sums are added in another order, and weights in bf16
-and int8 are others (on llama2.c's lines it is that of the first dtype). Then rounds alternate (and the one that goes
-first changes).
+RUN is a run directory of ./train; without it, both programs get random weights of --model with a vocabulary of 32,000
+tokens. The script writes the weights in llama2.c's format (with queries and keys reordered: it rotates neighboring
+dimensions, Hugging Face rotates halves) with a tokenizer whose texts are the token ids. It builds run.c with -O3
+-march=native -fopenmp, and with -Ofast as in llama2.c's own `make runomp`; only -Ofast vectorizes its sums. ./generate
+is measured with its weights in each of --dtypes; llama2.c uses f32. First, all programs generate greedily from token 1:
+`same` is the number of equal tokens of a dtype and llama2.c before the first difference (on llama2.c's lines, of the
+first dtype). A difference is no error: sums are added in another order, and weights in bf16 and int8 are rounded. Then
+rounds alternate between the programs, and so does the one that goes first.
 
-Prints one JSON line a system on stdout: tokens per second, the median over the rounds of the mean over the tokens of a
-round of --tokens (without the first token in llama2.c, without the first 12 in ./generate), greedily; and
-`ratio`, that over the fastest llama2.c's. Progress goes to stderr.
+Prints one JSON line per system on stdout: tokens per second when generating greedily (the median over rounds of the
+mean over the --tokens tokens of a round, without the first token in llama2.c and the first 12 in ./generate), and
+`ratio`, this speed divided by the speed of the fastest llama2.c. Progress goes to stderr.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def byte_letters():
 
 
 def write_tokenizer(path):
-    """Bytes, pairs of bytes, and an end token: VOCAB in all."""
+    """A vocabulary of VOCAB tokens: bytes, pairs of bytes, and an end token."""
     letters = byte_letters()
     pairs = [(a, b) for a in letters for b in letters][:VOCAB - 257]
     tokens = letters + [a + b for a, b in pairs]
@@ -108,7 +108,7 @@ def write_tokenizer(path):
 
 
 def random_tensors(layers, dim, ffn):
-    """Names, shapes."""
+    """Names and shapes."""
     yield "model.embed_tokens.weight", (VOCAB, dim)
     for i in range(layers):
         layer = f"model.layers.{i}"
@@ -123,7 +123,7 @@ def random_tensors(layers, dim, ffn):
 
 
 def write_random_run(directory, model):
-    """Normal numbers of deviation 0.02, a prime number of them over and over; norms of 1."""
+    """Normal random numbers with standard deviation 0.02, repeated with a prime period; norm weights are 1."""
     layers, heads, dim, ffn, ctx = SHAPES[model]
     generator, period = random.Random(1337), 65537
     block = array.array("f", (generator.gauss(0, 0.02) for _ in range(period)))
@@ -168,7 +168,7 @@ def read_config(run):
 
 
 class Tensors:
-    """model.safetensors, a tensor at a time."""
+    """Reads model.safetensors, one tensor at a time."""
 
     def __init__(self, run):
         self.file = open(os.path.join(run, "model.safetensors"), "rb")
@@ -186,7 +186,7 @@ class Tensors:
 
 
 def neighbors(weights, heads, head_dim):
-    """Rows of a projection from halves (i, i + D/2) to pairs (2i, 2i + 1), in each head."""
+    """Reorders the rows of a projection from halves (i, i + D/2) to pairs (2i, 2i + 1) in each head."""
     row = len(weights) // (heads * head_dim)
     rows = [weights[i * row:(i + 1) * row] for i in range(heads * head_dim)]
     return b"".join(rows[head * head_dim + half * head_dim // 2 + i]
@@ -217,7 +217,7 @@ def write_checkpoint(path, run, config):
 
 
 def write_ids(path, vocab):
-    """A tokenizer that writes every token as its id."""
+    """A tokenizer that decodes every token to its id."""
     with open(path, "wb") as out:
         texts = [f"{i} ".encode() for i in range(vocab)]
         out.write(struct.pack("<i", max(map(len, texts))))
@@ -252,7 +252,7 @@ class Comparison:
         return os.path.join(self.work, name)
 
     def llama2c(self, name):
-        """Ids, tokens per second."""
+        """Token ids and tokens per second."""
         done = execute([self.path(name), self.path("model.bin"), "-z", self.path("tokenizer.bin"), "-t", "0",
                         "-n", str(self.tokens)], env=self.environment)
         ids = [int(word) for word in done.stdout.split()]
@@ -269,7 +269,7 @@ class Comparison:
         return execute([*command, *more], env=self.environment).stdout
 
     def inkling(self, dtype):
-        """Tokens per second, and the whole line."""
+        """Tokens per second, and the whole JSON line."""
         line = json.loads(self.generate(dtype, "--bench", str(self.tokens - WARM_UP - 1), "--greedy", "--on-full",
                                         "stop"))
         return 1e3 / line["step_ms_mean"], line
@@ -281,8 +281,7 @@ class Comparison:
         return execute([self.args.generate, self.run, "--decode", path]).stdout
 
     def same_tokens(self):
-        """How many of llama2.c's tokens each dtype of ./generate repeats from the start: as texts, because that is what
-        it writes."""
+        """The number of tokens from the start in which each dtype of ./generate equals llama2.c, compared as text."""
         with open(self.path("prompt"), "wb") as file:
             file.write(self.decode([1]))
         theirs, _ = self.llama2c(next(iter(BUILDS)))

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Compares models in llama.cpp, as ./generate --gguf writes them, with Inkling.
+"""Compares models written by ./generate --gguf in llama.cpp with Inkling.
 
     scripts/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
 
-Small models of several shapes are trained on TEXT for a moment, and with tokenizers of the kinds that other models have.
-For each, llama.cpp has to
-  - give a megabyte of mixed text the same tokens, special tokens in it as text and as themselves;
-  - continue a prompt with the same 200 likeliest tokens;
-  - compute the same logits from the file in f32: within 1e-4, and within 5e-3 where it computes GELU from a table in f16;
-  - lose at most 0.01 nats per token by q8_0.
-And a file in which the rows of queries and keys stand in Inkling's order has to be found out.
+Trains small models of several shapes briefly on TEXT, and others with the kinds of tokenizers that other models have.
+For each model, llama.cpp must
+  - give a megabyte of mixed text the same tokens, with special tokens in it read as plain text and as tokens;
+  - continue a prompt with the same 200 most likely tokens;
+  - compute the same logits from the f32 file: within 1e-4, or within 5e-3 where it computes GELU from a table in f16;
+  - lose at most 0.01 nats per token with q8_0.
+The script must also detect a file in which the rows of queries and keys are in Inkling's order.
 
-llama.cpp is built from the source that the package llama-cpp-python carries, once, into the directory --cache (cmake,
-ninja and a C++ compiler; some minutes). Needs numpy, tokenizers and pip. Prints a line a check; exit status 1 when one
-fails.
+llama.cpp is built once, from the source in the package llama-cpp-python, in the directory --cache (needs cmake, ninja
+and a C++ compiler; takes some minutes). Needs numpy, tokenizers and pip. Prints one line per check; exit status 1 if
+any fails.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Differs(Exception):
 # ---- building ----
 
 def build(cache):
-    """A Python that has llama_cpp, and the environment in which it finds the library."""
+    """The path of a Python with llama_cpp, and the environment in which it finds the library."""
     python, source, library = cache + "/venv/bin/python", cache + "/source", cache + "/build/bin"
     if not os.path.exists(cache + "/done"):
         os.makedirs(cache, exist_ok=True)
@@ -122,8 +122,8 @@ def worker():
 # ---- comparing ----
 
 def mixed_text(size, among=()):
-    """Letters of many scripts, numbers, signs, runs of spaces and lines, the words `among` between them; characters that
-    Unicode 14 has."""
+    """Letters of many scripts, digits, punctuation, and runs of spaces and newlines, mixed with the words in `among`; only
+    characters of Unicode 14."""
     source = random.Random(5)
     scripts = [(0x20, 0x7E), (0xC0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A),
                (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x300, 0x36F),
@@ -143,7 +143,7 @@ def mixed_text(size, among=()):
 # ---- tokenizers of other models ----
 
 def tokenizers_of_others(text, folder):
-    """{name: (file, whether texts have to be normalized, whether they may have added tokens)}"""
+    """{name: (file, whether texts must be normalized first, whether they may contain added tokens)}"""
     import foreign_tokenizers as foreign
     from gguf_files import as_sentencepiece
     from tokenizers import AddedToken, pre_tokenizers
@@ -225,7 +225,7 @@ class Comparison:
         return numpy.frombuffer(numbers, numpy.float32).reshape(len(ids), -1)
 
     def difference(self, run, path):
-        """Of the logits of a prompt, and llama.cpp's greedy tokens."""
+        """The difference between the logits of a prompt, and llama.cpp's greedy tokens."""
         import numpy
         saved = self.folder + "/logits.npy"
         answer = self.llama(path, prompt=PROMPT, logits=saved, new=200)
@@ -261,7 +261,7 @@ class Comparison:
         return head[at + 8:at + 8 + size].decode()
 
     def mutation(self, run, path):
-        """The same file with the rows of keys of the first layer in Inkling's order, where llama.cpp has another."""
+        """The same file with the key rows of the first layer in Inkling's order instead of llama.cpp's."""
         if self.architecture(path) != "llama":
             return ""
         import numpy

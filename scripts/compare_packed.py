@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compares the loss on prompts and responses, packed by document, with PyTorch's.
+"""Compares the loss on packed prompts and responses with PyTorch's.
 
     scripts/compare_packed.py [--documents 400]
 
-Writes JSON lines of prompts and responses in several scripts, lets ./train learn a tiny BPE model from them with
---prompt-field, --response-field and --pack docs, and computes its validation loss again with transformers in float64:
-1. every document alone, after the end token, prompts masked by ignore_index = -100;
-2. documents one after the other in rows, under a block-diagonal causal mask, positions from 0 in each.
-Exit status 1 when a loss differs by more than 1e-5.
+Writes JSON lines of prompts and responses in several scripts, trains a tiny BPE model on them with ./train
+--prompt-field, --response-field and --pack docs, and recomputes its validation loss with transformers in float64:
+1. each document alone, after the end token, with prompts masked by ignore_index = -100;
+2. documents one after the other in rows, under a block-diagonal causal mask, with positions from 0 in each.
+Exit status 1 if a loss differs by more than 1e-5.
 """
 import argparse
 import json

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What each part of a Transformer is worth, as an experiment: one small encoder and decoder learns a task, each time with another
-# part, at about equal parameters, and a table says how well and how fast.
-# Usage: compare_parts.sh [TASK] (copy, reverse, sort or sum; default: reverse). SEEDS="1 2 3": the runs of each row, averaged;
-# STEPS: of a run; BUILD: where `pairs` is. Rows of one group differ from the first in one part.
+# Ablation: trains one small encoder-decoder on a task, each time with another component and about the same number of
+# parameters, and prints a table of how well and how fast each one learns.
+# Usage: compare_parts.sh [TASK] (copy, reverse, sort or sum; default: reverse). SEEDS="1 2 3": each row is the mean of
+# these runs; STEPS: run length; BUILD: directory of `pairs`. Rows of a group differ from the first in one component.
 set -eu
 
 task=${1:-reverse}
@@ -19,7 +19,7 @@ trap 'exit 130' INT TERM
 
 "$pairs" --task "$task" -o "$work/train.tsv" --test "$work/test.tsv"
 
-# row NAME OPTIONS...: a line of the table, the mean over the seeds
+# row NAME OPTIONS...: prints a line of the table, the mean over the seeds
 row() {
   name=$1
   shift

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the losses of two training runs: compare_runs.py A.run B.run TOLERANCE [STEPS]
 
-Every step that both metrics.jsonl have a loss of must agree to TOLERANCE relative (0: exactly), and there must be STEPS of
-them at least. Prints the largest difference and where; status 1 when it is too large.
+All losses of steps that are in both metrics.jsonl must agree within the relative TOLERANCE (0: exactly), and there must
+be at least STEPS of them. Prints the largest difference and its step; exit status 1 if it is too large.
 """
 
 import json

@@ -4,10 +4,11 @@
     make build/bench_bpe
     scripts/compare_tokenizers.py TEXT [--vocab 32768] [--threads 2] [--repeats 3] [--skip-timing]
 
-1. Equality: merges trained by bench_bpe on TEXT are given to both; every id must be the same on samples of many scripts
-   and on the whole of TEXT (which must be UTF-8).
-2. Wall time of training and of encoding, alternating, medians; ours over theirs should be at most 1.
-The last line is JSON. Exit status 1 when any id differs.
+1. Equality: bench_bpe trains merges on TEXT. With these merges, both programs must give the same token ids on samples
+   of many scripts and on all of TEXT (which must be UTF-8).
+2. Wall time of training and encoding: medians of alternating runs. Inkling's time divided by the library's should be at
+   most 1.
+The last line is JSON. Exit status 1 if any token id differs.
 """
 import argparse
 import json
@@ -40,7 +41,7 @@ def alphabet():
 
 
 def samples():
-    """Name -> text; what is easy to get wrong."""
+    """Name -> text: cases that are easy to get wrong."""
     spaces = "\u0085\u00a0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000"
     return {
         "english": "It's what we've said: they'll go, I'd stay, you're 'tis DON'T won''t 'sup \"'re\" x'\n" * 3,
@@ -63,7 +64,7 @@ def samples():
 
 
 def assigned(options, directory):
-    """The text without characters that are not assigned; where there are any, options.text becomes a copy."""
+    """Removes unassigned characters from the text; if there are any, options.text becomes a copy."""
     with open(options.text, encoding="utf-8", newline="") as stream:
         text = stream.read()
     unknown = {c for c in set(text) if unicodedata.category(c) == "Cn"}
@@ -77,8 +78,8 @@ def assigned(options, directory):
 
 
 def documents(text):
-    """Pieces of text of about 100 kB whose tokens, put together, are those of the whole: cut where a line ends after
-    something that is neither white space nor an apostrophe."""
+    """Pieces of about 100 kB whose concatenated tokens equal the tokens of the whole text: cut at line ends that follow
+    neither white space nor an apostrophe."""
     out, begin = [], 0
     cut = re.compile(r"(?<=[A-Za-z0-9.,;:)])(?=\n)")
     while begin < len(text):
@@ -90,7 +91,7 @@ def documents(text):
 
 
 def build(merges):
-    """A tokenizer of the library with our ids."""
+    """A tokenizer of the library with Inkling's token ids."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     names = list(alphabet()[byte] for byte in range(256))
     pairs = []
@@ -105,7 +106,7 @@ def build(merges):
 
 
 class Ours:
-    """bench_bpe as a program."""
+    """Runs bench_bpe."""
 
     def __init__(self, options, directory):
         self.options, self.merges, self.ids = options, f"{directory}/merges", f"{directory}/ids"
@@ -129,7 +130,7 @@ class Ours:
 
 
 def differences(ours, theirs, parts, directory):
-    """Names of the samples with other ids."""
+    """Names of the samples whose token ids differ."""
     import numpy
     out = []
     for name, text in samples().items():
@@ -162,7 +163,7 @@ def train_theirs(parts, options):
 
 
 def batches(parts):
-    """About 10 MB each: the library takes some 200 bytes of memory a token."""
+    """Batches of about 10 MB, because the library takes some 200 bytes of memory per token."""
     return [parts[i:i + 100] for i in range(0, len(parts), 100)]
 
 

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Speed of ./train against the same model in PyTorch, on this machine's CPU, in one run.
+"""Compares the speed of ./train with the same model in PyTorch, on this machine's CPU.
 
     scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--dtype bf16] [--isa v3] [--rounds 5]
     scripts/compare_torch.py --workload 15m
 
 Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) on
 random windows of the same text, in fp32 (--dtype bf16: PyTorch under autocast, ./train with the same option), with
-AdamW and clipping, for the same number of timed steps after a warm-up. Rounds alternate between them (and the one that
-goes first changes), so that a machine that slows down slows all. PyTorch runs in a process of its own in its best
-configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest AdamW it has (measured first),
-gradients set to None; eagerly, and with --compile once more under torch.compile (which needs a C++ compiler). --isa v3
-keeps all of them to AVX2 on a processor that has more.
+AdamW and clipping, for the same number of timed steps after a warm-up. Rounds alternate between the two, and so does
+the one that goes first, so that a slow phase of the machine affects both. PyTorch runs in its own process in its best
+configuration: fused qkv and gate/up products, scaled_dot_product_attention, the fastest AdamW available (measured
+first), gradients set to None; eager and, with --compile, also under torch.compile (needs a C++ compiler). --isa v3
+limits both to AVX2 on processors that support more.
 
-Workload 15m has a vocabulary of 32,000, for which no text of bytes will do: both train on random tokens, build/
-bench_kernels takes ./train's place (whole steps of the same model, 11 timings a round instead of --steps), the head is
-tied, and of the shape only --batch can be chosen.
+Workload 15m has a vocabulary of 32,000 and therefore trains on random tokens instead of bytes. build/bench_kernels
+replaces ./train (whole steps of the same model, 11 timings per round instead of --steps), the head is tied, and only
+--batch can be changed.
 
-Prints one JSON line a system on stdout: medians over the rounds, and `ratio`, its tokens per second over those of the
-fastest PyTorch.
-Tokens per second are those of the median step, in both. Progress goes to stderr.
+Prints one JSON line per system on stdout: medians over the rounds, and `ratio`, its tokens per second divided by the
+tokens per second of the fastest PyTorch. Tokens per second are computed from the median step. Progress goes to stderr.
 """
 
 import argparse
@@ -95,7 +94,7 @@ def parse_arguments():
 
 
 def check_fixed_shape(parser, args):
-    """bench_kernels knows the shape by its name."""
+    """Checks that no shape option is given: bench_kernels knows the shape by its name."""
     given = [name for name in ("layers", "heads", "kv_heads", "dim", "ffn", "ctx") if hasattr(args, name)]
     if given or args.dropout or args.text:
         what = f"--{given[0].replace('_', '-')}" if given else "--dropout" if args.dropout else "a text"
@@ -126,8 +125,8 @@ def torch_model(args):
     grouped = {"enable_gqa": True} if args.kv_heads != args.heads else {}
 
     def rope_table():
-        """[T][1][D/2] unit complex numbers. Pairs are neighbors here: rotate-half but for the order of the rows of the
-        projections, and complex numbers are the fastest of PyTorch's ways to rotate (one product each way)."""
+        """[T][1][D/2] unit complex numbers. Pairs are neighboring dimensions: this equals rotate-half except for the order of
+        the rows of the projections. Complex numbers are PyTorch's fastest way to rotate (one product each way)."""
         frequency = 10000.0 ** (-torch.arange(0, head_dim, 2).double() / head_dim)
         angle = torch.arange(args.ctx).double()[:, None] * frequency
         return torch.polar(torch.ones_like(angle), angle).to(torch.complex64)[:, None]
@@ -190,7 +189,7 @@ def torch_model(args):
 
 
 def torch_optimizers(model):
-    """The AdamW that exist in this version, by name."""
+    """The AdamW variants in this version of PyTorch, by name."""
     import torch
 
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
@@ -261,7 +260,7 @@ def torch_worker(args):
 
 
 def measure(name, command, args):
-    """Runs one round and returns its line of JSON: the last one of its standard output that has a speed."""
+    """Runs one round and returns its JSON line: the last line on stdout with a speed."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads), MKL_NUM_THREADS=str(args.threads))
     environment.update(AVX2_ALONE if args.isa == "v3" else {})
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -279,7 +278,7 @@ def measure(name, command, args):
 
 
 def fixed_choices(args):
-    """What ./train would otherwise choose by itself, as far as this version has a choice."""
+    """Options for the settings that this version of ./train would otherwise choose automatically."""
     usage = "".join(subprocess.run([args.train, flag], capture_output=True, text=True, check=False).stdout
                     for flag in ("--help", "--help-all"))
     wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu", "--optimizer": "adamw"}

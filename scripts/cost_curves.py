@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""How the cost of a training step and of a generated token grows on this machine's CPU.
+"""Measures how the cost of a training step and of a generated token grows on this machine's CPU.
 
     make build/bench_kernels
     scripts/cost_curves.py --markdown curves.md --svg curves >curves.jsonl
-    scripts/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # draws again, measures nothing
+    scripts/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # tables and charts only
 
-Six curves (--only takes their names) each change one quantity of a nano model: context (the tokens of a step stay 4096,
-so that only attention grows), width (heads of 32), depth, batch (when generating: sequences at a time), vocabulary,
+Each of six curves (--only takes their names) changes one quantity of a nano model: context (with 4096 tokens per step,
+so that only attention grows), width (heads of 32), depth, batch (in generating: sequences at a time), vocabulary and
 threads. A generated token is the last one of its context, without sampling.
 
-Every point is a process of build/bench_kernels --shape. In each of the --rounds all points of all curves take their
-turn, every second round backwards; a time is the median over the rounds of the medians that bench_kernels prints. A
-round takes a minute and a half on two cores.
+Each point is a process of build/bench_kernels --shape. Each of the --rounds measures all points of all curves, every
+second one in reverse order. A time is the median over rounds of the medians that bench_kernels prints. A round takes a
+minute and a half on two cores.
 
-Beside each time stands what the arithmetic says: the FLOPs of the point (of a step as model_step_flops in
-model/activations.c counts them, of a token a third of those of its linear layers, and attention to its position) at the
-FLOP/s of the curve's base, which is nano itself but for context (the shortest) and threads (one; n threads are to be n
-times as fast). `ratio` is the time over that: a curve is good where it does not rise above 1, which is to say where
-GFLOP/s do not fall as work grows. FLOPs leave out what is no matrix product: norms, the loss, and AdamW, which is paid
-once a parameter however few tokens a step has.
+Each time is compared with a prediction from the arithmetic: the FLOPs of the point at the FLOP/s of the curve's base.
+The FLOPs of a step are those of model_step_flops in model/activations.c; the FLOPs of a token are a third of those of
+its linear layers, plus attention up to its position. The base is nano, except for context (the shortest one) and
+threads (one; n threads are predicted to be n times as fast). `ratio` is the time divided by the prediction. A curve is
+good if its ratio stays below 1, that is, if GFLOP/s do not fall as the work grows. FLOPs count matrix products only:
+not norms, the loss, or AdamW, whose cost per parameter does not depend on the number of tokens in a step.
 
-Prints JSON lines: the machine, then a point of a curve each. Progress goes to stderr.
+Prints JSON lines: one for the machine, then one per point of a curve. Progress goes to stderr.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from svg import BLUE, GRAY, GREEN, LogAxis, escape, ticks, write_curve, write_li
 
 
 class Shape(NamedTuple):
-    """What is measured. `position` is that of a generated token and 0 in a training step."""
+    """The shape that is measured. `position`: of the generated token; 0 in a training step."""
     layers: int
     dim: int
     head_dim: int
@@ -55,12 +55,12 @@ class Shape(NamedTuple):
         return self.batch if self.position else self.batch * self.ctx
 
     def linear_flops(self):
-        """Each weight of a product is multiplied and added: forward once, backward twice."""
+        """Each weight takes one multiply-add in the forward pass and two in the backward pass."""
         weights = self.layers * (4 * self.dim ** 2 + 3 * self.dim * self.ffn()) + self.dim * self.vocab
         return (2 if self.position else 6) * self.tokens() * weights
 
     def attention_flops(self):
-        """Scores and sums of values: forward 2 products, backward 5, of the half of the square that is seen."""
+        """Products for scores and values: 2 forward and 5 backward, on the causal half of the matrix."""
         seen = 4 * (self.position + 1) if self.position else 7 * self.ctx
         return self.tokens() * self.layers * seen * self.dim
 
@@ -89,7 +89,7 @@ TITLES = {"context": "context", "width": "width (dim)", "depth": "layers", "batc
 
 
 class Plan:
-    """The points of all curves: for each curve and cost a base, and values with their shapes."""
+    """The points of all curves: for each curve and cost, a base, and values with their shapes."""
 
     def __init__(self, quick, threads):
         self.values = dict(QUICK_VALUES if quick else VALUES)
@@ -113,7 +113,7 @@ class Plan:
         return {"width": shape.dim, "depth": shape.layers, "batch": shape.batch, "vocabulary": shape.vocab}[curve]
 
     def shapes(self, curves):
-        """In the order of the curves; the base is there as often as there are curves that have it."""
+        """All shapes in the order of the curves; a base occurs once for each curve that uses it."""
         return [self.shape(curve, cost, value) for curve in curves for cost in COSTS for value in self.values[curve]]
 
 
@@ -233,7 +233,7 @@ UNITS = {"step": ("ms", 1, "GFLOP", 1e-9), "token": ("µs", 1e3, "MFLOP", 1e-6)}
 
 
 def number(x):
-    """Three digits at least, and commas."""
+    """At least three digits, with commas."""
     if x == 0 or x >= 100:
         return f"{x:,.0f}"
     return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
@@ -252,7 +252,7 @@ def about(machine):
 
 
 def base_text(points):
-    """What the other quantities are."""
+    """The values of the other quantities."""
     base = next((p for p in points if p["base"]), points[0])
     return (f"{base['layers']} layers x {base['dim']}, heads of {base['head_dim']}, context {base['ctx']}, vocabulary "
             f"{base['vocab']}, batch {base['batch']}")
@@ -312,7 +312,7 @@ WIDTH, MARGIN, TOP, COLUMNS = 960, 24, 110, 3
 PANEL_WIDTH, PANEL_HEIGHT = 304, 300
 LEFT, RIGHT, ABOVE, BELOW = 46, 14, 30, 46  # of the axes in a panel
 def range_of(values):
-    """With some room, and at least a factor of six."""
+    """The range of an axis with a margin, at least a factor of six."""
     low, high = min(values) / 1.2, max(values) * 1.2
     more = max(1, math.sqrt(6 * low / high))
     return low / more, high * more

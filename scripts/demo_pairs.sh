@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo of an encoder and a decoder: the Transformer of 2017, made small, learns to write strings backwards in less than half
-# a minute, and answers some that it has never seen. STEPS, SEED: another run. Argument: the program that writes the pairs.
+# The encoder-decoder demo: a small version of the original 2017 Transformer learns to reverse strings in less than half
+# a minute and is tested on unseen ones. STEPS, SEED: settings of the run. Argument: the program that writes the pairs.
 set -eu
 
 pairs=$1

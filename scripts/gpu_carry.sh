@@ -1,6 +1,7 @@
 #!/bin/sh
-# Copies what building and testing Inkling needs beside a compiler (jansson, PCRE2, utf8proc, cmocka) from this machine into a directory,
-# for a machine where nothing can be installed: there, `make CARRY=DIR ...`. Argument: the directory (default .carry).
+# Copies the libraries that building and testing Inkling needs (jansson, PCRE2, utf8proc, cmocka) from this machine into
+# a directory, for a machine where nothing can be installed. There, run `make CARRY=DIR ...`.
+# Argument: the directory (default .carry).
 set -eu
 
 to=${1:-.carry}
@@ -29,11 +30,11 @@ carry() {
 carry jansson 4
 carry pcre2-8 0
 carry utf8proc 2
-# A program asks for the library by the name inside it; copies instead of links, which not everything carries.
+# Programs look for the library by the name inside it. Copied, because not every transfer keeps symbolic links.
 path=$(library libcmocka.so)
 cp -L "$path" "$to/lib/libcmocka.so"
 cp -L "$path" "$to/lib/libcmocka.so.0"
-# Headers of CUDA that a toolkit may lack (the libraries are large, and come with PyTorch).
+# CUDA headers that a toolkit may lack (the libraries are large and come with PyTorch).
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 mkdir -p "$to/cuda"
 for header in cublasLt.h cublas_api.h curand_philox4x32_x.h curand_mrg32k3a.h curand_globals.h; do

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Everything that needs a real GPU, in stages of less than 8 minutes each: make gpu-check [STAGE=parity|sanitize|speed]
+# Runs everything that needs a real GPU, in stages of at most 8 minutes: make gpu-check [STAGE=parity|sanitize|speed]
 #
-#   parity    builds; tensor-core fragments; the tests of kernels.h and of the model on the card; training on card and CPU
-#   sanitize  compute-sanitizer over small shapes
-#   speed     every operation against what the card reaches; training beside PyTorch
+#   parity    builds; tests tensor-core fragments, kernels.h and the model on the GPU; trains on the GPU and the CPU
+#   sanitize  compute-sanitizer on small shapes
+#   speed     every operation compared with the GPU's measured peak; training compared with PyTorch
 #
-# Prints as it goes. Every part has a time limit and a log of its own; a part that fails stops no other. The last lines say
-# what passed, what failed and what was skipped and why; status 0 when nothing failed. Rows of all measurements are in
-# OUT/results-STAGE.jsonl (scripts/gpu_report.py makes docs/gpu.md of them).
+# Each part has a time limit and its own log; if one fails, the others still run. The last lines say what passed, failed
+# and was skipped, and why; exit status 0 if nothing failed. All measurements are written to OUT/results-STAGE.jsonl;
+# scripts/gpu_report.py turns them into docs/gpu.md.
 #
-# Settings (environment): OUT (build/gpu-check) results and logs; BUILD (build/gpu); CARRY directory with jansson, PCRE2, utf8proc and cmocka
-# where they are not installed (scripts/gpu_carry.sh; .carry is used when it is there); BATCH (64) sequences of 124m;
-# STAGE_SECONDS (470); PARTS of speed; COMMIT, where there is no git; PYTHON (python3) with or without PyTorch; EMULATED=1 tries the script
-# itself, on tests/cuda_on_cpu.
+# Settings (environment): OUT (build/gpu-check): results and logs; BUILD (build/gpu); CARRY: directory with jansson,
+# PCRE2, utf8proc and cmocka if they are not installed (scripts/gpu_carry.sh; .carry is used if it exists); BATCH (64):
+# sequences of 124m; STAGE_SECONDS (470); PARTS: parts of speed; COMMIT, if there is no git; PYTHON (python3), with or
+# without PyTorch; EMULATED=1: tests this script with tests/cuda_on_cpu.
 # shellcheck disable=SC2317 # functions are called by their names
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -43,7 +43,7 @@ fi
 jobs=$(nproc 2>/dev/null || echo 4)
 unset MAKEFLAGS MAKELEVEL
 
-# A toolkit may be the compiler alone. Headers and cuBLASLt can come from Python's packages, headers also from CARRY.
+# The toolkit may be only the compiler. Headers and cuBLASLt can come from Python packages, headers also from CARRY.
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 toolkit=$(dirname "$(dirname "$(readlink -f "${nvcc:-/usr/local/cuda/bin/nvcc}")")")
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
@@ -88,7 +88,7 @@ record() { # record NAME STATUS SECONDS DETAIL
 }
 left() { echo $((stage_end - $(date +%s))); }
 
-# What a log says about its part, in one line.
+# The result of a part in one line, from its log.
 detail_of() {
   local passed bad
   passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$1" | awk '{ n += $1 } END { print n + 0 }')
@@ -100,7 +100,7 @@ detail_of() {
   fi
 }
 
-# part NAME SECONDS COMMAND...: runs it, at most so long and no longer than the stage; status 77 means skipped.
+# part NAME SECONDS COMMAND...: runs it for at most SECONDS and the rest of the stage; status 77 means skipped.
 part() {
   local name=$1 limit=$2 start status log
   shift 2
@@ -127,7 +127,7 @@ part() {
   esac
   return "$status"
 }
-# Without the lines of tests that went well and of the compiler's commands: they are in the log of the part.
+# Omits passed tests and compiler commands; they are in the log of the part.
 quiet() { grep --line-buffered -E -v '^\[ +(RUN|OK) +\]|^\[ *[0-9]+/[0-9]+ \]|^\[=+\] Running' || true; }
 
 header() {
@@ -148,7 +148,7 @@ header() {
 
 programs() {
   part "build" 420 make --no-print-directory -k -j"$jobs" "${make_flags[@]}" gpu-programs && return 0
-  # What could be built is used (without cmocka all but the tests, say), but nothing of an earlier build.
+  # Uses what could be built (without cmocka, everything but the tests), but nothing from an earlier build.
   local program
   for program in "$build"/{train,bench_kernels,check_fragments,stories} "${tests[@]/#/$build/tests/}"; do
     make -q --no-print-directory "${make_flags[@]}" "$program" >/dev/null 2>&1 || rm -f "$program"
@@ -156,7 +156,7 @@ programs() {
   grep -m 20 -E 'error|Error|missing|No such' "$build/parts/$stage-build.log"
 }
 
-# suite NAME SECONDS: a test program on the card
+# suite NAME SECONDS: a test program on the GPU
 suite() {
   local program=$build/tests/$1
   if [ ! -x "$program" ]; then record "$1" failed 0 "not built"; else part "$1" "$2" env INKLING_TEST_BACKEND=cuda "$program"; fi
@@ -200,7 +200,7 @@ parity() {
   part "bf16: as f32 to 2 %" 10 runs_agree cpu bf16 2e-2
 }
 
-# Every row has to work; the numbers mean nothing.
+# Every row must work; the numbers mean nothing.
 bench_quick() {
   local dtype status=0
   for dtype in bf16 f32; do
@@ -209,11 +209,11 @@ bench_quick() {
   return "$status"
 }
 
-# sanitized TOOL COMMAND...: 77 where the tool cannot work on this machine
+# sanitized TOOL COMMAND...: status 77 if the tool does not work on this machine
 sanitized() {
   local tool=$1 status log=$build/parts/sanitizer.txt options=(--error-exitcode 9 --print-limit 20)
   shift
-  # Tests make memory run out on purpose; what the program asks of CUDA it checks itself.
+  # Tests make memory run out on purpose; the program checks its CUDA calls itself.
   [ "$tool" != memcheck ] || options+=(--report-api-errors no)
   INKLING_TEST_BACKEND=cuda "$SANITIZER" --tool "$tool" "${options[@]}" "$@" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
@@ -258,7 +258,7 @@ sanitize() {
   done
 }
 
-# PARTS=operations or PARTS=training: one half alone
+# PARTS=operations or PARTS=training: only one half
 speed() {
   make_text
   local group more=()

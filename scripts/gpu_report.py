@@ -3,8 +3,8 @@
 
     scripts/gpu_report.py build/gpu-check/results-*.jsonl > docs/gpu.md
 
-Only what was measured on a card becomes a figure; everything else says `not measured`. Rows of the emulator are left out.
-Several files (stages, machines) are taken together; figures of different cards are kept apart.
+Only measurements on a GPU become figures; everything else says `not measured`. Rows of the emulator are left out.
+Several files (stages, machines) are combined; figures of different GPUs are kept apart.
 """
 
 import json

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Training speed of Inkling beside PyTorch (eager and torch.compile) on the same GPU in the same run.
+"""Compares the training speed of Inkling with PyTorch (eager and torch.compile) on the same GPU.
 
     scripts/gpu_torch.py --bench build/gpu/bench_kernels --train build/gpu/train --text stories.txt --json results.jsonl
 
-Every round runs each system once, in a process of its own, one after the other (A/B/C, A/B/C, ...); a system's figure is
-the median of its chunks, and the report takes the median over rounds. The PyTorch model is the same decoder: RMSNorm,
-rotary positions (rotate-half), causal scaled_dot_product_attention, SwiGLU, tied head, no biases, the same padded
-vocabulary, the same tokens per step. Setting: fp32 parameters, bf16 autocast, TF32 allowed where fp32 is left, fused AdamW,
-foreach clipping, batches copied from pinned memory. The batch is halved until it fits; where PyTorch fits less than
-Inkling, Inkling is measured at PyTorch's batch, too. PyTorch missing is no error: Inkling's rows are written all the same.
+Each round runs every system once, in its own process, one after the other (A/B/C, A/B/C, ...). A system's figure is the
+median of its chunks; the report uses the median over rounds. The PyTorch model is the same decoder: RMSNorm, rotary
+positions (rotate-half), causal scaled_dot_product_attention, SwiGLU, tied head, no biases, the same padded vocabulary
+and the same tokens per step. It uses fp32 parameters, bf16 autocast, TF32 for the remaining fp32 products, fused AdamW,
+foreach clipping, and batches copied from pinned memory. The batch is halved until it fits; if PyTorch fits a smaller
+batch than Inkling, Inkling is also measured with PyTorch's batch. Without PyTorch, only Inkling is measured.
 
-One JSON line a measurement in --json, progress on stdout. Standard library, but for the workers.
+Writes one JSON line per measurement to --json and progress to stdout. Only the workers need more than the standard
+library.
 """
 
 import argparse
@@ -175,7 +176,7 @@ class Rounds:
         self.write({"kind": "note", "text": text})
 
     def call(self, command, limit):
-        """Standard output of a command, or None; it is ended when it takes too long."""
+        """Standard output of a command, or None; the command is killed if it takes too long."""
         limit = min(limit, self.left())
         if limit < 5:
             self.note(f"skipped for lack of time: {' '.join(command[:6])}")
@@ -206,7 +207,7 @@ class Rounds:
                 print(f"round {number}: inkling: {line}", flush=True)
 
     def train_bench(self, model, number):
-        """The program itself, where a model needs no more than bytes."""
+        """Measures ./train --bench, for models with byte tokens."""
         if model != "baby" or not self.args.text or not os.path.exists(self.args.train):
             return
         layers, heads, dim, ctx, _, _, batch = MODELS[model]
@@ -225,7 +226,7 @@ class Rounds:
               flush=True)
 
     def pytorch(self, mode, model, batch, number):
-        """Returns the batch that fitted, or 0."""
+        """Returns the batch size that fit, or 0."""
         while batch >= 1:
             out = self.call([sys.executable, os.path.abspath(__file__), "--worker", mode, "--model", model, "--batch",
                              str(batch)], 200)

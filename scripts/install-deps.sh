@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what building and testing Inkling needs and this machine lacks, with the system's package manager.
+# Installs the missing packages for building and testing Inkling with the system's package manager.
 #
-# Does nothing where nothing is missing. Says what it will run; asks first on a terminal; as root without a terminal it goes
-# ahead. Where it cannot, or with NO_INSTALL=1, it prints the command to type and stops with status 1.
-# Arguments: names of packages that are wanted besides (mpich: to test with two MPIs).
+# Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
+# without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
+# Arguments: additional packages (mpich: to test with two MPIs).
 set -eu
 
 cc=${CC:-cc}
@@ -17,7 +17,7 @@ has_cmocka() {
     "$cc" -E - >/dev/null 2>&1
 }
 
-# the width of a character chooses the library
+# the character width selects the library
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
 
 missing=
@@ -28,7 +28,7 @@ has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"
 has_cmocka || missing="$missing cmocka"
 required=$missing
-# What Inkling does without, too: ./generate -i edits lines with libedit; MPI is for training in several processes.
+# Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
 has_header histedit.h || missing="$missing libedit"
 command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 for name in "$@"; do
@@ -96,7 +96,7 @@ allowed() {
   [ -z "$as_root" ]
 }
 
-# install NAME...: 0 when they are there afterwards
+# install NAME...: status 0 if they are installed afterwards
 install() {
   line=$(install_command "$@")
   echo "install-deps: missing: $*; this installs them:" >&2

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the programs, MPI's libraries, manual pages and completion, or removes what was installed: install.sh [uninstall]
+# Installs the programs, their MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
 #
-# Environment: PREFIX (/usr/local), DESTDIR (nothing: in front of every path, for packages), PROGRAM_PREFIX (nothing:
-# inkling- where `train` or `generate` is the name of another program), BUILD and BIN, where the programs were built.
-# PREFIX/lib/inkling/installed lists the files and directories; installing again and removing go by it.
+# Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; PROGRAM_PREFIX (empty,
+# or inkling- if another program is called `train` or `generate`); BUILD and BIN: where the programs were built.
+# PREFIX/lib/inkling/installed lists the installed files and directories; reinstalling and uninstalling use this list.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ root=${DESTDIR:-}$prefix
 listed=$root/lib/inkling/installed
 build=${BUILD:-build} bin=${BIN:-.}
 
-# Everything on the list: files, and directories that are empty then, the deepest first.
+# Removes everything on the list: files, and then empty directories, deepest first.
 remove_listed() {
   [ -f "$listed" ] || return 0
   while IFS= read -r name; do
@@ -29,7 +29,7 @@ remove_listed() {
   done
 }
 
-# directory NAME: makes it; those that were missing are listed
+# directory NAME: creates it; created directories are listed
 directory() {
   [ ! -d "$root/$1" ] || return 0
   case $1 in */*) directory "${1%/*}" ;; esac
@@ -53,7 +53,7 @@ if [ "${1:-}" = uninstall ]; then
   exit 0
 fi
 
-# A program of that name that is not ours stays.
+# A program of that name that does not belong to Inkling is kept.
 for program in train generate; do
   name=${PROGRAM_PREFIX:-}$program
   if [ -e "$root/bin/$name" ] && ! grep -qx "bin/$name" "$listed" 2>/dev/null; then
@@ -65,7 +65,7 @@ done
 work=$(mktemp -d)
 list=$work/list
 : >"$list"
-# What was installed is listed after a failure, too.
+# After a failure, the installed files are still listed.
 trap '[ ! -d "$root/lib/inkling" ] || cp "$list" "$listed"; rm -rf "$work"' EXIT
 umask 022
 remove_listed

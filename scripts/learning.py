@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""What settings learn best: experiments on this machine, in pieces, and the tables and curves of docs/learning.md.
+"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/learning.md.
 
     make
-    scripts/learning.py run nano-muon --text book.txt --minutes 60    # goes on where it stopped; without names: all
-    scripts/learning.py report                        # writes the tables and pictures of docs/learning.md again
+    scripts/learning.py run nano-muon --text book.txt --minutes 60    # continues where it stopped; without names: all
+    scripts/learning.py report                        # rewrites the tables and charts of docs/learning.md
     scripts/learning.py list
 
-An experiment trains the same model on the same tokens again and again, and changes one setting at a time: a setting is
-good where its neighbors are about as good. Every row is run with every seed, seed after seed, so that an experiment
-that was stopped is a smaller one. A result is the loss on the whole validation text at the end, in nats per byte, or
-of small texts that of the model that ./train keeps, which is the best that it has seen.
+An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
+if nearby values are about as good. Every row is run with every seed, seed by seed, so that an interrupted experiment is
+a smaller complete one. The result is the loss on the whole validation text at the end, in nats per byte; for small
+texts, it is the loss of the model that ./train keeps, the best one of the run.
 
-Results are lines of docs/learning.jsonl, one a run: what was run, the loss at every evaluation, seconds, the processor.
-Runs that are there are not run again. Exit status 2: the request cannot be run; 1: a run failed, or results are missing.
+Each line of docs/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
+processor. Runs in this file are not repeated. Exit status 2: the request cannot be run; 1: a run failed, or results are
+missing.
 """
 
 import argparse
@@ -40,15 +41,15 @@ RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 
 class Experiment(NamedTuple):
-    """`vary`: for each setting the values that are tried instead of that in `base`. A row may change several settings:
-    a dictionary under any name. "tokens" or "epochs" is how long to train, whatever the batch."""
+    """`vary`: for each setting, the values to try instead of the one in `base`. A row may change several settings: a
+    dictionary under any name. "tokens" or "epochs" is the length of the training, whatever the batch size."""
     question: str
     base: dict
     vary: dict
     text_bytes: int = 0  # of the beginning of the text, and some of its end to validate on; 0: all, and its last tenth
 
     def rows(self):
-        """(what is changed, settings)"""
+        """(what changes, settings)"""
         yield "", self.base
         for name, values in self.vary.items():
             for value in values:
@@ -128,7 +129,7 @@ EXPERIMENTS["15m-muon"] = Experiment(
 # ---- running ----
 
 def arguments_of(settings):
-    """As ./train takes them; AdamW has nothing of Muon's."""
+    """The settings as options of ./train; for AdamW without Muon's."""
     for name, value in settings.items():
         if settings["optimizer"] == "adamw" and name in ("muon-lr", "momentum"):
             continue
@@ -139,7 +140,7 @@ def arguments_of(settings):
 
 
 def key_of(name, settings, seed):
-    """What a result is of; by the name, because experiments have texts of their own."""
+    """The key of a result. It includes the name of the experiment, because experiments use different texts."""
     return name, json.dumps(settings, sort_keys=True), seed
 
 
@@ -148,7 +149,7 @@ def refuse(message, status=2):
 
 
 def read_results(path):
-    """Lines that are none, such as one that was cut off, are left out with a warning."""
+    """Invalid lines, such as one that was cut off, are skipped with a warning."""
     found = []
     if not os.path.exists(path):
         return found
@@ -164,7 +165,7 @@ def read_results(path):
 
 
 def cut_text(path, count, folder):
-    """The arguments that say what to train and validate on."""
+    """The arguments for the training and validation texts."""
     if not count:
         return [path]
     parts = [os.path.join(folder, f"{count}.txt"), os.path.join(folder, f"tail-{count}.txt")]
@@ -178,8 +179,8 @@ def cut_text(path, count, folder):
 
 
 def train(program, text, experiment, settings, seed, out):
-    """One run: its evaluations as [tokens, nats per byte], the seconds it took; None: it failed, and why stands on
-    stderr."""
+    """Trains one run. Returns its evaluations as [tokens, nats per byte] and its seconds, or None if it failed (stderr says
+    why)."""
     settings = dict(settings)
     context = {"nano": 64}.get(settings.get("preset"), settings.get("ctx", 256))
     tokens = settings.pop("tokens") if "tokens" in settings else experiment.text_bytes * settings.pop("epochs")
@@ -202,7 +203,7 @@ def train(program, text, experiment, settings, seed, out):
 
 
 def score(program, run_directory, text):
-    """Of the model that the run has kept, which is the best of its evaluations."""
+    """The loss of the model that the run kept: the best of its evaluations."""
     generate = os.path.join(os.path.dirname(program), "generate")
     done = subprocess.run([generate, run_directory, "--score", text, "--quiet", "--threads=1"], capture_output=True,
                           text=True, check=True)
@@ -210,7 +211,7 @@ def score(program, run_directory, text):
 
 
 def pending(options, results):
-    """Runs to be done: every row with the first seed, then with the next."""
+    """The runs still to do: every row with the first seed, then with the next."""
     done = {key_of(r["experiment"], r["settings"], r["seed"]) for r in results}
     for seed in range(1, options.seeds + 1):
         for name in options.names:
@@ -220,7 +221,8 @@ def pending(options, results):
 
 
 def check(options):
-    """Whatever is missing is said before anything is run. What the text is: two of them do not mix in a table."""
+    """Reports everything that is missing before running anything. Returns the identity of the text, because a table must
+    not mix texts."""
     generate = os.path.join(os.path.dirname(options.train), "generate")
     for program in (options.train, generate):
         if not shutil.which(program):
@@ -280,7 +282,7 @@ def run(options):
 # ---- tables and pictures ----
 
 class Row(NamedTuple):
-    """Of several seeds."""
+    """A row of a table: the results of several seeds."""
     change: str
     losses: list  # None: diverged
 
@@ -314,7 +316,7 @@ def table(name, results):
 
 
 def panels(name, results):
-    """For each setting that is a number: [(value, row)], the base's among them, by value."""
+    """For each numeric setting: [(value, row)] including the base, sorted by value."""
     experiment, found = EXPERIMENTS[name], {row.change: row for row in rows_of(name, results)}
     for setting, values in experiment.vary.items():
         if isinstance(values[0], (dict, str)):
@@ -352,7 +354,7 @@ def draw_panel(left, top, setting, points, low, high):
 
 
 def picture(title, shown):
-    """A panel a setting; all have the same axis of losses, which ends where a setting is hopeless."""
+    """One panel per setting, all with the same loss axis, which leaves out hopeless settings."""
     losses = [loss for _, points in shown for _, row in points for loss in row.losses if loss is not None]
     low = min(losses) - 0.004
     high = low + min(max(losses) - low, 0.12)
@@ -368,7 +370,7 @@ def picture(title, shown):
 
 
 def report(options):
-    """What stands between <!-- NAME --> and <!-- end --> in docs/learning.md is written anew."""
+    """Rewrites what is between <!-- NAME --> and <!-- end --> in docs/learning.md."""
     results, page = read_results(options.results), os.path.join(DOCS, "learning.md")
     with open(page, encoding="utf-8") as file:
         text = file.read()

@@ -1,4 +1,4 @@
-"""What a run of ./train wrote into its metrics.jsonl."""
+"""Reads metrics.jsonl of a run of ./train."""
 
 import json
 import math
@@ -6,8 +6,8 @@ import os
 
 
 def evaluations(run):
-    """[tokens, seconds, nats per byte] of each evaluation during the run; saving and evaluating do not count as seconds.
-    And the nats per byte of the model after the last step, over the whole validation text."""
+    """[tokens, seconds, nats per byte] of each evaluation during the run (seconds exclude saving and evaluating), and the nats
+    per byte of the model after the last step on the whole validation text."""
     curve, loss, seconds, last = [], None, 0, 0
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
         for line in map(json.loads, file):

@@ -1,9 +1,9 @@
-"""The Transformers of Inkling that no class of Hugging Face transformers computes, for trust_remote_code=True.
+"""Transformers of Inkling that no class of Hugging Face transformers can represent (trust_remote_code=True).
 
-A layer is two branches of the residual stream, attention and MLP; above an encoder three, with attention to what it
-makes of a source between them. What they are made of is said by config.json, beside which ./train puts a copy of this
-file: the kind and place of norms, the activation, biases, positions. (transformers has a model of others that is called
-Inkling; these classes are InklingParts.)
+A layer adds two branches to the residual stream, attention and MLP; with an encoder, it has a third one between them,
+cross-attention to the encoder's output. config.json defines their components: the type and place of norms, the
+activation, biases and positions. ./train copies this file next to config.json. (transformers has an unrelated model
+called Inkling; these classes are called InklingParts.)
 """
 
 from functools import partial
@@ -153,7 +153,7 @@ class Stack(nn.Module):
         return places[:, None, :, None] * self.config.rope_theta ** (-half / self.config.head_dim)
 
     def run(self, tokens, places, visible, cache=None, cross=None):
-        """`cross`: what CrossAttention is given beside x."""
+        """`cross`: the arguments of CrossAttention after x."""
         x = self.embed_tokens(tokens)
         if hasattr(self, "embed_positions"):
             x = x + self.embed_positions(places)
@@ -167,7 +167,7 @@ class Encoder(Stack):
     main_input_name = "input_ids"  # of generate()
 
     def forward(self, input_ids, attention_mask=None, **others):
-        """attention_mask [B, S], 0: a pad, which nothing sees and which does not count as a position."""
+        """attention_mask [B, S], 0: padding, which is not attended to and does not count as a position."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         places = (mask.cumsum(-1) - 1).clamp(min=0)
         return BaseModelOutput(last_hidden_state=self.run(input_ids, places, mask.bool()[:, None, None]))
@@ -175,7 +175,7 @@ class Encoder(Stack):
 
 class Decoder(Stack):
     def forward(self, tokens, mask, places, cache, cross=None):
-        """mask [B, past + T], 0: a pad; places [B, T]; None: no pads, and pads do not count."""
+        """mask [B, past + T], 0: padding, None: no padding; places [B, T]: positions, without counting padding."""
         past, (batch, length) = cache.get_seq_length() if cache is not None else 0, tokens.shape
         if mask is None:
             mask = torch.ones(batch, past + length, dtype=torch.long, device=tokens.device)
@@ -200,7 +200,7 @@ class InklingPartsForCausalLM(PreTrainedModel, GenerationMixin):
 
     def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, labels=None,
                 use_cache=False, cache=None, **others):
-        """attention_mask [B, past + T], 0: a pad; position_ids [B, T], default: pads do not count."""
+        """attention_mask [B, past + T], 0: padding; position_ids [B, T], default: without counting padding."""
         cache = past_key_values if cache is None else cache
         if use_cache and cache is None:
             cache = DynamicCache()
@@ -240,7 +240,7 @@ class InklingPartsForConditionalGeneration(PreTrainedModel, GenerationMixin):
 
     def forward(self, input_ids=None, attention_mask=None, decoder_input_ids=None, decoder_attention_mask=None,
                 encoder_outputs=None, past_key_values=None, labels=None, use_cache=False, cache=None, **others):
-        """attention_mask [B, S] and decoder_attention_mask [B, past + T], 0: a pad; labels [B, T], -100: none."""
+        """attention_mask [B, S] and decoder_attention_mask [B, past + T], 0: padding; labels [B, T], -100: ignored."""
         if encoder_outputs is None:
             encoder_outputs = self.model.encoder(input_ids, attention_mask)
         if decoder_input_ids is None:

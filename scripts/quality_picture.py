@@ -1,4 +1,4 @@
-"""The curves of bench_quality.py: a row of panels a workload, loss against tokens and against seconds."""
+"""Draws the charts of bench_quality.py: per workload, a row of panels with loss against tokens and seconds."""
 
 from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
 
@@ -9,21 +9,21 @@ LEFT, RIGHT, ABOVE, BELOW = 52, 16, 34, 44  # of the axes in a panel
 
 
 def steps(low, high, most):
-    """Round numbers in between, at most so many."""
+    """Round numbers between the limits, at most as many as given."""
     unit = next(f * 10.0 ** p for p in range(-6, 12) for f in (1, 2, 5) if (high - low) / (f * 10.0 ** p) <= most - 1)
     first = int(low // unit) + (low % unit > 1e-9 * unit)
     return [unit * (first + i) for i in range(most + 1) if unit * (first + i) <= high * (1 + 1e-9)]
 
 
 def limits(rows):
-    """Of the axis of losses: the first tenth of the runs, where the loss falls from chance, is cut off."""
+    """The limits of the loss axis, without the first tenth of the runs, where the loss falls from its initial value."""
     shown = [loss for row in rows for count, _, loss in row["curve"] if count > row["tokens"] / 10]
     low = min([*shown, *(row["entropy"] for row in rows if row["entropy"])])
     return low - 0.03 * (max(shown) - low), max(shown)
 
 
 def panel(left, top, rows, column, unit, scale):
-    """column: 0 tokens, 1 seconds; of the curves."""
+    """`column` of the curves: 0 tokens, 1 seconds."""
     low, high = limits(rows)
     end = max(row["curve"][-1][column] for row in rows)
     bottom, right = top + HEIGHT - BELOW, left + PANEL - RIGHT
@@ -54,7 +54,7 @@ def panel(left, top, rows, column, unit, scale):
 
 
 def picture(systems, about):
-    """systems: as tables() returns them; about: a line on the machine."""
+    """systems: as tables() returns them; about: a line that describes the machine."""
     workloads = list(dict.fromkeys(row["workload"] for row in systems))
     height = TOP + HEIGHT * len(workloads) + 10
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '

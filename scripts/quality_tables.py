@@ -1,10 +1,10 @@
-"""The means and the tables of bench_quality.py, from the runs that it prints."""
+"""Computes the means and tables of bench_quality.py from the runs that it prints."""
 
 from statistics import mean
 
 
 def loss_at(curve, seconds):
-    """Between its points on a straight line; None before the first, the last one's after it."""
+    """Interpolates linearly between the points; None before the first point, the last loss after the last point."""
     for (_, s0, l0), (_, s1, l1) in zip(curve, curve[1:]):
         if s0 <= seconds <= s1:
             return l0 + (l1 - l0) * (seconds - s0) / (s1 - s0)
@@ -12,7 +12,7 @@ def loss_at(curve, seconds):
 
 
 def reaches(curve, loss):
-    """(tokens, seconds) where it has first come down to that loss; None: it never has."""
+    """(tokens, seconds) at which the curve first reaches the loss; None: never."""
     if curve[0][2] <= loss:
         return curve[0][:2]
     for (t0, s0, l0), (t1, s1, l1) in zip(curve, curve[1:]):
@@ -23,7 +23,7 @@ def reaches(curve, loss):
 
 
 def summarize(runs):
-    """A row a system, of one workload."""
+    """One row per system of a workload."""
     rows = []
     for name in dict.fromkeys(r["system"] for r in runs):
         its = [r for r in runs if r["system"] == name]
@@ -46,7 +46,7 @@ def summarize(runs):
 
 
 def table(head, rows):
-    """In Markdown, and readable as it is."""
+    """A Markdown table with aligned columns."""
     cells = [head, *[["" if cell is None else cell for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
@@ -67,7 +67,7 @@ def loss_table(rows, equal_tokens):
 
 
 def seconds_table(rows):
-    """A loss in parentheses: the system was done before."""
+    """A loss in parentheses: the run had already ended."""
     end = max(r["seconds"] for r in rows)
     tick = next((t for t in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800) if end <= 12 * t), end / 12)
     times = [(tick if end > 5 else end / 5) * i for i in range(1, 13)]
@@ -82,7 +82,7 @@ def seconds_table(rows):
 
 
 def reached_table(rows):
-    """When each system has come to the last loss of each AdamW; empty: there is none, or no other system."""
+    """When each system reached the final loss of each AdamW; empty without AdamW or without another system."""
     body = []
     for goal in dict.fromkeys(name for r in rows for name in r["reached"]):
         for r in rows:
@@ -95,7 +95,7 @@ def reached_table(rows):
 
 
 def about(runs):
-    """Of the machine, and how it was measured."""
+    """Describes the machine and the measurement."""
     first = runs[0]
     versions = dict.fromkeys(f", PyTorch {r['version']}" for r in runs if r["version"])
     counts = sorted({row["threads"] for row in runs})
@@ -105,7 +105,7 @@ def about(runs):
 
 
 def tables(runs):
-    """All of them, in Markdown, and the rows of their systems."""
+    """All tables in Markdown, and the rows of their systems."""
     parts = [about(runs) + "\n"]
     systems = []
     for name in dict.fromkeys(r["workload"] for r in runs):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A run of bench_quality.py in PyTorch: trains as ./train does with the settings of the JSON object that is the
-argument, and prints a line of JSON: the loss on the whole validation text and those on its beginning along the way.
+"""A run of bench_quality.py in PyTorch: trains as ./train does, with settings from a JSON object (the argument).
 
-The model is that of compare_torch.py, with ./train's initial standard deviations; AdamW is the fastest there is, Muon
-torch.optim.Muon on views of the matrices of the blocks: queries, keys, values, gate and up each by itself.
+Prints a line of JSON: the loss on the whole validation text, and the losses on its beginning during the run. The model
+is the one of compare_torch.py with ./train's initial standard deviations. AdamW is the fastest one available; Muon is
+torch.optim.Muon on views of the matrices of the blocks, with separate queries, keys, values, gate and up.
 """
 
 import json
@@ -22,7 +22,7 @@ WARM_UP = 3
 
 
 def tokens_of(path):
-    """As ./train reads a text with --tokenizer byte: every document is closed by an end token."""
+    """The tokens of a text as with ./train --tokenizer byte: an end token follows every document."""
     with open(path, "rb") as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf")
     documents = filter(None, re.split(rb"(?m)^<\|endoftext\|>(?:\r?\n|\Z)", data))
@@ -30,7 +30,7 @@ def tokens_of(path):
 
 
 def model_of(run):
-    """The model as it is trained, and its matrices for Muon as [(parameter, first row, a view of it)]."""
+    """The model to train, and its matrices for Muon as [(parameter, first row, view)]."""
     shape = run["shape"]
     ffn, dim = -(-((8 * shape["dim"] + 2) // 3) // 32) * 32, shape["dim"]
     model = compare_torch.torch_model(SimpleNamespace(
@@ -66,7 +66,7 @@ def optimizers_of(run, model, matrices):
 
 
 def schedule(run, step):
-    """The share of the peak learning rate: as schedule_lr() of model/schedule.c."""
+    """The fraction of the peak learning rate, as in schedule_lr() of model/schedule.c."""
     if step <= run["warmup"]:
         return step / run["warmup"]
     progress = (step - run["warmup"]) / (run["steps"] - run["warmup"])

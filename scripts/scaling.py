@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What to expect of N GPUs that train one model: a model of a step's time, nothing that was measured.
+"""Estimates the time of a training step on N GPUs from a simple model; nothing is measured.
 
-    scripts/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9] [--node 8]
+    scripts/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9]
+                       [--node 8]
 
-A step of --tokens tokens takes 6 * parameters * tokens operations at --flops a second on one GPU (what it reaches in training,
-not its peak), shared by N. Gradients go to their owners, 4 bytes a parameter, and weights come back in bf16, 2 bytes, of which
-every GPU sends and receives (N - 1) / N: at --inside bytes a second within a machine of --node GPUs, at --between beyond. The gradients of
-all layers but the last to be finished travel beside the backward pass, which is two thirds of the computation; the weights do
-not. A message takes 10 us more for every doubling of N.
+A step of --tokens tokens takes 6 * parameters * tokens operations, divided among N GPUs with --flops operations per
+second each (the rate reached in training, not the peak). Gradients go to their owners with 4 bytes per parameter, and
+weights come back in bf16 with 2 bytes; every GPU sends and receives (N - 1) / N of both, at --inside bytes per second
+within a machine of --node GPUs and at --between beyond. The gradients of all layers but the last one to finish are sent
+during the backward pass, which is two thirds of the computation; the weights are sent after it. A message takes 10 us
+more each time N doubles.
 """
 
 import argparse
@@ -17,7 +19,7 @@ NUMBERS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 
 def step_seconds(asked, n):
-    """Computation, and what of the communication it does not hide."""
+    """The computation time, and the communication time that does not overlap with it."""
     compute = 6 * asked.parameters * asked.tokens / asked.flops / n
     if n == 1:
         return compute, 0.0

@@ -8,14 +8,14 @@
 #SBATCH --signal=USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
-# Trains on several nodes under Slurm, a process a GPU, and goes on in another job when the time is up.
+# Trains on several nodes under Slurm, with one process per GPU, and resubmits itself when the time limit is reached.
 #
 #   sbatch scripts/slurm.sh book.txt --out book.run --preset 124m --steps 20000
 #   sbatch --nodes=4 scripts/slurm.sh book.txt --out book.run --preset 124m --steps 20000
 #
-# Two minutes before the limit Slurm sends SIGUSR1 to the processes: they save and end with status 138, and this script queues
-# the job again. A job that finds a state goes on with it. On nodes without GPUs leave out --gpus-per-node (#SBATCH --gpus-per-node=0).
-# MPI=pmi2 in the environment: for an MPI that needs it (srun --mpi=list says what there is).
+# Two minutes before the limit, Slurm sends SIGUSR1 to the processes. They save and exit with status 138, and this
+# script requeues the job, which then resumes the run. On nodes without GPUs, omit --gpus-per-node (#SBATCH
+# --gpus-per-node=0). MPI=pmi2 in the environment: for an MPI that needs it (srun --mpi=list shows the available ones).
 set -u
 
 train=${TRAIN:-./train}
@@ -33,7 +33,7 @@ fi
 if [ -e "$run/last/state.safetensors" ] || [ -e "$run/prev/state.safetensors" ]; then
   set -- --resume="$run"
 fi
-# Slurm since 22.05 does not hand --cpus-per-task on by itself.
+# Since 22.05, Slurm does not pass --cpus-per-task on by itself.
 srun --mpi="${MPI:-pmix}" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1 "$train" "$@"
 status=$?
 if [ "$status" -eq 138 ]; then # 128 + SIGUSR1

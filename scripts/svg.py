@@ -1,4 +1,4 @@
-"""What the pictures of docs/ are drawn with: SVG elements as text, and axes."""
+"""SVG elements as text, and axes, for the charts in docs/."""
 
 import math
 from xml.sax.saxutils import escape
@@ -23,7 +23,7 @@ def write_curve(places, color, width, dash=""):
 
 
 class LogAxis:
-    """A logarithmic one; `low` lies at pixel `start`, `high` at `end`."""
+    """A logarithmic axis: `low` is at pixel `start`, `high` at `end`."""
 
     def __init__(self, low, high, start, end):
         self.low, self.start, self.end = math.log(low), start, end
@@ -34,7 +34,7 @@ class LogAxis:
 
 
 def ticks(low, high):
-    """1, 2, 5 where there are no more than three decades, else powers of ten."""
+    """1, 2, 5 for at most three decades, otherwise powers of ten."""
     factors = (1, 2, 5) if high / low < 1000 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [f * 10.0 ** p for p in powers for f in factors if low <= f * 10.0 ** p <= high]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws the terminal of a training run as SVG: docs/terminal.svg, the picture of README.md.
+"""Draws the terminal of a training run as SVG: docs/terminal.svg, the picture in README.md.
 
     make && make build/stories
-    scripts/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps are done
-    scripts/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # what follows -- are options of ./train
+    scripts/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps
+    scripts/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # options after -- are passed to ./train
 
-The text is 1 MB from build/stories. ./train runs in a pseudo-terminal; the picture shows its screen at the moment that --at
-names, and the run is stopped then.
+The text is 1 MB from build/stories. ./train runs in a pseudo-terminal; the picture shows its screen at the fraction
+--at of the run, which then is stopped.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
-    """Rows of [character, color] after the control sequences of ./train: CR, LF, erase to the end of the line, colors."""
+    """Rows of [character, color]. Interprets the control sequences of ./train: CR, LF, erase to end of line, colors."""
 
     TOKEN = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n])")
 
@@ -57,13 +57,13 @@ class Screen:
                 self.column += 1
 
     def done(self):
-        """The share of the steps that the progress line shows, or 0."""
+        """The fraction of steps that the progress line shows, or 0."""
         step = re.match(r"step (\d+)/(\d+) ", "".join(character for character, _ in self.rows[-1]))
         return int(step[1]) / int(step[2]) if step else 0
 
 
 def record(command, folder, columns, at):
-    """Runs the command in a pseudo-terminal until the share `at` of its steps is done; returns the screen."""
+    """Runs the command in a pseudo-terminal until the fraction `at` of its steps is done; returns the screen."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = dict(os.environ, TERM="xterm", LC_ALL="C.UTF-8")
@@ -92,7 +92,7 @@ def record(command, folder, columns, at):
 
 
 def draw_block(character, x, y, color):
-    """Block characters as rectangles, which look alike with every font."""
+    """Draws block characters as rectangles, which look the same in every font."""
     if character == "░":
         return f'<rect x="{x:.1f}" y="{y + 3}" width="{CELL_WIDTH}" height="{CELL_HEIGHT - 6}" fill="{color}" opacity="0.25"/>'
     height = (BLOCKS.index(character) + 1) / len(BLOCKS) * (CELL_HEIGHT - 6)
@@ -101,7 +101,7 @@ def draw_block(character, x, y, color):
 
 
 def draw_row(row, y):
-    """The stretches of one color as text of a fixed length, so that columns stay aligned with any monospace font."""
+    """Draws runs of one color as text of fixed length, so that columns stay aligned in any monospace font."""
     out, start = [], 0
     for end in range(1, len(row) + 1):
         is_block = row[start][0] in BLOCKS + "░"

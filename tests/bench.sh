@@ -1,7 +1,7 @@
 #!/bin/sh
-# That `make bench`, scripts/cost_curves.py and scripts/bench_quality.py run to their ends, and what their JSON holds;
-# what they measure is not looked at. Prints `ok NAME` or `not ok NAME: why` a check and `done` at the end. Argument:
-# the build directory. BIN: where ./train is (default: here). Without python3 nothing is checked.
+# Tests that `make bench`, scripts/cost_curves.py and scripts/bench_quality.py finish, and checks the keys of their JSON
+# but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and `done` at the end. Argument: the
+# build directory. BIN: directory of ./train (default: .). Skipped without python3.
 set -u
 
 program=$1/bench_kernels
@@ -55,7 +55,7 @@ else check "an unknown workload" grep -q "train-tiny" "$work/err"; fi
 curves() { scripts/cost_curves.py --bench "$program" "$@" 2>"$work/err"; }
 curves_measure() { curves --quick --threads 2 >"$work/curves.jsonl"; }
 curves_draw() { curves --from "$work/curves.jsonl" --markdown "$work/curves.md" --svg "$work/curves"; }
-# Every curve has its points, with and without the base, in the JSON, the tables and the pictures, and these are XML.
+# Every curve has its points, with and without the base, in the JSON, tables and charts; the charts are valid XML.
 curves_complete() {
   python3 - "$work" <<'EOF'
 import json, sys, xml.etree.ElementTree
@@ -107,7 +107,7 @@ quality_draws() {
   quality "$work/again.jsonl" --from "$work/quality.jsonl" --markdown "$work/again.md" &&
     cmp "$work/quality.md" "$work/again.md"
 }
-# In the picture every system of a workload has a curve by tokens and one by seconds, which end in the last loss.
+# In the chart, every system of a workload has a curve by tokens and one by seconds; both end at the last loss.
 quality_pictures() {
   quality "$work/again.jsonl" --from "$work/quality.jsonl" --svg "$work/quality.svg" && python3 - "$work/quality.svg" <<'EOF'
 import re, sys
@@ -123,7 +123,7 @@ if min(numbers) < 0 or max(numbers[::2]) > float(picture.get("width")) or max(nu
     sys.exit("curves beyond the picture")
 EOF
 }
-# Two seeds of two systems of two workloads at the same numbers of tokens, in turn, and what they are summed up to.
+# Two seeds of two systems and two workloads alternate at the same numbers of tokens; checks their summary.
 quality_complete() {
   python3 - "$work/quality.jsonl" <<'EOF'
 import json, statistics, sys
@@ -188,7 +188,7 @@ case ${1:-} in
     ;;
 esac
 
-# The pages of experiments are what the results give, and requests that cannot be run are refused.
+# The pages match the stored results, and requests that cannot be run are rejected.
 cp -R scripts docs "$work"
 learning() { python3 "$work/scripts/learning.py" "$@" >"$work/out" 2>"$work/err"; }
 refuses() { # refuses WORDS ARGUMENTS...

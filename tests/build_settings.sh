@@ -1,6 +1,6 @@
 #!/bin/sh
-# That a build directory remembers the settings of its last build. Nothing is compiled: `make -n` tells what would be.
-# Prints `ok NAME` or `not ok NAME` a check and `done` at the end.
+# Tests that a build directory remembers the settings of its last build. Nothing is compiled: `make -n` prints what
+# would be. Prints `ok NAME` or `not ok NAME` for each check and `done` at the end.
 # shellcheck disable=SC2013,SC2016 # one line of words; scripts in quotes
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -19,7 +19,7 @@ check() { # check NAME COMMAND...
   shift
   if "$@"; then echo "ok $name"; else echo "not ok $name"; fi
 }
-# Whether the compiler of a source would get a flag: has FLAG ARGUMENTS...
+# has FLAG ARGUMENTS...: whether the compiler would get the flag
 has() {
   flag=$1
   shift
@@ -46,7 +46,7 @@ check "an empty one is the default" lacks -DC
 check "the others stay" grep -qx 'NO_CUDA ?= 1' "$build/settings.mk"
 check "an empty CFLAGS is the default" has -O3 CFLAGS=
 
-# The emulator of CUDA does not care whether there is a backend for CUDA or MPI.
+# The CUDA emulator is built the same with or without CUDA and MPI.
 emulator_flags() { # emulator_flags FILE ARGUMENTS...
   file=$1
   shift
@@ -62,7 +62,7 @@ emulator_flags "$work/given" NO_CUDA=1 NO_MPI=1 CUDA_ARCH=90
 check "the emulator is not built again without CUDA" cmp "$work/with" "$work/remembered"
 check "nor with other settings given to it" cmp "$work/with" "$work/given"
 
-# A build below takes the settings and keeps none; without a name nothing is read or kept.
+# A nested make inherits the settings and saves none; without a name, nothing is read or saved.
 make_in "$build" remember CPPFLAGS=-DC >"$work/log"
 make_below() { make_in "$build/below" BUILD_SETTINGS="$build/settings.mk" "$@"; }
 make_below remember CPPFLAGS=-DD >"$work/log"
@@ -74,7 +74,7 @@ check "without a name none are read" lacks -DC BUILD_SETTINGS=
 cat Makefile make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
 check "every make for a build below names them" [ "$(wc -l <"$work/nested")" = "$(grep -c '(NESTED)' "$work/nested")" ]
 
-# Help: every setting, and only targets that there are.
+# make help lists every setting and only existing targets.
 make_in "$work/help" help >"$work/help.txt"
 missing=$(for name in $(sed -n 's/^SETTINGS := //p' make/settings.mk); do grep -qw "$name" "$work/help.txt" || echo "$name"; done)
 check "help has every setting" [ -z "$missing" ]
@@ -85,7 +85,7 @@ check "help has targets that there are" [ -z "$missing" ]
 check "help is aligned" awk '/^  / { match(substr($0, 3), /  +/); n++; if (n > 1 && RSTART + RLENGTH != column) bad = 1; column = RSTART + RLENGTH }
   END { exit bad || n < 20 }' "$work/help.txt"
 
-# Instruction sets: what is compiled, and what kernels/backends.c is told.
+# Instruction sets: what is compiled, and what kernels/backends.c gets.
 kernels_of() { make_in "$work/isa" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$@" all; }
 kernels_of ISA=generic >"$work/log"
 check "one instruction set" [ "$(grep -o 'DCPU_BUILD=[a-z0-9_]*' "$work/log" | sort -u | tr '\n' ' ')" = "DCPU_BUILD=generic DCPU_BUILD=generic_bf16 " ]
@@ -93,7 +93,7 @@ check "its tables" grep -q "CPU_TABLES(X)= *X(generic,generic) X(generic_bf16,ge
 kernels_of ISA=v9 >"$work/log"
 check "one that is none" [ "$(wc -l <"$work/log")" = 1 -a "$(grep -c 'ISA is "v9": give one or several of' "$work/log")" = 1 ]
 
-# ONLY: the tests that are meant.
+# ONLY: selects tests.
 make_in "$work/only" BUILD_SETTINGS= -n run-tests ONLY=pol >"$work/log"
 check "no such test: one line with those that are near" [ "$(wc -l <"$work/log")" = 1 -a "$(grep -c 'pol; did you mean test_pool?' "$work/log")" = 1 ]
 make_in "$work/only" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n run-tests ONLY="pool tests/test_quantiles.c" >"$work/log"
@@ -101,17 +101,17 @@ check "two tests: their programs" [ "$(grep -o -- "-o $work/only/tests/test_[a-z
 check "and no others" [ "$(grep -c bench_kernels "$work/log")" = 0 ]
 check "their names in full" [ "$(tests/run.sh --check pool programs formats.py | tr '\n' ' ')" = "test_pool programs.sh formats.py " ]
 
-# How far it is: as many lines as it says, from an empty directory and after a change.
+# Progress: the announced number of lines, for a full build and after a change.
 lines_of() { make_in "$work/count" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 "$@" | grep '^\[' | tail -n 1; }
 check "all steps are counted" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "$(make_in "$work/count2" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$work/count2/stories" | grep -c '^gcc ' | sed 's|.*|&/& ]|')" ]
 touch "$work/count/data/output.o"
 check "and those of a change" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "1/1 ]" ]
 
-# A program that was removed is made again, although the last build is newer than all sources.
+# A deleted program is rebuilt, although the last build is newer than all sources.
 mkdir -p "$work/whole" && touch "$work/whole/built"
 check "a program that is missing is built" sh -c 'make --no-print-directory BUILD="$1" BIN="$1/bin" -n all 2>&1 | grep -q "bin/train"' - "$work/whole"
 
-# Which version it is: with the commit where git knows it, without git the number alone.
+# Version: with the commit if git knows it; without git, only the number.
 make_in "$build" "$build/version" >"$work/log"
 check "the version has a commit" grep -Eqx "$(cat VERSION)( [(][0-9a-f]+(-dirty)?[)])?" "$build/version"
 if [ -e .git ]; then check "where there is one" grep -q '(' "$build/version"; fi

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Says whether two builds compute the same: compare_builds.sh OLD NEW [DIR]
+# Checks that two builds compute the same: compare_builds.sh OLD NEW [DIR]
 #
-# OLD and NEW are directories that hold `train` and `generate`; `stories`, which writes the corpus, is looked for in DIR, NEW
-# and OLD (and in their build/). Both builds get the same commands on the same small texts, each in a directory of its own;
-# what they leave behind is compared byte for byte: model, config, tokenizer, samples, the tensors of the resume state, the
-# metrics without their times, and what ./generate writes, scores, encodes, decodes and exports. CPU only; two minutes.
+# OLD and NEW are directories with `train` and `generate`. `stories`, which writes the corpus, is taken from DIR, NEW or
+# OLD (or their build/). Both builds run the same commands on the same small texts, each in its own directory. The
+# results are compared byte for byte: model, config, tokenizer, samples, the tensors of the resume state, the metrics
+# without times, and what ./generate writes, scores, encodes, decodes and exports. CPU only; takes two minutes.
 #
-# Prints `same NAME` or `DIFFERENT NAME: what` for each run, then `N same, N different`; status 1 when anything differs or is
-# missing, 2 when nothing could be compared.
+# Prints `same NAME` or `DIFFERENT NAME: what` for each run, then `N same, N different`. Exit status 1 if anything
+# differs or is missing, 2 if nothing could be compared.
 # shellcheck disable=SC2086 # sets of flags are words
 set -u
 
@@ -60,7 +60,7 @@ printf '%s\n' '{"prompt": "Once", "seed": 2, "max_tokens": 20}' \
 # ---- runs ----
 problems=
 
-# attempt SIDE OUTPUT COMMAND...: runs it in the side's directory; what fails is a difference, and says why
+# attempt SIDE OUTPUT COMMAND...: runs it in the side's directory; a failure counts as a difference, with its reason
 attempt() {
   side=$1 output=$2
   shift 2
@@ -72,7 +72,7 @@ attempt() {
   return 1
 }
 
-# what all runs have in common
+# options of all runs
 small="--layers 2 --dim 64 --ctx 64 --batch 4 --seed 5 --log-every 1 --sample-tokens 64"
 small="$small --threads 2 --device cpu --optimizer adamw --quiet"
 
@@ -165,7 +165,7 @@ compare gpt2 "$text" --arch gpt2 --tokenizer byte --heads 4 $often
 compare encoder "$pairs" --prompt-field question --response-field answer --arch original --tokenizer byte --heads 4 $often
 compare init "$text" --init byte.run $often
 
-# A run that the old build begins, and that stops half-way: both builds go on with a copy of it.
+# A run that the old build stops half-way; both builds resume a copy of it.
 steps=600 begun=$work/begun/resume.run
 (cd "$work/begun" && exec build/train --out resume.run "$text" --tokenizer byte --heads 4 --dropout 0.1 \
   --steps $steps --save-every 50 --eval-every 150 --sample-every 200 $small) \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages (README.md, CONTRIBUTING.md, docs/*.md): links lead somewhere, files that are named are there, and a function that is
-named with its file is defined in it."""
+"""Checks README.md, CONTRIBUTING.md and docs/*.md: every link has a target, every named file exists, and every
+function named with its file is defined in that file."""
 import os
 import re
 import sys

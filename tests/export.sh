@@ -1,5 +1,5 @@
 #!/bin/sh
-# A directory for others: ./generate RUN --export DIR. As tests/program_helpers.sh says.
+# Tests ./generate RUN --export DIR. See tests/program_helpers.sh.
 # shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -32,7 +32,7 @@ cp -r plain.run shortened.run && echo 'earlier-steps = "10:50"' >>shortened.run/
 check "but not the lengths that were planned before" sh -c "grep -q '^./train TEXT .*--steps 30' shortened/README.md && ! grep -q earlier shortened/README.md"
 check "and front matter" test "$(head -n 1 out/README.md)" = ---
 
-# Neither the text nor the prompt outside of the sample, no paths.
+# The export must not contain the text, the prompt (except in the sample), or paths.
 check "no passage of the text, no paths" python3 -c '
 import os, sys
 secrets = open("text.txt", "rb").read() + b"\n" + b"the secret words of somebody, more than 32 of them"
@@ -92,7 +92,7 @@ awk 'BEGIN { for (i = 0; i < 60; i++) print i "\tnumber " i * 7 }' >pairs.tsv
 check "an encoder and two tokenizers" test -s pairs/source_tokenizer/tokenizer.json
 check "which answer alike" sh -c 'echo 5 >in; "$1" pairs -f in --greedy --quiet >one; "$1" pairs.run -f in --greedy --quiet | cmp - one' - "$generate"
 
-# ---- what is refused ----
+# ---- rejected commands ----
 mkdir full empty
 touch full/file
 refused "a directory that is not empty" 2 "full: that directory is not empty" "$generate" plain.run --export full

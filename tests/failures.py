@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Memory and disk that fail on purpose: for every n, the n-th allocation, write, fsync, rename, ... of ./train and
-./generate fails. The program must end with the right status and a message and leave no half-written file, and what was
-there before is still whole: --resume, or the same command again, ends with the same files as if nothing had failed.
+"""Fault injection: for every n, the n-th allocation, write, fsync, rename, ... of ./train and ./generate fails.
+
+The program must end with the right status and a message and leave no half-written file. Existing files must stay whole:
+--resume, or the same command again, must give the same files as a run without failures.
 
     make build/failing/train build/failing/generate
     tests/failures.py build                 # everything: takes about an hour
-    tests/failures.py build --some 150      # a share: so many failures of each kind, evenly spread
+    tests/failures.py build --some 150      # only so many failures of each kind, evenly spread
     tests/failures.py build --only resume --calls rename fsync --list
 
-Allocations fail in a build of its own (tests/failing_allocations.c), system calls by strace. Prints `ok NAME` or
-`not ok NAME: why` a scenario and call, and `done`; --list: how each failure ended, with what message.
+Allocations fail in a separate build (tests/failing_allocations.c), system calls fail through strace. Prints `ok NAME`
+or `not ok NAME: why` for each scenario and call, then `done`. --list shows the outcome and message of each failure.
 """
 
 import argparse
@@ -70,7 +71,7 @@ class Failure(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the programs are, and what a scenario starts from."""
+    """The directory of the programs, and the files that a scenario starts from."""
     programs: str
     failing: str
     start: str  # a folder that is copied
@@ -81,7 +82,7 @@ def strace(call, *more):
 
 
 def start(place, command, folder, failure=None, under=(), **more):
-    """The finished process; `under`: a command that runs it."""
+    """Returns the finished process; `under`: a command that runs it."""
     programs = place.failing if failure and failure.call == "allocation" else place.programs
     command = [*under, os.path.join(programs, command[0]), *command[1:]]
     environment = {**os.environ, "TMPDIR": os.path.join(folder, "tmp"), "ASAN_OPTIONS": "detect_leaks=0", **more}
@@ -95,7 +96,7 @@ def start(place, command, folder, failure=None, under=(), **more):
 
 
 def count(place, scenario, call, folder):
-    """How many such calls a run without failures makes."""
+    """The number of these calls in a run without failures."""
     shutil.copytree(place.start, folder)
     if call == "allocation":
         start(place, scenario.command, folder, Failure(call, 0), INKLING_COUNT_ALLOCATIONS="count")
@@ -109,14 +110,14 @@ def count(place, scenario, call, folder):
 
 
 def steady(value):
-    """Of parsed JSON, what is the same in every run."""
+    """The part of parsed JSON that is the same in every run."""
     if isinstance(value, dict):
         return {k: steady(v) for k, v in value.items() if k not in VOLATILE}
     return [steady(item) for item in value] if isinstance(value, list) else value
 
 
 def contents(folder):
-    """What a run has made: {name: what is the same in every run}."""
+    """The files of a run: {name: the content that is the same in every run}."""
     found = {}
     for directory, _, names in os.walk(os.path.join(folder, "run")):
         for name in names:
@@ -147,7 +148,7 @@ def leftovers(folder):
 
 
 def finish(place, scenario, folder):
-    """As a person would after the failure: the run goes on, or begins again where there is nothing to go on from."""
+    """Continues as a user would after the failure: resumes the run, or starts again if there is nothing to resume."""
     done = start(place, RESUMED + (["--steps", "10"] if "10" in scenario.command else []), folder)
     if done.returncode == 4 and not scenario.before:
         done = start(place, scenario.command + ["--overwrite"], folder)
@@ -157,7 +158,7 @@ def finish(place, scenario, folder):
 
 
 def differences(one, other):
-    """The files of which two runs have not made the same; of an object in JSON also the members."""
+    """The files that differ between two runs; for JSON objects, also the members."""
     def describe(name):
         mine, yours = one.get(name), other.get(name)
         if not (isinstance(mine, dict) and isinstance(yours, dict)):
@@ -168,7 +169,7 @@ def differences(one, other):
 
 
 def attempt(place, scenario, failure, expected, folder):
-    """(how it ended, what is wrong or None)"""
+    """(how the program ended, what is wrong or None)"""
     shutil.copytree(place.start, folder)
     try:
         done = start(place, scenario.command, folder, failure)
@@ -199,7 +200,7 @@ def attempt(place, scenario, failure, expected, folder):
 
 
 def printed(done, folder):
-    """What a command that trains nothing has given."""
+    """The output of a command that does not train."""
     path, page = os.path.join(folder, "report.html"), None
     if os.path.exists(path):
         with open(path, "rb") as file:
@@ -208,14 +209,14 @@ def printed(done, folder):
 
 
 def spread(total, some):
-    """Numbers from 1 to the total, evenly."""
+    """Evenly spread numbers from 1 to the total."""
     if not some or total <= some:
         return list(range(1, total + 1))
     return sorted({1 + i * (total - 1) // (some - 1) for i in range(some)})
 
 
 def examine(place, name, call, options, pool, work):
-    """A line of result for a scenario and a call."""
+    """Tests a scenario and a call; returns the line to print."""
     scenario = SCENARIOS[name]
     folder = functools.partial(os.path.join, work)
     total = count(place, scenario, call, folder("count"))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Tokenizers of other programs: `./generate --encode` and `--decode` against Hugging Face's `tokenizers`, token by token.
+"""Compares `./generate --encode` and `--decode` with Hugging Face's `tokenizers`, token by token.
 
-    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N]     # BIN: where generate is (default: here)
+    tests/foreign_tokenizers.py [--full] [--only NAME] [--seed N]     # BIN: directory of generate (default: .)
     tests/foreign_tokenizers.py --mutations N --reader build/tests/fuzz/fuzz_tokenizer
 
-Trains a small vocabulary of each kind with that library, writes it down as a model has it, and compares texts of prose,
-code, digits, many scripts, marks, control characters, runs of spaces and special tokens. --full: 10 MB of such text for
-each kind. --mutations: files that are damaged in N ways, given to the program that the fuzzer of the reader is, which
-ends with a crash where one is not refused, or does not encode. Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
-All characters are of Unicode 14 or older: newer ones are known to one library or the other. Where there is no such library,
-tests/test_foreign_tokenizers.c has some of it (tests/golden/make_tokenizers.py).
+Trains a small vocabulary of each kind of tokenizer with the library, saves it as models do, and compares the tokens of
+prose, code, digits, many scripts, combining marks, control characters, runs of spaces and special tokens. --full: 10 MB
+of such text for each kind. --mutations: gives N corrupted files to the fuzzing program --reader, which crashes if a
+file is neither rejected nor usable for encoding. Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
+All characters are from Unicode 14 or older, because the libraries differ in newer ones. Without the library,
+tests/test_foreign_tokenizers.c covers part of this (tests/golden/make_tokenizers.py).
 """
 
 import argparse
@@ -98,7 +98,7 @@ def text_of(draw, size):
 
 
 def among_added(draw, size):
-    """Long enough to be cut for threads, every 256 KB, and with added tokens wherever that may be."""
+    """A text long enough to be divided among threads (every 256 KB), with added tokens at any place."""
     out, length = [], 0
     while length < size:
         out.append(draw.choice(EXTRA) + draw.choice(["x", "1", "y ", " z", "\n", "  \n", "\u00e9"]))
@@ -134,7 +134,7 @@ STRIP_SPACE = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoder
 
 
 def kinds():
-    """name: how it differs from GPT-2's."""
+    """{name: how it differs from GPT-2's tokenizer}."""
     metaspace = lambda scheme, split: dict(
         characters=True, inner=not split, pre=pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split),
         decoder=decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme, split=split)]))
@@ -227,7 +227,7 @@ CONFIG = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_siz
 
 
 def write_model(folder, tokenizer, draw):
-    """A model of random weights around it."""
+    """Writes a model with random weights for the tokenizer."""
     vocab = tokenizer.get_vocab_size()
     layer, shapes = "model.layers.0.", {"model.embed_tokens.weight": [vocab, 8], "model.norm.weight": [8]}
     for name, shape in {"self_attn.q_proj": [8, 8], "self_attn.k_proj": [8, 8], "self_attn.v_proj": [8, 8], "self_attn.o_proj": [8, 8],
@@ -271,7 +271,7 @@ def difference(ours, theirs, tokenizer):
 
 
 def text_back(tokenizer, ids):
-    """Without special tokens, but for bytes."""
+    """The decoded text, without special tokens except bytes."""
     added = tokenizer.get_added_tokens_decoder()
     special = {number for number, token in added.items() if token.special and not token.content.startswith("<0x")}
     return tokenizer.decode([number for number in ids if number not in special], skip_special_tokens=False)
@@ -294,7 +294,7 @@ def compare(name, folder, tokenizer, text, decodes):
 
 
 def prompt_of(folder, tokenizer, name, text):
-    """What the model reads for a prompt."""
+    """The tokens that the model gets for a prompt."""
     tokenizer.encode_special_tokens = False
     shown = os.path.join(folder, "map.json")
     generate(folder, "-p", text, "--special", "--quiet", "-n", "0", "--attention", shown)
@@ -305,7 +305,7 @@ def prompt_of(folder, tokenizer, name, text):
 
 
 def written(folder, tokenizer, name, prompts):
-    """What is printed continues the prompt as the library decodes both together."""
+    """The printed text must continue the prompt as when the library decodes both together."""
     wrong, compared = "nothing was compared", 0
     for prompt in prompts:
         lines = generate(folder, "-p", prompt, "--quiet", "-n", "3", "-N", "40", "-s", "7", "--ignore-eos", "--json")
@@ -324,7 +324,7 @@ def written(folder, tokenizer, name, prompts):
 
 
 def broken(name, folder, text, keeps):
-    """Bytes that are not UTF-8 come back as they were."""
+    """Invalid UTF-8 must decode to the same bytes."""
     damaged = bytearray(text.encode()[:20000])
     draw = random.Random(5)
     for _ in range(len(damaged) // 20):
@@ -348,7 +348,7 @@ PATTERNS = ["(a+)+[bc]", "(?:a|a)*$", "(a*)*[^a]", "((((((a?)*)*)*)*)*)*b?", "(?
 
 
 def places(value, found):
-    """All (container, key) in it, a few of long ones."""
+    """All (container, key) pairs in a value; only a few of long containers."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in list(keys)[:12]:
         found.append((value, key))
@@ -365,7 +365,7 @@ def nested(draw):
 
 
 def damaged(draw, files):
-    """One of the files, as bytes, with some damage."""
+    """One of the files, as corrupted bytes."""
     whole = json.loads(draw.choice(files))
     if draw.random() < 0.25:
         text = bytearray(json.dumps(whole, ensure_ascii=draw.random() < 0.5).encode())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/formats.md names exactly the keys that the programs write: each table is compared with what a run writes.
-BIN: where ./train and ./generate are (default: here)."""
+"""Checks that docs/formats.md lists exactly the keys that the programs write in a run.
+BIN: directory of ./train and ./generate (default: the root of the source)."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ def check(name, ok, why=""):
 
 
 def documented():
-    """Of each heading the keys in the first columns of the tables below it, a set for each table."""
+    """For each heading, the keys in the first column of each table below it: one set per table."""
     sections, heading = {}, None
     for line in open(os.path.join(HERE, "docs/formats.md"), encoding="utf-8"):
         if line.startswith("#"):
@@ -35,7 +35,7 @@ def documented():
 
 
 def keys_of(value, prefix=""):
-    """Names of all members: a.b of objects, a[].b of objects in lists. Settings and texts by token have any name."""
+    """Names of all members: a.b in objects, a[].b in lists of objects. Members of settings and texts by token may have any name."""
     found = set()
     for key, member in value.items():
         name = prefix + key
@@ -56,7 +56,7 @@ def run(program, *arguments, text=None):
 
 
 def compare(name, wanted, objects, groups=()):
-    """The union of the objects' keys is what is documented. `groups`: objects that are documented as such, too."""
+    """The union of the objects' keys must equal the documented keys. `groups`: objects that are documented themselves."""
     written = set().union(*(keys_of(o) for o in objects)) - set(groups)
     wanted = {k for k in wanted if k not in groups}
     missing, more = sorted(written - wanted), sorted(wanted - written)

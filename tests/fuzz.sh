@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every reader reads the files of its fuzzing corpus, and what fuzzing has found before. Argument: the build directory.
+# Runs each file parser on its fuzzing corpus, including past findings. Argument: the build directory.
 set -u
 for source in tests/fuzz/fuzz_*.c; do
   name=$(basename "$source" .c)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Damaged lines for `./generate --prompts`: mutations of valid ones, each of which gets one answer, an object of JSON.
+"""Gives corrupted lines to `./generate --prompts`; each must be answered with one JSON object.
 
     tests/fuzz_prompts.py GENERATE RUN [LINES=2000] [SEED=1]
 
-Prints how many were answered and how many refused; status 1 and why when that is not all of them.
+Prints how many lines were answered and how many rejected. If any line is left over, exit status 1 and the reason.
 """
 
 import json

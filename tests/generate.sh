@@ -1,5 +1,5 @@
 #!/bin/sh
-# What ./generate writes for people and for programs: many texts, stop texts, JSON, JSON lines. As tests/program_helpers.sh says.
+# Tests the output of ./generate: many texts, stop strings, JSON, JSON Lines. See tests/program_helpers.sh.
 # shellcheck disable=SC2154 # of the helpers
 # shellcheck disable=SC2016 # what sh -c is given expands there
 set -u
@@ -50,7 +50,7 @@ refused "a full disk" 7 'cannot write' sh -c "exec $generate a.run -p x -N 3 --j
 stopped 0.5 "$generate" a.run -p x -N 1000000 --quiet >part.txt
 check "Ctrl-C" test $? -eq 130
 
-# ---- special tokens and chats ----
+# ---- special tokens and chat templates ----
 printf 'a<|endoftext|>b' >special.txt
 check "special tokens are text" sh -c "$generate a.run --encode special.txt | wc -l | grep -qv '^ *3\$'"
 check "--special finds them" sh -c "$generate a.run --encode special.txt --special | wc -l | grep -q '^ *3\$'"
@@ -61,7 +61,7 @@ echo '{{ messages }}' >chat.run/chat_template.jinja
 check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"
 check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/null | grep -q 'chat template'"
 
-# ---- what was copied ----
+# ---- copied passages (--novelty) ----
 "$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
 for _ in $(seq 20); do cat once.txt; done >short.txt
 $train short.txt --tokenizer byte --layers 2 --heads 2 --dim 64 --ctx 64 --batch 8 --steps "$(steps 1000)" --sample-tokens 0 \
@@ -168,7 +168,7 @@ write --params >params.txt
 check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
 check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(NF - 2) } END { exit !(n == all && n > 0) }' params.txt
 
-# ---- what each layer would say ----
+# ---- logit lens ----
 write -p 'Once upon' -n 1 --json --logprobs 5 >one.json
 write -p 'Once upon' --lens >lens.txt
 check "the lens: a line for the embedding and each layer" sh -c 'test "$(tail -n +2 lens.txt | cut -c -9 | tr "\n" ,)" = "layer  0 ,layer  1 ,layer  2 ,"'
@@ -257,7 +257,7 @@ for c in json.load(open("raw.json"))["choices"]:
 assert found
 EOF
 
-# ---- JSON lines ----
+# ---- JSON Lines (--prompts) ----
 python3 - >prompts.jsonl <<'EOF'
 import json, random, sys
 random.seed(1)
@@ -367,7 +367,7 @@ assert not text or text.endswith("\n")
 for line in text.splitlines(): json.loads(line)
 EOF
 
-# ---- how surprising each token was ----
+# ---- surprisal (--heat, --alts) ----
 write -p 'Once upon' -n 40 -s 11 >plain.txt
 write -p 'Once upon' -n 40 -s 11 --heat >heat.txt
 check "colors change no character" sh -c "sed 's/\x1b\[[0-9;]*m//g' heat.txt | cmp - plain.txt"
@@ -459,7 +459,7 @@ refused "-i with a text, as elsewhere" 2 '-i takes no text; did you mean -p "Onc
 refused "two runs" 2 'only one RUN' "$generate" a.run b.run
 refused "a comparison as JSON" 2 'use only one of --json and --compare' "$generate" --compare a.run b.run --json
 
-# ---- prompts that are scored ----
+# ---- scored prompts ----
 printf 'Once upon a time\n\nthe end\n' >lines.txt
 write --score lines.txt --per-line >per-line.jsonl
 printf '%s\n' '{"prompt": "Once upon a time", "score": true, "max_tokens": 0}' '{"prompt": "", "score": true, "max_tokens": 3}' \

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""./generate --gguf: every key and tensor of the file against the model directory, by a reader of its own and, where the
-package is there, by PyPI's gguf; what is refused; and that memory does not grow with the model.
+"""Tests ./generate --gguf: compares every key and tensor of the file with the model directory.
 
-BIN: where ./train and ./generate are (default: here). Prints `ok NAME` or `not ok NAME: why` a check and `done`.
+The file is read by a reader in this script and, if it is installed, by the Python package gguf. Also tests what is
+rejected, and that memory use does not grow with the model.
+
+BIN: directory of ./train and ./generate (default: .). Prints `ok NAME` or `not ok NAME: why` for each check, then
+`done`.
 """
 
 import json
@@ -129,7 +132,7 @@ def encoded(kind, values):
 
 
 def turned(shape, values, head):
-    """Rows of queries and keys: of each head 0, d/2, 1, d/2 + 1 ..."""
+    """The rows of queries and keys in the order 0, d/2, 1, d/2 + 1 ... in each head."""
     width = shape[1] if len(shape) > 1 else 1
     rows = [values[i * width:(i + 1) * width] for i in range(shape[0])]
     order = [first + i // 2 + i % 2 * (head // 2) for first in range(0, shape[0], head) for i in range(head)]
@@ -147,7 +150,7 @@ GPT2 = {"transformer.wte": "token_embd", "transformer.wpe": "position_embd", "tr
 
 
 def wanted(folder, architecture):
-    """{name: (shape, numbers)} as llama.cpp has them, from the names of transformers."""
+    """{name: (shape, numbers)} with the names of llama.cpp, from the tensors of transformers."""
     with open(folder + "/config.json", encoding="utf-8") as stream:
         config = json.load(stream)
     out, names = {}, GPT2 if architecture == "gpt2" else LLAMA
@@ -322,7 +325,7 @@ def check_refusals():
 
 
 def put_float(path, tensor, number):
-    """Into the first element of a tensor."""
+    """Writes a number into the first element of a tensor."""
     with open(path, "r+b") as stream:
         size, = struct.unpack("<Q", stream.read(8))
         place = json.loads(stream.read(size))[tensor]["data_offsets"][0]
@@ -352,7 +355,7 @@ NOT_SAID = {"o200k": "splits texts unlike", "deepseek": "splits texts unlike", "
 
 
 def as_sentencepiece(tokenizer):
-    """With the merges that a SentencePiece model has: all pairs of tokens that make a token, in its order; and the scores."""
+    """Gives the tokenizer the merges of a SentencePiece model (all pairs of tokens that form a token, in its order) and scores."""
     vocab, wholes = tokenizer["model"]["vocab"], {}
     for left, right in tokenizer["model"]["merges"]:
         wholes[left + right] = [[(left + right)[:i], (left + right)[i:]] for i in range(1, len(left + right))]
@@ -412,7 +415,7 @@ def check_tokenizers():
 
 
 def check_unused_rows():
-    """A tokenizer of 257 tokens with a model of 300 rows: the rest are unused tokens with texts of their own."""
+    """A tokenizer with 257 tokens and a model with 300 rows: the other rows become unused tokens with unique texts."""
     done = run(BIN + "/train", "text.txt", *SMALL, *BPE, "--out", "rows.run")
     assert done.returncode == 0, done.stderr
     run("cp", "byte.run/tokenizer.json", "byte.run/tokenizer_config.json", "rows.run")
@@ -449,14 +452,14 @@ def check_modelfile():
 
 
 def peak(folder):
-    """MiB that ./generate --gguf took at most."""
+    """The peak memory of ./generate --gguf in MiB."""
     done = run("sh", "-c", 'exec "$@" && exit', "-", BIN + "/generate", folder, "--gguf", "x.gguf", "--quiet")
     assert done.returncode == 0, done.stderr
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
 def check_memory():
-    """Of children the largest so far counts: so the small one comes first, in a process that has had no others."""
+    """The peak counts the largest child so far, so the small model comes first, in a process without earlier children."""
     code = f"import sys; sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r}); import gguf_test as t; " \
         "print(t.peak(sys.argv[1]))"
     os.symlink(os.path.abspath(__file__), "gguf_test.py")

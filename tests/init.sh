@@ -1,5 +1,5 @@
 #!/bin/sh
-# A run that starts from a model: --init. As tests/program_helpers.sh says.
+# Tests fine-tuning (--init). See tests/program_helpers.sh.
 # shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -26,7 +26,7 @@ check "a run to start from" test $? -eq 0
 loss() { "$generate" "$1" --score "$2" --quiet | sed -n 's/.*"nats_per_token": *\([0-9.]*\).*/\1/p'; }
 first_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | head -n 1; }
 
-# ---- what it begins with, and what it learns ----
+# ---- initial loss and learning ----
 "$train" second.txt --init base.run --steps "$(steps 300)" --val second.txt --batch 8 --sample-tokens 0 --threads 1 \
   --out tuned.run 2>err
 check "--init: ends with 0" test $? -eq 0
@@ -70,7 +70,7 @@ stopped_in stopped.run "$train" second.txt --init base.run $tune --steps "$long"
 check "stopped and resumed: the same" tensors_equal stopped.run whole.run
 check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
 
-# What is said without a prompt starts from what that of the model starts from, resumed or not.
+# Without a prompt, a text starts from the same token as with the original model, resumed or not.
 sampled="--lr 3e-4 --batch 8 --threads 1 --quiet --sample-tokens 8 --sample-every 20"
 cat first.txt >one.txt
 "$train" one.txt $small --steps 5 --out starts.run
@@ -81,7 +81,7 @@ stopped_in some.run "$train" second.txt first.txt --init starts.run $sampled --s
 check "the start of the model is kept" grep -q '"bos_token_id": 65' all.run/config.json
 check "samples of a resumed run are those of a whole one" cmp some.run/samples.txt all.run/samples.txt
 
-# ---- texts that begin with a token ----
+# ---- tokenizers that add a start token ----
 mkdir begins
 GOLDENS=$here/tests/golden/tokenizers.json
 export GOLDENS
@@ -123,7 +123,7 @@ check "a model with an encoder" test $? -eq 0
 check "and prompts for a decoder alone" "$train" pairs.tsv --init base.run $tune --steps 3 --val-frac 0 --out answers.run
 refused "an encoder without prompts" 3 "prompt" "$train" second.txt --init pairs.run $tune --steps 3 --out no.run
 
-# ---- what is refused ----
+# ---- rejected commands ----
 refused "a larger context" 2 "ctx is 64, but the model in base.run has 32, and its context can only become smaller" \
   "$train" second.txt --init base.run --ctx 64 --out no.run
 refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it out" \

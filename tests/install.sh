@@ -1,6 +1,6 @@
 #!/bin/sh
-# What scripts/install.sh installs works from any directory and for any user, and all of it can be removed again:
-# tests/program_helpers.sh says how the checks are printed. Other programs of the shell and of man are used where they are.
+# Tests that what scripts/install.sh installs works from any directory and for any user, and can be removed again.
+# See tests/program_helpers.sh. Shells and man are tested if they are installed.
 # shellcheck disable=SC2086 # lists are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -15,7 +15,7 @@ install_in() { # install_in DIRECTORY ARGUMENTS...: PROGRAM_PREFIX and DESTDIR a
   shift
   PREFIX=$prefix "$installer" "$@" >out 2>err
 }
-# The files below a directory, which are no libraries of MPI.
+# The files below a directory, except MPI libraries.
 files() { (cd "$1" && find . -type f ! -name 'inkling-*.so' | sort | tr '\n' ' '); }
 has_tool() { command -v "$1" >/dev/null; }
 
@@ -51,7 +51,7 @@ for launcher in mpirun.openmpi mpirun.mpich mpirun; do
   kind=mpich flags=
   if $launcher --version 2>/dev/null | grep -qi open; then kind=openmpi flags='--oversubscribe --allow-run-as-root'; fi
   [ -e "$there/lib/inkling/inkling-$kind.so" ] || continue
-  # The sanitizers find what MPI itself leaves behind.
+  # The sanitizers report leaks in MPI itself.
   ASAN_OPTIONS=detect_leaks=0 as_user "$launcher $flags -n 2 train text.txt $small --out $launcher.run" >out 2>err
   check "$launcher, installed" test -s elsewhere/$launcher.run/model.safetensors
 done
@@ -70,7 +70,7 @@ for program in train generate; do
 done
 
 # ---- completion ----
-# completes SHELL LINE: what it offers
+# completes SHELL LINE: prints the completions
 bash_offers() {
   bash -c '. "$1"; COMP_WORDS=($2); [[ $2 != *" " ]] || COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     $(complete -p "${COMP_WORDS[0]}" | sed "s/.*-F \([^ ]*\).*/\1/") 2>/dev/null; eval ":"; printf "%s\n" "${COMPREPLY[@]}"' \
@@ -99,7 +99,7 @@ for shell in bash fish; do
   offers $shell 'train --out pl' "place$([ $shell = bash ] || echo /)"
 done
 if has_tool zsh; then
-  # Its functions run in a terminal only: the specifications are read, and taken apart.
+  # Its functions run only in a terminal, so the test parses the specifications.
   for program in train generate; do
     zsh -fc "autoload -U compinit; compinit -D; _arguments() { print -l -- \"\$@\" }; . $there/share/zsh/site-functions/_$program" \
       >specifications 2>err
@@ -108,7 +108,7 @@ if has_tool zsh; then
   check "zsh: choices" grep -q '^--dtype=\[.*\]:dtype:(auto f32 bf16' specifications
 fi
 
-# ---- removed, and what is refused ----
+# ---- uninstalling and rejected commands ----
 check "uninstall" install_in "$there" uninstall
 check "what was there before stays" test "$(find "$there" | wc -l)" = 3
 check "nothing to uninstall" sh -c "! PREFIX='$there' '$installer' uninstall 2>/dev/null"

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The programs on a pseudo-terminal: `./generate -i` as a person uses it (lines, editing, commands, Ctrl-C and Ctrl-D), and
-what both write to terminals that understand less.
+"""Tests the programs on a pseudo-terminal.
 
-    tests/interactive.py     # BIN: where train and generate are (default: here)
+`./generate -i` gets lines, edits, commands, Ctrl-C and Ctrl-D as from a user; both programs are also tested on simpler
+terminals.
 
-Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+    tests/interactive.py     # BIN: directory of train and generate (default: .)
+
+Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
 import fcntl
@@ -31,7 +33,7 @@ def check(name, ok, why=""):
 
 
 class Session:
-    """A program on a terminal; `out` is what its stdout wrote, apart from the terminal unless `stdout` is to be on it."""
+    """A program on a terminal; `out` is its stdout, which is separate from the terminal unless `stdout` is set."""
 
     def __init__(self, command, folder, environment=None, columns=300, stdout=False):
         master, slave = pty.openpty()
@@ -57,7 +59,7 @@ class Session:
         return bool(data)
 
     def wait(self, pattern):
-        """Until the terminal shows it, behind what was waited for before."""
+        """Waits until the terminal shows it, after the text of the previous wait."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             found = re.search(pattern, self.seen[self.at:])
@@ -72,7 +74,7 @@ class Session:
         os.write(self.terminal, text)
 
     def say(self, text, pattern=rb"stopped: ([a-z ]+); seed (\d+)"):
-        """Types a line and waits for the note behind the answer and the next prompt."""
+        """Types a line and waits for the note after the answer and for the next prompt."""
         self.type(text + b"\r")
         found = self.wait(pattern)
         self.wait(rb"> ")
@@ -212,7 +214,7 @@ def interrupts(generate, folder):
 
 
 def dumb(generate, folder):
-    """No more than the terminal understands: escape codes, characters beyond ASCII, columns."""
+    """The programs must write only what the terminal supports: escape codes, non-ASCII characters, columns."""
     train = os.path.join(os.path.dirname(generate), "train")
     shape = ["text.txt", "--layers", "1", "--heads", "2", "--dim", "32", "--ctx", "64", "--batch", "8", "--device", "cpu"]
     commands = {"train": [train, *shape, "--steps", "30", "--sample-tokens", "0", "--tokenizer", "byte", "--out", "b.run", "--overwrite"],

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The model that a run keeps is the best one on all of the validation text, and its loss there is the number that is printed, that
-# stands in result.json, metrics.jsonl and tables, and that --score measures. As tests/program_helpers.sh says.
+# Tests that a run keeps the model with the lowest loss on the whole validation text, and that this loss is the same in
+# messages, result.json, metrics.jsonl, tables and --score. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -57,7 +57,7 @@ check "exact answers: --score" near "$(field exact <score.json)" "$(kept encoder
 check "exact answers: printed" near "$(sed -n 's/^\([0-9.]*\) % of 500 answers are exactly right$/\1/p' err)" \
   "$(kept encoder.run exact | awk '{ print 100 * $1 }')" 0.05
 
-# ---- a long validation text, whose beginning says another thing than all of it ----
+# ---- a long validation text whose beginning differs from the rest ----
 # The base has learned letters; the run learns digits, and is evaluated on letters first. So the base is the best on the
 # beginning, before the first step.
 awk 'BEGIN { for (i = 1; i <= 6000; i++) print "abc def ghi jkl mno" }' >letters.txt
@@ -72,7 +72,7 @@ check "though another was better on the beginning" sh -c "grep '\"best\":true' n
 check "it is that of the last step" test "$(kept newest.run step)" -eq 40
 check "nothing is said of another" sh -c "! grep -q 'is kept' err"
 check "the sample is its own" test "$(grep "^===" newest.run/samples.txt | tail -n 1)" = "=== step 40"
-# Letters alone: now the base is better on all of it, too.
+# Letters only: now the base is better on the whole text, too.
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
   --optimizer adamw --out first.run 2>err
 one_number "a long text, the first is kept" first.run err letters.txt --stride 16
@@ -84,11 +84,11 @@ check "a longer run goes on from the newest" sh -c "$train --resume=first.run --
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 40 --lr 1e-2 \
   --optimizer adamw --eval-every 2 --quiet --out whole.run 2>/dev/null
 check "evaluations do not change what is trained" tensors_equal whole.run newest.run 20000
-# A text of end tokens alone has no bits per byte.
+# A text of end tokens only has no bits per byte.
 printf 'a' >one.txt
 $train train.txt --val one.txt $tiny --steps 4 --out one.run 2>err
 check "one byte has a loss" grep -q '^validation loss [0-9.]* nats per token, over all 1 token$' err
-# The best file is damaged: it is said what to do, and then the run ends with the newest.
+# The file of the best model is damaged: a message says what to do, and the run ends with the newest model.
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 4000 --lr 1e-2 \
   --optimizer adamw --eval-every 4000 --quiet --out spoiled.run --overwrite 2>err &
 pid=$!
@@ -100,7 +100,7 @@ check "which says what to do" grep -q 'remove that file and type: .*train --resu
 rm spoiled.run/model.safetensors
 $train --resume=spoiled.run --quiet 2>err
 check "that is right" test $? -eq 0 -a "$(kept spoiled.run step)" -eq 4000
-# The file is removed while the run goes on.
+# The file is removed during the run.
 $train digits.txt --init base.run --val letters.txt --batch 4 --threads 1 --sample-tokens 20 --steps 4000 --lr 1e-2 \
   --optimizer adamw --eval-every 4000 --quiet --out gone.run 2>err &
 pid=$!

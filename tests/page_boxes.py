@@ -1,6 +1,7 @@
-"""No words of a page overlap: python3 tests/page_boxes.py PAGE... loads each in Chromium at several widths, and prints a
-line for every pair of boxes that overlap, every name that is broken, and every page that is wider than the window.
-Exits with 1 where there is one, and with 77 where there is no Chromium."""
+"""Checks that no text of an HTML page overlaps: python3 tests/page_boxes.py PAGE...
+
+Loads each PAGE in Chromium at several widths and prints a line for each pair of overlapping boxes, each broken name and
+each page that is wider than the window. Exit status 1 if there is one, 77 if Chromium is missing."""
 import html, json, os, re, shutil, subprocess, sys, tempfile
 
 WIDTHS = [320, 390, 768, 1200, 1600]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Pairs of a source and its answer: the tasks of build/pairs, and models with an encoder that learn them. As
-# tests/program_helpers.sh says.
+# Tests prompts and responses: the tasks of build/pairs, and models with an encoder that learn them. See
+# tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -52,7 +52,7 @@ check "pairs: a reader that has enough" test "$(cat status)" -eq 0
 
 # ---- models with an encoder ----
 
-# What learns a task of ten digits in seconds; SEED: another run.
+# A model that learns a task of ten digits in seconds; SEED: random seed.
 small="--arch original --layers 2 --heads 4 --dim 32 --ffn 64 --ctx 64 --batch 8 --steps $(steps 1000) --warmup $(steps 100) --lr 4e-3
   --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 --eval-every 0 --sample-tokens 16 --quiet --seed ${SEED:-1337}"
 exact() { # exact RUN FILE: the percentage of answers that are right
@@ -102,8 +102,8 @@ refused "--answer without an encoder" 2 "with an encoder" $generate decoder.run 
 check "a decoder alone is asked, too" sh -c "$generate decoder.run --score reverse.test.tsv --exact --quiet | grep -q '\"pairs\": 1000, \"exact\": 0'"
 check "lines without an encoder" test "$(printf '12\n34\n' | $generate decoder.run --lines -n 5 --quiet | wc -l)" -eq 2
 
-# ---- what no prompt of training has ----
-# Responses have other letters than prompts, which are a to y.
+# ---- characters that no training prompt contains ----
+# Prompts use the letters a to y, responses other characters.
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "%c%c %c\tUVWz%d\n", 97 + i % 25, 97 + int(i / 25) % 25, 97 + i * 7 % 25, i }' >letters.tsv
 unseen() { # unseen RUN PROMPT: what is noted of it
   $generate "$1" -p "$2" -n 1 --device cpu 2>&1 >/dev/null | sed -n 's/^note: no training prompt of .* has \(.*\): the answer is a guess$/\1/p'
@@ -127,7 +127,7 @@ rm letters.run/tokens.bin
 check "unseen: nothing is known without the tokens" test -z "$(unseen letters.run HELLO)"
 check "unseen: nor of a decoder" test -z "$(unseen decoder.run HELLO)"
 
-# ---- what attends to what ----
+# ---- attention ----
 
 $generate reverse-after.run -p 12 --greedy --quiet --attention maps.json --attention maps.html >out
 check_learned "maps: the text is written, too" test "$(cat out)" = 21
@@ -181,7 +181,7 @@ check "and empty prompts" grep -q "pairs with an empty prompt: 1; the first is n
 printf '%s\t1\n' "$long" >odd.tsv
 refused "no pair fits" 3 "none of the 1 pairs fits" $train odd.tsv $pair --val-frac 0 --out other.run
 
-# ---- a vocabulary for each side ----
+# ---- separate tokenizers ----
 
 check_learned "reverse is learned from bytes, in a BPE" test "$(learned reverse two --source-tokenizer byte --tokenizer bpe --vocab-size 300)" -ge 95
 check "transformers is told that sources end" grep -q TemplateProcessing reverse-two.run/source_tokenizer/tokenizer.json

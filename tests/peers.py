@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Processes that train together, with every MPI that is here: the same losses as one process, the same bytes again, and an
-end in time whatever happens to one of them.
+"""Tests training in several processes with every installed MPI.
 
-    tests/peers.py [--full] [--only NAME]     # BIN: where train and its MPI libraries are (default: here)
+The losses must equal those of one process, a second run must be byte-identical, and the run must end in time whatever
+happens to one of the processes.
+
+    tests/peers.py [--full] [--only NAME]     # BIN: directory of train and its MPI libraries (default: .)
     tests/peers.py --only emulated            # BIN: an emulated build; two and three GPUs in as many processes
 
-Prints `ok NAME` or `not ok NAME: why` a check, and `done`.
+Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
 import argparse
@@ -35,7 +37,7 @@ def check(name, ok, why=""):
 
 
 def launchers():
-    """Those whose MPI this build has: {kind: [command, flags...]}."""
+    """The launchers of the MPIs in this build: {kind: [command, flags...]}."""
     found = {}
     for name in ("mpirun.openmpi", "mpirun.mpich", "mpirun"):
         path = shutil.which(name)
@@ -49,7 +51,7 @@ def launchers():
 
 
 class Run:
-    """Some processes in a folder; `programs` are those of each rank where they differ."""
+    """Several processes in a folder; `programs`: the program of each rank, if they differ."""
 
     def __init__(self, launcher, folder, ranks, flags, programs=None):
         self.folder = folder
@@ -69,7 +71,7 @@ class Run:
                                             env=environment, start_new_session=True)
 
     def wait(self, seconds=SECONDS):
-        """The exit status; None: it did not end, and was killed."""
+        """The exit status; None: the process did not end and was killed."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -98,11 +100,11 @@ class Run:
         return found
 
     def family(self):
-        """The process and those that it has started."""
+        """The process and its descendants."""
         return family(self.process.pid)
 
     def wait_for_steps(self, run, count, ranks):
-        """`ranks` 0: there is no launcher."""
+        """`ranks` 0: without a launcher."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             if len(losses(os.path.join(self.folder, run))) >= count and len(self.ranks()) == ranks:
@@ -129,7 +131,7 @@ def train(launcher, folder, ranks, flags):
 
 
 def losses(run):
-    """By step, and by step and kind of validation."""
+    """Losses by step, and validation losses by step and kind."""
     found = {}
     try:
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
@@ -336,7 +338,7 @@ def memory(kind, launcher, folder, full):
 
 
 def emulated(folder):
-    """GPUs by --gpus, which needs no MPI: NCCL's stand-in says whether all do the same."""
+    """Emulated GPUs with --gpus, without MPI: the emulated NCCL checks that all ranks make the same calls."""
     common = ["text.txt", "--layers", "2", "--heads", "2", "--dim", "32", "--ctx", "16", "--batch", "4", "--steps", "4",
               "--tokenizer", "byte", "--dropout", "0.1", "--log-every", "1", "--eval-every", "2", "--sample-tokens", "4",
               "--val-frac", "0.01", "--clip", "0.1", "--device", "cuda", "--quiet"]

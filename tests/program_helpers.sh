@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # for those who source it
-# What the tests of the two executables share; sourced with the build directory as the first argument. BIN: where ./train and
-# ./generate are (default: here). They run in a directory of their own, print `ok NAME` or `not ok NAME: why` a check and
-# `done` at the end.
+# Shared by the tests of the two programs; sourced with the build directory as the first argument. BIN: directory of
+# ./train and ./generate (default: .). Each test runs in its own temporary directory and prints `ok NAME` or
+# `not ok NAME: why` for each check and `done` at the end.
 here=$(pwd)
 build=$here/$1
 bin=$here/${BIN:-.}
@@ -43,7 +43,7 @@ refused() {
   rm -f "$work/../out.$$" "$work/../err.$$"
 }
 
-# stopped SECONDS COMMAND...: Ctrl-C after so long; ends with the command's status
+# stopped SECONDS COMMAND...: presses Ctrl-C after SECONDS; returns the command's status
 stopped() {
   seconds=$1
   shift
@@ -67,7 +67,7 @@ stopped_in() {
   wait $pid
 }
 
-# near_loss RUN RUN SHARE: the last validation losses differ by at most that share
+# near_loss RUN RUN SHARE: the last validation losses differ by at most that fraction
 last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
 near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The two executables as a person (careless, hostile or lucky) would use them: tests/program_helpers.sh says how.
+# Tests the two programs as careless, hostile or lucky users would use them. See tests/program_helpers.sh.
 # shellcheck disable=SC2016,SC2086 # scripts in quotes; sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -16,7 +16,7 @@ tiny="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 40 --quiet --thre
 isas() { "$train" --version | grep -o 'cpu-[a-z0-9]*' | cut -c 5-; }
 has_isa() { isas | grep -qx "$1"; }
 
-# ---- mistakes ----
+# ---- user errors ----
 : >empty.txt
 printf 'x' >one.txt
 mkdir folder
@@ -95,7 +95,7 @@ check "same seed, same bytes" cmp a.run/model.safetensors b.run/model.safetensor
 check "same seed, same state" tensors_equal a.run b.run
 $train text.txt $tiny --out c.run --seed 2 2>/dev/null
 if cmp -s a.run/model.safetensors c.run/model.safetensors; then fail "another seed, other bytes" "equal"; else pass "another seed, other bytes"; fi
-# seed_of RUN: the one in its settings
+# seed_of RUN: the seed in its settings
 seed_of() { sed -n 's/^seed = //p' "$1/config.txt"; }
 for run in drawn redrawn; do $train text.txt ${tiny% --quiet*} --steps 3 --seed -1 --out $run.run 2>$run.err; done
 check "train --seed -1 draws a seed" test "$(seed_of drawn.run)" -ge 0 -a "$(seed_of drawn.run)" != "$(seed_of redrawn.run)"
@@ -115,7 +115,7 @@ $train text.txt $tiny --out e.run --dry-run >out 2>err
 check "--dry-run makes nothing" test ! -e e.run
 $train text.txt --out a.run --dry-run 2>err
 check "--dry-run says what the run would be refused for" grep -q '^output   a.run, which holds a run: it needs --overwrite$' err
-# what both programs print
+# the output of both programs
 bench_keys='^{"tokens_per_s": [0-9].*"step_ms": .*"step_ms_p10": .*"step_ms_p90": .*"peak_memory_bytes": .*"isa": .*"dtype": ".*"compiler": ".*"commit": ".*}$'
 $train text.txt $tiny --bench 5 >out 2>/dev/null
 check "--bench prints one JSON line" test "$(grep -c "$bench_keys" out)" -eq 1
@@ -326,7 +326,7 @@ refused "separators alone" 3 "no text" "$train" nothing.txt $few
 rm -f line.txt
 rm -rf line.run
 
-# ---- stopping and going on ----
+# ---- stopping and resuming ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
 survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random moments, and resumed
   $train text.txt $long --optimizer "$1" --steps "$3" --out "whole-$2.run" 2>/dev/null
@@ -373,8 +373,13 @@ $train --resume=before.run --steps $more --quiet 2>/dev/null
 check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
 check "metrics end at the new last step" grep -q '"step": *'$more parts.run/metrics.jsonl
 
+<<<<<<< HEAD
 # Two signals at once are one, as `timeout` and closed terminals send them; a later one is another.
 $train text.txt $long --steps 100000 --log-every 1 --out signals.run 2>/dev/null &
+=======
+# Two simultaneous signals, as `timeout` and closed terminals send them, count as one; a later one counts separately.
+$train text.txt $long --steps 100000 --out signals.run 2>/dev/null &
+>>>>>>> small-g
 pid=$!
 while ! grep -q loss signals.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -HUP $pid
@@ -392,8 +397,13 @@ kill -TERM $pid 2>/dev/null
 wait $pid
 check "a later one leaves at once" test $? -eq 143
 check "and says so" grep -q '^stopped at once' err
+<<<<<<< HEAD
 # The tokens that are trained on are cut short by somebody else.
 $train text.txt $long --steps 100000 --warmup 1 --log-every 1 --out cut.run 2>err &
+=======
+# Another process truncates the token file during training.
+$train text.txt $long --steps 100000 --out cut.run 2>err &
+>>>>>>> small-g
 pid=$!
 while ! grep -q loss cut.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 truncate -s 2000 cut.run/tokens.bin
@@ -430,7 +440,7 @@ mv late.run/config.json.kept late.run/config.json
 refused "--resume DIR without =" 2 "resume=late.run" "$train" --resume late.run
 
 # ---- instruction sets ----
-# All that this machine has: the same bits again on the same one, near on another, and a run that moves says so.
+# All that this machine has: identical bits on the same one, close results on another, and a note if a run moves.
 refused "an instruction set that is none" 2 "v9: not in this build, which has " "$train" text.txt $tiny --device cpu --isa v9
 INKLING_ISA=v8 refused "from the environment, too" 2 "v8: not in this build" "$train" text.txt $tiny --device cpu
 same_bytes() { # ISA DTYPE SHARE
@@ -449,7 +459,7 @@ for isa in $(isas | tac); do
   esac
   [ $isa = v2 ] || same_bytes $isa bf16 0.01
 done
-# uses ISA PROGRAM FLAGS...: what --bench says that it used
+# uses ISA PROGRAM FLAGS...: the instruction set that --bench reports
 uses() {
   isa=$1
   shift
@@ -473,8 +483,13 @@ if has_isa v3 && has_isa v2; then
 fi
 
 # ---- learning ----
+<<<<<<< HEAD
 # The corpus' entropy is known exactly: a model must come near it, and one that goes below it sees what it should not.
 "$build/stories" --bytes "$([ "$hurried" ] && echo 60000 || echo 400000)" --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
+=======
+# The entropy of the corpus is known exactly: a model must come close to it; a lower loss would mean a leak.
+"$build/stories" --bytes 400000 --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
+>>>>>>> small-g
 tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' learn.json)
 limit=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' learn.json)
 head -c "$(($(wc -c <learn.txt) - tail_bytes))" learn.txt >head.txt
@@ -494,7 +509,7 @@ echo "# bits per byte: $learned, limit $limit"
 check_learned "learns the sample corpus to within half of its entropy" awk -v m="$learned" -v l="$limit" 'BEGIN { exit !(m > 0 && m < 1.5 * l) }'
 check "does not beat its entropy" awk -v m="$learned" -v l="$limit" 'BEGIN { exit !(m > l) }'
 
-# ---- damage ----
+# ---- damaged files ----
 cp -r a.run bad.run
 head -c 5000 a.run/model.safetensors >bad.run/model.safetensors
 refused "truncated weights" 4 "model.safetensors" "$generate" bad.run
@@ -673,7 +688,7 @@ kill_after() { # the first step
 kill_after $! "called/c d.run"
 check "to go on with" test "$(sed -n 's/^.*Resume with: //p' err)" = "./train --resume='c d.run'"
 
-# ---- choices that follow from others ----
+# ---- settings that depend on others ----
 check "another architecture chooses its parts anew" sh -c "$train --config a.run/config.txt --arch gpt2 --dry-run 2>&1 | grep -q 'GELU (tanh), learned positions, biases'"
 check "other positions have no base" sh -c "$train --config a.run/config.txt --positions learned --dry-run 2>&1 | grep -q 'learned positions'"
 check "dropout is dropout everywhere" sh -c "$train --config a.run/config.txt --dropout 0.2 --dry-run 2>&1 | grep -q 'dropout 0.2; seed'"

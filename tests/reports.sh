@@ -1,5 +1,5 @@
 #!/bin/sh
-# What runs say of themselves: result.json, diagnoses and the table over runs. As tests/program_helpers.sh says.
+# Tests the reports of runs: result.json, diagnoses and the table of runs. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -52,7 +52,7 @@ cp -r done.run killed.run && rm killed.run/result.json
 cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 
 # ---- --minutes ----
-# Stopped for half of its time it has to become shorter, and does the same when it is repeated.
+# A run that is suspended for half of its time must get shorter, and give the same result when repeated.
 $train $tiny --minutes 0.1 --sample-every 500 --out minutes.run 2>minutes.err &
 pid=$!
 while ! grep -q loss minutes.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
@@ -206,7 +206,7 @@ refused "an order by what is no column" 2 "no column steps; the columns are run,
 refused "a column that is not there" 2 "no column val; the columns are run, dim, " "$train" --runs sweep --columns run,val
 refused "a table on a full disk" 7 "cannot write" sh -c "exec $train --runs sweep >/dev/full"
 
-# ---- pictures ----
+# ---- charts ----
 hostile='</pre><script>alert(1)</script>&'
 $train $tiny --steps 30 --quiet --prompt "$hostile" --out 'a"<b>.run' 2>/dev/null
 check "a report is written" test -s done.run/report.html

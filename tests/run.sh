@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs the test programs of a build directory and the tests of the executables, as many at a time as there are processors; a
-# line for each, with its seconds and those of the processors, and at the end `N passed, N failed`.
+# Runs the unit tests of a build directory and the tests of the programs, in parallel on all processors. Prints a line
+# for each test with its wall time and processor time in seconds, and `N passed, N failed` at the end.
 #
-#   run.sh BUILD            all, or those that ONLY names ("pool programs")
-#   run.sh --check NAME...  runs nothing; prints the names of these tests in full, or which are near
+#   run.sh BUILD            all tests, or those in ONLY ("pool programs")
+#   run.sh --check NAME...  runs nothing; prints the full names of these tests, or similar names
 #
-# BIN: where ./train and ./generate are (default: here). EMULATED: the build directory of the CUDA kernels on the CPU, whose
-# tests are run too (default: none).
+# BIN: directory of ./train and ./generate (default: .). EMULATED: build directory of the CUDA kernels for the CPU,
+# whose tests are also run (default: none).
 set -u
 
 # One job, for xargs below: run.sh --job BUILD NAME
@@ -32,7 +32,7 @@ fi
 
 # ---- names ----
 
-# A name a line: the scripts first, which take longest.
+# One name per line; scripts first, because they take longest.
 scripts() {
   printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh
   printf '%s\n' failures.py peers.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
@@ -41,7 +41,7 @@ names() {
   scripts
   for source in tests/test_*.c; do basename "$source" .c; done
 }
-# Whether what a script needs is here.
+# Whether the requirements of a script are installed.
 is_possible() {
   case $1 in
     foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
@@ -49,7 +49,7 @@ is_possible() {
     *.py) command -v python3 ;;
   esac >/dev/null 2>&1
 }
-# called WORD...: the tests that are meant: "pool", "tests/test_pool.c", "programs"
+# called WORD...: the tests with these names: "pool", "tests/test_pool.c", "programs"
 called() {
   for word; do
     word=${word##*/}
@@ -107,7 +107,7 @@ while read -r name; do
       bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
       ;;
   esac
-  # A crash, or a program that ran nothing, is a failure too.
+  # A crash, or a program that ran no test, is also a failure.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
   printf '%-30s %4d passed, %d failed, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$seconds" "$cpu"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What ./train says of its texts before it trains on them: messages, exit codes, and that the commands it gives do what it says
-# they do; and the windows that --show prints. As tests/program_helpers.sh says.
+# Tests the text checks of ./train: messages, exit statuses, the commands that it suggests, and the windows that --show
+# prints. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -13,7 +13,7 @@ chmod +x train
 
 # said FILES...: what ./train says of them beside the plan
 said() { ./train "$@" --dry-run 2>&1 | grep -e '^note:' -e '^warning:' -e '^train:'; }
-# silent NAME FILES...: nothing is said
+# silent NAME FILES...: no message is printed
 silent() {
   name=$1
   shift
@@ -32,14 +32,14 @@ mended() {
 }
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# ---- nothing to say ----
+# ---- texts without problems ----
 silent "a story" text.txt
 silent "a source" "$here/train.c"
 silent "a shell script" "$here/tests/texts.sh"
 silent "Markdown" "$here/README.md"
 silent "JSON lines" "$here/docs/learning.jsonl" --jsonl-field experiment
 
-# ---- something to mend ----
+# ---- problems with a suggested fix ----
 sed 's/the/th\xe9/g' text.txt >latin1.txt
 mended "Latin-1" 'latin1.txt: [0-9.]* % of its bytes are not UTF-8 (it looks like Latin-1); convert it' latin1.txt
 cp latin1.txt "it's Latin.txt"
@@ -101,7 +101,7 @@ if has jq; then
   mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | .*train - --jsonl-field story" array.jsonl
 fi
 
-# ---- refused ----
+# ---- rejected files ----
 printf '%%PDF-1.4\n%%\342\343\317\323\n' >paper.pdf
 cat text.txt >>paper.pdf
 refused "a PDF" 3 'pdftotext paper.pdf - | .*train -' "$train" paper.pdf
@@ -139,7 +139,7 @@ for file in many/[0-9]*.txt; do eval "$(sed -n "s|many/0.txt|$file|g; s/^warning
 eval "$(sed -n 's/^note: .*: //p' message)"
 silent "which mend them" many
 
-# ---- said once ----
+# ---- messages printed once ----
 ./train latin1.txt $few --out once.run 2>err
 check "said when a run begins" grep -q "looks like Latin-1" err
 ./train --resume=once.run --steps 4 --quiet 2>err

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Says whether the compiler makes vector instructions of every loop of kernels/cpu that is marked `#pragma omp simd`, at the
-# full width of the instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all that are v3 or v4;
-# CC is the compiler, gcc or clang)
+# Checks that the compiler vectorizes every loop of kernels/cpu marked `#pragma omp simd` at the full width of the
+# instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all of v3 and v4; CC: gcc or
+# clang)
 #
-# A loop that stays scalar is several times slower and gives the same numbers, so no other test sees it. The compilers report
-# what they have vectorized. Loops over a constant number of lanes (`l < LANES`) are left out: they are unrolled first, and
-# what becomes of them then is not reported.
+# A scalar loop gives the same numbers several times more slowly, so no other test detects it. The compilers report
+# which loops they have vectorized. Loops over a constant number of lanes (`l < LANES`) are not checked: the compilers
+# unroll them first and do not report what happens then.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 cc=${CC:-gcc}
@@ -23,7 +23,7 @@ case $("$cc" -dumpmachine) in x86_64*) ;; *) echo "vectorized: only for x86-64";
 for build; do
   case $build in v4*) bytes=64 ;; v3*) bytes=32 ;; *) bytes=16 ;; esac
   flags=$(make -s --no-print-directory CC="$cc" kernel-flags CPU_BUILD="$build") || exit 2
-  # A report for each source: several compilers at a time.
+  # One report per source; several compilers run in parallel.
   rm -f "$work"/*.report
   # shellcheck disable=SC2016 # of the shell below
   printf '%s\n' kernels/cpu/*.c | xargs -P "$(nproc 2>/dev/null || echo 2)" -n 1 sh -c '
@@ -34,7 +34,7 @@ for build; do
     FILENAME == ARGV[1] { # FILE:LINE:COLUMN: optimized: loop vectorized using 32 byte vectors
       sub(/^\.\//, "")
       split($0, at, ":")
-      # gcc says how many bytes, clang how many numbers
+      # gcc reports bytes, clang the number of elements
       if (match($0, clang ? "vectorization width: [0-9]+" : "loop vectorized using [0-9]+")) {
         width = substr($0, RSTART + 21, RLENGTH - 21) + 0
         if (width > widest[at[1], at[2]]) widest[at[1], at[2]] = width
@@ -53,7 +53,7 @@ for build; do
       loops++
       marked = 0
       width = clang ? bytes / (/double/ ? 8 : 4) : bytes
-      # clang names the line of the pragma; gcc that, the line of the loop, or where its body begins
+      # clang reports the line of the pragma; gcc this line, the line of the loop, or the first line of its body
       if (!is_done(FNR - 1, width) && !is_done(FNR, width) && !is_done(FNR + 1, width)) {
         print FILENAME ":" FNR ": not vectorized for " build ":" $0
         bad++
