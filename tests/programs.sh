@@ -373,13 +373,8 @@ $train --resume=before.run --steps $more --quiet 2>/dev/null
 check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
 check "metrics end at the new last step" grep -q '"step": *'$more parts.run/metrics.jsonl
 
-<<<<<<< HEAD
-# Two signals at once are one, as `timeout` and closed terminals send them; a later one is another.
-$train text.txt $long --steps 100000 --log-every 1 --out signals.run 2>/dev/null &
-=======
 # Two simultaneous signals, as `timeout` and closed terminals send them, count as one; a later one counts separately.
-$train text.txt $long --steps 100000 --out signals.run 2>/dev/null &
->>>>>>> small-g
+$train text.txt $long --steps 100000 --log-every 1 --out signals.run 2>/dev/null &
 pid=$!
 while ! grep -q loss signals.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -HUP $pid
@@ -397,13 +392,8 @@ kill -TERM $pid 2>/dev/null
 wait $pid
 check "a later one leaves at once" test $? -eq 143
 check "and says so" grep -q '^stopped at once' err
-<<<<<<< HEAD
-# The tokens that are trained on are cut short by somebody else.
-$train text.txt $long --steps 100000 --warmup 1 --log-every 1 --out cut.run 2>err &
-=======
 # Another process truncates the token file during training.
-$train text.txt $long --steps 100000 --out cut.run 2>err &
->>>>>>> small-g
+$train text.txt $long --steps 100000 --warmup 1 --log-every 1 --out cut.run 2>err &
 pid=$!
 while ! grep -q loss cut.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 truncate -s 2000 cut.run/tokens.bin
@@ -483,13 +473,8 @@ if has_isa v3 && has_isa v2; then
 fi
 
 # ---- learning ----
-<<<<<<< HEAD
-# The corpus' entropy is known exactly: a model must come near it, and one that goes below it sees what it should not.
-"$build/stories" --bytes "$([ "$hurried" ] && echo 60000 || echo 400000)" --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
-=======
 # The entropy of the corpus is known exactly: a model must come close to it; a lower loss would mean a leak.
-"$build/stories" --bytes 400000 --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
->>>>>>> small-g
+"$build/stories" --bytes "$([ "$hurried" ] && echo 60000 || echo 400000)" --seed 5 --val-frac 0.1 -o learn.txt --report learn.json
 tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' learn.json)
 limit=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' learn.json)
 head -c "$(($(wc -c <learn.txt) - tail_bytes))" learn.txt >head.txt
