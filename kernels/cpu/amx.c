@@ -1,7 +1,7 @@
 /* Products of pairs of bf16 in the tile registers of AMX, of which there are eight, each with 16 rows of 64 bytes: four
  * hold 32 x 32 sums. The code uses inline assembly because gcc's intrinsics do not declare that they read and write
  * memory; tests/test_amx.c replaces it by C (AMX_EMULATED). */
-#include "kernels/cpu/words.h"
+#include "kernels/cpu/tile.h"
 
 #if defined(HAVE_BF16_PRODUCTS) || defined(AMX_EMULATED)
 

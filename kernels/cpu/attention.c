@@ -4,8 +4,7 @@
  * One thread works on one (sequence, head), so the results do not depend on the number of threads. It packs keys
  * transposed, so that scores, weighted values and all gradients are tile products over contiguous rows. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/dropout.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 

@@ -2,10 +2,12 @@
  * the row once from memory and again from the cache. `center` (norm_has_mean) is a compile-time constant, so that the
  * code for each kind of norm has no branches on it. */
 #include "kernels/cpu/dots.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/rows.h"
 
-/* Rows whose contributions to the gradients of weight and bias are added before blocks are added in order. */
-enum { WEIGHT_BLOCK = 32 };
+enum {
+  WEIGHT_BLOCK = 32,  /* rows whose terms of the gradients of weight and bias are added before blocks are, in order */
+  LEAST_COLUMNS = 256 /* columns of partial sums that a thread takes at least */
+};
 
 typedef struct RowStats {
   float mean, rstd; /* mean only with `center` */
@@ -186,6 +188,31 @@ static void norm_backward_blocks(const void *job, int begin, int end, int thread
   else backward_blocks(false, s, begin, end);
 }
 
+typedef struct Partials {
+  float *out;
+  const float *from;
+  int rows;
+  int64_t stride;
+  bool accumulate;
+} Partials;
+
+static void sum_columns(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const Partials *s = job;
+  if (!s->accumulate) memset(s->out + begin, 0, (size_t)(end - begin) * sizeof(float));
+  for (int row = 0; row < s->rows; row++) {
+    const float *from = s->from + row * s->stride;
+#pragma omp simd
+    for (int j = begin; j < end; j++) s->out[j] += from[j];
+  }
+}
+
+/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols. */
+static void sum_partials(Context *c, float *out, const float *from, int rows, int64_t stride, int cols,
+                         bool accumulate) {
+  pool_run(c->pool, cols, LEAST_COLUMNS, cols, sum_columns, &(Partials){out, from, rows, stride, accumulate});
+}
+
 void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
                                  const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
                                  int length, int dim, const Dropout *dropout, bool accumulate) {
@@ -195,8 +222,8 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradie
   if (!partial) return;
   const Backward backward = {dx, dbranch, dy, dres, x, stats, norm, rows, length, dim, dropout, partial};
   pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &backward);
-  CPU(sum_partials)(c, gradient.weight, partial, blocks, width, dim, accumulate);
-  if (norm_has_bias(norm->kind)) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
+  sum_partials(c, gradient.weight, partial, blocks, width, dim, accumulate);
+  if (norm_has_bias(norm->kind)) sum_partials(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
 }
 
 /* ---- decoding ---- */
