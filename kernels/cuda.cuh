@@ -313,11 +313,14 @@ struct DropoutMask {
   float scale;
 };
 
-/* x *= mask for N elements from `element` on (both multiples of 4) of sequence `sequence` of the micro-batch. */
+/* x *= mask for N elements of row `row` of an array of `dim` columns, from column `at` on (a multiple of 4); a sequence
+ * of the micro-batch has `length` rows. */
 template <int N>
-__device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
+__device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int row, int length, int dim,
+                                              int at) {
   static_assert(N % 4 == 0, "whole calls of the generator");
-  const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + sequence);
+  const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + row / length);
+  const int64_t element = (int64_t)(row % length) * dim + at;
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const uint4 words = random_words(mask.seed, (uint32_t)((element + i) / 4), mask.site, step, stream);

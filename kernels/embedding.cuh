@@ -44,7 +44,7 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(E
     if (p.position_embedding) load<N>(learned, p.position_embedding + position * p.dim + channel);
 #pragma unroll
     for (int j = 0; j < N; j++) x[j] += learned[j];
-    if (p.mask.state) apply_dropout<N>(x, p.mask, n / p.length, (int64_t)(n % p.length) * p.dim + channel);
+    if (p.mask.state) apply_dropout<N>(x, p.mask, n, p.length, p.dim, channel);
     store<N>(p.out + at.row * p.dim + channel, x);
   }
 }
@@ -134,8 +134,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
       }
       float x[N];
       unpack(x, ahead[i]);
-      if (p.mask.state)
-        apply_dropout<N>(x, p.mask, position[i] / p.length, (int64_t)(position[i] % p.length) * p.dim + channel);
+      if (p.mask.state) apply_dropout<N>(x, p.mask, position[i], p.length, p.dim, channel);
 #pragma unroll
       for (int j = 0; j < N; j++) sum[j] += x[j];
     }

@@ -83,12 +83,6 @@ struct MlpPass {
   DropoutMask mask;
 };
 
-/* Applies dropout to N neighbors of h or dh; `at` counts vectors. */
-template <int N> __device__ __forceinline__ void drop(float (&x)[N], const MlpPass &p, const Walk &at) {
-  const int row = (int)at.row;
-  apply_dropout<N>(x, p.mask, row / p.length, (int64_t)(row % p.length) * p.ffn + at.col * N);
-}
-
 /* DROP is a template argument, because dropout needs registers. */
 template <class T, Activation A, bool GATED, bool DROP>
 __global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
@@ -104,7 +98,7 @@ __global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
       const float act = u[i] * phi<TrainingMath<T>, A>(u[i]);
       h[i] = GATED ? h[i] * act : act;
     }
-    if constexpr (DROP) drop(h, p, at);
+    if constexpr (DROP) apply_dropout<N>(h, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
     store<N>(static_cast<T *>(p.out) + at.row * p.ffn + at.col * N, h);
   }
 }
@@ -122,7 +116,7 @@ __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
     load<N>(u, from);
     if constexpr (GATED) load<N>(up, from + p.ffn);
     load<N>(d, static_cast<const T *>(p.dh) + at.row * p.ffn + at.col * N);
-    if constexpr (DROP) drop(d, p, at);
+    if constexpr (DROP) apply_dropout<N>(d, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float g = u[i], s = phi<TrainingMath<T>, A>(g);

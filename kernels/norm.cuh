@@ -54,7 +54,7 @@ __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pac
   float sum[N], b[N];
   unpack(sum, x);
   unpack(b, branch);
-  if (p.mask.state) apply_dropout<N>(b, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
+  if (p.mask.state) apply_dropout<N>(b, p.mask, row, p.length, p.dim, at);
 #pragma unroll
   for (int j = 0; j < N; j++) sum[j] += b[j];
   const Pack<T, N> rounded = pack<T, N>(sum);
@@ -249,7 +249,7 @@ __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> 
   if (p.mask.state) {
     float dx[N];
     unpack(dx, numbers);
-    apply_dropout<N>(dx, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
+    apply_dropout<N>(dx, p.mask, row, p.length, p.dim, at);
     numbers = pack<T, N>(dx);
   }
   store_pack(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at, numbers);

@@ -33,12 +33,10 @@ static inline __attribute__((always_inline)) RowStats row_stats(bool center, con
 static inline __attribute__((always_inline)) void normalize_row(bool center, Element *y, const Element *x,
                                                                 RowStats stats, const Norm *norm, int dim) {
   const float *weight = norm->weight, *bias = norm->bias;
-  if (center) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * ((widen(x[j]) - stats.mean) * stats.rstd) + bias[j]);
-  } else {
-#pragma omp simd
-    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * (widen(x[j]) * stats.rstd));
+  for (int j = 0; j < dim; j++) {
+    float off = center ? widen(x[j]) - stats.mean : widen(x[j]), scaled = weight[j] * (off * stats.rstd);
+    y[j] = narrow(center ? scaled + bias[j] : scaled);
   }
 }
 
@@ -147,18 +145,11 @@ static inline __attribute__((always_inline)) void norm_backward_row(bool center,
   }
   float pull = dot * rstd * rstd / (float)dim; /* mean(g * xh) * rstd */
   float level = sum / (float)dim;              /* mean(g) */
-  if (dres) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) {
-      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
-      dx[j] = narrow(widen(dres[j]) + rstd * ((center ? g - level : g) - pull * off));
-    }
-  } else {
-#pragma omp simd
-    for (int j = 0; j < dim; j++) {
-      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
-      dx[j] = narrow(rstd * ((center ? g - level : g) - pull * off));
-    }
+  for (int j = 0; j < dim; j++) {
+    float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
+    float along = rstd * ((center ? g - level : g) - pull * off);
+    dx[j] = narrow(dres ? widen(dres[j]) + along : along);
   }
 }
 
@@ -167,7 +158,7 @@ static inline __attribute__((always_inline)) void backward_blocks(bool center, c
   for (int block = begin; block < end; block++) {
     float *dweight = s->partial + (int64_t)block * width;
     memset(dweight, 0, (size_t)width * sizeof(float));
-    int last = (block + 1) * WEIGHT_BLOCK < s->rows ? (block + 1) * WEIGHT_BLOCK : s->rows;
+    int last = smaller((block + 1) * WEIGHT_BLOCK, s->rows);
     for (int n = block * WEIGHT_BLOCK; n < last; n++) {
       int64_t at = (int64_t)n * dim;
       RowStats stats = {center ? s->stats.mean[n] : 0.0f, s->stats.rstd[n]};
