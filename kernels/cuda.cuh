@@ -116,8 +116,7 @@ struct Symbol {
 
 /* Loads functions of the first library that is there, or finds them in the program: the tests' stand-ins. Returns NULL,
  * or what is missing: a function, or the first of the paths. */
-template <class Paths, class Symbols>
-const char *load_functions(const Paths &paths, const Symbols &symbols) {
+template <class Paths, class Symbols> const char *load_functions(const Paths &paths, const Symbols &symbols) {
   void *library = RTLD_DEFAULT;
   bool loaded = dlsym(library, symbols[0].name) != NULL;
   for (size_t i = 0; i < std::size(paths) && !loaded; i++) {

@@ -236,9 +236,8 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
     o.d = spare;
   }
   for (int i = 0; i < count; i++) {
-    const float ms = fastest_of(c, GEMM_REPEATS, [&] {
-      return multiply(c, plan, &results[i].algo, o) == CUBLAS_STATUS_SUCCESS;
-    });
+    const float ms =
+        fastest_of(c, GEMM_REPEATS, [&] { return multiply(c, plan, &results[i].algo, o) == CUBLAS_STATUS_SUCCESS; });
     if (ms < best_ms) best = i, best_ms = ms;
   }
   cudaFree(spare);

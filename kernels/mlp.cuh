@@ -175,7 +175,8 @@ void cuda_activation_backward(Context *c, void *du, const void *dh, const void *
   require_alignment(c, "activation_backward", {p.ffn}, {du, dh, u});
   with_mlp(c, mlp, dropout, [&](auto element, auto activation, auto gated, auto drop) {
     using T = decltype(element);
-    launch(c, "activation_backward", activation_backward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
+    launch(c, "activation_backward", activation_backward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0,
+           p);
   });
 }
 

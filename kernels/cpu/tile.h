@@ -39,9 +39,9 @@ void CPU(transpose)(int rows, int cols, const float *from, int64_t from_stride, 
 
 /* ---- words and microkernels of matrix products ---- */
 
-/* The part of a row that one multiply-add reads: in fp32 one element, in bf16 a pair of neighbors along the depth (as in
- * VNNI's packing), the first in the low half, whose two products are added to one fp32 sum. Only the microkernel, the
- * innermost loops, differs between them. */
+/* The part of a row that one multiply-add reads: in fp32 one element, in bf16 a pair of neighbors along the depth (as
+ * in VNNI's packing), the first in the low half, whose two products are added to one fp32 sum. Only the microkernel,
+ * the innermost loops, differs between them. */
 #if CPU_BF16
 typedef uint32_t Word;
 enum { PER_WORD = 2 };
