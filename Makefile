@@ -31,7 +31,7 @@ $(BUILD)/built: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
 
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
-$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h $(BUILD)/flags
+$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h collective/collective.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@)
 

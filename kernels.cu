@@ -14,7 +14,6 @@
 #include "kernels/peers.cuh"
 #include "kernels/sample.cuh"
 
-#include <new>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,24 +47,15 @@ bool check_head_size(Context *c, int dim) {
 
 /* ---- memory ---- */
 
-struct Allocation {
-  Allocation *next, *previous;
-  void *device;
-  size_t bytes;
-};
-
 void *cuda_alloc(Context *c, const char *name, size_t bytes) {
   if (!c->error.code && c->capturing)
     fail(&c->error, EXIT_INTERNAL, "memory for %s is requested while a step is captured", name);
   if (c->error.code) return NULL;
   void *memory = NULL;
-  Allocation *block = new (std::nothrow) Allocation();
   size_t available = 0, total = 0;
   cudaMemGetInfo(&available, &total);
-  cudaError_t status = block ? cudaMalloc(&memory, bytes ? bytes : 1) : cudaErrorMemoryAllocation;
-  if (status != cudaSuccess) {
+  if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
     cudaGetLastError(); /* a failed allocation is not an error of the context */
-    delete block;
     fail(&c->error, EXIT_MEMORY,
          "out of memory for %s: needed %.1f %s, free %.1f of %.1f MiB on %s, in use %.1f MiB; use a smaller batch or "
          "model",
@@ -73,9 +63,7 @@ void *cuda_alloc(Context *c, const char *name, size_t bytes) {
          (double)available / 1048576.0, (double)total / 1048576.0, c->name, (double)c->bytes / 1048576.0);
     return NULL;
   }
-  *block = {c->allocations, NULL, memory, bytes};
-  if (block->next) block->next->previous = block;
-  c->allocations = block;
+  c->allocations[memory] = bytes;
   c->bytes += bytes;
   if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
   check(c, cudaMemsetAsync(memory, 0, bytes, c->stream), name);
@@ -83,15 +71,11 @@ void *cuda_alloc(Context *c, const char *name, size_t bytes) {
 }
 
 void cuda_release(Context *c, void *memory) {
-  Allocation *block = c->allocations;
-  while (memory && block && block->device != memory) block = block->next;
-  if (!memory || !block) return;
-  if (block->next) block->next->previous = block->previous;
-  if (block->previous) block->previous->next = block->next;
-  else c->allocations = block->next;
-  c->bytes -= block->bytes;
-  check(c, cudaFree(block->device), "release");
-  delete block;
+  const auto block = c->allocations.find(memory);
+  if (block == c->allocations.end()) return;
+  c->bytes -= block->second;
+  c->allocations.erase(block);
+  check(c, cudaFree(memory), "release");
 }
 
 void *scratch(Context *c, size_t bytes) {
@@ -106,19 +90,8 @@ void *scratch(Context *c, size_t bytes) {
 
 /* ---- copies ---- */
 
-/* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
- * the next steps while earlier ones are copied. */
-struct Staging {
-  enum { BYTES = 8 << 20 };
-  char *buffer[2];
-  cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
-  int current;
-  size_t used;
-};
-
 static bool staging_open(Context *c) {
-  Staging *s = c->staging = new (std::nothrow) Staging();
-  if (!s) return check(c, cudaErrorMemoryAllocation, "pinned buffers");
+  Staging *s = &c->staging;
   for (int i = 0; i < 2; i++) {
     void *memory = NULL;
     if (!check(c, cudaHostAlloc(&memory, Staging::BYTES, cudaHostAllocDefault), "pinned buffers")) return false;
@@ -129,16 +102,14 @@ static bool staging_open(Context *c) {
 }
 
 static void staging_close(Staging *s) {
-  if (!s) return;
   for (int i = 0; i < 2; i++) {
     if (s->free[i]) cudaEventDestroy(s->free[i]);
     if (s->buffer[i]) cudaFreeHost(s->buffer[i]);
   }
-  delete s;
 }
 
 void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
-  Staging *s = c->staging;
+  Staging *s = &c->staging;
   for (size_t done = 0; done < bytes && !c->error.code;) {
     if (s->used == Staging::BYTES) {
       check(c, cudaEventRecord(s->free[s->current], c->stream), "upload");
@@ -167,14 +138,7 @@ void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
   check(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream), "copy");
 }
 
-/* ---- reports: the device writes the states of finished steps to host memory ---- */
-
-struct Reports {
-  StepState *ring;               /* [REPORT_RING] pinned */
-  unsigned *next;                /* device: reports written so far */
-  cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
-  int64_t issued, finished, taken;
-};
+/* ---- reports ---- */
 
 namespace {
 __global__ void write_report(StepState *ring, unsigned *next, const StepState *state) {
@@ -186,9 +150,8 @@ __global__ void write_report(StepState *ring, unsigned *next, const StepState *s
 } // namespace
 
 static bool reports_open(Context *c) {
-  Reports *r = c->reports = new (std::nothrow) Reports();
+  Reports *r = &c->reports;
   void *ring = NULL;
-  if (!r) return check(c, cudaErrorMemoryAllocation, "reports");
   if (!check(c, cudaHostAlloc(&ring, REPORT_RING * sizeof(StepState), cudaHostAllocMapped), "reports")) return false;
   r->ring = (StepState *)ring;
   r->next = (unsigned *)cuda_alloc(c, "reports", sizeof(unsigned));
@@ -198,21 +161,19 @@ static bool reports_open(Context *c) {
 }
 
 static void reports_close(Reports *r) {
-  if (!r) return;
   for (int i = 0; i < REPORT_RING; i++)
     if (r->done[i]) cudaEventDestroy(r->done[i]);
   if (r->ring) cudaFreeHost(r->ring);
-  delete r;
 }
 
 static void count_reports(Context *c, int count) {
-  Reports *r = c->reports;
+  Reports *r = &c->reports;
   for (int i = 0; i < count; i++)
     check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
 }
 
 int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
-  Reports *r = c->reports;
+  Reports *r = &c->reports;
   if (nccl_works(c) && !c->error.code) {
     cudaError_t status = wait ? cudaStreamSynchronize(c->stream) : cudaStreamQuery(c->stream);
     if (status == cudaSuccess) r->finished = r->issued;
@@ -243,7 +204,7 @@ struct CapturedGraph {
 };
 
 void cuda_report(Context *c, const StepState *state) {
-  launch(c, "report of a step", write_report, 1, 1, 0, c->reports->ring, c->reports->next, state);
+  launch(c, "report of a step", write_report, 1, 1, 0, c->reports.ring, c->reports.next, state);
   if (!c->capturing) count_reports(c, 1);
 }
 
@@ -267,10 +228,10 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     return;
   }
   if (!*slot) {
-    int64_t before = c->reports->issued;
+    int64_t before = c->reports.issued;
     step(c, argument);
     *slot = new (std::nothrow) CapturedGraph();
-    if (*slot) (*slot)->reports = (int)(c->reports->issued - before);
+    if (*slot) (*slot)->reports = (int)(c->reports.issued - before);
     return;
   }
   if (!(*slot)->graph) capture(c, *slot, step, argument);
@@ -336,15 +297,9 @@ void cuda_close(Context *c) {
   if (c->stream) cudaStreamSynchronize(c->stream);
   peers_close(c);
   gemm_close(c->gemm);
-  staging_close(c->staging);
-  reports_close(c->reports);
-  parameters_close(c);
-  while (c->allocations) {
-    Allocation *next = c->allocations->next;
-    cudaFree(c->allocations->device);
-    delete c->allocations;
-    c->allocations = next;
-  }
+  staging_close(&c->staging);
+  reports_close(&c->reports);
+  for (const auto &block : c->allocations) cudaFree(block.first);
   if (c->stream) cudaStreamDestroy(c->stream);
   delete c;
 }

@@ -9,8 +9,7 @@
 #define INKLING_BENCH_BENCH_H
 
 #include "kernels.h"
-#include "model.h"
-#include "model/parameters.h"
+#include "model/internal.h"
 #include "util/clock.h"
 
 #include <stdio.h>
@@ -23,13 +22,13 @@ typedef struct Bench {
   DType dtype, weights; /* ContextOptions */
   size_t dt;            /* bytes of dtype */
   bool quick, accelerator, autotune;
-  int threads;         /* CPU threads; 0: all */
-  int batches;         /* timings per row */
-  int train_ms;        /* approximate duration of timing training steps; 0: long enough for reliable numbers */
-  int head_rows;       /* TrainConfig.head_rows */
-  int failures;        /* rows that failed */
-  int opened;          /* contexts opened so far: device memory of earlier ones is gone */
-  size_t opened_bytes; /* bytes that a new context holds before rows allocate any */
+  int threads;               /* CPU threads; 0: all */
+  int batches;               /* timings per row */
+  int train_ms;              /* approximate duration of timing training steps; 0: long enough for reliable numbers */
+  int head_rows;             /* TrainConfig.head_rows */
+  int failures;              /* rows that failed */
+  struct BenchModel *loaded; /* the model whose weights are on the device; NULL: none */
+  size_t opened_bytes;       /* bytes that a new context holds before rows allocate any */
   FILE *json;
   double copy_rate, gemm_rate; /* measured peak bytes/s and FLOP/s of the device; 0: not measured */
   void *random_compute;        /* device, RANDOM_BYTES: values of mean 0 and variance 1 in the compute dtype */
@@ -45,11 +44,7 @@ typedef struct BenchModel {
   int position; /* position of a decoded token; 0: the middle of the context */
   bool usual;   /* timed by default, without --model */
   bool trains;  /* also needs gradients and moments */
-  /* on the device, made for context number `opened` */
-  ParameterTable table;
-  Parameters params;
-  float *rope;
-  int opened;
+  Model *model; /* NULL: not loaded */
 } BenchModel;
 
 /* The operands of an operation. Sets of arrays are used in turn, so that arrays that exceed the cache in training also
@@ -58,7 +53,8 @@ typedef struct Operands {
   int sets;
   bool warm; /* only one set, which may stay in the caches */
   void *array[MAX_SETS][MAX_ARRAYS];
-  BenchModel *model; /* NULL: none */
+  BenchModel *of;     /* NULL: none */
+  const Model *model; /* of->model, set by bench_row() */
   Linear layer;
   int batch, length, rows; /* rows = batch * length if the operation has both */
   int width;               /* width of a row; its meaning depends on the case */
@@ -143,30 +139,24 @@ int32_t *bench_ints(Bench *b, const int32_t *host, int64_t count);
  * have dim / heads channels, and ffn is the default, unless given. Returns false when the text is wrong or the model is
  * invalid. */
 bool bench_shape(BenchModel *m, const char *text);
-/* Return memory of malloc(): random matrices and norm weights of 1; random token ids. */
-float *bench_random_weights(const ParameterTable *table);
+/* Returns a model with the default ffn and one kv-head per head. */
+BenchModel bench_model(const char *name, int layers, int heads, int dim, int ctx, int vocab, int batch);
+/* Return memory of malloc(): initial weights; random token ids. */
+float *bench_weights(const ParameterTable *table);
 int32_t *bench_random_tokens(int64_t count, int vocab);
 
-/* Makes random weights, and cos and sin of all positions; again after an error has closed the context. */
-bool bench_model_ready(Bench *b, BenchModel *m);
-void bench_model_free(Bench *b, BenchModel *m);
-const Sublayer *bench_sublayer(const BenchModel *m, int layer, SublayerKind kind);
-Norm bench_norm(const BenchModel *m, NormParameters norm);
+/* Loads the model with initial weights; again after an error has closed the context. */
+bool bench_load(Bench *b, BenchModel *m);
+void bench_unload(Bench *b, BenchModel *m);
+const Sublayer *bench_sublayer(const Model *m, int layer, SublayerKind kind);
 int bench_position(const BenchModel *m); /* position of a decoded token */
-
-static inline MlpShape bench_mlp(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
-static inline int bench_query_width(const ModelConfig *c) { return c->heads * c->head_dim; }
-static inline int bench_key_width(const ModelConfig *c) { return c->kv_heads * c->head_dim; }
-static inline int bench_qkv_width(const ModelConfig *c) { return bench_query_width(c) + 2 * bench_key_width(c); }
 
 /* A call for rows: the linear layer o->layer of o->rows rows, from array 1 to array 0. */
 void bench_call_linear(Bench *b, const Operands *o, int set);
 
-/* ---- groups, one file each ---- */
+/* ---- groups: rates.c, operations.c, decode.c, train.c ---- */
 
 void bench_rates(Bench *b);
-void bench_copy_rates(Bench *b); /* part of bench_rates(), as is bench_gemm_rate() */
-void bench_gemm_rate(Bench *b);
 /* Measures upper limits of this device quickly: the rate of matrix products and, on a CPU, of reading the number of
  * bytes that each model reads per token. */
 void bench_ceilings(Bench *b, BenchModel *const *models, int count);

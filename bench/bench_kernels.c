@@ -24,23 +24,6 @@
 
 #include <string.h>
 
-static BenchModel model_of(const char *name, int layers, int heads, int dim, int ctx, int vocab, int batch) {
-  return (BenchModel){.name = name,
-                      .batch = batch,
-                      .config = {.vocab = vocab,
-                                 .ctx = ctx,
-                                 .layers = layers,
-                                 .heads = heads,
-                                 .kv_heads = heads,
-                                 .dim = dim,
-                                 .head_dim = dim / heads,
-                                 .ffn = model_default_ffn(dim),
-                                 .tie = true,
-                                 .rope_base = 10000.0f,
-                                 .norm_eps = 1e-5f,
-                                 .gated = true}};
-}
-
 typedef struct Settings {
   const char *only, *model;   /* lists with commas; NULL: the usual */
   int batch;                  /* 0: the model's */
@@ -81,7 +64,7 @@ static void measure_training(Bench *b, const Settings *s, BenchModel *list, int 
     if (chosen(s->only, "elementwise")) bench_elementwise(b, m);
     if (chosen(s->only, "gemm")) bench_gemm(b, m);
     if (chosen(s->only, "attention")) bench_attention(b, m);
-    bench_model_free(b, m);
+    bench_unload(b, m);
     if (chosen(s->only, "train")) bench_train(b, m, !s->model && m->config.dim < 512);
   }
   if (chosen(s->only, "attention") && !s->model) bench_attention_sweep(b);
@@ -97,19 +80,20 @@ static void measure_decoding(Bench *b, const Settings *s, BenchModel *list, int 
   for (int i = 0; i < wanted_count && (operations || listed(s->only, "token")); i++) {
     bench_decode(b, wanted[i], wanted[i]->batch, !operations);
     if (!s->shape_text) bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
-    bench_model_free(b, wanted[i]);
+    bench_unload(b, wanted[i]);
   }
 }
 
 static void measure_groups(Bench *b, const Settings *s) {
   const bool gpu = b->accelerator;
-  BenchModel trained[] = {model_of("nano", 4, 4, 128, 64, 257, 12), model_of("demo", 4, 4, 64, 256, 257, 4),
-                          model_of("baby", 6, 6, 384, 256, 257, gpu ? 64 : 16),
-                          model_of("15m", 6, 6, 288, 256, 32000, gpu ? 128 : 4),
-                          model_of("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
-  BenchModel decoded[] = {model_of("15m", 6, 6, 288, 256, 32000, 1), model_of("110m", 12, 12, 768, 1024, 32000, 1),
-                          model_of("124m", 12, 12, 768, 1024, 50304, 1)};
-  BenchModel one = s->shape_text ? s->shape : model_of("tiny", 2, 2, 32, 16, 70, 2), one_decoded = one;
+  BenchModel trained[] = {bench_model("nano", 4, 4, 128, 64, 257, 12), bench_model("demo", 4, 4, 64, 256, 257, 4),
+                          bench_model("baby", 6, 6, 384, 256, 257, gpu ? 64 : 16),
+                          bench_model("15m", 6, 6, 288, 256, 32000, gpu ? 128 : 4),
+                          bench_model("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
+  BenchModel decoded[] = {bench_model("15m", 6, 6, 288, 256, 32000, 1),
+                          bench_model("110m", 12, 12, 768, 1024, 32000, 1),
+                          bench_model("124m", 12, 12, 768, 1024, 50304, 1)};
+  BenchModel one = s->shape_text ? s->shape : bench_model("tiny", 2, 2, 32, 16, 70, 2), one_decoded = one;
   const bool alone = s->shape_text || b->quick;
   static const char *const need_rates[] = {"rates", "elementwise", "gemm", "attention", "decode"};
   bool rates = !s->only;
@@ -169,7 +153,7 @@ static bool check_settings(Bench *b, Settings *s, Error *error) {
   if (!all_known(s->only, groups)) return fail(error, EXIT_USAGE, "--only %s: no such group", s->only);
   if (!all_known(s->model, models)) return fail(error, EXIT_USAGE, "--model %s: no such model", s->model);
   if (s->shape_text) {
-    s->shape = model_of("shape", 4, 4, 128, 64, 257, 12);
+    s->shape = bench_model("shape", 4, 4, 128, 64, 257, 12);
     if (!bench_shape(&s->shape, s->shape_text)) return fail(error, EXIT_USAGE, "--shape %s: no model", s->shape_text);
     s->model = s->shape.name;
   }

@@ -18,8 +18,8 @@ static int layer_of(const Operands *o, int set) { return set % o->model->config.
 static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   int layer = layer_of(o, set);
   const Sublayer *sublayer = bench_sublayer(o->model, layer, SUBLAYER_SELF);
-  const Norm norm = bench_norm(o->model, sublayer->norm);
-  Rope rope = {o->model->rope, NULL};
+  const Norm norm = norm_of(o->model, sublayer->norm);
+  Rope rope = {o->model->rope_table, NULL};
   b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, sublayer->in,
                      &rope, &o->sequences);
 }
@@ -37,8 +37,8 @@ static void call_decode_output(Bench *b, const Operands *o, int set) {
 
 static void call_decode_mlp(Bench *b, const Operands *o, int set) {
   const Sublayer *sublayer = bench_sublayer(o->model, layer_of(o, set), SUBLAYER_MLP);
-  const Norm norm = bench_norm(o->model, sublayer->norm);
-  const MlpShape mlp = bench_mlp(&o->model->config);
+  const Norm norm = norm_of(o->model, sublayer->norm);
+  const MlpShape mlp = mlp_of(&o->model->config);
   b->ops->decode_mlp(b->c, o->array[0][3], o->array[0][0], &norm, &o->model->params, sublayer->in, &mlp, &o->sequences);
 }
 
@@ -49,7 +49,7 @@ static void call_decode_down(Bench *b, const Operands *o, int set) {
 
 static void call_decode_logits(Bench *b, const Operands *o, int set) {
   (void)set;
-  const Norm norm = bench_norm(o->model, o->model->table.decoder.norm);
+  const Norm norm = norm_of(o->model, o->model->table.decoder.norm);
   b->ops->decode_logits(b->c, o->array[0][4], o->array[0][0], &norm, &o->model->params, o->model->table.head,
                         o->model->config.vocab, o->rows);
 }
@@ -105,18 +105,15 @@ static bool put_sequences(Bench *b, Operands *o, int rows, int position, int voc
 /* Makes all operands; the context may be a new one. */
 static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCache *caches, const Sampling *sampling) {
   const ModelConfig *c = &m->config;
-  if (!bench_model_ready(b, m)) return false;
-  *o = (Operands){.model = m, .sets = 1, .rows = rows, .width = c->vocab, .caches = caches};
-  const Need needs[] = {{FILL_COMPUTE, (int64_t)rows * c->dim},
-                        {FILL_COMPUTE, (int64_t)rows * bench_query_width(c)},
-                        {FILL_COMPUTE, (int64_t)rows * bench_query_width(c)},
-                        {FILL_COMPUTE, (int64_t)rows * c->ffn},
-                        {FILL_FLOATS, (int64_t)rows * c->vocab},
-                        {FILL_FLOATS, (int64_t)rows * c->vocab}};
+  if (!bench_load(b, m)) return false;
+  *o = (Operands){.model = m->model, .sets = 1, .rows = rows, .width = c->vocab, .caches = caches};
+  const Need needs[] = {{FILL_COMPUTE, (int64_t)rows * c->dim},         {FILL_COMPUTE, (int64_t)rows * query_width(c)},
+                        {FILL_COMPUTE, (int64_t)rows * query_width(c)}, {FILL_COMPUTE, (int64_t)rows * c->ffn},
+                        {FILL_FLOATS, (int64_t)rows * c->vocab},        {FILL_FLOATS, (int64_t)rows * c->vocab}};
   for (int i = 0; i < 6; i++)
     if (!(o->array[0][i] = bench_array(b, needs[i].fill, needs[i].count))) return false;
   for (int layer = 0; layer < c->layers; layer++) {
-    int64_t count = (int64_t)rows * c->ctx * bench_key_width(c);
+    int64_t count = (int64_t)rows * c->ctx * key_width(c);
     caches[layer] = (KvCache){bench_array(b, FILL_COMPUTE, count), bench_array(b, FILL_COMPUTE, count), c->ctx,
                               c->kv_heads, c->head_dim};
     if (!caches[layer].k || !caches[layer].v) return false;
@@ -134,9 +131,9 @@ static TokenBytes token_bytes(const Bench *b, const BenchModel *m, int rows) {
   double dt = (double)b->dt, dim = c->dim, seen = bench_position(m) + 1;
   double wt = b->weights == DTYPE_I8 ? 1.125 : (double)dtype_bytes(b->weights ? b->weights : b->dtype); /* a weight */
   return (TokenBytes){.embedding = 2.0 * rows * dim * dt,
-                      .qkv = dim * bench_qkv_width(c) * wt,
-                      .cache = 2.0 * rows * seen * bench_key_width(c) * dt,
-                      .output = dim * bench_query_width(c) * wt,
+                      .qkv = dim * qkv_width(c) * wt,
+                      .cache = 2.0 * rows * seen * key_width(c) * dt,
+                      .output = dim * query_width(c) * wt,
                       .mlp = 2.0 * dim * c->ffn * wt,
                       .down = dim * c->ffn * wt,
                       .head = dim * c->vocab * wt + 4.0 * rows * c->vocab};

@@ -56,7 +56,6 @@ bool bench_open(Bench *b, Error *error) {
   ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .threads = b->threads, .autotune = b->autotune};
   owned_count = 0;
   if (!b->ops->open(&b->c, &options, error)) return false;
-  b->opened++;
   b->random_bytes = b->quick ? 64 << 10 : 16 << 20;
   b->random_floats = upload_random(b, b->random_bytes, true);
   b->random_compute = b->dtype == DTYPE_F32 ? b->random_floats : upload_random(b, b->random_bytes, false);
@@ -77,6 +76,7 @@ size_t bench_peak_bytes(const Bench *b) {
 
 void bench_reopen(Bench *b) {
   Error error = {0};
+  if (b->loaded) bench_unload(b, b->loaded);
   b->ops->close(b->c);
   if (bench_open(b, &error)) return;
   printf("bench_kernels: the device could not be opened again: %s\n", error.text);
@@ -312,7 +312,8 @@ Quantiles bench_row(Bench *b, const Group *group, Operands *o, Case k) {
   k.group = group;
   k.operands = o;
   o->flag = k.flag;
-  const bool ready = !o->model || bench_model_ready(b, o->model);
+  const bool ready = !o->of || bench_load(b, o->of);
+  o->model = o->of ? o->of->model : NULL;
   o->dropout.p = k.dropout;
   o->dropout.state = b->state; /* another one after an error */
   if (!ready) bench_skip(b, &k, "the model does not fit");

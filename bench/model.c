@@ -2,7 +2,6 @@
 #include "bench/bench.h"
 #include "kernels/philox.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,76 +35,56 @@ bool bench_shape(BenchModel *m, const char *text) {
 
 int bench_position(const BenchModel *m) { return m->position ? m->position : m->config.ctx / 2; }
 
-/* An initial weight. */
-static float small_number(size_t i) {
-  PhiloxWords r = philox(99, (uint32_t)(i / 2), 0xFDu << 24, 0, 0);
-  return 0.02f * ((float)(r.word[0] & 0xFFFF) + (float)(r.word[1] & 0xFFFF) - 65535.0f) / 26754.0f;
+BenchModel bench_model(const char *name, int layers, int heads, int dim, int ctx, int vocab, int batch) {
+  return (BenchModel){.name = name,
+                      .batch = batch,
+                      .config = {.vocab = vocab,
+                                 .ctx = ctx,
+                                 .layers = layers,
+                                 .heads = heads,
+                                 .kv_heads = heads,
+                                 .dim = dim,
+                                 .head_dim = dim / heads,
+                                 .ffn = model_default_ffn(dim),
+                                 .tie = true,
+                                 .rope_base = 10000.0f,
+                                 .norm_eps = 1e-5f,
+                                 .gated = true}};
 }
 
-float *bench_random_weights(const ParameterTable *table) {
-  enum { PERIOD = 65537 };
-  float *weights = malloc(table->arena * sizeof *weights);
+float *bench_weights(const ParameterTable *table) {
+  float *weights = calloc(table->arena, sizeof *weights);
   if (!weights) bench_out_of_memory();
-  for (size_t i = 0; i < table->arena; i++) weights[i] = i < PERIOD ? small_number(i) : weights[i - PERIOD];
-  for (const ParameterTensor *t = table->tensors; t < table->tensors + table->count; t++)
-    for (int j = 0; t->rank == 1 && j < t->cols; j++) weights[t->offset + (size_t)j] = 1;
+  parameter_table_init(table, (Initialization){INIT_GPT2, INIT_DEFAULT_STD}, weights, 99);
   return weights;
 }
 
-bool bench_model_ready(Bench *b, BenchModel *m) {
-  if (m->opened == b->opened) return true;
-  bench_model_free(b, m);
+bool bench_load(Bench *b, BenchModel *m) {
+  if (m->model) return true;
   Error error = {0};
-  if (!parameter_table_make(&m->table, &m->config, &error)) {
+  if (!model_open(&m->model, b->ops, b->c, &m->config, &error)) {
     printf("%s: %s\n", m->name, error.text);
+    bench_alive(b, NULL);
     return false;
   }
-  m->params = (Parameters){0};
-  parameter_table_describe(&m->table, &m->params);
-  const size_t arena = m->table.arena * sizeof(float);
-  float *host = bench_random_weights(&m->table);
-  float **arenas[] = {&m->params.master, &m->params.grad, &m->params.m, &m->params.v};
-  for (int i = 0; i < (m->trains ? 4 : 1); i++) *arenas[i] = b->ops->alloc(b->c, "weights", arena);
-  if (m->params.master) b->ops->upload(b->c, m->params.master, host, arena);
-  free(host);
-  b->ops->refresh_parameters(b->c, &m->params);
-
-  const ModelConfig *c = &m->config;
-  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
-  float *table = malloc(count * sizeof *table);
-  if (!table) bench_out_of_memory();
-  for (size_t i = 0; i < count; i++) {
-    double angle =
-        (double)(i / (size_t)c->head_dim) * pow(10000.0, -2.0 * (double)(i % (size_t)c->head_dim / 2) / c->head_dim);
-    table[i] = (float)(i % 2 ? sin(angle) : cos(angle));
-  }
-  m->rope = b->ops->alloc(b->c, "rotary table", count * sizeof *table);
-  if (m->rope) b->ops->upload(b->c, m->rope, table, count * sizeof *table);
-  free(table);
-  m->opened = b->opened;
+  b->loaded = m;
+  Parameters *p = &m->model->params;
+  float **arenas[] = {&p->grad, &p->m, &p->v};
+  for (int i = 0; i < 3 && m->trains; i++) *arenas[i] = b->ops->alloc(b->c, "weights", p->count * sizeof(float));
+  float *weights = bench_weights(&m->model->table);
+  model_upload(m->model, ARENA_MASTER, weights);
+  free(weights);
   return bench_alive(b, m->name);
 }
 
-void bench_model_free(Bench *b, BenchModel *m) {
-  if (m->opened == b->opened && b->opened) {
-    b->ops->release_parameters(b->c, &m->params);
-    void *memory[] = {m->params.master, m->params.grad, m->params.m, m->params.v, m->rope};
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) b->ops->release(b->c, memory[i]);
-  }
-  if (m->opened) parameter_table_free(&m->table);
-  m->opened = 0;
+void bench_unload(Bench *b, BenchModel *m) {
+  model_close(m->model);
+  m->model = NULL;
+  b->loaded = NULL;
 }
 
-const Sublayer *bench_sublayer(const BenchModel *m, int layer, SublayerKind kind) {
+const Sublayer *bench_sublayer(const Model *m, int layer, SublayerKind kind) {
   return &m->table.decoder.sublayers[2 * layer + (kind == SUBLAYER_MLP)];
-}
-
-Norm bench_norm(const BenchModel *m, NormParameters norm) {
-  const float *master = m->params.master;
-  return (Norm){.kind = m->config.norm,
-                .weight = master + norm.weight.offset,
-                .bias = norm.bias.rows ? master + norm.bias.offset : NULL,
-                .eps = m->config.norm_eps};
 }
 
 void bench_call_linear(Bench *b, const Operands *o, int set) {

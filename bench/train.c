@@ -78,7 +78,7 @@ static bool train_once(Bench *b, const BenchModel *m, int batch, float dropout, 
   bench_reopen(b);
   bool ok = model_open(&model, b->ops, b->c, c, error) && model_train_begin(model, &train, error);
   if (ok) {
-    float *weights = bench_random_weights(model_table(model));
+    float *weights = bench_weights(model_table(model));
     model_upload(model, ARENA_MASTER, weights);
     free(weights);
   }

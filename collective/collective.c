@@ -16,13 +16,6 @@
 /* Groups of messages: a reduction continues while other messages are sent. */
 enum { MESSAGES, REDUCTION };
 
-typedef struct Reduction {
-  float *numbers;
-  const Span *spans;
-  int count;
-  bool pending;
-} Reduction;
-
 /* What a rank reports in collective_agree(). */
 typedef struct Status {
   int32_t signal, code;
@@ -30,13 +23,19 @@ typedef struct Status {
 
 struct CollectiveState {
   const Messenger *messenger; /* NULL: alone */
-  Status *statuses;           /* [ranks] */
-  double *sums;               /* [ranks][COLLECTIVE_SUMS] */
+  void *gathered;             /* [ranks][COLLECTIVE_SUMS] doubles, or a Status of each rank */
   Error error;                /* the last error that all ranks agreed on */
-  Reduction reduction;
-  float *others; /* [ranks - 1][numbers] of this rank's spans, as the other ranks have them */
+  float *numbers;             /* those being reduced, and their spans */
+  const Span *spans;
+  int span_count; /* 0: no reduction is in progress */
+  float *others;  /* [ranks - 1][numbers] of this rank's spans, as the other ranks have them */
   size_t others_capacity;
 };
+
+typedef struct Group {
+  Collective collective;
+  struct CollectiveState state;
+} Group;
 
 /* ---- waiting ---- */
 
@@ -57,13 +56,11 @@ static void wait_for(Collective *c, int group) {
   c->waited += clock_seconds() - began;
 }
 
-typedef void Post(int group, void *bytes, size_t size, int rank);
-
-/* Posts with send, receive or broadcast of the messenger, in messages of at most MESSENGER_BYTES. */
-static void post(Post *with, int group, void *bytes, size_t size, int rank) {
+/* Posts messages of at most MESSENGER_BYTES. */
+static void post(const Collective *c, MessageKind kind, int group, void *bytes, size_t size, int rank) {
   for (size_t done = 0; done < size;) {
     const size_t some = size - done < MESSENGER_BYTES ? size - done : MESSENGER_BYTES;
-    with(group, (char *)bytes + done, some, rank);
+    c->state->messenger->post(kind, group, (char *)bytes + done, some, rank);
     done += some;
   }
 }
@@ -94,32 +91,27 @@ static int find_launcher(void) {
 /* The directories of the libraries, relative to the program's: beside it, or installed. */
 static const char *const library_dirs[] = {"", "../lib/inkling/"};
 
-/* Returns false where there is no library for this kind of MPI. */
-static bool find_library(const char *kind, PathText *path) {
+/* Returns NULL where there is no library for this kind of MPI, or with the reason if it exists. It stays loaded: MPI
+ * leaves threads and exit handlers behind. */
+static const Messenger *load(const char *kind, char reason[256]) {
   PathText program = {""};
-  if (readlink("/proc/self/exe", program.text, sizeof program.text - 1) <= 0) return false;
+  if (readlink("/proc/self/exe", program.text, sizeof program.text - 1) <= 0) return NULL;
   for (size_t i = 0; i < sizeof library_dirs / sizeof *library_dirs; i++) {
     char name[64];
     snprintf(name, sizeof name, "%sinkling-%s.so", library_dirs[i], kind);
-    *path = path_in(path_directory(program.text).text, name);
-    if (access(path->text, F_OK) == 0) return true;
+    const PathText path = path_in(path_directory(program.text).text, name);
+    if (access(path.text, F_OK) != 0) continue;
+    void *library = dlopen(path.text, RTLD_NOW | RTLD_GLOBAL); /* modules that MPI loads need its symbols */
+    if (!library) snprintf(reason, 256, "%.255s", dlerror());
+    return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;
   }
-  return false;
-}
-
-/* Returns NULL, with the reason if the library exists. It stays loaded: MPI leaves threads and exit handlers behind. */
-static const Messenger *load(const char *kind, char reason[256]) {
-  PathText path;
-  if (!find_library(kind, &path)) return NULL;
-  void *library = dlopen(path.text, RTLD_NOW | RTLD_GLOBAL); /* modules that MPI loads need its symbols */
-  if (!library) snprintf(reason, 256, "%.255s", dlerror());
-  return library ? dlsym(library, MESSENGER_SYMBOL) : NULL;
+  return NULL;
 }
 
 static void start_messenger(Collective *c, const Messenger *messenger) {
   c->state->messenger = messenger;
   c->engine = messenger->name;
-  messenger->start(&c->rank, &c->size);
+  messenger->start(c);
 }
 
 static bool connect_by_launcher(Collective *c, int launcher, Error *error) {
@@ -157,11 +149,8 @@ static bool check_slurm(Error *error) {
 
 /* Call it after the messenger has started. */
 static bool open_group(Collective *c, Error *error) {
-  struct CollectiveState *s = c->state;
-  s->messenger->node(&c->node_first, &c->node_rank, &c->node_size);
-  s->statuses = calloc((size_t)c->size, sizeof *s->statuses);
-  s->sums = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof *s->sums);
-  return (s->statuses && s->sums) || error_memory(error, "the group of processes");
+  c->state->gathered = calloc((size_t)c->size * COLLECTIVE_SUMS, sizeof(double));
+  return c->state->gathered || error_memory(error, "the group of processes");
 }
 
 bool collective_start(int processes, Error *error) {
@@ -172,12 +161,12 @@ bool collective_start(int processes, Error *error) {
 }
 
 bool collective_open(Collective **out, Error *error) {
-  Collective *c = *out = calloc(1, sizeof *c);
+  Group *group = calloc(1, sizeof *group);
+  Collective *c = *out = (Collective *)group;
   if (!c) return error_memory(error, "the group of processes");
+  c->state = &group->state;
   c->size = c->node_size = 1;
   if (gethostname(c->host, sizeof c->host - 1) != 0) strcpy(c->host, "this machine");
-  c->state = calloc(1, sizeof *c->state);
-  if (!c->state) return error_memory(error, "the group of processes");
   if (messenger_of_forks()) {
     start_messenger(c, messenger_of_forks());
     return open_group(c, error);
@@ -192,16 +181,12 @@ bool collective_open(Collective **out, Error *error) {
 
 void collective_close(Collective *c, ExitCode outcome) {
   if (!c) return;
-  if (c->state && c->state->messenger) {
+  if (c->state->messenger) {
     if (outcome != EXIT_DONE && !c->agreed) c->state->messenger->abort((int)outcome);
     c->state->messenger->finish();
   }
-  if (c->state) {
-    free(c->state->statuses);
-    free(c->state->sums);
-    free(c->state->others);
-  }
-  free(c->state);
+  free(c->state->gathered);
+  free(c->state->others);
   free(c);
 }
 
@@ -209,7 +194,7 @@ void collective_close(Collective *c, ExitCode outcome) {
 
 void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank) {
   if (c->size == 1) return;
-  post(c->state->messenger->broadcast, MESSAGES, bytes, size, rank);
+  post(c, BROADCAST, MESSAGES, bytes, size, rank);
   wait_for(c, MESSAGES);
 }
 
@@ -241,7 +226,7 @@ bool collective_agree(Collective *c, int *signal, Error *error) {
   Status mine = {signal ? *signal : 0, (int32_t)error->code};
   if (c->size == 1) return !error->code;
   if (c->agreed) return fail(error, c->state->error.code, "%s", c->state->error.text); /* all ranks are ending */
-  Status *const all = c->state->statuses;
+  Status *const all = c->state->gathered;
   collective_all_gather(c, &mine, all, sizeof mine);
   int first = -1, count = 0;
   for (int i = c->size - 1; i >= 0; i--) {
@@ -275,7 +260,7 @@ bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *
 void collective_sum(Collective *c, double *values, int count) {
   if (c->size == 1) return;
   const size_t bytes = (size_t)count * sizeof *values;
-  double *const all = c->state->sums;
+  double *const all = c->state->gathered;
   collective_all_gather(c, values, all, bytes);
   memset(values, 0, bytes);
   for (int rank = 0; rank < c->size; rank++)
@@ -283,7 +268,7 @@ void collective_sum(Collective *c, double *values, int count) {
 }
 
 int collective_largest(Collective *c, double value, double *largest, double *others) {
-  double *const all = c->state->sums, sum = 0;
+  double *const all = c->state->gathered, sum = 0;
   int rank = 0;
   if (c->size == 1) return *largest = *others = value, 0;
   collective_all_gather(c, &value, all, sizeof value);
@@ -312,20 +297,18 @@ bool collective_reduce(Collective *c, float *numbers, const Span *spans, int cou
   if (!array_reserve(&state->others, &state->others_capacity, others, sizeof *state->others))
     return error_memory(error, "the gradients of other processes");
   float *to = state->others;
-  for (int i = 0; i < count; i++) {
-    const Span *s = &spans[i];
+  for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
-    if (s->owner != c->rank) {
-      post(state->messenger->send, REDUCTION, numbers + s->offset, bytes, s->owner);
-      continue;
-    }
-    for (int rank = 0; rank < c->size; rank++) {
+    if (s->owner != c->rank) post(c, SEND, REDUCTION, numbers + s->offset, bytes, s->owner);
+    for (int rank = 0; rank < c->size && s->owner == c->rank; rank++) {
       if (rank == c->rank) continue;
-      post(state->messenger->receive, REDUCTION, to, bytes, rank);
+      post(c, RECEIVE, REDUCTION, to, bytes, rank);
       to += s->count;
     }
   }
-  state->reduction = (Reduction){numbers, spans, count, true};
+  state->numbers = numbers;
+  state->spans = spans;
+  state->span_count = count;
   return true;
 }
 
@@ -352,45 +335,43 @@ static void add_in_order(const Collective *c, float *own, const float *others, s
 }
 
 void collective_reduce_end(Collective *c) {
-  if (c->size == 1 || !c->state->reduction.pending) return;
-  const Reduction *r = &c->state->reduction;
-  const float *others = c->state->others;
+  struct CollectiveState *state = c->state;
+  if (!state->span_count) return;
+  const float *others = state->others;
   wait_for(c, REDUCTION);
-  for (int i = 0; i < r->count; i++) {
-    const Span *s = &r->spans[i];
+  for (const Span *s = state->spans; s < state->spans + state->span_count; s++) {
     if (s->owner != c->rank) continue;
-    add_in_order(c, r->numbers + s->offset, others, s->count);
+    add_in_order(c, state->numbers + s->offset, others, s->count);
     others += s->count * (size_t)(c->size - 1);
   }
-  c->state->reduction.pending = false;
+  state->span_count = 0;
 }
 
 void collective_all_gather_spans(Collective *c, float *numbers, const Span *spans, int count) {
   if (c->size == 1) return;
-  for (int i = 0; i < count; i++)
-    post(c->state->messenger->broadcast, MESSAGES, numbers + spans[i].offset, spans[i].count * sizeof(float),
-         spans[i].owner);
+  for (const Span *s = spans; s < spans + count; s++)
+    post(c, BROADCAST, MESSAGES, numbers + s->offset, s->count * sizeof(float), s->owner);
   wait_for(c, MESSAGES);
 }
 
-void collective_gather_spans(Collective *c, float *all, const float *own, const Span *spans, int count) {
-  const Messenger *messenger = c->state->messenger;
+/* Copies spans between `all` of rank 0 and `own` of their owners; `kind`: what rank 0 does. */
+static void move_spans(Collective *c, MessageKind kind, float *all, float *own, const Span *spans, int count) {
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
-    if (c->rank == 0 && s->owner == 0) memcpy(all + s->offset, own + s->own, bytes);
-    else if (c->rank == 0) post(messenger->receive, MESSAGES, all + s->offset, bytes, s->owner);
-    else if (c->rank == s->owner) post(messenger->send, MESSAGES, (float *)own + s->own, bytes, 0);
+    float *const here = c->rank == 0 ? all + s->offset : own + s->own;
+    if (c->rank == 0 && s->owner == 0)
+      if (kind == RECEIVE) memcpy(here, own + s->own, bytes);
+      else memcpy(own + s->own, here, bytes);
+    else if (c->rank == 0) post(c, kind, MESSAGES, here, bytes, s->owner);
+    else if (c->rank == s->owner) post(c, kind == SEND ? RECEIVE : SEND, MESSAGES, here, bytes, 0);
   }
   if (c->size > 1) wait_for(c, MESSAGES);
 }
 
+void collective_gather_spans(Collective *c, float *all, const float *own, const Span *spans, int count) {
+  move_spans(c, RECEIVE, all, (float *)own, spans, count);
+}
+
 void collective_scatter_spans(Collective *c, float *own, const float *all, const Span *spans, int count) {
-  const Messenger *messenger = c->state->messenger;
-  for (const Span *s = spans; s < spans + count; s++) {
-    const size_t bytes = s->count * sizeof(float);
-    if (c->rank == 0 && s->owner == 0) memcpy(own + s->own, all + s->offset, bytes);
-    else if (c->rank == 0) post(messenger->send, MESSAGES, (float *)all + s->offset, bytes, s->owner);
-    else if (c->rank == s->owner) post(messenger->receive, MESSAGES, own + s->own, bytes, 0);
-  }
-  if (c->size > 1) wait_for(c, MESSAGES);
+  move_spans(c, SEND, (float *)all, own, spans, count);
 }

@@ -61,7 +61,7 @@ static void lost(int rank) {
 
 /* ---- messages ---- */
 
-static void post(int group, void *bytes, size_t size, int peer, bool sends) {
+static void add_post(int group, void *bytes, size_t size, int peer, bool sends) {
   Posts *p = &posts[group];
   if (!array_reserve(&p->items, &p->capacity, p->count + 1, sizeof *p->items)) {
     fprintf(stderr, "train: out of memory for messages\n");
@@ -70,22 +70,18 @@ static void post(int group, void *bytes, size_t size, int peer, bool sends) {
   p->items[p->count++] = (Post){bytes, size, peer, sends};
 }
 
-static void post_send(int group, void *bytes, size_t size, int to) { post(group, bytes, size, to, true); }
-
-static void post_receive(int group, void *bytes, size_t size, int from) { post(group, bytes, size, from, false); }
-
-static void post_broadcast(int group, void *bytes, size_t size, int from) {
-  for (int rank = 0; from == my_rank && rank < processes; rank++)
-    if (rank != my_rank) post(group, bytes, size, rank, true);
-  if (from != my_rank) post(group, bytes, size, from, false);
+static void post(MessageKind kind, int group, void *bytes, size_t size, int rank) {
+  if (kind != BROADCAST || rank != my_rank) return add_post(group, bytes, size, rank, kind == SEND);
+  for (int peer = 0; peer < processes; peer++)
+    if (peer != my_rank) add_post(group, bytes, size, peer, true);
 }
 
-static void post_all_gather(int group, const void *mine, void *all, size_t size) {
+static void all_gather(int group, const void *mine, void *all, size_t size) {
   memcpy((char *)all + (size_t)my_rank * size, mine, size);
   for (int rank = 0; rank < processes; rank++) {
     if (rank == my_rank) continue;
-    post(group, (void *)mine, size, rank, true);
-    post(group, (char *)all + (size_t)rank * size, size, rank, false);
+    add_post(group, (void *)mine, size, rank, true);
+    add_post(group, (char *)all + (size_t)rank * size, size, rank, false);
   }
 }
 
@@ -124,14 +120,10 @@ static int waiting(int group) {
 
 /* ---- start and finish ---- */
 
-static void start(int *rank, int *size) {
-  *rank = my_rank;
-  *size = processes;
-}
-
-static void node(int *first, int *rank, int *size) {
-  *first = 0;
-  start(rank, size);
+static void start(Collective *c) {
+  c->rank = c->node_rank = my_rank;
+  c->size = c->node_size = processes;
+  c->node_first = 0;
 }
 
 static void finish(void) {
@@ -146,11 +138,8 @@ static void finish(void) {
 
 static const Messenger local = {.name = "sockets",
                                 .start = start,
-                                .node = node,
-                                .send = post_send,
-                                .receive = post_receive,
-                                .broadcast = post_broadcast,
-                                .all_gather = post_all_gather,
+                                .post = post,
+                                .all_gather = all_gather,
                                 .waiting = waiting,
                                 .abort = end_all,
                                 .finish = finish};

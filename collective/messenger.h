@@ -6,22 +6,19 @@
 #ifndef INKLING_COLLECTIVE_MESSENGER_H
 #define INKLING_COLLECTIVE_MESSENGER_H
 
-#include "util/error.h"
-
-#include <stddef.h>
+#include "collective/collective.h"
 
 /* Callers post messages in groups and wait for each group separately. All processes post the same messages of a group
  * in the same order. A buffer belongs to the messenger from its posting until the message is done. */
 enum { MESSENGER_GROUPS = 2, MESSENGER_BYTES = 1 << 30 /* the most bytes of a message */ };
 
+typedef enum MessageKind { SEND, RECEIVE, BROADCAST } MessageKind;
+
 typedef struct Messenger {
-  const char *name; /* for messages to the user: "Open MPI" */
-  void (*start)(int *rank, int *size);
-  /* Stores the rank of the first process on this machine, the index of this one among them, and their number. */
-  void (*node)(int *first, int *rank, int *size);
-  void (*send)(int group, void *bytes, size_t size, int to); /* does not change the bytes */
-  void (*receive)(int group, void *bytes, size_t size, int from);
-  void (*broadcast)(int group, void *bytes, size_t size, int from);
+  const char *name;             /* for messages to the user: "Open MPI" */
+  void (*start)(Collective *c); /* sets rank and size, node_first, node_rank and node_size */
+  /* Posts a message to or from `rank`; what is sent does not change. */
+  void (*post)(MessageKind kind, int group, void *bytes, size_t size, int rank);
   void (*all_gather)(int group, const void *mine, void *all, size_t size); /* all [processes][size] */
   int (*waiting)(int group); /* the number of incomplete messages of a group */
   void (*abort)(int status); /* ends all processes */

@@ -337,8 +337,7 @@ __device__ __forceinline__ void store_rows(float *staging, const float (&acc)[M]
 /* Calls f(HD, DROPOUT): the head size of a compiled kernel, at least that of `a`, and whether there is dropout. */
 template <class F> static void with_tile_kernel(const Attention *a, F f) {
   const auto call = [&](auto width) {
-    if (dropout_active(a->dropout)) f(width, std::true_type());
-    else f(width, std::false_type());
+    with_constant(dropout_active(a->dropout), [&](auto dropout) { f(width, dropout); });
   };
   if (a->head_dim <= 32) call(std::integral_constant<int, 32>());
   else if (a->head_dim <= 64) call(std::integral_constant<int, 64>());

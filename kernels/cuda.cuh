@@ -14,18 +14,39 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <curand_philox4x32_x.h>
+#include <dlfcn.h>
 #include <initializer_list>
 #include <math.h>
+#include <memory>
+#include <new>
 #include <stdint.h>
 #include <type_traits>
+#include <unordered_map>
+#include <vector>
 
 typedef __nv_bfloat16 bf16;
 
 /* ---- the context (kernels.cu) ---- */
 
-struct Allocation;
-struct Gemm;           /* kernels/gemm.cuh */
-struct ParameterLists; /* kernels/parameters.cuh */
+struct Gemm; /* kernels/gemm.cuh */
+
+/* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
+ * the next steps while earlier ones are copied. */
+struct Staging {
+  enum { BYTES = 8 << 20 };
+  char *buffer[2];
+  cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
+  int current;
+  size_t used;
+};
+
+/* The device writes the states of finished steps to host memory. */
+struct Reports {
+  StepState *ring;               /* [REPORT_RING] pinned */
+  unsigned *next;                /* device: reports written so far */
+  cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
+  int64_t issued, finished, taken;
+};
 
 struct Context {
   Collective *peers; /* NULL: none */
@@ -43,13 +64,13 @@ struct Context {
   cudaStream_t stream;
   bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
-  Allocation *allocations;
-  ParameterLists *lists; /* of all trained parameters */
+  std::unordered_map<void *, size_t> allocations; /* the bytes of each */
+  std::vector<std::shared_ptr<void>> lists;       /* ParameterLists of all trained parameters */
   size_t bytes, peak_bytes;
   void *scratch; /* see scratch() */
   size_t scratch_bytes;
-  struct Staging *staging; /* pinned buffers of uploads */
-  struct Reports *reports;
+  Staging staging;
+  Reports reports;
 };
 
 /* Keeps `status` of `what` (an operation, a tensor) if it is the context's first error; true while there is none. */
@@ -87,10 +108,57 @@ void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, 
   check(c, cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
+/* A function of a library that is loaded. */
+struct Symbol {
+  const char *name;
+  void **function;
+};
+
+/* Loads functions of the first library that is there, or finds them in the program: the tests' stand-ins. Returns NULL,
+ * or what is missing: a function, or the first of the paths. */
+template <class Paths, class Symbols> const char *load_functions(const Paths &paths, const Symbols &symbols) {
+  void *library = RTLD_DEFAULT;
+  bool loaded = dlsym(library, symbols[0].name) != NULL;
+  for (size_t i = 0; i < std::size(paths) && !loaded; i++) {
+    library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
+    loaded = library != NULL;
+  }
+  if (!loaded) return paths[0];
+  for (const Symbol &symbol : symbols) {
+    *symbol.function = dlsym(library, symbol.name);
+    if (!*symbol.function) return symbol.name;
+  }
+  return NULL;
+}
+
+/* Returns the milliseconds of the fastest of `repeats` runs, after a warm-up; infinite when run() returns false. */
+template <class F> float fastest_of(Context *c, int repeats, F run) {
+  float best = INFINITY;
+  cudaEvent_t start = NULL, stop = NULL;
+  bool ok = check(c, cudaEventCreate(&start), "speed test") && check(c, cudaEventCreate(&stop), "speed test");
+  for (int i = 0; i <= repeats && ok; i++) {
+    float ms = INFINITY;
+    cudaEventRecord(start, c->stream);
+    ok = run();
+    cudaEventRecord(stop, c->stream);
+    ok = ok && cudaEventSynchronize(stop) == cudaSuccess && cudaEventElapsedTime(&ms, start, stop) == cudaSuccess;
+    if (i && ms < best) best = ms;
+  }
+  if (start) cudaEventDestroy(start);
+  if (stop) cudaEventDestroy(stop);
+  return ok ? best : INFINITY;
+}
+
 /* Calls f with a value of the compute dtype: with_element(c, [&](auto e) { using T = decltype(e); ... }). */
 template <class F> void with_element(const Context *c, F f) {
   if (c->dtype == DTYPE_F32) f(float());
   else f(bf16());
+}
+
+/* Calls f with `value` as a constant. */
+template <class F> void with_constant(bool value, F f) {
+  if (value) f(std::true_type());
+  else f(std::false_type());
 }
 
 /* Elements of T in 16 bytes. */
@@ -239,16 +307,19 @@ __device__ __forceinline__ uint4 random_words(uint64_t seed, uint32_t element_di
 /* struct Dropout for kernels. */
 struct DropoutMask {
   uint64_t seed;
-  const StepState *state;
+  const StepState *state;   /* NULL: no dropout */
   uint32_t site, threshold; /* an element is kept when its word >= threshold */
   float scale;
 };
 
-/* x *= mask for N elements from `element` on (both multiples of 4) of sequence `sequence` of the micro-batch. */
+/* x *= mask for N elements of row `row` of an array of `dim` columns, from column `at` on (a multiple of 4); a sequence
+ * of the micro-batch has `length` rows. */
 template <int N>
-__device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int sequence, int64_t element) {
+__device__ __forceinline__ void apply_dropout(float (&x)[N], const DropoutMask &mask, int row, int length, int dim,
+                                              int at) {
   static_assert(N % 4 == 0, "whole calls of the generator");
-  const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + sequence);
+  const uint32_t step = (uint32_t)(mask.state->step + 1), stream = (uint32_t)(mask.state->sequence + row / length);
+  const int64_t element = (int64_t)(row % length) * dim + at;
 #pragma unroll
   for (int i = 0; i < N; i += 4) {
     const uint4 words = random_words(mask.seed, (uint32_t)((element + i) / 4), mask.site, step, stream);

@@ -30,7 +30,6 @@ template <class T> struct EmbedForward {
   const int32_t *tokens, *positions;
   int64_t rows;
   int length, dim;
-  bool drop;
   DropoutMask mask;
 };
 
@@ -45,7 +44,7 @@ template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(E
     if (p.position_embedding) load<N>(learned, p.position_embedding + position * p.dim + channel);
 #pragma unroll
     for (int j = 0; j < N; j++) x[j] += learned[j];
-    if (p.drop) apply_dropout<N>(x, p.mask, n / p.length, (int64_t)(n % p.length) * p.dim + channel);
+    if (p.mask.state) apply_dropout<N>(x, p.mask, n, p.length, p.dim, channel);
     store<N>(p.out + at.row * p.dim + channel, x);
   }
 }
@@ -57,7 +56,7 @@ struct EmbedBackward {
   const void *dx;
   const int32_t *offsets, *order;
   int vocab, table_rows, positions, length, dim, slices;
-  bool accumulate, drop;
+  bool accumulate;
   DropoutMask mask;
 };
 
@@ -135,8 +134,7 @@ __device__ __forceinline__ void sum_slice(const EmbedBackward &p, int slice, int
       }
       float x[N];
       unpack(x, ahead[i]);
-      if (p.drop)
-        apply_dropout<N>(x, p.mask, position[i] / p.length, (int64_t)(position[i] % p.length) * p.dim + channel);
+      if (p.mask.state) apply_dropout<N>(x, p.mask, position[i], p.length, p.dim, channel);
 #pragma unroll
       for (int j = 0; j < N; j++) sum[j] += x[j];
     }
@@ -199,7 +197,7 @@ void cuda_embedding(Context *c, void *out, const Parameters *params, const Embed
     p.positions = e->positions;
     if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
     p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
-    p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+    p.mask = dropout_mask(dropout);
     require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
     const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
     launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
@@ -215,7 +213,7 @@ void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table,
   p.dx = dx, p.offsets = offsets, p.order = order;
   p.vocab = vocab, p.table_rows = table.rows, p.positions = batch * length, p.length = length, p.dim = table.cols;
   p.slices = (int)divide_up(p.positions, EMBED_SLICE);
-  p.accumulate = accumulate, p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  p.accumulate = accumulate, p.mask = dropout_mask(dropout);
   const size_t partial_bytes = (size_t)p.slices * 2 * (size_t)p.dim * sizeof(float);
   char *memory = (char *)scratch(c, partial_bytes + (size_t)p.slices * sizeof(int32_t));
   p.partial = (float *)memory;

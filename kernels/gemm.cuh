@@ -22,11 +22,9 @@
 #include "kernels/cuda.cuh"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <vector>
 
 /* ---- the library ---- */
 
@@ -57,26 +55,13 @@ struct CublasLt {
 static bool cublaslt_load(CublasLt *out, Error *error) {
   static const char *const paths[] = {INKLING_LIBRARY(CUBLAS_VER_MAJOR),
                                       INKLING_CUDA_LIBRARIES "/" INKLING_LIBRARY(CUBLAS_VER_MAJOR)};
-  struct Symbol {
-    const char *name;
-    void **function;
 #define SYMBOL(member, name) {#name, (void **)&out->member},
-  } symbols[] = {CUBLASLT_FUNCTIONS(SYMBOL)};
+  const Symbol symbols[] = {CUBLASLT_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
-  void *library = RTLD_DEFAULT; /* for the tests' stand-in, which is linked into the program */
-  bool loaded = dlsym(library, symbols[0].name) != NULL;
-  for (size_t i = 0; i < 2 && !loaded; i++) {
-    library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
-    loaded = library != NULL;
-  }
-  if (!loaded)
-    return fail(error, EXIT_USAGE, "no CUDA: %s is missing (cuBLAS of the CUDA toolkit, see LD_LIBRARY_PATH)",
-                paths[0]);
-  for (const Symbol &symbol : symbols) {
-    *symbol.function = dlsym(library, symbol.name);
-    if (!*symbol.function) return fail(error, EXIT_USAGE, "no CUDA: %s has no %s", paths[0], symbol.name);
-  }
-  return true;
+  const char *missing = load_functions(paths, symbols);
+  if (missing == paths[0])
+    return fail(error, EXIT_USAGE, "no CUDA: %s is missing (cuBLAS of the CUDA toolkit, see LD_LIBRARY_PATH)", missing);
+  return !missing || fail(error, EXIT_USAGE, "no CUDA: %s has no %s", paths[0], missing);
 }
 
 /* ---- plans ---- */
@@ -103,16 +88,10 @@ struct GemmOperands {
 
 struct GemmPlan {
   GemmKey key;
+  cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
-  cublasLtMatmulAlgo_t algorithm;
   bool tuned;
-};
-
-/* The algorithm that an earlier run chose. */
-struct GemmChoice {
-  GemmKey key;
-  cublasLtMatmulAlgo_t algorithm;
 };
 
 struct Gemm {
@@ -121,7 +100,7 @@ struct Gemm {
   void *workspace;
   bool autotune;
   std::vector<GemmPlan> plans;
-  std::vector<GemmChoice> choices;
+  std::vector<GemmPlan> choices; /* keys and algorithms that an earlier run chose */
 };
 
 static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
@@ -146,7 +125,7 @@ static void read_tuning(Context *c, const char *text) {
   if (!text || strncmp(text, header, length) != 0 || text[length] != '\n') return;
   static_assert(sizeof(cublasLtMatmulAlgo_t) == 8 * sizeof(uint64_t), "cuBLASLt: stored by its words");
   for (const char *at = text + length + 1; *at;) {
-    GemmChoice choice = {};
+    GemmPlan choice = {};
     int64_t *field = (int64_t *)&choice.key;
     char *end = (char *)at;
     bool good = true;
@@ -240,22 +219,6 @@ static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtM
                                  o.d, plan.d, algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
 }
 
-/* Returns the milliseconds of the fastest of GEMM_REPEATS runs; infinite when the algorithm fails. */
-static float time_algorithm(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
-                            const GemmOperands &o, cudaEvent_t start, cudaEvent_t stop) {
-  float best = INFINITY;
-  for (int i = 0; i <= GEMM_REPEATS; i++) { /* the first run is a warm-up */
-    float ms = INFINITY;
-    cudaEventRecord(start, c->stream);
-    if (multiply(c, plan, algorithm, o) != CUBLAS_STATUS_SUCCESS) return INFINITY;
-    cudaEventRecord(stop, c->stream);
-    if (cudaEventSynchronize(stop) != cudaSuccess || cudaEventElapsedTime(&ms, start, stop) != cudaSuccess)
-      return INFINITY;
-    if (i && ms < best) best = ms;
-  }
-  return best;
-}
-
 /* Returns the fastest algorithm. Runs write to the output, which the product overwrites later, or to a copy if it is
  * also an input; without memory for the copy the result is the first algorithm, the heuristic's choice. */
 static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
@@ -263,7 +226,6 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
   const GemmKey &k = plan.key;
   const int64_t others = k.batch > 1 ? (k.batch - 1) * k.stride_d : 0;
   void *spare = NULL;
-  cudaEvent_t start = NULL, stop = NULL;
   int best = 0;
   float best_ms = INFINITY;
   if (k.reads_c && o.c == o.d) {
@@ -273,13 +235,11 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
     }
     o.d = spare;
   }
-  if (check(c, cudaEventCreate(&start), "autotune") && check(c, cudaEventCreate(&stop), "autotune"))
-    for (int i = 0; i < count; i++) {
-      float ms = time_algorithm(c, plan, &results[i].algo, o, start, stop);
-      if (ms < best_ms) best = i, best_ms = ms;
-    }
-  if (start) cudaEventDestroy(start);
-  if (stop) cudaEventDestroy(stop);
+  for (int i = 0; i < count; i++) {
+    const float ms =
+        fastest_of(c, GEMM_REPEATS, [&] { return multiply(c, plan, &results[i].algo, o) == CUBLAS_STATUS_SUCCESS; });
+    if (ms < best_ms) best = i, best_ms = ms;
+  }
   cudaFree(spare);
   return best;
 }
@@ -287,7 +247,7 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
 /* Uses an earlier run's choice for this product; false when there is none, or it cannot run. */
 static bool use_choice(Context *c, GemmPlan *plan) {
   const Gemm *g = c->gemm;
-  for (const GemmChoice &choice : g->choices) {
+  for (const GemmPlan &choice : g->choices) {
     cublasLtMatmulHeuristicResult_t result = {};
     if (memcmp(&choice.key, &plan->key, sizeof choice.key) != 0) continue;
     if (g->library.check(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &choice.algorithm, &result) !=
@@ -427,8 +387,6 @@ template <class T> __global__ void __launch_bounds__(256) fill_at_random(T *out,
 /* Measures products of growing square matrices, until one takes 2 ms or memory is low. */
 double cuda_peak_flops(Context *c) {
   double best = 0;
-  cudaEvent_t start = NULL, stop = NULL;
-  if (check(c, cudaEventCreate(&start), "speed test")) check(c, cudaEventCreate(&stop), "speed test");
   for (int64_t size = 256; size <= 16384 && !c->error.code; size *= 2) {
     const size_t bytes = (size_t)(size * size) * dtype_bytes(c->dtype);
     size_t available = 0, total = 0;
@@ -441,27 +399,19 @@ double cuda_peak_flops(Context *c) {
       const int64_t count = 2 * size * size;
       launch(c, "speed test", fill_at_random<T>, (unsigned)divide_up(count, 1024), 256, 0, (T *)memory, count);
     });
-    float best_ms = INFINITY;
-    for (int i = 0; i < 3 && !c->error.code; i++) {
-      float ms = INFINITY;
-      GemmKey key = {};
-      key.transpose_a = 1;
-      key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
-      key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-      check(c, cudaEventRecord(start, c->stream), "speed test");
+    GemmKey key = {};
+    key.transpose_a = 1;
+    key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
+    key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
+    const float ms = fastest_of(c, 2, [&] {
       gemm(c, key, false, {.d = memory + 2 * bytes, .a = memory, .b = memory + bytes});
-      check(c, cudaEventRecord(stop, c->stream), "speed test");
-      check(c, cudaEventSynchronize(stop), "speed test");
-      check(c, cudaEventElapsedTime(&ms, start, stop), "speed test");
-      if (i && ms < best_ms) best_ms = ms;
-    }
+      return !c->error.code;
+    });
     cuda_release(c, memory);
-    const double flops = 2.0 * (double)size * (double)size * (double)size / (1e-3 * (double)best_ms);
+    const double flops = 2.0 * (double)size * (double)size * (double)size / (1e-3 * (double)ms);
     if (flops > best) best = flops;
-    if (best_ms > 2.0f) break;
+    if (ms > 2.0f) break;
   }
-  if (start) cudaEventDestroy(start);
-  if (stop) cudaEventDestroy(stop);
   return best;
 }
 

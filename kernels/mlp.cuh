@@ -83,21 +83,10 @@ struct MlpPass {
   DropoutMask mask;
 };
 
-/* The template arguments of a kernel; dropout is one, because it needs registers. */
-template <Activation ACTIVATION_, bool GATED_, bool DROP_> struct MlpKind {
-  static constexpr Activation ACTIVATION = ACTIVATION_;
-  static constexpr bool GATED = GATED_, DROP = DROP_;
-};
-
-/* Applies dropout to N neighbors of h or dh; `at` counts vectors. */
-template <int N> __device__ __forceinline__ void drop(float (&x)[N], const MlpPass &p, const Walk &at) {
-  const int row = (int)at.row;
-  apply_dropout<N>(x, p.mask, row / p.length, (int64_t)(row % p.length) * p.ffn + at.col * N);
-}
-
-template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
+/* DROP is a template argument, because dropout needs registers. */
+template <class T, Activation A, bool GATED, bool DROP>
+__global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
   constexpr int N = VECTOR<T>;
-  constexpr bool GATED = Kind::GATED;
   const unsigned thread = blockIdx.x * MLP_BLOCK + threadIdx.x;
   for (Walk at(thread, gridDim.x * MLP_BLOCK, p.ffn / N); at.row < p.rows; at.next()) {
     const T *from = static_cast<const T *>(p.u) + at.row * (GATED ? 2 : 1) * p.ffn + at.col * N;
@@ -106,18 +95,18 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     if constexpr (GATED) load<N>(h, from + p.ffn);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float act = u[i] * phi<TrainingMath<T>, Kind::ACTIVATION>(u[i]);
+      const float act = u[i] * phi<TrainingMath<T>, A>(u[i]);
       h[i] = GATED ? h[i] * act : act;
     }
-    if constexpr (Kind::DROP) drop(h, p, at);
+    if constexpr (DROP) apply_dropout<N>(h, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
     store<N>(static_cast<T *>(p.out) + at.row * p.ffn + at.col * N, h);
   }
 }
 
 /* out may be u: only the thread that overwrites a number reads it. */
-template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
+template <class T, Activation A, bool GATED, bool DROP>
+__global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
   constexpr int N = VECTOR<T>;
-  constexpr bool GATED = Kind::GATED;
   const unsigned thread = blockIdx.x * MLP_BLOCK + threadIdx.x;
   for (Walk at(thread, gridDim.x * MLP_BLOCK, p.ffn / N); at.row < p.rows; at.next()) {
     const int64_t offset = at.row * (GATED ? 2 : 1) * p.ffn + at.col * N;
@@ -127,11 +116,11 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
     load<N>(u, from);
     if constexpr (GATED) load<N>(up, from + p.ffn);
     load<N>(d, static_cast<const T *>(p.dh) + at.row * p.ffn + at.col * N);
-    if constexpr (Kind::DROP) drop(d, p, at);
+    if constexpr (DROP) apply_dropout<N>(d, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float g = u[i], s = phi<TrainingMath<T>, Kind::ACTIVATION>(g);
-      u[i] = times_slope<T, Kind::ACTIVATION>(GATED ? d[i] * up[i] : d[i], g, s);
+      const float g = u[i], s = phi<TrainingMath<T>, A>(g);
+      u[i] = times_slope<T, A>(GATED ? d[i] * up[i] : d[i], g, s);
       up[i] = d[i] * g * s;
     }
     store<N>(to, u);
@@ -141,18 +130,17 @@ template <class T, class Kind> __global__ void __launch_bounds__(MLP_BLOCK) acti
 
 } // namespace
 
-/* Calls f(MlpKind()). */
-template <Activation A, class F> static void with_kind(const MlpShape *mlp, bool drops, F f) {
-  if (mlp->gated && drops) f(MlpKind<A, true, true>());
-  else if (mlp->gated) f(MlpKind<A, true, false>());
-  else if (drops) f(MlpKind<A, false, true>());
-  else f(MlpKind<A, false, false>());
-}
-
-template <class F> static void with_mlp(const MlpShape *mlp, const Dropout *dropout, F f) {
-  const bool drops = dropout_active(dropout);
+/* Calls f(T(), ACTIVATION, GATED, DROP), constants but for the first. */
+template <class F> static void with_mlp(const Context *c, const MlpShape *mlp, const Dropout *dropout, F f) {
+  const auto with_activation = [&](auto activation) {
+    with_element(c, [&](auto element) {
+      with_constant(mlp->gated, [&](auto gated) {
+        with_constant(dropout_active(dropout), [&](auto drop) { f(element, activation, gated, drop); });
+      });
+    });
+  };
 #define CASE(id, ...)                                                                                                  \
-  case ACTIVATION_##id: return with_kind<ACTIVATION_##id>(mlp, drops, f);
+  case ACTIVATION_##id: return with_activation(std::integral_constant<Activation, ACTIVATION_##id>());
   switch (mlp->activation) { ACTIVATIONS(CASE) }
 #undef CASE
 }
@@ -174,11 +162,9 @@ void cuda_activation(Context *c, void *h, const void *u, const MlpShape *mlp, in
                      const Dropout *dropout) {
   const MlpPass p = mlp_pass(h, u, mlp, batch, length, dropout);
   require_alignment(c, "activation", {p.ffn}, {h, u});
-  with_element(c, [&](auto element) {
-    with_mlp(mlp, dropout, [&](auto kind) {
-      using T = decltype(element);
-      launch(c, "activation", activation_forward<T, decltype(kind)>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
-    });
+  with_mlp(c, mlp, dropout, [&](auto element, auto activation, auto gated, auto drop) {
+    using T = decltype(element);
+    launch(c, "activation", activation_forward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
   });
 }
 
@@ -187,11 +173,10 @@ void cuda_activation_backward(Context *c, void *du, const void *dh, const void *
   MlpPass p = mlp_pass(du, u, mlp, batch, length, dropout);
   p.dh = dh;
   require_alignment(c, "activation_backward", {p.ffn}, {du, dh, u});
-  with_element(c, [&](auto element) {
-    with_mlp(mlp, dropout, [&](auto kind) {
-      using T = decltype(element);
-      launch(c, "activation_backward", activation_backward<T, decltype(kind)>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
-    });
+  with_mlp(c, mlp, dropout, [&](auto element, auto activation, auto gated, auto drop) {
+    using T = decltype(element);
+    launch(c, "activation_backward", activation_backward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0,
+           p);
   });
 }
 

@@ -6,10 +6,7 @@
 #include "kernels/cuda.cuh"
 
 #ifdef INKLING_NCCL
-#include <dlfcn.h>
 #include <nccl.h>
-#include <new>
-#include <vector>
 
 /* The functions that are loaded: X(member of struct Nccl, name). */
 /* clang-format off */
@@ -31,21 +28,12 @@ enum { NCCL_CAPTURES = 21100 }; /* 2.11: operations can be captured in a graph *
 
 /* False when the library is missing or too old. */
 static bool nccl_load(Nccl *out) {
-  const struct {
-    const char *name;
-    void **function;
+  static const char *const paths[] = {"libnccl.so.2"};
 #define SYMBOL(member, name) {#name, (void **)&out->member},
-  } symbols[] = {NCCL_FUNCTIONS(SYMBOL)};
+  const Symbol symbols[] = {NCCL_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
-  void *library = RTLD_DEFAULT; /* for the tests' stand-in, which is linked into the program */
-  if (!dlsym(library, symbols[0].name)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  bool found = library != NULL || dlsym(RTLD_DEFAULT, symbols[0].name);
-  for (const auto &symbol : symbols) {
-    *symbol.function = found ? dlsym(library, symbol.name) : NULL;
-    found = found && *symbol.function;
-  }
   int version = 0;
-  return found && out->version(&version) == ncclSuccess && version >= NCCL_CAPTURES;
+  return !load_functions(paths, symbols) && out->version(&version) == ncclSuccess && version >= NCCL_CAPTURES;
 }
 
 static bool nccl_check(Context *c, ncclResult_t status, const char *what) {

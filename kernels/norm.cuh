@@ -43,7 +43,6 @@ struct NormForward {
   const float *weight, *bias;
   float eps;
   int rows, length, dim;
-  bool drop;
   DropoutMask mask;
 };
 
@@ -55,7 +54,7 @@ __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pac
   float sum[N], b[N];
   unpack(sum, x);
   unpack(b, branch);
-  if (p.drop) apply_dropout<N>(b, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
+  if (p.mask.state) apply_dropout<N>(b, p.mask, row, p.length, p.dim, at);
 #pragma unroll
   for (int j = 0; j < N; j++) sum[j] += b[j];
   const Pack<T, N> rounded = pack<T, N>(sum);
@@ -186,7 +185,6 @@ struct NormBackward {
   NormStats stats;
   const float *weight;
   int rows, length, dim;
-  bool drop;
   DropoutMask mask;
 };
 
@@ -248,10 +246,10 @@ __device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack
 /* Writes dbranch from N numbers of a row of dx as stored, from `at` on. */
 template <class T, int N>
 __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> numbers, int row, int at) {
-  if (p.drop) {
+  if (p.mask.state) {
     float dx[N];
     unpack(dx, numbers);
-    apply_dropout<N>(dx, p.mask, row / p.length, (int64_t)(row % p.length) * p.dim + at);
+    apply_dropout<N>(dx, p.mask, row, p.length, p.dim, at);
     numbers = pack<T, N>(dx);
   }
   store_pack(static_cast<T *>(p.dbranch) + (int64_t)row * p.dim + at, numbers);
@@ -378,12 +376,6 @@ template <class F> static bool with_row_shape(int dim, F f) {
   return true;
 }
 
-/* Calls f(whether the norm subtracts the mean), a constant. */
-template <class F> static void with_center(const Norm *norm, F f) {
-  if (norm_has_mean(norm->kind)) f(std::true_type());
-  else f(std::false_type());
-}
-
 /* Whether a product can include the norm: rstd is a factor of the sum (kernels/decode.cuh). */
 static bool fits_product(const Norm *norm) { return norm->kind == NORM_RMS; }
 
@@ -392,7 +384,7 @@ static void launch_norm(Context *c, const char *operation, NormForward p, const 
   p.weight = norm->weight, p.bias = norm->bias, p.eps = norm->eps;
   require_alignment(c, operation, {p.dim}, {p.x_out, p.y, p.x_in, p.branch, p.weight, p.bias});
   with_element(c, [&](auto element) {
-    with_center(norm, [&](auto center) {
+    with_constant(norm_has_mean(norm->kind), [&](auto center) {
       using T = decltype(element);
       const bool short_rows = with_row_shape(p.dim, [&](auto s) {
         using Shape = decltype(s);
@@ -410,7 +402,7 @@ static NormForward residual_arguments(void *x_out, const void *x_in, const void 
   NormForward p = {};
   p.x_out = branch ? x_out : NULL, p.x_in = x_in, p.branch = branch;
   p.rows = batch * length, p.length = length, p.dim = dim;
-  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  p.mask = dropout_mask(dropout);
   return p;
 }
 
@@ -439,7 +431,7 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.dx = dx, p.dbranch = dbranch;
   p.dy = dy, p.dres = dres, p.x = x, p.stats = stats, p.weight = norm->weight;
   p.rows = batch * length, p.length = length, p.dim = dim;
-  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
+  p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
   const bool biased = norm_has_bias(norm->kind);
   int blocks = 0;
@@ -450,7 +442,7 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
-    with_center(norm, [&](auto center) {
+    with_constant(norm_has_mean(norm->kind), [&](auto center) {
       using T = decltype(element);
       const bool short_rows = with_row_shape(dim, [&](auto s) {
         using Shape = decltype(s);

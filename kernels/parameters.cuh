@@ -6,9 +6,6 @@
 
 #include "kernels/cuda.cuh"
 
-#include <new>
-#include <vector>
-
 namespace {
 
 constexpr int ARENA_BLOCK = 256, ARENA_GRID = 32; /* threads; blocks for every multiprocessor */
@@ -46,7 +43,7 @@ struct MuonBatch {
   int first; /* in ParameterLists.matrices */
 };
 
-/* Parameters.backend_data. The context lists all of them, to free those that were not released. */
+/* Parameters.backend_data. */
 struct ParameterLists {
   AdamwPiece *pieces; /* device */
   unsigned piece_count;
@@ -56,7 +53,6 @@ struct ParameterLists {
   unsigned owned_count;
   AdamwPiece *vectors; /* device: its elements of Parameters.vectors, at `first`, and of its masters, at `m` */
   unsigned vectors_count;
-  ParameterLists *next;
 };
 
 /* Appends the pieces of `count` elements from these offsets on. */
@@ -122,36 +118,17 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
 }
 
 static void make_lists(Context *c, Parameters *params) {
-  ParameterLists *lists = new (std::nothrow) ParameterLists();
-  if (!lists) {
-    check(c, cudaErrorMemoryAllocation, "lists for the optimizers");
-    return;
-  }
-  lists->next = c->lists;
-  c->lists = lists;
-  params->backend_data = lists;
-  if (make_pieces(c, params, lists)) make_batches(c, params, lists);
+  const auto lists = std::make_shared<ParameterLists>();
+  c->lists.push_back(lists);
+  params->backend_data = lists.get();
+  if (make_pieces(c, params, lists.get())) make_batches(c, params, lists.get());
 }
 
 static void release_lists(Context *c, ParameterLists *lists) {
-  ParameterLists **at = &c->lists;
-  while (*at && *at != lists) at = &(*at)->next;
-  if (!lists || !*at) return;
-  *at = lists->next;
-  cuda_release(c, lists->pieces);
-  cuda_release(c, lists->matrices);
-  cuda_release(c, lists->owned);
-  cuda_release(c, lists->vectors);
-  delete lists;
-}
-
-/* Called when the context is closed, which frees its device memory. */
-static void parameters_close(Context *c) {
-  while (c->lists) {
-    ParameterLists *next = c->lists->next;
-    delete c->lists;
-    c->lists = next;
-  }
+  if (!lists) return;
+  for (void *memory : {(void *)lists->pieces, (void *)lists->matrices, (void *)lists->owned, (void *)lists->vectors})
+    cuda_release(c, memory);
+  std::erase_if(c->lists, [&](const auto &owned) { return owned.get() == lists; });
 }
 
 /* weights [count] */

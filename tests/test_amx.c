@@ -5,6 +5,44 @@
 #define CPU_ISA emulated
 #define CPU_BF16 1
 #define AMX_EMULATED
+
+#include "kernels/cpu/element.h"
+
+/* ---- the instructions ---- */
+
+enum { ROWS = 16, WORDS = 16 }; /* of a tile register */
+
+static _Thread_local union {
+  float sum[ROWS][WORDS];
+  uint32_t word[ROWS][WORDS];
+} amx_tile[8];
+
+static inline void amx_begin(void) { memset(amx_tile, 0, sizeof amx_tile); }
+static inline void amx_end(void) {}
+
+static inline void amx_load(int tile, const void *from, int64_t stride) {
+  for (int i = 0; i < ROWS; i++) memcpy(amx_tile[tile].word[i], (const char *)from + i * stride, 4 * WORDS);
+}
+
+static inline void amx_store(int tile, void *to, int64_t stride) {
+  for (int i = 0; i < ROWS; i++) memcpy((char *)to + i * stride, amx_tile[tile].word[i], 4 * WORDS);
+}
+
+static inline void amx_dot(int sum, int a, int b) {
+  for (int i = 0; i < ROWS; i++)
+    for (int k = 0; k < WORDS; k++)
+      for (int j = 0; j < WORDS; j++) {
+        uint32_t x = amx_tile[a].word[i][k], y = amx_tile[b].word[k][j];
+        amx_tile[sum].sum[i][j] += bf16_to_f32((uint16_t)x) * bf16_to_f32((uint16_t)y);
+        amx_tile[sum].sum[i][j] += bf16_to_f32((uint16_t)(x >> 16)) * bf16_to_f32((uint16_t)(y >> 16));
+      }
+}
+
+#define AMX_ZERO(tile) memset(&amx_tile[tile], 0, sizeof amx_tile[tile])
+#define AMX_LOAD(tile, from, stride) amx_load(tile, from, stride)
+#define AMX_STORE(tile, to, stride) amx_store(tile, to, stride)
+#define AMX_DOT(sum, a, b) amx_dot(sum, a, b)
+
 #include "kernels/cpu/amx.c"
 
 #include "kernels/philox.h"

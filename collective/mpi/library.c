@@ -17,7 +17,7 @@ typedef struct Group {
 
 static Group groups[MESSENGER_GROUPS];
 
-static MPI_Request *post(int group) {
+static MPI_Request *add_request(int group) {
   Group *g = &groups[group];
   if (g->count == g->capacity) {
     g->capacity = g->capacity ? 2 * g->capacity : 64;
@@ -27,37 +27,31 @@ static MPI_Request *post(int group) {
   return &g->requests[g->count++];
 }
 
-static void start(int *rank, int *size) {
+static void start(Collective *c) {
   int level;
-  MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
-  MPI_Comm_rank(MPI_COMM_WORLD, rank);
-  MPI_Comm_size(MPI_COMM_WORLD, size);
-}
-
-static void node(int *first, int *rank, int *size) {
   MPI_Comm here;
+  MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &c->size);
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-  MPI_Comm_rank(here, rank);
-  MPI_Comm_size(here, size);
-  MPI_Comm_rank(MPI_COMM_WORLD, first);
-  MPI_Bcast(first, 1, MPI_INT, 0, here);
+  MPI_Comm_rank(here, &c->node_rank);
+  MPI_Comm_size(here, &c->node_size);
+  c->node_first = c->rank;
+  MPI_Bcast(&c->node_first, 1, MPI_INT, 0, here);
   MPI_Comm_free(&here);
 }
 
-static void send(int group, void *bytes, size_t size, int to) {
-  MPI_Isend(bytes, (int)size, MPI_BYTE, to, group, MPI_COMM_WORLD, post(group));
-}
-
-static void receive(int group, void *bytes, size_t size, int from) {
-  MPI_Irecv(bytes, (int)size, MPI_BYTE, from, group, MPI_COMM_WORLD, post(group));
-}
-
-static void broadcast(int group, void *bytes, size_t size, int from) {
-  MPI_Ibcast(bytes, (int)size, MPI_BYTE, from, MPI_COMM_WORLD, post(group));
+static void post(MessageKind kind, int group, void *bytes, size_t size, int rank) {
+  MPI_Request *request = add_request(group);
+  switch (kind) {
+  case SEND: MPI_Isend(bytes, (int)size, MPI_BYTE, rank, group, MPI_COMM_WORLD, request); break;
+  case RECEIVE: MPI_Irecv(bytes, (int)size, MPI_BYTE, rank, group, MPI_COMM_WORLD, request); break;
+  case BROADCAST: MPI_Ibcast(bytes, (int)size, MPI_BYTE, rank, MPI_COMM_WORLD, request); break;
+  }
 }
 
 static void all_gather(int group, const void *mine, void *all, size_t size) {
-  MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, MPI_COMM_WORLD, post(group));
+  MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, MPI_COMM_WORLD, add_request(group));
 }
 
 /* Removes the requests that are complete. */
@@ -82,10 +76,7 @@ static void finish(void) {
 extern const Messenger inkling_mpi;
 const Messenger inkling_mpi = {.name = NAME,
                                .start = start,
-                               .node = node,
-                               .send = send,
-                               .receive = receive,
-                               .broadcast = broadcast,
+                               .post = post,
                                .all_gather = all_gather,
                                .waiting = waiting,
                                .abort = stop,

@@ -1,7 +1,7 @@
 /* Activations of an MLP, forward and backward. */
 #include "kernels/cpu/activation.h"
 
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/rows.h"
 
 typedef struct Hidden {
   Element *h, *du; /* outputs of forward and backward */

@@ -1,10 +1,38 @@
-/* Products of pairs of bf16 in the tile registers of AMX: four registers hold 32 x 32 sums. */
-#include "kernels/cpu/words.h"
+/* Products of pairs of bf16 in the tile registers of AMX, of which there are eight, each with 16 rows of 64 bytes: four
+ * hold 32 x 32 sums. The code uses inline assembly because gcc's intrinsics do not declare that they read and write
+ * memory; tests/test_amx.c replaces it by C (AMX_EMULATED). */
+#include "kernels/cpu/tile.h"
 
 #if defined(HAVE_BF16_PRODUCTS) || defined(AMX_EMULATED)
-#include "kernels/cpu/amx.h"
 
-enum { SIDE = 2 * AMX_ROWS }; /* of a block of sums */
+enum { AMX_ROWS = 16, AMX_WORDS = 16, SIDE = 2 * AMX_ROWS /* of a block of sums */ };
+
+#ifndef AMX_EMULATED
+/* Configures all eight registers at full size: palette 1 (Intel's manual, LDTILECFG). */
+static inline void amx_begin(void) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config __attribute__((aligned(64))) = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = 4 * AMX_WORDS;
+    config.rows[i] = AMX_ROWS;
+  }
+  __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory");
+}
+
+static inline void amx_end(void) { __asm__ volatile("tilerelease" ::: "memory"); }
+
+/* `stride` is in bytes. The register number must be a constant. */
+#define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+#define AMX_LOAD(tile, from, stride)                                                                                   \
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(from)), "r"((int64_t)(stride)) : "memory")
+#define AMX_STORE(tile, to, stride)                                                                                    \
+  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(to)), "r"((int64_t)(stride)) : "memory")
+/* sum[i][j] += a[i][k].low * b[k][j].low + a[i][k].high * b[k][j].high over k */
+#define AMX_DOT(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum ::)
+#endif
 
 /* A block with partial rows, columns or depth, padded with zeros. */
 typedef struct Margins {

@@ -4,8 +4,7 @@
  * One thread works on one (sequence, head), so the results do not depend on the number of threads. It packs keys
  * transposed, so that scores, weighted values and all gradients are tile products over contiguous rows. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/dropout.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 
@@ -134,6 +133,21 @@ static void dropout_factors(const Attention *a, int b, int h, int i, int j0, int
     }
 }
 
+/* An operation's operands; those that it does not use are not set. */
+typedef struct AttentionJob {
+  const Attention *attention;
+  View q, k, v, out, dq, dk, dv, dout;
+  float *lse;
+  const Rope *rope; /* NULL: dq and dk are not rotated back */
+  float *memory;    /* `each` numbers for each thread */
+  size_t each;
+  float *map;
+} AttentionJob;
+
+static int64_t query_number(const Attention *a, int b, int h, int i) {
+  return ((int64_t)b * a->heads + h) * a->queries + i;
+}
+
 /* ---- forward ---- */
 
 typedef struct ForwardScratch {
@@ -193,13 +207,13 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
   state->total += total;
 }
 
-static void forward_block(const Attention *a, const ForwardScratch *s, int b, int h, int i0, int count, View out,
-                          View q, float *lse) {
+static void forward_block(const AttentionJob *job, const ForwardScratch *s, int b, int h, int i0, int count) {
+  const Attention *a = job->attention;
   int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
   Softmax softmax[FORWARD_QUERIES];
   for (int i = 0; i < count; i++) softmax[i] = (Softmax){-INFINITY, 0};
   memset(s->sum, 0, (size_t)count * (size_t)dim_width * sizeof(float));
-  pack_rows(q, b, i0, count, h, dim, dim, a->scale, s->query);
+  pack_rows(job->q, b, i0, count, h, dim, dim, a->scale, s->query);
   Visible all = visible_block(a, b, i0, count);
   for (int j0 = all.begin / KEY_BLOCK * KEY_BLOCK; j0 < all.end; j0 += KEY_BLOCK) {
     int keys = smaller(all.end - j0, KEY_BLOCK), width = round_up(keys, LANES);
@@ -219,26 +233,18 @@ static void forward_block(const Attention *a, const ForwardScratch *s, int b, in
      true);
   }
   for (int i = 0; i < count; i++) {
-    Element *to = view_row(out, b, i0 + i, h);
+    Element *to = view_row(job->out, b, i0 + i, h);
     const float *from = s->sum + i * dim_width;
     float total = softmax[i].total, factor = total == 0.0f ? 0.0f : 1.0f / total; /* NaN stays NaN */
 #pragma omp simd
     for (int d = 0; d < dim; d++) to[d] = narrow(from[d] * factor);
-    if (lse)
-      lse[((int64_t)b * a->heads + h) * a->queries + i0 + i] = total == 0.0f ? -INFINITY : softmax[i].max + logf(total);
+    if (job->lse) job->lse[query_number(a, b, h, i0 + i)] = total == 0.0f ? -INFINITY : softmax[i].max + logf(total);
   }
 }
 
-typedef struct ForwardJob {
-  const Attention *attention;
-  View out, q, k, v;
-  float *lse, *memory; /* memory: `each` numbers for each thread */
-  size_t each;
-} ForwardJob;
-
 /* Computes heads begin .. end of all sequences. */
 static void forward_heads(const void *job, int begin, int end, int thread) {
-  const ForwardJob *s = job;
+  const AttentionJob *s = job;
   const Attention *a = s->attention;
   int key_width = round_up(a->keys, TILE_COLS), dim_width = round_up(a->head_dim, LANES);
   ForwardScratch scratch;
@@ -247,18 +253,21 @@ static void forward_heads(const void *job, int begin, int end, int thread) {
     int b = piece / a->heads, h = piece % a->heads, kv_head = h / (a->heads / a->kv_heads);
     pack_transposed(s->k, b, a->keys, kv_head, a->head_dim, key_width, scratch.keys);
     pack_rows(s->v, b, 0, a->keys, kv_head, a->head_dim, dim_width, 1.0f, scratch.values);
-    for (int i = 0; i < a->queries; i += FORWARD_QUERIES) {
-      int count = smaller(a->queries - i, FORWARD_QUERIES);
-      forward_block(a, &scratch, b, h, i, count, s->out, s->q, s->lse);
-    }
+    for (int i = 0; i < a->queries; i += FORWARD_QUERIES)
+      forward_block(s, &scratch, b, h, i, smaller(a->queries - i, FORWARD_QUERIES));
   }
 }
 
+/* Runs job->attention->batch * heads pieces; a thread has `size` numbers of scratch space. */
+static void run_heads(Context *c, AttentionJob *job, int heads, size_t size, PoolWork work) {
+  job->each = (size + LANES - 1) / LANES * LANES;
+  job->memory = CPU(scratch)(c, job->each * (size_t)c->threads);
+  if (job->memory) pool_run(c->pool, job->attention->batch * heads, 1, 1, work, job);
+}
+
 void CPU(attention)(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
-  size_t each = (forward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
-  float *memory = CPU(scratch)(c, each * (size_t)c->threads);
-  if (!memory) return;
-  pool_run(c->pool, a->batch * a->heads, 1, 1, forward_heads, &(ForwardJob){a, out, q, k, v, lse, memory, each});
+  AttentionJob job = {.attention = a, .q = q, .k = k, .v = v, .out = out, .lse = lse};
+  run_heads(c, &job, a->heads, forward_scratch(a, NULL, NULL), forward_heads);
 }
 
 /* ---- backward ---- */
@@ -309,20 +318,16 @@ static void score_gradient_row(float *p, float *ds, Visible visible, int width, 
   for (int j = padded; j < width; j++) p[j] = ds[j] = 0.0f;
 }
 
-typedef struct BackwardViews {
-  View dq, dk, dv, dout, q, k, v, out;
-} BackwardViews;
-
 /* Computes queries i0 .. i0+count of head h with their visible keys: adds to dkeys and dvalues, writes dq. */
-static void backward_block(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int h,
-                           int i0, int count, const float *lse, const Rope *rope) {
+static void backward_block(const AttentionJob *job, const BackwardScratch *s, int b, int h, int i0, int count) {
+  const Attention *a = job->attention;
   int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
   float delta[BACKWARD_QUERIES];
-  pack_rows(views->q, b, i0, count, h, dim, dim_width, a->scale, s->query);
-  pack_rows(views->dout, b, i0, count, h, dim, dim_width, 1.0f, s->dout);
+  pack_rows(job->q, b, i0, count, h, dim, dim_width, a->scale, s->query);
+  pack_rows(job->dout, b, i0, count, h, dim, dim_width, 1.0f, s->dout);
   memset(s->dq, 0, (size_t)count * (size_t)dim_width * sizeof(float));
   for (int i = 0; i < count; i++) {
-    const Element *out = view_row(views->out, b, i0 + i, h);
+    const Element *out = view_row(job->out, b, i0 + i, h);
     const float *dout = s->dout + i * dim_width;
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
@@ -340,7 +345,7 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
       const bool dropped = dropout_active(a->dropout);
       if (dropped) dropout_factors(a, b, h, i0 + i, j0, keys, factor);
       score_gradient_row(s->p + i * KEY_BLOCK, s->ds + i * KEY_BLOCK, visible, width,
-                         lse[((int64_t)b * a->heads + h) * a->queries + i0 + i], delta[i], dropped ? factor : NULL);
+                         job->lse[query_number(a, b, h, i0 + i)], delta[i], dropped ? factor : NULL);
     }
     int64_t at = (int64_t)j0 * dim_width;
     CPU(tile_multiply)(count, dim_width, keys, s->ds, KEY_BLOCK, 1, s->keys + at, dim_width, s->dq, dim_width, true);
@@ -351,79 +356,57 @@ static void backward_block(const Attention *a, const BackwardScratch *s, const B
   }
   for (int i = 0; i < count; i++) {
     float *from = s->dq + i * dim_width;
-    Element *to = view_row(views->dq, b, i0 + i, h);
+    Element *to = view_row(job->dq, b, i0 + i, h);
 #pragma omp simd
     for (int d = 0; d < dim; d++) from[d] *= a->scale;
-    if (rope) rope_head(to, from, rope_row(rope, b, a->queries, i0 + i, dim), dim, -1.0f);
+    if (job->rope) rope_head(to, from, rope_row(job->rope, b, a->queries, i0 + i, dim), dim, -1.0f);
     else narrow_row(to, from, dim);
   }
 }
 
-static void backward_group(const Attention *a, const BackwardScratch *s, const BackwardViews *views, int b, int kv_head,
-                           const float *lse, const Rope *rope) {
+static void backward_group(const AttentionJob *job, const BackwardScratch *s, int b, int kv_head) {
+  const Attention *a = job->attention;
   int key_width = round_up(a->keys, KEY_BLOCK), dim_width = round_up(a->head_dim, LANES), dim = a->head_dim;
   int group = a->heads / a->kv_heads;
   size_t bytes = (size_t)round_up(a->keys, LANES) * (size_t)dim_width * sizeof(float);
-  pack_transposed(views->k, b, a->keys, kv_head, dim, key_width, s->keys_t);
-  pack_transposed(views->v, b, a->keys, kv_head, dim, key_width, s->values_t);
-  pack_rows(views->k, b, 0, a->keys, kv_head, dim, dim_width, 1.0f, s->keys);
+  pack_transposed(job->k, b, a->keys, kv_head, dim, key_width, s->keys_t);
+  pack_transposed(job->v, b, a->keys, kv_head, dim, key_width, s->values_t);
+  pack_rows(job->k, b, 0, a->keys, kv_head, dim, dim_width, 1.0f, s->keys);
   memset(s->dkeys, 0, bytes);
   memset(s->dvalues, 0, bytes);
   for (int h = kv_head * group; h < (kv_head + 1) * group; h++)
-    for (int i = 0; i < a->queries; i += BACKWARD_QUERIES) {
-      int count = smaller(a->queries - i, BACKWARD_QUERIES);
-      backward_block(a, s, views, b, h, i, count, lse, rope);
-    }
+    for (int i = 0; i < a->queries; i += BACKWARD_QUERIES)
+      backward_block(job, s, b, h, i, smaller(a->queries - i, BACKWARD_QUERIES));
   for (int j = 0; j < a->keys; j++) {
     const float *dk = s->dkeys + (int64_t)j * dim_width;
-    Element *to = view_row(views->dk, b, j, kv_head);
-    if (rope) rope_head(to, dk, rope_row(rope, b, a->keys, j, dim), dim, -1.0f);
+    Element *to = view_row(job->dk, b, j, kv_head);
+    if (job->rope) rope_head(to, dk, rope_row(job->rope, b, a->keys, j, dim), dim, -1.0f);
     else narrow_row(to, dk, dim);
-    narrow_row(view_row(views->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, dim);
+    narrow_row(view_row(job->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, dim);
   }
 }
 
-typedef struct BackwardJob {
-  const Attention *attention;
-  BackwardViews views;
-  const float *lse;
-  const Rope *rope;
-  float *memory; /* `each` numbers for each thread */
-  size_t each;
-} BackwardJob;
-
 /* Computes key/value heads begin .. end of all sequences. */
 static void backward_groups(const void *job, int begin, int end, int thread) {
-  const BackwardJob *s = job;
+  const AttentionJob *s = job;
   const Attention *a = s->attention;
   BackwardScratch scratch;
   backward_scratch(a, &scratch, s->memory + s->each * (size_t)thread);
-  for (int piece = begin; piece < end; piece++)
-    backward_group(a, &scratch, &s->views, piece / a->kv_heads, piece % a->kv_heads, s->lse, s->rope);
+  for (int piece = begin; piece < end; piece++) backward_group(s, &scratch, piece / a->kv_heads, piece % a->kv_heads);
 }
 
 void CPU(attention_backward)(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope) {
-  size_t each = (backward_scratch(a, NULL, NULL) + LANES - 1) / LANES * LANES;
-  float *memory = CPU(scratch)(c, each * (size_t)c->threads);
-  if (!memory) return;
-  const BackwardJob job = {a, {dq, dk, dv, dout, q, k, v, out}, lse, rope, memory, each};
-  pool_run(c->pool, a->batch * a->kv_heads, 1, 1, backward_groups, &job);
+  AttentionJob job = {a, q, k, v, out, dq, dk, dv, dout, (float *)lse, rope, NULL, 0, NULL};
+  run_heads(c, &job, a->kv_heads, backward_scratch(a, NULL, NULL), backward_groups);
 }
 
 /* ---- map ---- */
 
-typedef struct MapJob {
-  const Attention *attention;
-  float *map;
-  View q, k;
-  const float *lse;
-} MapJob;
-
 /* Computes queries begin .. end of all heads of all sequences. */
 static void map_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const MapJob *s = job;
+  const AttentionJob *s = job;
   const Attention *a = s->attention;
   for (int n = begin; n < end; n++) {
     int i = n % a->queries, h = n / a->queries % a->heads, b = n / a->queries / a->heads;
@@ -446,5 +429,6 @@ static void map_rows(const void *job, int begin, int end, int thread) {
 
 void CPU(attention_map)(Context *c, const Attention *a, float *map, View q, View k, const float *lse) {
   if (c->error.code) return;
-  pool_run(c->pool, a->batch * a->heads * a->queries, 1, SPAN_ROWS, map_rows, &(MapJob){a, map, q, k, lse});
+  const AttentionJob job = {.attention = a, .q = q, .k = k, .lse = (float *)lse, .map = map};
+  pool_run(c->pool, a->batch * a->heads * a->queries, 1, SPAN_ROWS, map_rows, &job);
 }

@@ -1,6 +1,5 @@
-/* The CPU backend's context and memory. */
-#include "kernels/cpu/cpu.h"
-#include "kernels/cpu/words.h"
+/* The CPU backend's context and memory, and the tables of its operations. */
+#include "kernels/cpu/tile.h"
 #include "util/memory.h"
 #include "util/text.h"
 #include "util/threads.h"
@@ -15,7 +14,7 @@ struct Allocation {
 };
 enum { ALIGNMENT = 256 };
 
-bool CPU(open_with)(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error) {
+static bool open_with(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error) {
   *out = NULL;
   if (options->dtype != ELEMENT_DTYPE)
     return fail(error, EXIT_USAGE, "these CPU kernels compute in %s", dtype_name(ELEMENT_DTYPE));
@@ -38,7 +37,7 @@ bool CPU(open_with)(Context **out, const ContextOptions *options, const Microker
 }
 
 bool CPU(open)(Context **out, const ContextOptions *options, Error *error) {
-  return CPU(open_with)(out, options, &CPU(microkernel), error);
+  return open_with(out, options, &CPU(microkernel), error);
 }
 
 void CPU(close)(Context *c) {
@@ -182,3 +181,25 @@ int CPU(poll)(Context *c, StepState *out, int capacity, bool wait, Error *error)
   c->report_count -= taken;
   return taken;
 }
+
+/* ---- the tables: one for each instruction set, element type and microkernel ---- */
+
+#define TEXT(isa) #isa
+#define NAME(isa) TEXT(isa)
+#define ROW(function) .function = CPU(function),
+#define TABLE(isa_name)                                                                                                \
+  .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, .natural_dtype = DTYPE_F32, BACKEND_FUNCTIONS(ROW)
+
+const Backend CPU(backend) = {TABLE(NAME(CPU_ISA))};
+
+#ifdef HAVE_BF16_PRODUCTS
+static bool open_avx512bf16(Context **out, const ContextOptions *options, Error *error) {
+  return open_with(out, options, &CPU(avx512bf16), error);
+}
+static bool open_amx(Context **out, const ContextOptions *options, Error *error) {
+  return open_with(out, options, &CPU(amx), error);
+}
+#pragma GCC diagnostic ignored "-Woverride-init" /* .open */
+const Backend cpu_avx512bf16_backend = {TABLE("avx512bf16").open = open_avx512bf16};
+const Backend cpu_amx_backend = {TABLE("amx").open = open_amx};
+#endif

@@ -19,7 +19,7 @@
 #define CPU(name) CPU_EXPAND(CPU_BUILD, name)
 
 typedef struct Allocation Allocation;
-typedef struct Microkernel Microkernel; /* kernels/cpu/words.h */
+typedef struct Microkernel Microkernel; /* kernels/cpu/tile.h */
 
 typedef struct Scratch {
   float *data;
@@ -53,19 +53,11 @@ float *CPU(rounded)(Context *c, size_t count);
  * x itself where nothing changes (kernels/cpu/norm.c). */
 const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, int rows, int dim);
 
-/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols. fp32. */
-void CPU(sum_partials)(Context *c, float *out, const float *from, int rows, int64_t stride, int cols, bool accumulate);
-/* Sums the rows of activations [rows][cols]: first within blocks of rows, then over the blocks. */
-void CPU(sum_rows)(Context *c, float *out, const Element *from, int rows, int cols, bool accumulate);
-
 /* Elements per block of a reduction that several threads share. Each block has a partial sum, so results do not depend
  * on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
 enum { SPAN_ROWS = 64 }; /* the most rows of a micro-batch that a thread takes at a time (pool_run) */
-
-/* Opens a context as Backend.open does, with `microkernel` for its matrix products. */
-bool CPU(open_with)(Context **out, const ContextOptions *options, const Microkernel *microkernel, Error *error);
 
 /* The functions of the table: kernels/cpu/context.c has context and memory, the other files one family of operations
  * each. */

@@ -6,7 +6,7 @@
  * A sequence whose position is outside the cache writes nothing and attends only to positions inside the cache. */
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/dots.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/rows.h"
 
 enum { KEY_BLOCK = 64 /* keys whose scores are computed before their values are read; a multiple of LANES */ };
 

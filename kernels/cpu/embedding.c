@@ -1,6 +1,6 @@
 /* Token embedding on the CPU. One thread computes each row of the table's gradient, so that sums have a fixed order. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/weights.h"
 
 enum {

@@ -1,11 +1,11 @@
 /* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. Sums are fp32, factors
- * have the element type (words.h). In fp32 builds read-only weights may be narrower; packing widens them.
+ * have the element type (tile.h). In fp32 builds read-only weights may be narrower; packing widens them.
  * y and dx: the threads pack the weight into shared panels of TILE_COLS columns (a few percent of the work) and then
  * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
  * sum depends only on the shape, not on the number of threads. */
+#include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/cpu/words.h"
 #include "util/clock.h"
 
 enum {
@@ -410,6 +410,47 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   if (sums) pool_run(c->pool, (int)((elements + SUM_BLOCK - 1) / SUM_BLOCK), 4, 64, add_segments, g);
 }
 
+/* ---- the gradient of a bias ---- */
+
+enum {
+  SUM_GROUP = 16,  /* columns of a group */
+  SUM_GROUPS = 16, /* groups that a thread takes at a time, at most */
+  SUM_COLUMNS = SUM_GROUP * SUM_GROUPS,
+  SUM_ROWS = 32 /* rows that are added first */
+};
+
+typedef struct RowSums {
+  float *out;
+  const Element *from;
+  int rows, cols;
+  bool accumulate;
+} RowSums;
+
+static void sum_column_groups(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const RowSums *s = job;
+  int first = SUM_GROUP * begin, count = smaller(SUM_GROUP * end, s->cols) - first;
+  float total[SUM_COLUMNS] = {0};
+  for (int block = 0; block < s->rows; block += SUM_ROWS) {
+    float sum[SUM_COLUMNS] = {0};
+    int last = smaller(block + SUM_ROWS, s->rows);
+    for (int row = block; row < last; row++) {
+      const Element *from = s->from + (int64_t)row * s->cols + first;
+#pragma omp simd
+      for (int j = 0; j < count; j++) sum[j] += widen(from[j]);
+    }
+#pragma omp simd
+    for (int j = 0; j < count; j++) total[j] += sum[j];
+  }
+  for (int j = 0; j < count; j++) s->out[first + j] = total[j] + (s->accumulate ? s->out[first + j] : 0.0f);
+}
+
+/* Sums the rows of activations [rows][cols]: first within blocks of rows, then over the blocks. */
+static void sum_rows(Context *c, float *out, const Element *from, int rows, int cols, bool accumulate) {
+  pool_run(c->pool, (cols + SUM_GROUP - 1) / SUM_GROUP, 2, SUM_GROUPS, sum_column_groups,
+           &(RowSums){out, from, rows, cols, accumulate});
+}
+
 void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate) {
   if (c->error.code) return;
@@ -425,7 +466,7 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear la
                                          .dw = dw,
                                          .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
-  if (layer.bias.rows) CPU(sum_rows)(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
+  if (layer.bias.rows) sum_rows(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
 /* Multiplies tiles that stay in the first-level cache, at the rate of a perfect GEMM. */

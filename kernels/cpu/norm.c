@@ -2,10 +2,12 @@
  * the row once from memory and again from the cache. `center` (norm_has_mean) is a compile-time constant, so that the
  * code for each kind of norm has no branches on it. */
 #include "kernels/cpu/dots.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/rows.h"
 
-/* Rows whose contributions to the gradients of weight and bias are added before blocks are added in order. */
-enum { WEIGHT_BLOCK = 32 };
+enum {
+  WEIGHT_BLOCK = 32,  /* rows whose terms of the gradients of weight and bias are added before blocks are, in order */
+  LEAST_COLUMNS = 256 /* columns of partial sums that a thread takes at least */
+};
 
 typedef struct RowStats {
   float mean, rstd; /* mean only with `center` */
@@ -31,12 +33,10 @@ static inline __attribute__((always_inline)) RowStats row_stats(bool center, con
 static inline __attribute__((always_inline)) void normalize_row(bool center, Element *y, const Element *x,
                                                                 RowStats stats, const Norm *norm, int dim) {
   const float *weight = norm->weight, *bias = norm->bias;
-  if (center) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * ((widen(x[j]) - stats.mean) * stats.rstd) + bias[j]);
-  } else {
-#pragma omp simd
-    for (int j = 0; j < dim; j++) y[j] = narrow(weight[j] * (widen(x[j]) * stats.rstd));
+  for (int j = 0; j < dim; j++) {
+    float off = center ? widen(x[j]) - stats.mean : widen(x[j]), scaled = weight[j] * (off * stats.rstd);
+    y[j] = narrow(center ? scaled + bias[j] : scaled);
   }
 }
 
@@ -145,18 +145,11 @@ static inline __attribute__((always_inline)) void norm_backward_row(bool center,
   }
   float pull = dot * rstd * rstd / (float)dim; /* mean(g * xh) * rstd */
   float level = sum / (float)dim;              /* mean(g) */
-  if (dres) {
 #pragma omp simd
-    for (int j = 0; j < dim; j++) {
-      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
-      dx[j] = narrow(widen(dres[j]) + rstd * ((center ? g - level : g) - pull * off));
-    }
-  } else {
-#pragma omp simd
-    for (int j = 0; j < dim; j++) {
-      float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
-      dx[j] = narrow(rstd * ((center ? g - level : g) - pull * off));
-    }
+  for (int j = 0; j < dim; j++) {
+    float g = weight[j] * widen(dy[j]), off = center ? widen(x[j]) - mean : widen(x[j]);
+    float along = rstd * ((center ? g - level : g) - pull * off);
+    dx[j] = narrow(dres ? widen(dres[j]) + along : along);
   }
 }
 
@@ -165,7 +158,7 @@ static inline __attribute__((always_inline)) void backward_blocks(bool center, c
   for (int block = begin; block < end; block++) {
     float *dweight = s->partial + (int64_t)block * width;
     memset(dweight, 0, (size_t)width * sizeof(float));
-    int last = (block + 1) * WEIGHT_BLOCK < s->rows ? (block + 1) * WEIGHT_BLOCK : s->rows;
+    int last = smaller((block + 1) * WEIGHT_BLOCK, s->rows);
     for (int n = block * WEIGHT_BLOCK; n < last; n++) {
       int64_t at = (int64_t)n * dim;
       RowStats stats = {center ? s->stats.mean[n] : 0.0f, s->stats.rstd[n]};
@@ -186,6 +179,31 @@ static void norm_backward_blocks(const void *job, int begin, int end, int thread
   else backward_blocks(false, s, begin, end);
 }
 
+typedef struct Partials {
+  float *out;
+  const float *from;
+  int rows;
+  int64_t stride;
+  bool accumulate;
+} Partials;
+
+static void sum_columns(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const Partials *s = job;
+  if (!s->accumulate) memset(s->out + begin, 0, (size_t)(end - begin) * sizeof(float));
+  for (int row = 0; row < s->rows; row++) {
+    const float *from = s->from + row * s->stride;
+#pragma omp simd
+    for (int j = begin; j < end; j++) s->out[j] += from[j];
+  }
+}
+
+/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols. */
+static void sum_partials(Context *c, float *out, const float *from, int rows, int64_t stride, int cols,
+                         bool accumulate) {
+  pool_run(c->pool, cols, LEAST_COLUMNS, cols, sum_columns, &(Partials){out, from, rows, stride, accumulate});
+}
+
 void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
                                  const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
                                  int length, int dim, const Dropout *dropout, bool accumulate) {
@@ -195,8 +213,8 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradie
   if (!partial) return;
   const Backward backward = {dx, dbranch, dy, dres, x, stats, norm, rows, length, dim, dropout, partial};
   pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &backward);
-  CPU(sum_partials)(c, gradient.weight, partial, blocks, width, dim, accumulate);
-  if (norm_has_bias(norm->kind)) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
+  sum_partials(c, gradient.weight, partial, blocks, width, dim, accumulate);
+  if (norm_has_bias(norm->kind)) sum_partials(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
 }
 
 /* ---- decoding ---- */

@@ -1,4 +1,4 @@
-#include "kernels/cpu/words.h"
+#include "kernels/cpu/tile.h"
 
 /* The factors: fp32 numbers, or pairs of bf16, widened or for the instruction that multiplies pairs. */
 typedef enum Kind { FLOATS, PAIRS, PAIR_DOTS } Kind;

@@ -38,8 +38,6 @@ static float to_int8(const float *restrict from, int count, int8_t *restrict to)
   return most / 127.0f;
 }
 
-static int group_size(int cols, int first) { return cols - first < WEIGHT_GROUP ? cols - first : WEIGHT_GROUP; }
-
 typedef struct CopyJob {
   const Weights *to;
   const float *master;
@@ -57,7 +55,7 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
     int8_t *to = (int8_t *)w->data + row * w->stride;
     float *scale = (float *)w->scales + (int64_t)row * weight_groups(w->cols);
     for (int first = 0; first < w->cols; first += WEIGHT_GROUP)
-      *scale++ = to_int8(from + first, group_size(w->cols, first), to + first);
+      *scale++ = to_int8(from + first, smaller(w->cols - first, WEIGHT_GROUP), to + first);
   }
 }
 
@@ -191,7 +189,7 @@ static void round_rows(const void *job, int begin, int end, int thread) {
   const RoundJob *s = job;
   for (int row = begin; row < end; row++)
     for (int first = 0; first < s->cols; first += WEIGHT_GROUP) {
-      int count = group_size(s->cols, first);
+      int count = smaller(s->cols - first, WEIGHT_GROUP);
       Int8Group group = {0};
       group.scale = to_int8(s->x + row * s->stride + first, count, group.number);
       if (s->groups) s->groups[(int64_t)row * weight_groups(s->cols) + first / WEIGHT_GROUP] = group;
@@ -211,4 +209,40 @@ const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols) {
   float *to = CPU(rounded)(c, (size_t)rows * (size_t)cols);
   if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, cols, cols, NULL, to});
   return to;
+}
+
+/* ---- exchange among processes that train together; device memory is host memory ---- */
+
+void CPU(peers_reduce)(Context *c, const Parameters *params, int first, int count) {
+  if (!c->error.code) collective_reduce(c->peers, params->grad, params->spans + first, count, &c->error);
+}
+
+/* Updates the compute copy of elements [begin, end) of the arena. */
+static void follow(const Parameters *p, size_t begin, size_t end) {
+  for (int g = 0; g < p->group_count; g++) {
+    const Matrix *m = &p->groups[g].matrix;
+    const size_t last = m->offset + (size_t)m->rows * (size_t)m->cols;
+    const size_t from = begin > m->offset ? begin : m->offset, to = end < last ? end : last;
+    if (from < to) CPU(follow_masters)(p, g, from - m->offset, to - from);
+  }
+}
+
+void CPU(peers_gather)(Context *c, const Parameters *params, bool gradients) {
+  if (c->error.code || !params->span_count) return;
+  collective_all_gather_spans(c->peers, gradients ? params->grad : params->master, params->spans, params->span_count);
+  if (gradients || params->compute == params->master) return;
+  for (const Span *s = params->spans; s < params->spans + params->span_count; s++)
+    if (s->owner != c->peers->rank) follow(params, s->offset, s->offset + s->count);
+}
+
+void CPU(peers_broadcast)(Context *c, void *device, size_t bytes) {
+  if (!c->error.code && c->peers) collective_broadcast(c->peers, device, bytes);
+}
+
+void CPU(peers_collect)(Context *c, float *host, const float *device, const Span *spans, int count) {
+  if (!c->error.code && c->peers) collective_gather_spans(c->peers, host, device, spans, count);
+}
+
+void CPU(peers_deal)(Context *c, float *device, const float *host, const Span *spans, int count) {
+  if (!c->error.code && c->peers) collective_scatter_spans(c->peers, device, host, spans, count);
 }

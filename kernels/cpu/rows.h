@@ -1,8 +1,8 @@
-/* Dropout masks of the residual stream on the CPU, recomputed at every use (struct Dropout in kernels.h). */
-#ifndef INKLING_KERNELS_CPU_DROPOUT_H
-#define INKLING_KERNELS_CPU_DROPOUT_H
+/* What is done to rows of activations: dropout masks of the residual stream, recomputed at every use (struct Dropout in
+ * kernels.h), and the rotation of a head. */
+#ifndef INKLING_KERNELS_CPU_ROWS_H
+#define INKLING_KERNELS_CPU_ROWS_H
 
-#include "kernels.h"
 #include "kernels/cpu/element.h"
 #include "kernels/philox.h"
 
@@ -34,6 +34,18 @@ static inline void dropout_elements(const Dropout *dropout, int sequence, int64_
     int some = count - j < DROPOUT_COLUMNS ? count - j : DROPOUT_COLUMNS;
     dropout_row(dropout, sequence, first + j, some, in + j, kept);
     narrow_row(out + j, kept, some);
+  }
+}
+
+/* Rotates `in` by the angles of `table` ([D/2][2] = cos, sin) into `out`; direction -1 rotates back. in and out may be
+ * the same. */
+static inline void rope_head(Element *out, const float *in, const float *table, int head_dim, float direction) {
+  int half = head_dim / 2;
+#pragma omp simd
+  for (int i = 0; i < half; i++) {
+    float cosine = table[2 * i], sine = direction * table[2 * i + 1], x0 = in[i], x1 = in[i + half];
+    out[i] = narrow(x0 * cosine - x1 * sine);
+    out[i + half] = narrow(x1 * cosine + x0 * sine);
   }
 }
 
