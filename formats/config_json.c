@@ -1,9 +1,6 @@
 /* Reading and writing of config.json and generation_config.json in the format of transformers. */
-#include "formats/classes.h"
-#include "formats/weight_files.h"
-#include "util/file.h"
+#include "formats/weight_reader.h"
 #include "util/json.h"
-#include "util/path.h"
 #include "util/text.h"
 
 #include <jansson.h>

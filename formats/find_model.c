@@ -1,8 +1,6 @@
 /* Checks whether a directory contains a model, finds the newest of several models, and describes paths without one. */
-#include "formats/model_files.h"
-#include "formats/weight_files.h"
+#include "formats/weight_reader.h"
 
-#include "util/path.h"
 #include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"

@@ -1,8 +1,6 @@
 #include "formats/gguf_model.h"
 
-#include "formats/gguf_tokenizer.h"
 #include "formats/weight_reader.h"
-#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,34 +48,20 @@ typedef struct Architecture {
   ModelClass layout; /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
+#define ARCHITECTURE(name, names_, interleaved_, norm_, positions_, activation_, ...)                                  \
+  {                                                                                                                    \
+    .layout = {.model_type = name, .names = names_, .interleaved = interleaved_}, .norm = norm_,                       \
+    .positions = positions_, .activation = activation_, __VA_ARGS__                                                    \
+  }
+
 static const Architecture architectures[] = {
-    {.norm = NORM_RMS,
-     .positions = POSITIONS_ROPE,
-     .gated = true,
-     .activation = ACTIVATION_SILU,
-     .output_bias = true,
-     .layout = {.model_type = "llama", .names = names, .interleaved = true}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_LEARNED,
-     .activation = ACTIVATION_GELU_TANH,
-     .plain_heads = true,
-     .output_bias = true,
-     .biases = BIAS_LAYERS,
-     .layout = {.model_type = "gpt2", .names = fused_names}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_ROPE,
-     .activation = ACTIVATION_GELU_TANH,
-     .plain_heads = true,
-     .output_bias = true,
-     .biases = BIAS_LAYERS,
-     .layout = {.model_type = "starcoder2", .names = names}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_ROPE,
-     .gated = true,
-     .activation = ACTIVATION_SILU,
-     .plain_heads = true,
-     .own_head = true,
-     .layout = {.model_type = "stablelm", .names = names}},
+    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true),
+    ARCHITECTURE("gpt2", fused_names, false, NORM_LAYER, POSITIONS_LEARNED, ACTIVATION_GELU_TANH, .plain_heads = true,
+                 .output_bias = true, .biases = BIAS_LAYERS),
+    ARCHITECTURE("starcoder2", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_GELU_TANH, .plain_heads = true,
+                 .output_bias = true, .biases = BIAS_LAYERS),
+    ARCHITECTURE("stablelm", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
+                 .plain_heads = true, .own_head = true),
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 

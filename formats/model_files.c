@@ -1,9 +1,5 @@
 /* Opens and reads a model directory; reads and writes its tokenizers. */
-#include "formats/model_files.h"
-
-#include "formats/classes.h"
 #include "formats/weight_reader.h"
-#include "model/parameters.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,7 @@
 #include "formats/safetensors.h"
 
-#include "model/parameters.h"
 #include "util/json.h"
 #include "util/text.h"
-#include "util/utf8.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -28,7 +26,6 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-size_t safetensors_type_bytes(TensorType type) { return types[type].bytes; }
 const char *safetensors_type_name(TensorType type) { return types[type].name; }
 
 /* Computes product(shape) * size of the type; false when it overflows. */
@@ -38,7 +35,7 @@ static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
     if (tensor->shape[i] < 0 || (uint64_t)tensor->shape[i] > SIZE_MAX) return false;
     if (__builtin_mul_overflow(product, (size_t)tensor->shape[i], &product)) return false;
   }
-  return !__builtin_mul_overflow(product, safetensors_type_bytes(tensor->type), bytes);
+  return !__builtin_mul_overflow(product, types[tensor->type].bytes, bytes);
 }
 
 /* ---- reading ---- */
@@ -233,30 +230,19 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key) {
 
 /* ---- writing ---- */
 
-static bool is_utf8(const char *text) {
-  uint32_t point;
-  for (size_t left = strlen(text), size; left; left -= size, text += size)
-    if (!(size = utf8_read((const uint8_t *)text, left, &point))) return false;
-  return true;
-}
-
-/* Takes ownership of `value`; NULL: memory is out. */
+/* Takes ownership of `value`; NULL: memory is out, or it was a text that is not UTF-8. */
 static bool add_member(json_t *object, const char *name, json_t *value, Error *error) {
-  if (json_object_get(object, name) || !is_utf8(name)) {
-    json_decref(value);
-    return fail(error, EXIT_INTERNAL, "the name \"%s\" repeats or is not UTF-8", name);
-  }
-  return json_object_set_new(object, name, value) == 0 || error_memory(error, "a header");
+  const bool repeats = json_object_get(object, name);
+  if (json_object_set_new(object, name, value) == 0 && !repeats) return true;
+  return json_memory_ok(error, "a header") &&
+         fail(error, EXIT_INTERNAL, "the name \"%s\" repeats, or it or its value is not UTF-8", name);
 }
 
 static bool add_metadata(json_t *header, const MetadataEntry *metadata, int count, Error *error) {
   json_t *object = json_pack("{s:s}", "format", "pt");
   if (!add_member(header, METADATA_KEY, object, error)) return false;
-  for (int i = 0; i < count; i++) {
-    if (!is_utf8(metadata[i].value))
-      return fail(error, EXIT_INTERNAL, "the metadata \"%s\" is not UTF-8", metadata[i].key);
+  for (int i = 0; i < count; i++)
     if (!add_member(object, metadata[i].key, json_string(metadata[i].value), error)) return false;
-  }
   return true;
 }
 
@@ -332,6 +318,7 @@ SafeTensor safetensors_of_parameter(const ParameterTensor *p, const char *name, 
   SafeTensor tensor = {.name = name, .type = TENSOR_F32, .rank = p->rank, .data = arena ? arena + p->offset : NULL};
   tensor.shape[0] = p->rank == 1 ? p->cols : p->rows;
   tensor.shape[1] = p->rank == 1 ? 0 : p->cols;
+  tensor.bytes = (size_t)p->rows * (size_t)p->cols * sizeof *arena;
   return tensor;
 }
 

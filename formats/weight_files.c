@@ -1,6 +1,6 @@
-#include "formats/weight_files.h"
+/* The weight files of a model directory. */
+#include "formats/weight_reader.h"
 
-#include "formats/model_files.h"
 #include "util/json.h"
 #include "util/text.h"
 

@@ -1,7 +1,5 @@
 #include "formats/weight_reader.h"
 
-#include "formats/model_files.h"
-#include "model/parameters.h"
 #include "util/half.h"
 #include "util/text.h"
 
@@ -33,11 +31,8 @@ static bool are_finite(const float *values, size_t count) {
   return !bad;
 }
 
-/* Returns the index in the file's tensor of an element of the model's tensor; the rows of a vector are its elements. */
 static size_t index_in_file(const TensorLocation *location, int row, int col) {
-  const FileTensor *t = location->tensor;
-  const bool vector = t->rank == 1;
-  return file_tensor_index(t, location->row + (vector ? col : row), vector ? 0 : col);
+  return file_tensor_index(location->tensor, location->row, row, col);
 }
 
 static void copy_row(const TensorLocation *location, const ParameterTensor *p, int row, float *out) {
@@ -102,7 +97,7 @@ static const SafeTensor *find(const WeightReader *r, const FileTensor *t, Error 
 
 /* Checks that a tensor that the model does not have is zeros. */
 static bool expect_zeros(const WeightReader *r, const FileTensor *t, const SafeTensor *from, Error *error) {
-  const size_t first = file_tensor_index(t, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
+  const size_t first = file_tensor_index(t, 0, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
   for (size_t i = first; i < first + count; i++) {
     float value;
     convert(&value, from, i, 1);
@@ -134,7 +129,7 @@ static bool locate_tensor(WeightReader *r, const FileTensor *t, bool *used, Erro
     const ParameterTensor *p = &r->table->tensors[i];
     r->locations[i] = (TensorLocation){t, from, row};
     if (absent && p->role == ROLE_SINUSOIDS && !make_sinusoids(r, p, error)) return false;
-    row += t->rank == 1 ? p->cols : p->rows;
+    row += file_tensor_rows(t, p);
   }
   return true;
 }
