@@ -24,27 +24,26 @@ static const Rename gpt2_names[] = {{"model.layers", "transformer.h"},
                                     {"mlp.down_proj", "mlp.c_proj"},
                                     {"model.norm", "transformer.ln_f"},
                                     {0}};
+/* Names that OPT and the classes with an encoder share. */
+#define NAMES_OF_LAYERS                                                                                                \
+  {"input_layernorm", "self_attn_layer_norm"}, {"self_attn.o_proj", "self_attn.out_proj"},                             \
+      {"post_attention_layernorm", "final_layer_norm"}, {"mlp.up_proj", "fc1"}, {                                      \
+    "mlp.down_proj", "fc2"                                                                                             \
+  }
+
 static const Rename opt_names[] = {{"model.layers", "model.decoder.layers"},
                                    {"model.embed_tokens", "model.decoder.embed_tokens"},
                                    {"model.embed_positions", "model.decoder.embed_positions"},
-                                   {"input_layernorm", "self_attn_layer_norm"},
-                                   {"self_attn.o_proj", "self_attn.out_proj"},
-                                   {"post_attention_layernorm", "final_layer_norm"},
-                                   {"mlp.up_proj", "fc1"},
-                                   {"mlp.down_proj", "fc2"},
+                                   NAMES_OF_LAYERS,
                                    {"model.norm", "model.decoder.final_layer_norm"},
                                    {0}};
 static const Rename encoder_decoder_names[] = {{"model.embed_tokens", "model.shared"},
-                                               {"input_layernorm", "self_attn_layer_norm"},
-                                               {"self_attn.o_proj", "self_attn.out_proj"},
+                                               NAMES_OF_LAYERS,
                                                {"cross_attention_layernorm", "encoder_attn_layer_norm"},
                                                {"cross_attn.q_proj", "encoder_attn.q_proj"},
                                                {"cross_attn.k_proj", "encoder_attn.k_proj"},
                                                {"cross_attn.v_proj", "encoder_attn.v_proj"},
                                                {"cross_attn.o_proj", "encoder_attn.out_proj"},
-                                               {"post_attention_layernorm", "final_layer_norm"},
-                                               {"mlp.up_proj", "fc1"},
-                                               {"mlp.down_proj", "fc2"},
                                                {"model.encoder.norm", "model.encoder.layer_norm"},
                                                {"model.decoder.norm", "model.decoder.layer_norm"},
                                                {0}};

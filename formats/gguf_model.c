@@ -99,7 +99,7 @@ static const Architecture *architecture_of(const GgufModel *m, Error *error) {
        "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
        "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
        "rotary positions (stablelm)",
-       model_files_directory(m->files), why ? why : "this activation with these norms and positions");
+       m->files->dir, why ? why : "this activation with these norms and positions");
   return NULL;
 }
 
@@ -201,7 +201,7 @@ static int model_row(const FileTensor *t, int at) {
 static bool write_row(Writer *w, const FileTensor *t, GgufTensorType type, Error *error) {
   if (!gguf_convert_row(type, w->row, t->cols, w->out))
     return fail(error, EXIT_CHECKPOINT, "%s: a number of %s is too large for %s; use --gguf-type %s",
-                model_files_directory(w->model->files), t->name, gguf_type_names[w->model->type],
+                w->model->files->dir, t->name, gguf_type_names[w->model->type],
                 w->model->type == GGUF_BF16 ? "f32" : "bf16 or f32");
   return file_writer_add(&w->file, w->out, gguf_row_bytes(type, t->cols), error);
 }
@@ -283,8 +283,8 @@ static bool write_file(Writer *w, const char *path, Error *error) {
 bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
   Writer w = {.model = m, .config = model_files_config(m->files), .progress = progress};
   w.architecture = architecture_of(m, error);
-  bool ok = w.architecture && gguf_tokenizer_make(&w.tokenizer, model_files_directory(m->files), m->tokenizer, error) &&
-            make_layout(&w, error);
+  bool ok =
+      w.architecture && gguf_tokenizer_make(&w.tokenizer, m->files->dir, m->tokenizer, error) && make_layout(&w, error);
   if (ok) {
     make_header(&w);
     *facts = (GgufFacts){.architecture = w.architecture->layout.model_type,

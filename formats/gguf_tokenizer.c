@@ -333,12 +333,12 @@ static void add_merge(GgufHeader *h, const Bpe *bpe, const BpeMerge *merge) {
 
 /* Adds the merges, even if there are none: llama.cpp requires the key for a byte-level BPE. */
 static void add_merges(GgufHeader *h, const Bpe *bpe) {
-  gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
+  gguf_key_array(h, "tokenizer.ggml.merges", GGUF_VALUE_TEXT, bpe->merge_count);
   for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, bpe, &bpe->merges[i]);
 }
 
 static void add_scores(GgufHeader *h, const GgufTokenizer *g, int vocab) {
-  gguf_key_f32s(h, "tokenizer.ggml.scores", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.scores", GGUF_VALUE_F32, vocab);
   for (int32_t id = 0; id < vocab; id++) gguf_f32(h, id < tokenizer_bpe(g->tokenizer)->tokens.size ? g->scores[id] : 0);
 }
 
@@ -347,9 +347,9 @@ void gguf_tokenizer_add(GgufHeader *h, const GgufTokenizer *g, int vocab) {
   const Bpe *bpe = tokenizer_bpe(t);
   gguf_key_text(h, "tokenizer.ggml.model", bpe->characters ? "llama" : "gpt2");
   gguf_key_text(h, "tokenizer.ggml.pre", g->cuts ? g->cuts : "default");
-  gguf_key_texts(h, "tokenizer.ggml.tokens", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.tokens", GGUF_VALUE_TEXT, vocab);
   for (int32_t id = 0; id < vocab; id++) add_token(h, t, id);
-  gguf_key_i32s(h, "tokenizer.ggml.token_type", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.token_type", GGUF_VALUE_I32, vocab);
   for (int32_t id = 0; id < vocab; id++) gguf_i32(h, token_type(t, id));
   if (bpe->characters) {
     add_scores(h, g, vocab);

@@ -6,10 +6,6 @@
 #include "formats/classes.h"
 #include "util/path.h"
 
-/* Checks that `path` is a directory with a model's configuration; otherwise the error says what it is (find_model.c).
- * EXIT_CHECKPOINT. */
-bool model_files_check(const char *path, Error *error);
-
 /* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
 struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
 
