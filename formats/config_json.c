@@ -35,7 +35,7 @@ static int find_choice(const ConfigKey *key, const char *text, bool flag) {
   return -1;
 }
 
-/* ---- writing ---- */
+/* ---- writing: json_text() reports it when memory was out for a part of the object ---- */
 
 /* Returns the shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
 static json_t *real_json(float value) { return json_real(strtod(text_number((double)value, true).text, NULL)); }
@@ -50,17 +50,12 @@ static json_t *choice_json(const ConfigKey *key, int value) {
 
 static json_t *rope_layers(const ModelConfig *c) {
   json_t *list = json_array();
-  for (int i = 0; i < c->layers; i++)
-    if (json_array_append_new(list, json_integer(c->positions == POSITIONS_ROPE)) != 0) {
-      json_decref(list);
-      return NULL;
-    }
+  for (int i = 0; i < c->layers; i++) json_array_append_new(list, json_integer(c->positions == POSITIONS_ROPE));
   return list;
 }
 
-/* Returns the value of a key; NULL: memory is out. */
 static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
-  Error memory = {0}; /* write_json() checks the whole object for memory errors */
+  Error memory = {0};
   switch (key->kind) {
   case KEY_SET:
   case KEY_FIXED: return constant(key, &memory);
@@ -82,9 +77,6 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
 
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
 
-/* Adds a value; NULL: memory is out. */
-static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
-
 /* Returns the key that tells transformers where our own class is. */
 static json_t *auto_map(const ModelClass *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
@@ -95,54 +87,53 @@ static json_t *auto_map(const ModelClass *a, bool encoder) {
 static json_t *bias_list(unsigned biases) {
   json_t *list = json_array();
   for (int i = 0; i < BIAS_KINDS; i++)
-    if (biases & 1u << i && json_array_append_new(list, json_string(bias_names[i])) != 0) {
-      json_decref(list);
-      return NULL;
-    }
+    if (biases & 1u << i) json_array_append_new(list, json_string(bias_names[i]));
   return list;
 }
 
-static bool add_keys(json_t *root, const ModelClass *a, const ModelConfig *config) {
+static void add_keys(json_t *root, const ModelClass *a, const ModelConfig *config) {
   ModelConfig c = *config;
   const unsigned missing = class_file_biases(a, &c) & ~class_model_biases(&c);
   for (const ConfigKey *key = a->keys; key->name; key++) {
     if (key->optional && find_choice(key, key->text, is_flag(key->text)) == *int_field(&c, key)) continue;
-    if (!add(root, key->name, key_json(key, a, &c))) return false;
+    json_object_set_new(root, key->name, key_json(key, a, &c));
   }
-  return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
+  if (missing) json_object_set_new(root, KEY_MISSING_BIASES, bias_list(missing));
 }
 
 /* Adds the tokens of a model with an encoder: the start token of the decoder, and padding for sources, which is
  * masked. */
-static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
-  return !c->encoder_layers || (add(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1)) &&
-                                add(root, "decoder_start_token_id", token_json(tokens.start)));
+static void add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
+  json_object_set_new(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1));
+  json_object_set_new(root, "decoder_start_token_id", token_json(tokens.start));
 }
 
 static json_t *config_json(const ModelConfig *c, SpecialTokens tokens, TensorType type) {
   const char *dtype = type == TENSOR_BF16 ? "bfloat16" : "float32";
   const ModelClass *a = class_of(c);
-  json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
-  if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
-      /* transformers 5 reads dtype; transformers 4 and other programs read torch_dtype. */
-      add(root, "dtype", json_string(dtype)) && add(root, "torch_dtype", json_string(dtype)) && add_keys(root, a, c) &&
-      add(root, "use_cache", json_true()) && add(root, "bos_token_id", token_json(tokens.start)) &&
-      add(root, "eos_token_id", token_json(tokens.end)) && add(root, "pad_token_id", json_null()) &&
-      add_encoder_tokens(root, c, tokens) && (!c->encoder_layers || add(root, "forced_eos_token_id", json_null())))
-    return root;
-  json_decref(root);
-  return NULL;
+  /* transformers 5 reads dtype; transformers 4 and other programs read torch_dtype */
+  json_t *root =
+      json_pack("{s:[s], s:s, s:o*, s:s, s:s}", "architectures", a->class, "model_type", a->model_type, "auto_map",
+                a->own ? auto_map(a, c->encoder_layers > 0) : NULL, "dtype", dtype, "torch_dtype", dtype);
+  add_keys(root, a, c);
+  json_object_set_new(root, "use_cache", json_true());
+  json_object_set_new(root, "bos_token_id", token_json(tokens.start));
+  json_object_set_new(root, "eos_token_id", token_json(tokens.end));
+  json_object_set_new(root, "pad_token_id", json_null());
+  if (!c->encoder_layers) return root;
+  add_encoder_tokens(root, c, tokens);
+  json_object_set_new(root, "forced_eos_token_id", json_null());
+  return root;
 }
 
 static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
   json_t *root =
       json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
-  if (root && add_encoder_tokens(root, c, tokens)) return root;
-  json_decref(root);
-  return NULL;
+  if (c->encoder_layers) add_encoder_tokens(root, c, tokens);
+  return root;
 }
 
-/* Writes DIR/NAME. Takes ownership of `root`; NULL: memory is out. */
+/* Writes DIR/NAME. Takes ownership of `root`. */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
   /* 9 digits represent every fp32 exactly, and short decimals stay short */
   char *text = json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), name, error);
@@ -325,19 +316,15 @@ static bool check_scaling(const ConfigReader *r, const char *key) {
   return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
 }
 
-static bool read_scaling(const ConfigReader *r, const ConfigKey *key) {
-  const json_t *rope = lookup(r->root, key->name);
-  float *base = real_field(&r->out->config, key);
-  return check_scaling(r, key->name) && read_number(r, rope, "rope_theta", (double)*base, base);
-}
-
-/* Reads the base and the rotated fraction of a head, which may stand in this object or beside it. */
+/* Reads the base and, in rope_parameters, the rotated fraction of a head, which may stand in this object or beside
+ * it. */
 static bool read_rope(const ConfigReader *r, const ConfigKey *key) {
   static const char PART[] = "partial_rotary_factor";
   const json_t *rope = lookup(r->root, key->name);
   float *base = real_field(&r->out->config, key), part;
-  if (!check_scaling(r, key->name) || !read_number(r, rope, "rope_theta", (double)*base, base) ||
-      !read_number(r, r->root, PART, key->absent, &part) || !read_number(r, rope, PART, (double)part, &part))
+  if (!check_scaling(r, key->name) || !read_number(r, rope, "rope_theta", (double)*base, base)) return false;
+  if (key->kind == KEY_SCALING) return true;
+  if (!read_number(r, r->root, PART, key->absent, &part) || !read_number(r, rope, PART, (double)part, &part))
     return false;
   return part == 1.0f || refuse(r, "%s is %g; only 1 is supported", PART, (double)part);
 }
@@ -380,8 +367,8 @@ static bool read_key(const ConfigReader *r, const ConfigKey *key) {
   case KEY_BOOL_AGAIN: return read_bool_again(r, key);
   case KEY_CHOICE: return read_choice(r, key);
   case KEY_BIASES: return read_biases(r, key);
-  case KEY_ROPE: return read_rope(r, key);
-  case KEY_SCALING: return read_scaling(r, key);
+  case KEY_ROPE:
+  case KEY_SCALING: return read_rope(r, key);
   case KEY_WINDOW: return read_window(r, key);
   case KEY_ROPE_LAYERS: return read_rope_layers(r, key);
   }

@@ -24,12 +24,6 @@ static bool refuse(const Check *c, const char *what) {
 
 static void add_note(Check *c, const char *note) { c->out->notes[c->out->note_count++] = note; }
 
-static bool has_bytes(const Bpe *bpe, int32_t id) {
-  size_t size;
-  bpe_decode(bpe, id, &size);
-  return size > 0;
-}
-
 /* ---- added tokens ---- */
 
 static bool has_step(const Pipeline *p, StepKind kind) {
@@ -288,10 +282,12 @@ enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED
 
 /* Returns the type of a token. Ids without a token are rows of a model with a larger vocabulary. */
 static int token_type(const Tokenizer *t, int32_t id) {
+  size_t size;
   const AddedEntry *entry = tokenizer_added(t, id);
   if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
   if (entry && *entry->text) return entry->token.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-  return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
+  bpe_decode(tokenizer_bpe(t), id, &size);
+  return size > 0 ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
 /* Returns the characters of a token, or the characters that represent its bytes. */

@@ -253,11 +253,7 @@ static bool add_tensor(json_t *header, const SafeTensor *tensor, size_t *offset,
       __builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX)
     return fail(error, EXIT_INTERNAL, "the size of \"%s\" overflows", tensor->name);
   json_t *shape = json_array();
-  for (int i = 0; i < tensor->rank; i++)
-    if (json_array_append_new(shape, json_integer(tensor->shape[i])) != 0) {
-      json_decref(shape);
-      return error_memory(error, "a header");
-    }
+  for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
   json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
                             "data_offsets", (json_int_t)*offset, (json_int_t)end);
   *offset = end;
