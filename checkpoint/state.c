@@ -5,6 +5,7 @@
 #include "model/parameters.h"
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/half.h"
 #include "util/path.h"
 
 #include <errno.h>
@@ -106,16 +107,6 @@ static bool damaged(const char *path, Error *error, const char *what, const char
   return fail(error, EXIT_CHECKPOINT, "%s is damaged: %s%s", path, what, name);
 }
 
-static bool all_finite(const SafeTensor *tensor) {
-  const uint8_t *bytes = tensor->data;
-  for (size_t i = 0; i < tensor->bytes; i += sizeof(float)) {
-    float value;
-    memcpy(&value, bytes + i, sizeof value);
-    if (!isfinite(value)) return false;
-  }
-  return true;
-}
-
 /* Finds the `count` tensors of a state and checks everything about them: names, shapes, types, checksum, values. */
 static bool verify_file(const char *path, const SafeTensors *file, const SafeTensor *tensors, int count, Error *error) {
   uint64_t sum = metadata_checksum(file->metadata, file->metadata_count);
@@ -133,7 +124,7 @@ static bool verify_file(const char *path, const SafeTensors *file, const SafeTen
   if (!checksum_accept(strcmp(text, given) == 0))
     return damaged(path, error, "its checksum does not match; it should be ", text);
   for (int i = 0; i < count; i++)
-    if (!all_finite(safetensors_find(file, tensors[i].name)))
+    if (!half_all_finite(safetensors_find(file, tensors[i].name)->data, tensors[i].bytes / sizeof(float)))
       return damaged(path, error, "numbers that are not finite in tensor ", tensors[i].name);
   return true;
 }

@@ -73,31 +73,20 @@ static const Choice tables[] = {
   { .name = key, .kind = KEY_SET, .text = json }
 #define FIXED(key, json)                                                                                               \
   { .name = key, .kind = KEY_FIXED, .text = json }
-#define INT(key, member, value, limit)                                                                                 \
-  { .name = key, .kind = KEY_INT, .field = offsetof(ModelConfig, member), .absent = value, .high = limit }
-#define INT_AGAIN(key, other, member, value)                                                                           \
-  { .name = key, .kind = KEY_INT_AGAIN, .field = offsetof(ModelConfig, member), .absent = value, .text = other }
-#define REAL(key, member, value)                                                                                       \
-  { .name = key, .kind = KEY_REAL, .field = offsetof(ModelConfig, member), .absent = value }
-#define BOOL(key, member, value)                                                                                       \
-  { .name = key, .kind = KEY_BOOL, .field = offsetof(ModelConfig, member), .absent = value }
-#define BOOL_AGAIN(key, other, member, value)                                                                          \
-  { .name = key, .kind = KEY_BOOL_AGAIN, .field = offsetof(ModelConfig, member), .absent = value, .text = other }
-#define CHOICE(key, member, value, list, ...)                                                                          \
-  {                                                                                                                    \
-    .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .choices = list,           \
-    __VA_ARGS__                                                                                                        \
-  }
-#define NAMED(key, member, value, list)                                                                                \
-  { .name = key, .kind = KEY_CHOICE, .field = offsetof(ModelConfig, member), .text = value, .names = list }
+#define FIELD(key, kind_, member, ...)                                                                                 \
+  { .name = key, .kind = kind_, .field = offsetof(ModelConfig, member), __VA_ARGS__ }
+#define INT(key, member, value, limit) FIELD(key, KEY_INT, member, .absent = value, .high = limit)
+#define INT_AGAIN(key, other, member, value) FIELD(key, KEY_INT_AGAIN, member, .absent = value, .text = other)
+#define REAL(key, member, value) FIELD(key, KEY_REAL, member, .absent = value)
+#define BOOL(key, member, value) FIELD(key, KEY_BOOL, member, .absent = value)
+#define BOOL_AGAIN(key, other, member, value) FIELD(key, KEY_BOOL_AGAIN, member, .absent = value, .text = other)
+#define CHOICE(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .choices = list)
+#define NAMED(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .names = list)
+#define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
+#define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
+#define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
-#define THETA(value)                                                                                                   \
-  { .name = "rope_theta", .kind = KEY_THETA, .field = offsetof(ModelConfig, rope_base), .absent = value }
-#define ROPE(value)                                                                                                    \
-  { .name = "rope_parameters", .kind = KEY_ROPE, .field = offsetof(ModelConfig, rope_base), .absent = value }
-#define SCALING                                                                                                        \
-  { .name = "rope_scaling", .kind = KEY_SCALING, .field = offsetof(ModelConfig, rope_base) }
 #define END                                                                                                            \
   { .name = NULL }
 
@@ -127,23 +116,19 @@ static const ConfigKey llama_keys[] = {DECODER("silu", 32000, 4096, 11008, 32, 3
 static const ConfigKey arcee_keys[] = {DECODER("relu2", 32000, 2560, 18432, 32, 32, 0, 0, 4096),
                                        RMS_ROTARY(1e-5, 10000), END_OF_DECODER(false),
                                        ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT), END};
-static const ConfigKey smollm3_keys[] = {ACT("silu"),
-                                         SIZES(128256, 2048, 11008, 36, 16),
-                                         {.name = "num_key_value_heads",
-                                          .kind = KEY_INT,
-                                          .field = offsetof(ModelConfig, kv_heads),
-                                          .absent = 4,
-                                          .high = MODEL_MAX_HEADS,
-                                          .null_follows = true},
-                                         INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
-                                         CTX(32768),
-                                         RMS_EPS(1e-6),
-                                         {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
-                                         FIXED("use_sliding_window", "false"),
-                                         ROTARY(2000000),
-                                         END_OF_DECODER(true),
-                                         ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
-                                         END};
+static const ConfigKey smollm3_keys[] = {
+    ACT("silu"),
+    SIZES(128256, 2048, 11008, 36, 16),
+    FIELD("num_key_value_heads", KEY_INT, kv_heads, .absent = 4, .high = MODEL_MAX_HEADS, .null_follows = true),
+    INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
+    CTX(32768),
+    RMS_EPS(1e-6),
+    {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
+    FIXED("use_sliding_window", "false"),
+    ROTARY(2000000),
+    END_OF_DECODER(true),
+    ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
+    END};
 static const ConfigKey starcoder2_keys[] = {DECODER("gelu_pytorch_tanh", 49152, 3072, 12288, 30, 24, 2, 0, 4096),
                                             REAL("norm_epsilon", norm_eps, 1e-5),
                                             ROTARY(10000),
@@ -205,25 +190,26 @@ static const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, 
                                       TIE(true),
                                       END};
 
-static const ConfigKey opt_keys[] = {CHOICE("activation_function", activation, "relu", activations),
-                                     INT("vocab_size", vocab, 50272, MODEL_MAX_VOCAB),
-                                     INT("hidden_size", dim, 768, MODEL_MAX_DIM),
-                                     INT_AGAIN("word_embed_proj_dim", "hidden_size", dim, 0),
-                                     INT("ffn_dim", ffn, 3072, MODEL_MAX_FFN),
-                                     INT("num_hidden_layers", layers, 12, MODEL_MAX_LAYERS),
-                                     INT("num_attention_heads", heads, 12, MODEL_MAX_HEADS),
-                                     CTX(2048),
-                                     CHOICE("do_layer_norm_before", norm_place, "true", before_or_after),
-                                     FIXED("_remove_final_layer_norm", "false"),
-                                     FIXED("layer_norm_elementwise_affine", "true"),
-                                     CHOICE(KEY_POSITIONS, positions, "learned", tables, .optional = true),
-                                     SET("dropout", "0.0"),
-                                     NO_DROPOUT,
-                                     SET("layerdrop", "0.0"),
-                                     SET("init_std", "0.02"),
-                                     TIE(true),
-                                     BIASES("enable_bias", BIAS_LAYERS, true),
-                                     END};
+static const ConfigKey opt_keys[] = {
+    CHOICE("activation_function", activation, "relu", activations),
+    INT("vocab_size", vocab, 50272, MODEL_MAX_VOCAB),
+    INT("hidden_size", dim, 768, MODEL_MAX_DIM),
+    INT_AGAIN("word_embed_proj_dim", "hidden_size", dim, 0),
+    INT("ffn_dim", ffn, 3072, MODEL_MAX_FFN),
+    INT("num_hidden_layers", layers, 12, MODEL_MAX_LAYERS),
+    INT("num_attention_heads", heads, 12, MODEL_MAX_HEADS),
+    CTX(2048),
+    CHOICE("do_layer_norm_before", norm_place, "true", before_or_after),
+    FIXED("_remove_final_layer_norm", "false"),
+    FIXED("layer_norm_elementwise_affine", "true"),
+    FIELD(KEY_POSITIONS, KEY_CHOICE, positions, .text = "learned", .choices = tables, .optional = true),
+    SET("dropout", "0.0"),
+    NO_DROPOUT,
+    SET("layerdrop", "0.0"),
+    SET("init_std", "0.02"),
+    TIE(true),
+    BIASES("enable_bias", BIAS_LAYERS, true),
+    END};
 
 /* Keys that the three classes with an encoder share. */
 #define ENCODER_AND_DECODER(vocab_, ctx_, dim_, layers_, decoder_layers_, heads_, ffn_)                                \

@@ -157,7 +157,7 @@ static int compare_offset(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int compare_name(const void *a, const void *b) {
+int safetensors_compare_name(const void *a, const void *b) {
   return strcmp(((const SafeTensor *)a)->name, ((const SafeTensor *)b)->name);
 }
 
@@ -195,7 +195,7 @@ static bool read_all(Reader *r, SafeTensors *out) {
   }
   qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_offset);
   if (!check_cover(r, out)) return false;
-  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_name);
+  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, safetensors_compare_name);
   return true;
 }
 
@@ -219,7 +219,7 @@ void safetensors_close(SafeTensors *file) {
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name) {
   SafeTensor key = {.name = name};
   if (file->count == 0) return NULL;
-  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, compare_name);
+  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, safetensors_compare_name);
 }
 
 const char *safetensors_metadata(const SafeTensors *file, const char *key) {

@@ -51,6 +51,7 @@ typedef struct SafeTensors {
  * not checked. */
 bool safetensors_open(SafeTensors *out, const char *path, Error *error);
 void safetensors_close(SafeTensors *file);                                     /* harmless on a zeroed struct */
+int safetensors_compare_name(const void *a, const void *b);                    /* for qsort() of tensors */
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL when absent */
 const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL when absent */
 const char *safetensors_type_name(TensorType type);                            /* "F32" */
