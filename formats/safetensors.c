@@ -41,9 +41,9 @@ static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
 /* ---- reading ---- */
 
 typedef struct Reader {
-  const char *path;
+  const char *path, *header;
   const uint8_t *data; /* after the header */
-  size_t data_size;
+  size_t header_size, data_size;
   Error *error;
 } Reader;
 
@@ -58,7 +58,7 @@ __attribute__((format(printf, 2, 3))) static bool invalid(const Reader *r, const
 }
 
 /* Finds the header and the data in the file. */
-static bool split_file(Reader *r, const MappedFile *file, const char **header, size_t *header_size) {
+static bool split_file(Reader *r, const MappedFile *file) {
   if (file->size < PREFIX_BYTES) return invalid(r, "it has %zu bytes, too short for a header", file->size);
   uint64_t size;
   memcpy(&size, file->bytes, PREFIX_BYTES);
@@ -67,16 +67,16 @@ static bool split_file(Reader *r, const MappedFile *file, const char **header, s
   if (size > file->size - PREFIX_BYTES)
     return invalid(r, "its header claims %ju bytes but only %zu follow", (uintmax_t)size, file->size - PREFIX_BYTES);
   if (size == 0 || file->bytes[PREFIX_BYTES] != '{') return invalid(r, "its header does not start with '{'");
-  *header = (const char *)file->bytes + PREFIX_BYTES;
-  *header_size = (size_t)size;
+  r->header = (const char *)file->bytes + PREFIX_BYTES;
+  r->header_size = (size_t)size;
   r->data = file->bytes + PREFIX_BYTES + size;
   r->data_size = file->size - PREFIX_BYTES - (size_t)size;
   return true;
 }
 
-static json_t *parse_header(const Reader *r, const char *header, size_t size) {
+static json_t *parse_header(const Reader *r) {
   json_error_t problem;
-  json_t *root = json_parse(header, size, JSON_REJECT_DUPLICATES, &problem, r->path, r->error);
+  json_t *root = json_parse(r->header, r->header_size, JSON_REJECT_DUPLICATES, &problem, r->path, r->error);
   if (root) return root; /* an object: it starts with '{' */
   invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
@@ -178,12 +178,9 @@ static bool check_cover(const Reader *r, const SafeTensors *file) {
 }
 
 static bool read_all(Reader *r, SafeTensors *out) {
-  const char *header = NULL;
-  size_t header_size = 0;
-  if (!split_file(r, &out->file, &header, &header_size)) return false;
-  json_t *root = parse_header(r, header, header_size);
+  if (!split_file(r, &out->file)) return false;
+  json_t *root = out->header = parse_header(r);
   if (!root) return false;
-  out->header = root;
   out->tensors = calloc(json_object_size(root) + 1, sizeof *out->tensors);
   if (!out->tensors) return error_memory(r->error, r->path);
   const char *key;

@@ -29,41 +29,31 @@ json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
 
 /* ---- the index: {"weight_map": {TENSOR: FILE, ...}} ---- */
 
-typedef struct Index {
-  json_t *root, *map;
-  json_t *numbers; /* {FILE: its number in WeightFiles.files} */
-} Index;
-
 /* Returns whether the index gives a name and not a path: a downloaded index must not read files outside its
  * directory. */
 static bool is_file_name(const char *name) {
   return name && *name != '.' && !strchr(name, '/') && text_ends_with(name, ".safetensors");
 }
 
-static bool read_index(Index *index, const char *path, Error *error) {
+/* Fills `numbers`: {FILE: its number in WeightFiles.files}. */
+static bool number_files(const char *path, json_t *map, json_t *numbers, Error *error) {
   const char *tensor;
   json_t *value;
-  index->root = model_files_read_json(path, MAX_INDEX_BYTES, error);
-  if (!index->root) return false;
-  index->map = json_object_get(index->root, "weight_map");
-  if (json_object_size(index->map) == 0)
+  if (json_object_size(map) == 0)
     return fail(error, EXIT_CHECKPOINT, "%s has no weight_map that says which file each tensor is in", path);
-  index->numbers = json_object();
-  if (!index->numbers) return error_memory(error, path);
-  json_object_foreach(index->map, tensor, value) {
+  json_object_foreach(map, tensor, value) {
     const char *name = json_string_value(value);
     if (!is_file_name(name))
       return fail(error, EXIT_CHECKPOINT,
                   "%s: the file of tensor %s is %s%s%s; it must be a .safetensors file beside it", path,
                   text_one_line(tensor, 80).text, name ? "\"" : "", name ? text_one_line(name, 80).text : "no name",
                   name ? "\"" : "");
-    const json_int_t next = (json_int_t)json_object_size(index->numbers);
-    if (!json_object_get(index->numbers, name) && json_object_set_new(index->numbers, name, json_integer(next)) != 0)
+    const json_int_t next = (json_int_t)json_object_size(numbers);
+    if (!json_object_get(numbers, name) && json_object_set_new(numbers, name, json_integer(next)) != 0)
       return error_memory(error, path);
   }
-  return json_object_size(index->numbers) <= MAX_FILES ||
-         fail(error, EXIT_CHECKPOINT, "%s names %zu files, more than %d", path, json_object_size(index->numbers),
-              MAX_FILES);
+  return json_object_size(numbers) <= MAX_FILES ||
+         fail(error, EXIT_CHECKPOINT, "%s names %zu files, more than %d", path, json_object_size(numbers), MAX_FILES);
 }
 
 /* ---- the files ---- */
@@ -74,14 +64,16 @@ static bool open_file(WeightFiles *out, const char *path, Error *error) {
   return ok;
 }
 
-static bool open_indexed(WeightFiles *out, const Index *index, const char *dir, Error *error) {
+static bool open_numbered(WeightFiles *out, const char *dir, json_t *map, json_t *numbers, Error *error) {
   const char *name, *tensor;
   json_t *value;
-  json_object_foreach(index->numbers, name, value) {
+  out->files = calloc(json_object_size(numbers), sizeof *out->files);
+  if (!out->files) return error_memory(error, out->path.text);
+  json_object_foreach(numbers, name, value) {
     if (!open_file(out, path_in(dir, name).text, error)) return error_append(error, "; %s names it", out->path.text);
   }
-  json_object_foreach(index->map, tensor, value) {
-    const json_int_t number = json_integer_value(json_object_get(index->numbers, json_string_value(value)));
+  json_object_foreach(map, tensor, value) {
+    const json_int_t number = json_integer_value(json_object_get(numbers, json_string_value(value)));
     if (!safetensors_find(&out->files[number], tensor))
       return fail(error, EXIT_CHECKPOINT, "%s: there is no tensor %s in %s; copy or download both again",
                   out->path.text, text_one_line(tensor, 80).text, text_one_line(json_string_value(value), 80).text);
@@ -90,13 +82,12 @@ static bool open_indexed(WeightFiles *out, const Index *index, const char *dir, 
 }
 
 static bool open_several(WeightFiles *out, const char *dir, Error *error) {
-  Index index = {0};
-  bool ok = read_index(&index, out->path.text, error);
-  if (ok && !(out->files = calloc(json_object_size(index.numbers), sizeof *out->files)))
-    ok = error_memory(error, out->path.text);
-  ok = ok && open_indexed(out, &index, dir, error);
-  json_decref(index.root);
-  json_decref(index.numbers);
+  json_t *root = model_files_read_json(out->path.text, MAX_INDEX_BYTES, error), *numbers = json_object();
+  json_t *map = json_object_get(root, "weight_map");
+  const bool ok =
+      root && number_files(out->path.text, map, numbers, error) && open_numbered(out, dir, map, numbers, error);
+  json_decref(root);
+  json_decref(numbers);
   return ok;
 }
 
