@@ -233,9 +233,8 @@ static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
 
 static bool write_tensor(Writer *w, const FileTensor *t, Error *error) {
   const GgufTensorType type = type_of(w, t);
-  const bool vector = t->rank == 1;
-  const uint64_t bytes = vector ? (uint64_t)t->rows * sizeof(float) : (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
-  if (!(vector ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
+  const uint64_t bytes = (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
+  if (!(t->rank == 1 ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
   for (int i = t->first; i < t->first + t->count; i++) weight_reader_forget(&w->reader, i);
   w->done += bytes;
   return gguf_pad(&w->file, bytes, error) && progress_report(w->progress, (int64_t)w->done, error);
