@@ -5,6 +5,7 @@
 #include "model/parameters.h"
 #include "util/checksum.h"
 #include "util/file.h"
+#include "util/half.h"
 #include "util/path.h"
 
 #include <errno.h>
@@ -29,20 +30,14 @@ typedef struct State {
   int metadata_count;
 } State;
 
-/* Returns the checksum of the data, in the order of `tensors`, each with the checksum so far as its seed. The first
- * seed is the sum of the checksums of the metadata, whose order therefore does not matter. */
-static uint64_t state_checksum(const SafeTensor *tensors, int count, const MetadataEntry *metadata,
-                               int metadata_count) {
+/* The checksum of a state is that of its data, in the order of list_tensors(), each with the checksum so far as its
+ * seed. Returns the first seed: the sum of the checksums of the metadata, whose order therefore does not matter. */
+static uint64_t metadata_checksum(const MetadataEntry *metadata, int count) {
   uint64_t sum = 0;
-  for (int i = 0; i < metadata_count; i++) {
+  for (int i = 0; i < count; i++) {
     const MetadataEntry *entry = &metadata[i];
     if (strcmp(entry->key, CHECKSUM_KEY) == 0 || strcmp(entry->key, "format") == 0) continue;
     sum += checksum_xxh64(entry->value, strlen(entry->value), checksum_xxh64(entry->key, strlen(entry->key), 0));
-  }
-  for (int i = 0; i < count; i++) {
-    size_t bytes = safetensors_type_bytes(tensors[i].type);
-    for (int d = 0; d < tensors[i].rank; d++) bytes *= (size_t)tensors[i].shape[d];
-    sum = checksum_xxh64(tensors[i].data, bytes, sum);
   }
   return sum;
 }
@@ -53,14 +48,12 @@ static void checksum_text(char out[17], uint64_t sum) { snprintf(out, 17, "%016j
 typedef struct StateTensors {
   SafeTensor *tensors;
   char (*names)[STATE_NAME];
-  float **data; /* the data of each tensor */
   int count;
 } StateTensors;
 
 static void free_tensors(StateTensors *t) {
   free(t->tensors);
   free(t->names);
-  free(t->data);
 }
 
 /* Prefixes of the names of moments. */
@@ -73,18 +66,16 @@ static void add_tensor(StateTensors *t, const char *prefix, const ParameterTenso
   char *name = t->names[t->count];
   snprintf(name, STATE_NAME, "%s%s", prefix, p->name);
   at.offset = offset;
-  t->tensors[t->count] = safetensors_of_parameter(&at, name, arena);
-  t->data[t->count++] = arena + offset;
+  t->tensors[t->count++] = safetensors_of_parameter(&at, name, arena);
 }
 
 /* Lists the tensors of a state. Free *out with free_tensors(), also on failure. */
 static bool list_tensors(const char *path, const ParameterTable *table, float *const *arenas, StateTensors *out,
                          Error *error) {
   const size_t capacity = CHECKPOINT_ARENAS * (size_t)table->count + 1;
-  *out = (StateTensors){.tensors = calloc(capacity, sizeof *out->tensors),
-                        .names = calloc(capacity, sizeof *out->names),
-                        .data = calloc(capacity, sizeof *out->data)};
-  if (!out->tensors || !out->names || !out->data) return error_memory(error, path);
+  *out =
+      (StateTensors){.tensors = calloc(capacity, sizeof *out->tensors), .names = calloc(capacity, sizeof *out->names)};
+  if (!out->tensors || !out->names) return error_memory(error, path);
   const ParameterTensor *const end = table->tensors + table->count;
   for (const ParameterTensor *p = table->tensors; p < end; p++) add_tensor(out, "", p, p->offset, arenas[0]);
   for (const ParameterTensor *p = table->tensors; p < end; p++)
@@ -100,7 +91,9 @@ static bool write_file(const char *path, const State *state, Error *error) {
   bool ok = list_tensors(path, state->table, state->arenas, &t, error) && (metadata || error_memory(error, path));
   if (ok) {
     char text[17];
-    checksum_text(text, state_checksum(t.tensors, t.count, state->metadata, state->metadata_count));
+    uint64_t sum = metadata_checksum(state->metadata, state->metadata_count);
+    for (int i = 0; i < t.count; i++) sum = checksum_xxh64(t.tensors[i].data, t.tensors[i].bytes, sum);
+    checksum_text(text, sum);
     for (int i = 0; i < state->metadata_count; i++) metadata[i] = state->metadata[i];
     metadata[state->metadata_count] = (MetadataEntry){CHECKSUM_KEY, text};
     ok = safetensors_write(path, t.tensors, t.count, metadata, state->metadata_count + 1, error);
@@ -114,33 +107,24 @@ static bool damaged(const char *path, Error *error, const char *what, const char
   return fail(error, EXIT_CHECKPOINT, "%s is damaged: %s%s", path, what, name);
 }
 
-static bool all_finite(const SafeTensor *tensor) {
-  const uint8_t *bytes = tensor->data;
-  for (size_t i = 0; i < tensor->bytes; i += sizeof(float)) {
-    float value;
-    memcpy(&value, bytes + i, sizeof value);
-    if (!isfinite(value)) return false;
-  }
-  return true;
-}
-
 /* Finds the `count` tensors of a state and checks everything about them: names, shapes, types, checksum, values. */
-static bool verify_file(const char *path, const SafeTensors *file, SafeTensor *tensors, int count, Error *error) {
+static bool verify_file(const char *path, const SafeTensors *file, const SafeTensor *tensors, int count, Error *error) {
+  uint64_t sum = metadata_checksum(file->metadata, file->metadata_count);
   for (int i = 0; i < count; i++) {
     const SafeTensor *tensor = safetensors_expect(path, file, &tensors[i], error);
     if (!tensor) return false;
     if (tensor->type != TENSOR_F32) return damaged(path, error, "expected F32 in tensor ", tensors[i].name);
-    tensors[i] = *tensor;
+    sum = checksum_xxh64(tensor->data, tensor->bytes, sum);
   }
   if (file->count != count) return damaged(path, error, "it has tensors that are not the model's", "");
   const char *given = safetensors_metadata(file, CHECKSUM_KEY);
   if (!given) return damaged(path, error, "it has no checksum", "");
   char text[17];
-  checksum_text(text, state_checksum(tensors, count, file->metadata, file->metadata_count));
+  checksum_text(text, sum);
   if (!checksum_accept(strcmp(text, given) == 0))
     return damaged(path, error, "its checksum does not match; it should be ", text);
   for (int i = 0; i < count; i++)
-    if (!all_finite(&tensors[i]))
+    if (!half_all_finite(safetensors_find(file, tensors[i].name)->data, tensors[i].bytes / sizeof(float)))
       return damaged(path, error, "numbers that are not finite in tensor ", tensors[i].name);
   return true;
 }
@@ -151,8 +135,10 @@ static bool read_file(const char *path, const ParameterTable *table, float *cons
   if (!safetensors_open(file, path, error)) return false;
   StateTensors t;
   const bool ok = list_tensors(path, table, arenas, &t, error) && verify_file(path, file, t.tensors, t.count, error);
-  for (int i = 0; ok && i < t.count; i++)
-    if (t.tensors[i].bytes > 0) memcpy(t.data[i], t.tensors[i].data, t.tensors[i].bytes);
+  for (int i = 0; ok && i < t.count; i++) {
+    const SafeTensor *to = &t.tensors[i], *from = safetensors_find(file, to->name);
+    if (from->bytes > 0) memcpy((void *)(uintptr_t)to->data, from->data, from->bytes);
+  }
   free_tensors(&t);
   if (!ok) {
     safetensors_close(file);

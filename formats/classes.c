@@ -1,7 +1,6 @@
-/* The table of classes, checked against transformers 5.23; defaults are those of its configuration classes. */
+/* The table of classes, checked against transformers 5.23, with their keys of config.json in the order in which they
+ * are written; defaults are those of its configuration classes. */
 #include "formats/classes.h"
-
-#include "formats/class_keys.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -25,32 +24,226 @@ static const Rename gpt2_names[] = {{"model.layers", "transformer.h"},
                                     {"mlp.down_proj", "mlp.c_proj"},
                                     {"model.norm", "transformer.ln_f"},
                                     {0}};
+/* Names that OPT and the classes with an encoder share. */
+#define NAMES_OF_LAYERS                                                                                                \
+  {"input_layernorm", "self_attn_layer_norm"}, {"self_attn.o_proj", "self_attn.out_proj"},                             \
+      {"post_attention_layernorm", "final_layer_norm"}, {"mlp.up_proj", "fc1"}, {                                      \
+    "mlp.down_proj", "fc2"                                                                                             \
+  }
+
 static const Rename opt_names[] = {{"model.layers", "model.decoder.layers"},
                                    {"model.embed_tokens", "model.decoder.embed_tokens"},
                                    {"model.embed_positions", "model.decoder.embed_positions"},
-                                   {"input_layernorm", "self_attn_layer_norm"},
-                                   {"self_attn.o_proj", "self_attn.out_proj"},
-                                   {"post_attention_layernorm", "final_layer_norm"},
-                                   {"mlp.up_proj", "fc1"},
-                                   {"mlp.down_proj", "fc2"},
+                                   NAMES_OF_LAYERS,
                                    {"model.norm", "model.decoder.final_layer_norm"},
                                    {0}};
 static const Rename encoder_decoder_names[] = {{"model.embed_tokens", "model.shared"},
-                                               {"input_layernorm", "self_attn_layer_norm"},
-                                               {"self_attn.o_proj", "self_attn.out_proj"},
+                                               NAMES_OF_LAYERS,
                                                {"cross_attention_layernorm", "encoder_attn_layer_norm"},
                                                {"cross_attn.q_proj", "encoder_attn.q_proj"},
                                                {"cross_attn.k_proj", "encoder_attn.k_proj"},
                                                {"cross_attn.v_proj", "encoder_attn.v_proj"},
                                                {"cross_attn.o_proj", "encoder_attn.out_proj"},
-                                               {"post_attention_layernorm", "final_layer_norm"},
-                                               {"mlp.up_proj", "fc1"},
-                                               {"mlp.down_proj", "fc2"},
                                                {"model.encoder.norm", "model.encoder.layer_norm"},
                                                {"model.decoder.norm", "model.decoder.layer_norm"},
                                                {0}};
 static const char *const rope_ignored[] = {".rotary_emb.inv_freq", NULL};            /* old exports */
 static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NULL}; /* masks */
+
+/* ---- names of values ---- */
+
+static const Choice activations[] = {{"silu", ACTIVATION_SILU},
+                                     {"swish", ACTIVATION_SILU},
+                                     {"gelu", ACTIVATION_GELU},
+                                     {"gelu_python", ACTIVATION_GELU},
+                                     {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                                     {"gelu_new", ACTIVATION_GELU_TANH},
+                                     {"gelu_fast", ACTIVATION_GELU_TANH},
+                                     {"gelu_accurate", ACTIVATION_GELU_TANH},
+                                     {"gelu_python_tanh", ACTIVATION_GELU_TANH},
+                                     {"relu", ACTIVATION_RELU},
+                                     {0}};
+static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_AFTER}, {0}};
+static const Choice tables[] = {
+    {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
+
+/* ---- keys ---- */
+
+#define SET(key, json)                                                                                                 \
+  { .name = key, .kind = KEY_SET, .text = json }
+#define FIXED(key, json)                                                                                               \
+  { .name = key, .kind = KEY_FIXED, .text = json }
+#define FIELD(key, kind_, member, ...)                                                                                 \
+  { .name = key, .kind = kind_, .field = offsetof(ModelConfig, member), __VA_ARGS__ }
+#define INT(key, member, value, limit) FIELD(key, KEY_INT, member, .absent = value, .high = limit)
+#define INT_AGAIN(key, other, member, value) FIELD(key, KEY_INT_AGAIN, member, .absent = value, .text = other)
+#define REAL(key, member, value) FIELD(key, KEY_REAL, member, .absent = value)
+#define BOOL(key, member, value) FIELD(key, KEY_BOOL, member, .absent = value)
+#define BOOL_AGAIN(key, other, member, value) FIELD(key, KEY_BOOL_AGAIN, member, .absent = value, .text = other)
+#define CHOICE(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .choices = list)
+#define NAMED(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .names = list)
+#define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
+#define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
+#define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
+#define BIASES(key, kinds, value)                                                                                      \
+  { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
+#define END                                                                                                            \
+  { .name = NULL }
+
+/* Groups of keys, in the order in which they are written. */
+#define SIZES(vocab_, dim_, ffn_, layers_, heads_)                                                                     \
+  INT("vocab_size", vocab, vocab_, MODEL_MAX_VOCAB), INT("hidden_size", dim, dim_, MODEL_MAX_DIM),                     \
+      INT("intermediate_size", ffn, ffn_, MODEL_MAX_FFN), INT("num_hidden_layers", layers, layers_, MODEL_MAX_LAYERS), \
+      INT("num_attention_heads", heads, heads_, MODEL_MAX_HEADS)
+#define CTX(value) INT("max_position_embeddings", ctx, value, MODEL_MAX_CTX)
+#define HEADS(kv_heads_, head_dim_)                                                                                    \
+  INT("num_key_value_heads", kv_heads, kv_heads_, MODEL_MAX_HEADS), INT("head_dim", head_dim, head_dim_, HEAD_DIM_LIMIT)
+#define ACT(value) CHOICE("hidden_act", activation, value, activations)
+#define RMS_EPS(value) REAL("rms_norm_eps", norm_eps, value)
+#define ATTENTION_AND_MLP_BIASES(of_attention)                                                                         \
+  BIASES("attention_bias", of_attention, false), BIASES("mlp_bias", BIAS_MLP, false)
+#define ROTARY(base) THETA(base), ROPE(1), SCALING
+#define NO_DROPOUT SET("attention_dropout", "0.0")
+#define DEVIATION SET("initializer_range", "0.02")
+#define TIE(value) BOOL("tie_word_embeddings", tie, value)
+#define DECODER(act_, vocab_, dim_, ffn_, layers_, heads_, kv_heads_, head_dim_, ctx_)                                 \
+  ACT(act_), SIZES(vocab_, dim_, ffn_, layers_, heads_), HEADS(kv_heads_, head_dim_), CTX(ctx_)
+#define RMS_ROTARY(eps, base) RMS_EPS(eps), ROTARY(base)
+#define END_OF_DECODER(tie_) NO_DROPOUT, DEVIATION, TIE(tie_)
+
+static const ConfigKey llama_keys[] = {DECODER("silu", 32000, 4096, 11008, 32, 32, 0, 0, 2048), RMS_ROTARY(1e-6, 10000),
+                                       END_OF_DECODER(false), ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT), END};
+static const ConfigKey arcee_keys[] = {DECODER("relu2", 32000, 2560, 18432, 32, 32, 0, 0, 4096),
+                                       RMS_ROTARY(1e-5, 10000), END_OF_DECODER(false),
+                                       ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT), END};
+static const ConfigKey smollm3_keys[] = {
+    ACT("silu"),
+    SIZES(128256, 2048, 11008, 36, 16),
+    FIELD("num_key_value_heads", KEY_INT, kv_heads, .absent = 4, .high = MODEL_MAX_HEADS, .null_follows = true),
+    INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
+    CTX(32768),
+    RMS_EPS(1e-6),
+    {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
+    FIXED("use_sliding_window", "false"),
+    ROTARY(2000000),
+    END_OF_DECODER(true),
+    ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
+    END};
+static const ConfigKey starcoder2_keys[] = {DECODER("gelu_pytorch_tanh", 49152, 3072, 12288, 30, 24, 2, 0, 4096),
+                                            REAL("norm_epsilon", norm_eps, 1e-5),
+                                            ROTARY(10000),
+                                            FIXED("sliding_window", "null"),
+                                            NO_DROPOUT,
+                                            SET("residual_dropout", "0.0"),
+                                            SET("embedding_dropout", "0.0"),
+                                            DEVIATION,
+                                            TIE(true),
+                                            BIASES("use_bias", BIAS_LAYERS, true),
+                                            END};
+static const ConfigKey stablelm_keys[] = {ACT("silu"),
+                                          SIZES(50304, 2560, 6912, 32, 32),
+                                          INT("num_key_value_heads", kv_heads, 32, MODEL_MAX_HEADS),
+                                          CTX(4096),
+                                          REAL("layer_norm_eps", norm_eps, 1e-5),
+                                          THETA(10000),
+                                          SET("partial_rotary_factor", "1.0"),
+                                          ROPE(0.25),
+                                          SCALING,
+                                          FIXED("use_parallel_residual", "false"),
+                                          FIXED("qk_layernorm", "false"),
+                                          NO_DROPOUT,
+                                          SET("hidden_dropout", "0.0"),
+                                          DEVIATION,
+                                          TIE(false),
+                                          BIASES("use_qkv_bias", BIAS_QKV, false),
+                                          END};
+
+/* Classes that are only read. */
+static const ConfigKey helium_keys[] = {DECODER("silu", 48000, 2560, 7040, 24, 20, 20, 128, 4096),
+                                        RMS_ROTARY(1e-8, 100000), TIE(false), ATTENTION_AND_MLP_BIASES(BIAS_QKV), END};
+static const ConfigKey ernie4_5_keys[] = {DECODER("silu", 103424, 1024, 3072, 18, 16, 2, 128, 131072),
+                                          RMS_ROTARY(1e-5, 500000), TIE(true), BIASES("use_bias", BIAS_LAYERS, false),
+                                          END};
+static const ConfigKey qwen2_keys[] = {DECODER("silu", 151936, 4096, 22016, 32, 32, 32, 0, 32768),
+                                       FIXED("use_sliding_window", "false"), RMS_ROTARY(1e-6, 10000), TIE(false), END};
+static const ConfigKey mistral_keys[] = {DECODER("silu", 32000, 4096, 14336, 32, 32, 8, 0, 131072),
+                                         {.name = "sliding_window", .kind = KEY_WINDOW, .absent = 4096},
+                                         RMS_ROTARY(1e-6, 10000),
+                                         TIE(false),
+                                         END};
+
+static const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_new", activations),
+                                      INT("vocab_size", vocab, 50257, MODEL_MAX_VOCAB),
+                                      INT("n_positions", ctx, 1024, MODEL_MAX_CTX),
+                                      INT("n_embd", dim, 768, MODEL_MAX_DIM),
+                                      INT("n_inner", ffn, 0, MODEL_MAX_FFN),
+                                      INT("n_layer", layers, 12, MODEL_MAX_LAYERS),
+                                      INT("n_head", heads, 12, MODEL_MAX_HEADS),
+                                      REAL("layer_norm_epsilon", norm_eps, 1e-5),
+                                      FIXED("scale_attn_weights", "true"),
+                                      FIXED("scale_attn_by_inverse_layer_idx", "false"),
+                                      FIXED("add_cross_attention", "false"),
+                                      SET("resid_pdrop", "0.0"),
+                                      SET("embd_pdrop", "0.0"),
+                                      SET("attn_pdrop", "0.0"),
+                                      DEVIATION,
+                                      TIE(true),
+                                      END};
+
+static const ConfigKey opt_keys[] = {
+    CHOICE("activation_function", activation, "relu", activations),
+    INT("vocab_size", vocab, 50272, MODEL_MAX_VOCAB),
+    INT("hidden_size", dim, 768, MODEL_MAX_DIM),
+    INT_AGAIN("word_embed_proj_dim", "hidden_size", dim, 0),
+    INT("ffn_dim", ffn, 3072, MODEL_MAX_FFN),
+    INT("num_hidden_layers", layers, 12, MODEL_MAX_LAYERS),
+    INT("num_attention_heads", heads, 12, MODEL_MAX_HEADS),
+    CTX(2048),
+    CHOICE("do_layer_norm_before", norm_place, "true", before_or_after),
+    FIXED("_remove_final_layer_norm", "false"),
+    FIXED("layer_norm_elementwise_affine", "true"),
+    FIELD(KEY_POSITIONS, KEY_CHOICE, positions, .text = "learned", .choices = tables, .optional = true),
+    SET("dropout", "0.0"),
+    NO_DROPOUT,
+    SET("layerdrop", "0.0"),
+    SET("init_std", "0.02"),
+    TIE(true),
+    BIASES("enable_bias", BIAS_LAYERS, true),
+    END};
+
+/* Keys that the three classes with an encoder share. */
+#define ENCODER_AND_DECODER(vocab_, ctx_, dim_, layers_, decoder_layers_, heads_, ffn_)                                \
+  CHOICE("activation_function", activation, "gelu", activations), FIXED("is_encoder_decoder", "true"),                 \
+      INT("vocab_size", source_vocab, vocab_, MODEL_MAX_VOCAB), INT("d_model", dim, dim_, MODEL_MAX_DIM),              \
+      INT("encoder_layers", encoder_layers, layers_, MODEL_MAX_LAYERS),                                                \
+      INT_AGAIN("num_hidden_layers", "encoder_layers", encoder_layers, 0),                                             \
+      INT("decoder_layers", layers, decoder_layers_, MODEL_MAX_LAYERS),                                                \
+      INT("encoder_attention_heads", heads, heads_, MODEL_MAX_HEADS),                                                  \
+      INT_AGAIN("decoder_attention_heads", "encoder_attention_heads", heads, heads_),                                  \
+      INT("encoder_ffn_dim", ffn, ffn_, MODEL_MAX_FFN), INT_AGAIN("decoder_ffn_dim", "encoder_ffn_dim", ffn, ffn_),    \
+      CTX(ctx_), FIXED("scale_embedding", "false"), SET("dropout", "0.0"), NO_DROPOUT,                                 \
+      SET("activation_dropout", "0.0"), SET("encoder_layerdrop", "0.0"), SET("decoder_layerdrop", "0.0"),              \
+      SET("init_std", "0.02"), TIE(true)
+
+static const ConfigKey marian_keys[] = {
+    ENCODER_AND_DECODER(58101, 1024, 1024, 12, 12, 16, 4096), SET("static_position_embeddings", "true"),
+    INT("decoder_vocab_size", vocab, 0, MODEL_MAX_VOCAB),
+    BOOL_AGAIN("share_encoder_decoder_embeddings", "tie_word_embeddings", tie, true), END};
+static const ConfigKey pegasus_keys[] = {ENCODER_AND_DECODER(50265, 1024, 1024, 12, 12, 16, 4096), END};
+static const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560, 2, 24, 32, 10240),
+                                            SET("encoder_no_repeat_ngram_size", "0"), END};
+
+#define OWN                                                                                                            \
+  DECODER("silu", 257, 64, 256, 2, 4, 0, 0, 64), NAMED("norm", norm, "rms", model_norm_names),                         \
+      NAMED("norm_place", norm_place, "before", model_norm_place_names), REAL("norm_eps", norm_eps, 1e-5),             \
+      BOOL("gated", gated, true), NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),         \
+      BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
+      BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
+
+static const ConfigKey own_keys[] = {OWN, END};
+static const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),
+                                             INT("source_vocab_size", source_vocab, 0, MODEL_MAX_VOCAB),
+                                             FIXED("is_encoder_decoder", "true"), END};
 
 /* ---- which class computes what ---- */
 
@@ -88,155 +281,52 @@ static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 
 /* ---- the table ---- */
 
-#define BASE(...)                                                                                                      \
-  { .rope_base = 10000, .norm_eps = 1e-5f, __VA_ARGS__ }
+#define BASE(...) .base = {.rope_base = 10000, .norm_eps = 1e-5f, __VA_ARGS__}
+
+#define CLASS(name, type, prefix_, fits_, keys_, start_token, end_token, ...)                                          \
+  {                                                                                                                    \
+    .class = name, .model_type = type, .prefix = prefix_, .fits = fits_, .keys = keys_,                                \
+    .tokens = {start_token, end_token}, __VA_ARGS__                                                                    \
+  }
 
 static const ModelClass classes[] = {
-    {.class = "LlamaForCausalLM",
-     .model_type = "llama",
-     .fits = fits_decoder,
-     .base = BASE(.gated = true),
-     .tokens = {1, 2},
-     .keys = llama_keys,
-     .prefix = "model.",
-     .ignored = rope_ignored},
-    {.class = "ArceeForCausalLM",
-     .model_type = "arcee",
-     .fits = fits_decoder,
-     .base = BASE(.gated = false),
-     .tokens = {128000, 128001},
-     .keys = arcee_keys,
-     .prefix = "model."},
-    {.class = "SmolLM3ForCausalLM",
-     .model_type = "smollm3",
-     .fits = fits_decoder,
-     .base = BASE(.gated = true, .positions = POSITIONS_NONE),
-     .tokens = {128000, 128001},
-     .keys = smollm3_keys,
-     .prefix = "model."},
-    {.class = "Starcoder2ForCausalLM",
-     .model_type = "starcoder2",
-     .fits = fits_decoder,
-     .base = BASE(.norm = NORM_LAYER),
-     .tokens = {50256, 50256},
-     .keys = starcoder2_keys,
-     .names = starcoder2_names,
-     .prefix = "model.",
-     .ignored = rope_ignored},
-    {.class = "StableLmForCausalLM",
-     .model_type = "stablelm",
-     .fits = fits_stablelm,
-     .base = BASE(.norm = NORM_LAYER, .gated = true),
-     .tokens = {0, 0},
-     .keys = stablelm_keys,
-     .prefix = "model.",
-     .ignored = rope_ignored},
-    {.class = "HeliumForCausalLM",
-     .model_type = "helium",
-     .fits = fits_nothing,
-     .base = BASE(.gated = true),
-     .tokens = {1, 2},
-     .keys = helium_keys,
-     .prefix = "model.",
-     .ignored = rope_ignored,
-     .interleaved = true},
-    {.class = "Ernie4_5ForCausalLM",
-     .model_type = "ernie4_5",
-     .fits = fits_nothing,
-     .base = BASE(.gated = true),
-     .tokens = {1, 2},
-     .keys = ernie4_5_keys,
-     .prefix = "model.",
-     .ignored = rope_ignored,
-     .interleaved = true},
-    {.class = "Qwen2ForCausalLM",
-     .model_type = "qwen2",
-     .fits = fits_nothing,
-     .base = BASE(.gated = true),
-     .tokens = {-1, -1},
-     .keys = qwen2_keys,
-     .biases = BIAS_QKV,
-     .prefix = "model.",
-     .ignored = rope_ignored},
-    {.class = "MistralForCausalLM",
-     .model_type = "mistral",
-     .fits = fits_nothing,
-     .base = BASE(.gated = true),
-     .tokens = {1, 2},
-     .keys = mistral_keys,
-     .prefix = "model.",
-     .ignored = rope_ignored},
-    {.class = "GPT2LMHeadModel",
-     .model_type = "gpt2",
-     .fits = fits_gpt2,
-     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
-     .tokens = {50256, 50256},
-     .keys = gpt2_keys,
-     .biases = BIAS_LAYERS,
-     .names = gpt2_names,
-     .prefix = "transformer.",
-     .ignored = gpt2_ignored,
-     .transposed = true},
-    {.class = "OPTForCausalLM",
-     .model_type = "opt",
-     .fits = fits_opt,
-     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
-     .tokens = {2, 2},
-     .keys = opt_keys,
-     .names = opt_names,
-     .prefix = "model.",
-     .position_table = true,
-     .unused_positions = 2},
-    {.class = "MarianMTModel",
-     .model_type = "marian",
-     .fits = fits_marian,
-     .base = BASE(.norm = NORM_LAYER, .norm_place = NORM_AFTER, .positions = POSITIONS_SINUSOIDAL),
-     .tokens = {58100, 0},
-     .keys = marian_keys,
-     .biases = BIAS_LAYERS | BIAS_HEAD,
-     .names = encoder_decoder_names,
-     .prefix = "model.",
-     .head_bias = "final_logits_bias",
-     .sinusoids = true},
-    {.class = "PegasusForConditionalGeneration",
-     .model_type = "pegasus",
-     .fits = fits_one_vocabulary,
-     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_SINUSOIDAL),
-     .tokens = {0, 1},
-     .keys = pegasus_keys,
-     .biases = BIAS_LAYERS | BIAS_HEAD,
-     .names = encoder_decoder_names,
-     .prefix = "model.",
-     .head_bias = "final_logits_bias",
-     .sinusoids = true,
-     .shared = true},
-    {.class = "BlenderbotForConditionalGeneration",
-     .model_type = "blenderbot",
-     .fits = fits_one_vocabulary,
-     .base = BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED),
-     .tokens = {1, 2},
-     .keys = blenderbot_keys,
-     .biases = BIAS_LAYERS | BIAS_HEAD,
-     .names = encoder_decoder_names,
-     .prefix = "model.",
-     .head_bias = "final_logits_bias",
-     .shared = true},
-    {.class = "InklingPartsForCausalLM",
-     .model_type = "inkling_parts",
-     .fits = fits_own,
-     .own = true,
-     .base = BASE(.gated = true),
-     .tokens = {-1, -1},
-     .keys = own_keys,
-     .prefix = "model."},
-    {.class = "InklingPartsForConditionalGeneration",
-     .model_type = "inkling_parts",
-     .fits = has_encoder,
-     .own = true,
-     .base = BASE(.gated = true),
-     .tokens = {-1, -1},
-     .keys = own_encoder_keys,
-     .prefix = "model."},
+    CLASS("LlamaForCausalLM", "llama", "model.", fits_decoder, llama_keys, 1, 2, BASE(.gated = true),
+          .ignored = rope_ignored),
+    CLASS("ArceeForCausalLM", "arcee", "model.", fits_decoder, arcee_keys, 128000, 128001, BASE(.gated = false)),
+    CLASS("SmolLM3ForCausalLM", "smollm3", "model.", fits_decoder, smollm3_keys, 128000, 128001,
+          BASE(.gated = true, .positions = POSITIONS_NONE)),
+    CLASS("Starcoder2ForCausalLM", "starcoder2", "model.", fits_decoder, starcoder2_keys, 50256, 50256,
+          BASE(.norm = NORM_LAYER), .names = starcoder2_names, .ignored = rope_ignored),
+    CLASS("StableLmForCausalLM", "stablelm", "model.", fits_stablelm, stablelm_keys, 0, 0,
+          BASE(.norm = NORM_LAYER, .gated = true), .ignored = rope_ignored),
+    CLASS("HeliumForCausalLM", "helium", "model.", fits_nothing, helium_keys, 1, 2, BASE(.gated = true),
+          .ignored = rope_ignored, .interleaved = true),
+    CLASS("Ernie4_5ForCausalLM", "ernie4_5", "model.", fits_nothing, ernie4_5_keys, 1, 2, BASE(.gated = true),
+          .ignored = rope_ignored, .interleaved = true),
+    CLASS("Qwen2ForCausalLM", "qwen2", "model.", fits_nothing, qwen2_keys, -1, -1, BASE(.gated = true),
+          .biases = BIAS_QKV, .ignored = rope_ignored),
+    CLASS("MistralForCausalLM", "mistral", "model.", fits_nothing, mistral_keys, 1, 2, BASE(.gated = true),
+          .ignored = rope_ignored),
+    CLASS("GPT2LMHeadModel", "gpt2", "transformer.", fits_gpt2, gpt2_keys, 50256, 50256,
+          BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS, .names = gpt2_names,
+          .ignored = gpt2_ignored, .transposed = true),
+    CLASS("OPTForCausalLM", "opt", "model.", fits_opt, opt_keys, 2, 2,
+          BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .names = opt_names, .position_table = true,
+          .unused_positions = 2),
+    CLASS("MarianMTModel", "marian", "model.", fits_marian, marian_keys, 58100, 0,
+          BASE(.norm = NORM_LAYER, .norm_place = NORM_AFTER, .positions = POSITIONS_SINUSOIDAL),
+          .biases = BIAS_LAYERS | BIAS_HEAD, .names = encoder_decoder_names, .head_bias = "final_logits_bias",
+          .sinusoids = true),
+    CLASS("PegasusForConditionalGeneration", "pegasus", "model.", fits_one_vocabulary, pegasus_keys, 0, 1,
+          BASE(.norm = NORM_LAYER, .positions = POSITIONS_SINUSOIDAL), .biases = BIAS_LAYERS | BIAS_HEAD,
+          .names = encoder_decoder_names, .head_bias = "final_logits_bias", .sinusoids = true, .shared = true),
+    CLASS("BlenderbotForConditionalGeneration", "blenderbot", "model.", fits_one_vocabulary, blenderbot_keys, 1, 2,
+          BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS | BIAS_HEAD,
+          .names = encoder_decoder_names, .head_bias = "final_logits_bias", .shared = true),
+    CLASS("InklingPartsForCausalLM", "inkling_parts", "model.", fits_own, own_keys, -1, -1, BASE(.gated = true),
+          .own = true),
+    CLASS("InklingPartsForConditionalGeneration", "inkling_parts", "model.", has_encoder, own_encoder_keys, -1, -1,
+          BASE(.gated = true), .own = true),
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 

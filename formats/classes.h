@@ -144,8 +144,16 @@ void file_layout_lengthen(FileLayout *layout, const ParameterTable *table, int c
 void file_layout_add_copy(FileLayout *layout, const char *name);
 void file_layout_free(FileLayout *layout);
 
-/* Returns the index of an element in the file's tensor. */
-static inline size_t file_tensor_index(const FileTensor *t, int row, int col) {
+/* Returns the number of rows of the file's tensor that a tensor of the model takes: the rows of a vector are its
+ * elements. */
+static inline int file_tensor_rows(const FileTensor *t, const ParameterTensor *p) {
+  return t->rank == 1 ? p->cols : p->rows;
+}
+
+/* Returns the index in the file's tensor of an element of a tensor of the model that begins in row `first`. */
+static inline size_t file_tensor_index(const FileTensor *t, int first, int row, int col) {
+  row = t->rank == 1 ? first + col : first + row;
+  col = t->rank == 1 ? 0 : col;
   if (t->interleaved) {
     const int of_head = row % t->interleaved, half = t->interleaved / 2;
     row += (of_head < half ? 2 * of_head : 2 * (of_head - half) + 1) - of_head;

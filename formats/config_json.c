@@ -1,23 +1,81 @@
 /* Reading and writing of config.json and generation_config.json in the format of transformers. */
-#include "formats/config_keys.h"
-
-#include "formats/model_files.h"
-#include "formats/weight_files.h"
-#include "util/file.h"
+#include "formats/weight_reader.h"
 #include "util/json.h"
-#include "util/path.h"
 #include "util/text.h"
 
+#include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- writing ---- */
+/* ---- keys ---- */
+
+static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }
+static int *int_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
+static float *real_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
+
+/* Returns the JSON value of the key's text; NULL without memory. */
+static json_t *constant(const ConfigKey *key, Error *error) {
+  return json_parse(key->text, strlen(key->text), JSON_DECODE_ANY, NULL, key->name, error);
+}
+
+static bool is_flag(const char *text) { return strcmp(text, "true") == 0 || strcmp(text, "false") == 0; }
+
+/* Returns the choice with the index `i`; its text is NULL after the last one. */
+static Choice choice_at(const ConfigKey *key, int i) {
+  return key->names ? (Choice){key->names[i], i} : key->choices[i];
+}
+
+/* Returns the value with that name; -1: there is none. */
+static int find_choice(const ConfigKey *key, const char *text, bool flag) {
+  Choice c;
+  for (int i = 0; c = choice_at(key, i), c.text; i++)
+    if (strcmp(c.text, text) == 0 && is_flag(c.text) == flag) return c.value;
+  return -1;
+}
+
+/* ---- writing: json_text() reports it when memory was out for a part of the object ---- */
+
+/* Returns the shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
+static json_t *real_json(float value) { return json_real(strtod(text_number((double)value, true).text, NULL)); }
+
+static json_t *choice_json(const ConfigKey *key, int value) {
+  Choice choice;
+  for (int i = 0; choice = choice_at(key, i), choice.text; i++)
+    if (choice.value == value)
+      return is_flag(choice.text) ? json_boolean(strcmp(choice.text, "true") == 0) : json_string(choice.text);
+  return NULL;
+}
+
+static json_t *rope_layers(const ModelConfig *c) {
+  json_t *list = json_array();
+  for (int i = 0; i < c->layers; i++) json_array_append_new(list, json_integer(c->positions == POSITIONS_ROPE));
+  return list;
+}
+
+static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
+  Error memory = {0};
+  switch (key->kind) {
+  case KEY_SET:
+  case KEY_FIXED: return constant(key, &memory);
+  case KEY_INT:
+  case KEY_INT_AGAIN: return json_integer(*int_field(c, key));
+  case KEY_REAL:
+  case KEY_THETA: return real_json(*real_field(c, key));
+  case KEY_BOOL:
+  case KEY_BOOL_AGAIN: return json_boolean(*int_field(c, key));
+  case KEY_CHOICE: return choice_json(key, *int_field(c, key));
+  case KEY_BIASES: return json_boolean((class_file_biases(a, c) & key->biases) != 0);
+  case KEY_ROPE: return json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", real_json(*real_field(c, key)));
+  case KEY_SCALING:
+  case KEY_WINDOW: return json_null();
+  case KEY_ROPE_LAYERS: return rope_layers(c);
+  }
+  return NULL;
+}
 
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
-
-/* Adds a value; NULL: memory is out. */
-static bool add(json_t *root, const char *key, json_t *value) { return json_object_set_new(root, key, value) == 0; }
 
 /* Returns the key that tells transformers where our own class is. */
 static json_t *auto_map(const ModelClass *a, bool encoder) {
@@ -29,51 +87,53 @@ static json_t *auto_map(const ModelClass *a, bool encoder) {
 static json_t *bias_list(unsigned biases) {
   json_t *list = json_array();
   for (int i = 0; i < BIAS_KINDS; i++)
-    if (biases & 1u << i && json_array_append_new(list, json_string(bias_names[i])) != 0) {
-      json_decref(list);
-      return NULL;
-    }
+    if (biases & 1u << i) json_array_append_new(list, json_string(bias_names[i]));
   return list;
 }
 
-static bool add_keys(json_t *root, const ModelClass *a, const ModelConfig *c) {
-  const unsigned missing = class_file_biases(a, c) & ~class_model_biases(c);
-  for (const ConfigKey *key = a->keys; key->name; key++)
-    if (!config_key_write(root, key, a, c)) return false;
-  return !missing || add(root, KEY_MISSING_BIASES, bias_list(missing));
+static void add_keys(json_t *root, const ModelClass *a, const ModelConfig *config) {
+  ModelConfig c = *config;
+  const unsigned missing = class_file_biases(a, &c) & ~class_model_biases(&c);
+  for (const ConfigKey *key = a->keys; key->name; key++) {
+    if (key->optional && find_choice(key, key->text, is_flag(key->text)) == *int_field(&c, key)) continue;
+    json_object_set_new(root, key->name, key_json(key, a, &c));
+  }
+  if (missing) json_object_set_new(root, KEY_MISSING_BIASES, bias_list(missing));
 }
 
 /* Adds the tokens of a model with an encoder: the start token of the decoder, and padding for sources, which is
  * masked. */
-static bool add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
-  return !c->encoder_layers || (add(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1)) &&
-                                add(root, "decoder_start_token_id", token_json(tokens.start)));
+static void add_encoder_tokens(json_t *root, const ModelConfig *c, SpecialTokens tokens) {
+  json_object_set_new(root, "pad_token_id", token_json(tokens.end < c->source_vocab ? tokens.end : -1));
+  json_object_set_new(root, "decoder_start_token_id", token_json(tokens.start));
 }
 
 static json_t *config_json(const ModelConfig *c, SpecialTokens tokens, TensorType type) {
   const char *dtype = type == TENSOR_BF16 ? "bfloat16" : "float32";
   const ModelClass *a = class_of(c);
-  json_t *root = json_pack("{s:[s], s:s}", "architectures", a->class, "model_type", a->model_type);
-  if (root && (!a->own || add(root, "auto_map", auto_map(a, c->encoder_layers > 0))) &&
-      /* transformers 5 reads dtype; transformers 4 and other programs read torch_dtype. */
-      add(root, "dtype", json_string(dtype)) && add(root, "torch_dtype", json_string(dtype)) && add_keys(root, a, c) &&
-      add(root, "use_cache", json_true()) && add(root, "bos_token_id", token_json(tokens.start)) &&
-      add(root, "eos_token_id", token_json(tokens.end)) && add(root, "pad_token_id", json_null()) &&
-      add_encoder_tokens(root, c, tokens) && (!c->encoder_layers || add(root, "forced_eos_token_id", json_null())))
-    return root;
-  json_decref(root);
-  return NULL;
+  /* transformers 5 reads dtype; transformers 4 and other programs read torch_dtype */
+  json_t *root =
+      json_pack("{s:[s], s:s, s:o*, s:s, s:s}", "architectures", a->class, "model_type", a->model_type, "auto_map",
+                a->own ? auto_map(a, c->encoder_layers > 0) : NULL, "dtype", dtype, "torch_dtype", dtype);
+  add_keys(root, a, c);
+  json_object_set_new(root, "use_cache", json_true());
+  json_object_set_new(root, "bos_token_id", token_json(tokens.start));
+  json_object_set_new(root, "eos_token_id", token_json(tokens.end));
+  json_object_set_new(root, "pad_token_id", json_null());
+  if (!c->encoder_layers) return root;
+  add_encoder_tokens(root, c, tokens);
+  json_object_set_new(root, "forced_eos_token_id", json_null());
+  return root;
 }
 
 static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
   json_t *root =
       json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
-  if (root && add_encoder_tokens(root, c, tokens)) return root;
-  json_decref(root);
-  return NULL;
+  if (c->encoder_layers) add_encoder_tokens(root, c, tokens);
+  return root;
 }
 
-/* Writes DIR/NAME. Takes ownership of `root`; NULL: memory is out. */
+/* Writes DIR/NAME. Takes ownership of `root`. */
 static bool write_json(const char *dir, const char *name, json_t *root, Error *error) {
   /* 9 digits represent every fp32 exactly, and short decimals stay short */
   char *text = json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), name, error);
@@ -98,38 +158,254 @@ bool model_files_write_config(const char *dir, const ModelConfig *config, Specia
   return write_json(dir, MODEL_FILE_GENERATION_CONFIG, generation_json(config, tokens), error);
 }
 
-/* ---- reading ---- */
+/* ---- reading keys ---- */
+
+/* The state of reading a config.json. */
+typedef struct ConfigReader {
+  const json_t *root;
+  const char *path;
+  ConfigFile *out;
+  Error *error;
+} ConfigReader;
+
+/* Fills EXIT_CHECKPOINT with the name of the file and the text; returns false. */
+__attribute__((format(printf, 2, 3))) static bool refuse(const ConfigReader *r, const char *format, ...) {
+  char detail[600];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(detail, sizeof detail, format, arguments);
+  va_end(arguments);
+  return fail(r->error, EXIT_CHECKPOINT, "%s: %s", r->path, detail);
+}
+
+/* Returns the value of a key; NULL when it is absent or null: transformers treats both alike. */
+static const json_t *lookup(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_null(value) ? NULL : value;
+}
+
+/* Formats a value for a message. */
+static OneLine shown(const json_t *value) {
+  char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+  const OneLine line = text_one_line(text ? text : "?", 80);
+  free(text);
+  return line;
+}
+
+static bool read_int(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = lookup(r->root, key->name);
+  int *out = int_field(&r->out->config, key);
+  *out = key->null_follows && json_object_get(r->root, key->name) ? 0 : (int)key->absent;
+  if (!value) return true;
+  if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key->name);
+  const json_int_t number = json_integer_value(value);
+  if (number < 1 || number > key->high)
+    return refuse(r, "%s is %jd; it must be from 1 to %d", key->name, (intmax_t)number, key->high);
+  *out = (int)number;
+  return true;
+}
+
+static bool read_int_again(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = lookup(r->root, key->name);
+  const int wanted = *int_field(&r->out->config, key), absent = key->absent != 0 ? (int)key->absent : wanted;
+  if (value ? json_is_integer(value) && json_integer_value(value) == wanted : absent == wanted) return true;
+  if (value)
+    return refuse(r, "%s is %s; only %d, as %s, is supported", key->name, shown(value).text, wanted, key->text);
+  return refuse(r, "%s is %d when it is absent; only %d, as %s, is supported", key->name, absent, wanted, key->text);
+}
+
+static bool read_number(const ConfigReader *r, const json_t *object, const char *key, double absent, float *out) {
+  const json_t *value = lookup(object, key);
+  *out = (float)absent;
+  if (!value) return true;
+  if (!json_is_number(value)) return refuse(r, "%s is not a number", key);
+  const double number = json_number_value(value);
+  /* the bounds are in fp32's normal range: beyond them the conversion would give 0 or infinity */
+  if (!(number >= 1e-30 && number <= 1e30)) return refuse(r, "%s is %g; it must be positive and finite", key, number);
+  *out = (float)number;
+  return true;
+}
+
+static bool read_flag(const ConfigReader *r, const ConfigKey *key, bool *out) {
+  const json_t *value = lookup(r->root, key->name);
+  *out = key->absent != 0;
+  if (!value) return true;
+  if (!json_is_boolean(value)) return refuse(r, "%s is neither true nor false", key->name);
+  *out = json_is_true(value);
+  return true;
+}
+
+static bool read_bool(const ConfigReader *r, const ConfigKey *key) {
+  bool given;
+  if (!read_flag(r, key, &given)) return false;
+  *int_field(&r->out->config, key) = given;
+  return true;
+}
+
+static bool read_bool_again(const ConfigReader *r, const ConfigKey *key) {
+  const bool wanted = *int_field(&r->out->config, key);
+  bool given;
+  return read_flag(r, key, &given) &&
+         (given == wanted || refuse(r, "%s is %s; only %s, as %s, is supported", key->name, given ? "true" : "false",
+                                    wanted ? "true" : "false", key->text));
+}
+
+static bool read_biases(const ConfigReader *r, const ConfigKey *key) {
+  bool has;
+  if (!read_flag(r, key, &has)) return false;
+  if (has) r->out->biases |= key->biases;
+  return true;
+}
+
+static bool read_fixed(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = lookup(r->root, key->name);
+  if (!value) return true;
+  json_t *wanted = constant(key, r->error);
+  const bool same = json_equal(value, wanted);
+  json_decref(wanted);
+  return same || refuse(r, "%s is %s; only %s is supported", key->name, shown(value).text, key->text);
+}
+
+/* Reads the size of an attention window. A window of at least the context size has no effect. */
+static bool read_window(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = json_object_get(r->root, key->name);
+  const json_int_t window = value ? json_integer_value(value) : (json_int_t)key->absent;
+  if (json_is_null(value)) return true;
+  if (value && !json_is_integer(value))
+    return refuse(r, "%s is %s, which is not an integer", key->name, shown(value).text);
+  return window >= r->out->config.ctx ||
+         refuse(r, "%s is %lld%s, less than the context of %d; attention with a window is not supported", key->name,
+                (long long)window, value ? "" : " when it is absent", r->out->config.ctx);
+}
+
+/* Refuses a value and lists the supported ones, each by its first name. */
+static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const char *given) {
+  char names[200] = "";
+  Choice c, last = {NULL, -1};
+  for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
+    if (c.value != last.value)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c.text);
+  return refuse(r, "%s is %s; supported: %s", key->name, given, names);
+}
+
+static bool read_choice(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *value = lookup(r->root, key->name);
+  const bool flag = value ? json_is_boolean(value) : is_flag(key->text);
+  const char *text = !value ? key->text : flag ? (json_is_true(value) ? "true" : "false") : json_string_value(value);
+  const int found = text ? find_choice(key, text, flag) : -1;
+  if (found < 0) return refuse_choice(r, key, value ? shown(value).text : text);
+  *int_field(&r->out->config, key) = found;
+  return true;
+}
+
+/* ---- rotary positions ---- */
+
+/* Refuses every rope type but "default". */
+static bool check_rope_type(const ConfigReader *r, const json_t *rope, const char *key, const char *name) {
+  const json_t *value = lookup(rope, key);
+  if (!value) return true;
+  if (!json_is_string(value)) return refuse(r, "%s is not a string", name);
+  if (strcmp(json_string_value(value), "default") == 0) return true;
+  return refuse(r, "%s is %s; only \"default\" is supported", name, shown(value).text);
+}
+
+static bool check_scaling(const ConfigReader *r, const char *key) {
+  const json_t *rope = lookup(r->root, key);
+  if (!rope) return true;
+  if (!json_is_object(rope)) return refuse(r, "%s is not an object", key);
+  return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
+}
+
+/* Reads the base and, in rope_parameters, the rotated fraction of a head, which may stand in this object or beside
+ * it. */
+static bool read_rope(const ConfigReader *r, const ConfigKey *key) {
+  static const char PART[] = "partial_rotary_factor";
+  const json_t *rope = lookup(r->root, key->name);
+  float *base = real_field(&r->out->config, key), part;
+  if (!check_scaling(r, key->name) || !read_number(r, rope, "rope_theta", (double)*base, base)) return false;
+  if (key->kind == KEY_SCALING) return true;
+  if (!read_number(r, r->root, PART, key->absent, &part) || !read_number(r, rope, PART, (double)part, &part))
+    return false;
+  return part == 1.0f || refuse(r, "%s is %g; only 1 is supported", PART, (double)part);
+}
+
+/* Returns whether a layer has RoPE; -1: the list has no integer for it. */
+static int layer_rope(const json_t *list, json_int_t interval, int layer) {
+  if (!list) return (layer + 1) % interval != 0;
+  const json_t *value = json_array_get(list, (size_t)layer);
+  return json_is_integer(value) ? json_integer_value(value) != 0 : -1;
+}
+
+static bool read_rope_layers(const ConfigReader *r, const ConfigKey *key) {
+  static const char INTERVAL[] = "no_rope_layer_interval";
+  ModelConfig *c = &r->out->config;
+  const json_t *list = lookup(r->root, key->name), *every = lookup(r->root, INTERVAL);
+  if (list && !json_is_array(list)) return refuse(r, "%s is not a list", key->name);
+  if (every && (!json_is_integer(every) || json_integer_value(every) < 1))
+    return refuse(r, "%s is not a positive integer", INTERVAL);
+  const json_int_t interval = every ? json_integer_value(every) : 4;
+  const int first = layer_rope(list, interval, 0);
+  for (int i = 0; i < c->layers; i++) {
+    const int rope = layer_rope(list, interval, i);
+    if (rope < 0) return refuse(r, "%s does not have an integer for each layer", key->name);
+    if (rope != first)
+      return refuse(r, "%s: layer 0 and layer %d differ; RoPE in only some layers is not supported", key->name, i);
+  }
+  c->positions = first ? POSITIONS_ROPE : POSITIONS_NONE;
+  return true;
+}
+
+static bool read_key(const ConfigReader *r, const ConfigKey *key) {
+  switch (key->kind) {
+  case KEY_SET: return true;
+  case KEY_FIXED: return read_fixed(r, key);
+  case KEY_INT: return read_int(r, key);
+  case KEY_INT_AGAIN: return read_int_again(r, key);
+  case KEY_REAL:
+  case KEY_THETA: return read_number(r, r->root, key->name, key->absent, real_field(&r->out->config, key));
+  case KEY_BOOL: return read_bool(r, key);
+  case KEY_BOOL_AGAIN: return read_bool_again(r, key);
+  case KEY_CHOICE: return read_choice(r, key);
+  case KEY_BIASES: return read_biases(r, key);
+  case KEY_ROPE:
+  case KEY_SCALING: return read_rope(r, key);
+  case KEY_WINDOW: return read_window(r, key);
+  case KEY_ROPE_LAYERS: return read_rope_layers(r, key);
+  }
+  return false;
+}
+
+/* ---- reading a file ---- */
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
 /* Reads the name under a key, or the first name of a list; NULL when the key is absent. */
 static bool read_name(const ConfigReader *r, const char *key, bool list, const char **out) {
-  const json_t *value = config_lookup(r->root, key);
+  const json_t *value = lookup(r->root, key);
   *out = NULL;
   if (!value) return true;
-  if (list && json_array_size(value) < 1) return config_refuse(r, "%s is not a list of names", key);
+  if (list && json_array_size(value) < 1) return refuse(r, "%s is not a list of names", key);
   if (list) value = json_array_get(value, 0);
   *out = json_string_value(value);
-  return *out || config_refuse(r, "%s is not a string", key);
+  return *out || refuse(r, "%s is not a string", key);
 }
 
 static bool refuse_class(const ConfigReader *r, const char *key, const char *given) {
   char types[300];
   class_types(types, sizeof types);
-  return config_refuse(r, "%s is \"%s\"; supported are models whose model_type is one of %s", key,
-                       text_one_line(given, 80).text, types);
+  return refuse(r, "%s is \"%s\"; supported are models whose model_type is one of %s", key,
+                text_one_line(given, 80).text, types);
 }
 
 static bool read_class(const ConfigReader *r) {
   const char *type, *class;
   if (!read_name(r, "model_type", false, &type) || !read_name(r, "architectures", true, &class)) return false;
-  if (!type && !class)
-    return config_refuse(r, "it names neither model_type nor architectures; is this a model's config?");
+  if (!type && !class) return refuse(r, "it names neither model_type nor architectures; is this a model's config?");
   const ModelClass *a = class_named(type, class), *other = a ? NULL : class_named(type, NULL);
   if (!a && (!type || !other)) return refuse_class(r, type ? "model_type" : "architectures", type ? type : class);
   if (!a)
-    return config_refuse(r, "architectures is \"%s\"; of model_type \"%s\" only \"%s\" is supported",
-                         text_one_line(class, 80).text, other->model_type, other->class);
+    return refuse(r, "architectures is \"%s\"; of model_type \"%s\" only \"%s\" is supported",
+                  text_one_line(class, 80).text, other->model_type, other->class);
   r->out->class = a;
   r->out->config = a->base;
   r->out->biases = a->biases;
@@ -137,12 +413,12 @@ static bool read_class(const ConfigReader *r) {
 }
 
 static bool read_keys(const ConfigReader *r) {
-  if (config_lookup(r->root, "quantization_config"))
-    return config_refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
-  if (json_is_false(config_lookup(r->root, "is_causal")))
-    return config_refuse(r, "is_causal is false; only models whose attention is causal are supported");
+  if (lookup(r->root, "quantization_config"))
+    return refuse(r, "the model is quantized; use its original in float32, float16 or bfloat16");
+  if (json_is_false(lookup(r->root, "is_causal")))
+    return refuse(r, "is_causal is false; only models whose attention is causal are supported");
   for (const ConfigKey *key = r->out->class->keys; key->name; key++)
-    if (!config_key_read(r, key)) return false;
+    if (!read_key(r, key)) return false;
   return true;
 }
 
@@ -155,8 +431,7 @@ static bool complete_sizes(const ConfigReader *r) {
   if (!c->kv_heads) c->kv_heads = c->heads;
   if (c->head_dim) return true;
   if (c->dim % c->heads != 0)
-    return config_refuse(r, "the width %d is not a multiple of the %d heads, and there is no head_dim", c->dim,
-                         c->heads);
+    return refuse(r, "the width %d is not a multiple of the %d heads, and there is no head_dim", c->dim, c->heads);
   c->head_dim = c->dim / c->heads;
   return true;
 }
@@ -169,14 +444,13 @@ static unsigned bias_kind(const json_t *name) {
 }
 
 /* Finds the biases of the model: those of the file without those that are listed as missing. */
-static bool read_biases(const ConfigReader *r) {
-  const json_t *list = config_lookup(r->root, KEY_MISSING_BIASES);
+static bool find_biases(const ConfigReader *r) {
+  const json_t *list = lookup(r->root, KEY_MISSING_BIASES);
   unsigned biases = r->out->biases;
-  if (list && !json_is_array(list)) return config_refuse(r, KEY_MISSING_BIASES " is not a list");
+  if (list && !json_is_array(list)) return refuse(r, KEY_MISSING_BIASES " is not a list");
   for (size_t i = 0; i < json_array_size(list); i++) {
     const unsigned kind = bias_kind(json_array_get(list, i));
-    if (!kind)
-      return config_refuse(r, KEY_MISSING_BIASES " has a name other than \"qkv\", \"output\", \"mlp\" and \"head\"");
+    if (!kind) return refuse(r, KEY_MISSING_BIASES " has a name other than \"qkv\", \"output\", \"mlp\" and \"head\"");
     biases &= ~kind;
   }
   r->out->config.qkv_bias = (biases & BIAS_QKV) != 0;
@@ -192,10 +466,9 @@ static bool read_token(const ConfigReader *r, const char *key, int absent, int *
   *out = value || absent >= vocab ? -1 : absent;
   if (!value || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
   if (json_is_array(value)) value = json_array_get(value, 0);
-  if (!json_is_integer(value)) return config_refuse(r, "%s is not an integer", key);
+  if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key);
   const json_int_t id = json_integer_value(value);
-  if (id < -1 || id >= vocab)
-    return config_refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
+  if (id < -1 || id >= vocab) return refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
   *out = (int)id;
   return true;
 }
@@ -213,8 +486,8 @@ static bool read_tokens(const ConfigReader *r) {
 
 static bool read_config(const ConfigReader *r) {
   Error problem = {0};
-  if (!read_class(r) || !read_keys(r) || !complete_sizes(r) || !read_biases(r) || !read_tokens(r)) return false;
-  return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || config_refuse(r, "%s", problem.text);
+  if (!read_class(r) || !read_keys(r) || !complete_sizes(r) || !find_biases(r) || !read_tokens(r)) return false;
+  return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || refuse(r, "%s", problem.text);
 }
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error) {

@@ -107,10 +107,9 @@ static void add_zero_positions(FileLayout *layout, const ModelClass *a, const Mo
 /* Adds a copy of the encoder's embedding under the name of the table that tied models share. */
 static void add_shared(FileLayout *layout, const ModelClass *a) {
   const TensorName name = split("model.embed_tokens.weight");
-  FileTensor t = layout->tensors[0];
-  t.copy = true;
-  file_name(t.name, sizeof t.name, a, &name, name.kind);
-  add(layout, &t, t.first);
+  char shared[sizeof layout->tensors->name];
+  file_name(shared, sizeof shared, a, &name, name.kind);
+  file_layout_add_copy(layout, shared);
 }
 
 bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, const ModelConfig *config,
@@ -141,6 +140,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
 void file_layout_add_copy(FileLayout *layout, const char *name) {
   FileTensor *copy = &layout->tensors[layout->count++]; /* file_layout_make() has allocated it */
   *copy = layout->tensors[0];
+  copy->copy = true;
   snprintf(copy->name, sizeof copy->name, "%s", name);
 }
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum { VERSION = 3 };
-enum { VALUE_U32 = 4, VALUE_I32 = 5, VALUE_F32 = 6, VALUE_BOOL = 7, VALUE_TEXT = 8, VALUE_ARRAY = 9 };
 
 /* ---- numbers ---- */
 
@@ -104,35 +103,31 @@ static void add_key(GgufHeader *h, const char *key, uint32_t type) {
 }
 
 void gguf_key_u32(GgufHeader *h, const char *key, uint32_t value) {
-  add_key(h, key, VALUE_U32);
+  add_key(h, key, GGUF_VALUE_U32);
   add_u32(h, value);
 }
 
 void gguf_key_f32(GgufHeader *h, const char *key, float value) {
-  add_key(h, key, VALUE_F32);
+  add_key(h, key, GGUF_VALUE_F32);
   gguf_f32(h, value);
 }
 
 void gguf_key_bool(GgufHeader *h, const char *key, bool value) {
   const uint8_t byte = value;
-  add_key(h, key, VALUE_BOOL);
+  add_key(h, key, GGUF_VALUE_BOOL);
   add(h, &byte, sizeof byte);
 }
 
 void gguf_key_text(GgufHeader *h, const char *key, const char *value) {
-  add_key(h, key, VALUE_TEXT);
+  add_key(h, key, GGUF_VALUE_TEXT);
   gguf_text(h, value);
 }
 
-static void add_array(GgufHeader *h, const char *key, uint32_t type, uint64_t count) {
-  add_key(h, key, VALUE_ARRAY);
+void gguf_key_array(GgufHeader *h, const char *key, uint32_t type, int count) {
+  add_key(h, key, GGUF_VALUE_ARRAY);
   add_u32(h, type);
-  add_u64(h, count);
+  add_u64(h, (uint64_t)count);
 }
-
-void gguf_key_texts(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_TEXT, count); }
-void gguf_key_i32s(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_I32, count); }
-void gguf_key_f32s(GgufHeader *h, const char *key, uint64_t count) { add_array(h, key, VALUE_F32, count); }
 
 static uint64_t pad_of(uint64_t bytes) { return (GGUF_ALIGNMENT - bytes % GGUF_ALIGNMENT) % GGUF_ALIGNMENT; }
 

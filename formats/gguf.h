@@ -22,6 +22,9 @@ size_t gguf_row_bytes(GgufTensorType type, int cols);
 /* Converts a row of finite numbers. Returns false when a number is too large for the type. */
 bool gguf_convert_row(GgufTensorType type, const float *row, int cols, void *out);
 
+/* Types of values. */
+enum { GGUF_VALUE_U32 = 4, GGUF_VALUE_I32, GGUF_VALUE_F32, GGUF_VALUE_BOOL, GGUF_VALUE_TEXT, GGUF_VALUE_ARRAY };
+
 /* A header under construction; begins as {0}. Adding cannot fail: gguf_begin() reports missing memory. */
 typedef struct GgufHeader {
   uint8_t *bytes;
@@ -36,10 +39,8 @@ void gguf_key_u32(GgufHeader *header, const char *key, uint32_t value);
 void gguf_key_f32(GgufHeader *header, const char *key, float value);
 void gguf_key_bool(GgufHeader *header, const char *key, bool value);
 void gguf_key_text(GgufHeader *header, const char *key, const char *value);
-/* Begin arrays: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
-void gguf_key_texts(GgufHeader *header, const char *key, uint64_t count);
-void gguf_key_i32s(GgufHeader *header, const char *key, uint64_t count);
-void gguf_key_f32s(GgufHeader *header, const char *key, uint64_t count);
+/* Begins an array: `count` calls of gguf_text(), gguf_i32() or gguf_f32() follow. */
+void gguf_key_array(GgufHeader *header, const char *key, uint32_t type, int count);
 void gguf_text(GgufHeader *header, const char *value);
 void gguf_i32(GgufHeader *header, int32_t value);
 void gguf_f32(GgufHeader *header, float value);

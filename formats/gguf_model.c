@@ -1,8 +1,6 @@
 #include "formats/gguf_model.h"
 
-#include "formats/gguf_tokenizer.h"
 #include "formats/weight_reader.h"
-#include "model/parameters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,34 +48,20 @@ typedef struct Architecture {
   ModelClass layout; /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
+#define ARCHITECTURE(name, names_, interleaved_, norm_, positions_, activation_, ...)                                  \
+  {                                                                                                                    \
+    .layout = {.model_type = name, .names = names_, .interleaved = interleaved_}, .norm = norm_,                       \
+    .positions = positions_, .activation = activation_, __VA_ARGS__                                                    \
+  }
+
 static const Architecture architectures[] = {
-    {.norm = NORM_RMS,
-     .positions = POSITIONS_ROPE,
-     .gated = true,
-     .activation = ACTIVATION_SILU,
-     .output_bias = true,
-     .layout = {.model_type = "llama", .names = names, .interleaved = true}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_LEARNED,
-     .activation = ACTIVATION_GELU_TANH,
-     .plain_heads = true,
-     .output_bias = true,
-     .biases = BIAS_LAYERS,
-     .layout = {.model_type = "gpt2", .names = fused_names}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_ROPE,
-     .activation = ACTIVATION_GELU_TANH,
-     .plain_heads = true,
-     .output_bias = true,
-     .biases = BIAS_LAYERS,
-     .layout = {.model_type = "starcoder2", .names = names}},
-    {.norm = NORM_LAYER,
-     .positions = POSITIONS_ROPE,
-     .gated = true,
-     .activation = ACTIVATION_SILU,
-     .plain_heads = true,
-     .own_head = true,
-     .layout = {.model_type = "stablelm", .names = names}},
+    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true),
+    ARCHITECTURE("gpt2", fused_names, false, NORM_LAYER, POSITIONS_LEARNED, ACTIVATION_GELU_TANH, .plain_heads = true,
+                 .output_bias = true, .biases = BIAS_LAYERS),
+    ARCHITECTURE("starcoder2", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_GELU_TANH, .plain_heads = true,
+                 .output_bias = true, .biases = BIAS_LAYERS),
+    ARCHITECTURE("stablelm", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
+                 .plain_heads = true, .own_head = true),
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
@@ -115,7 +99,7 @@ static const Architecture *architecture_of(const GgufModel *m, Error *error) {
        "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
        "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
        "rotary positions (stablelm)",
-       model_files_directory(m->files), why ? why : "this activation with these norms and positions");
+       m->files->dir, why ? why : "this activation with these norms and positions");
   return NULL;
 }
 
@@ -217,7 +201,7 @@ static int model_row(const FileTensor *t, int at) {
 static bool write_row(Writer *w, const FileTensor *t, GgufTensorType type, Error *error) {
   if (!gguf_convert_row(type, w->row, t->cols, w->out))
     return fail(error, EXIT_CHECKPOINT, "%s: a number of %s is too large for %s; use --gguf-type %s",
-                model_files_directory(w->model->files), t->name, gguf_type_names[w->model->type],
+                w->model->files->dir, t->name, gguf_type_names[w->model->type],
                 w->model->type == GGUF_BF16 ? "f32" : "bf16 or f32");
   return file_writer_add(&w->file, w->out, gguf_row_bytes(type, t->cols), error);
 }
@@ -249,9 +233,8 @@ static bool write_vector(Writer *w, const FileTensor *t, Error *error) {
 
 static bool write_tensor(Writer *w, const FileTensor *t, Error *error) {
   const GgufTensorType type = type_of(w, t);
-  const bool vector = t->rank == 1;
-  const uint64_t bytes = vector ? (uint64_t)t->rows * sizeof(float) : (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
-  if (!(vector ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
+  const uint64_t bytes = (uint64_t)t->rows * gguf_row_bytes(type, t->cols);
+  if (!(t->rank == 1 ? write_vector(w, t, error) : write_matrix(w, t, type, error))) return false;
   for (int i = t->first; i < t->first + t->count; i++) weight_reader_forget(&w->reader, i);
   w->done += bytes;
   return gguf_pad(&w->file, bytes, error) && progress_report(w->progress, (int64_t)w->done, error);
@@ -299,8 +282,8 @@ static bool write_file(Writer *w, const char *path, Error *error) {
 bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
   Writer w = {.model = m, .config = model_files_config(m->files), .progress = progress};
   w.architecture = architecture_of(m, error);
-  bool ok = w.architecture && gguf_tokenizer_make(&w.tokenizer, model_files_directory(m->files), m->tokenizer, error) &&
-            make_layout(&w, error);
+  bool ok =
+      w.architecture && gguf_tokenizer_make(&w.tokenizer, m->files->dir, m->tokenizer, error) && make_layout(&w, error);
   if (ok) {
     make_header(&w);
     *facts = (GgufFacts){.architecture = w.architecture->layout.model_type,

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem() */
 #include "formats/gguf_tokenizer.h"
 
 #include "util/text.h"
@@ -21,12 +22,6 @@ static bool refuse(const Check *c, const char *what) {
 }
 
 static void add_note(Check *c, const char *note) { c->out->notes[c->out->note_count++] = note; }
-
-static bool has_bytes(const Bpe *bpe, int32_t id) {
-  size_t size;
-  bpe_decode(bpe, id, &size);
-  return size > 0;
-}
 
 /* ---- added tokens ---- */
 
@@ -221,20 +216,13 @@ static bool is_byte_token(const Bpe *bpe, int32_t id) {
   return bpe->characters && size == 1 && bpe->byte_ids[bytes[0]] == id;
 }
 
-static bool has_symbol_inside(const uint8_t *bytes, size_t size) {
-  const size_t symbol = sizeof SPACE_SYMBOL - 1;
-  for (size_t at = 1; at + symbol <= size; at++)
-    if (memcmp(bytes + at, SPACE_SYMBOL, symbol) == 0) return true;
-  return false;
-}
-
 static bool check_tokens(const Check *c, const Bpe *words, bool splits) {
   for (int32_t id = 0; id < c->bpe->tokens.size; id++) {
     size_t size;
     const uint8_t *bytes = bpe_decode(c->bpe, id, &size);
     if (!size || is_byte_token(c->bpe, id)) continue;
     if (size > TOKEN_BYTES) return refuse_token(c, bytes, size, "is longer than the tokens of SentencePiece");
-    if (splits && has_symbol_inside(bytes, size))
+    if (splits && memmem(bytes + 1, size - 1, SPACE_SYMBOL, sizeof SPACE_SYMBOL - 1))
       return refuse_token(c, bytes, size, "contains a space, and texts are split there");
     if (!check_splits(c, words, id, bytes, size)) return false;
   }
@@ -286,10 +274,12 @@ enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED
 
 /* Returns the type of a token. Ids without a token are rows of a model with a larger vocabulary. */
 static int token_type(const Tokenizer *t, int32_t id) {
+  size_t size;
   const AddedToken *entry = tokenizer_added(t, id);
   if (is_byte_token(tokenizer_bpe(t), id)) return TOKEN_BYTE;
   if (entry && *entry->text) return entry->special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-  return has_bytes(tokenizer_bpe(t), id) ? TOKEN_NORMAL : TOKEN_UNUSED;
+  bpe_decode(tokenizer_bpe(t), id, &size);
+  return size > 0 ? TOKEN_NORMAL : TOKEN_UNUSED;
 }
 
 /* Returns the characters of a token, or the characters that represent its bytes. */
@@ -331,12 +321,12 @@ static void add_merge(GgufHeader *h, const Bpe *bpe, const BpeMerge *merge) {
 
 /* Adds the merges, even if there are none: llama.cpp requires the key for a byte-level BPE. */
 static void add_merges(GgufHeader *h, const Bpe *bpe) {
-  gguf_key_texts(h, "tokenizer.ggml.merges", (uint64_t)bpe->merge_count);
+  gguf_key_array(h, "tokenizer.ggml.merges", GGUF_VALUE_TEXT, bpe->merge_count);
   for (int32_t i = 0; i < bpe->merge_count; i++) add_merge(h, bpe, &bpe->merges[i]);
 }
 
 static void add_scores(GgufHeader *h, const GgufTokenizer *g, int vocab) {
-  gguf_key_f32s(h, "tokenizer.ggml.scores", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.scores", GGUF_VALUE_F32, vocab);
   for (int32_t id = 0; id < vocab; id++) gguf_f32(h, id < tokenizer_bpe(g->tokenizer)->tokens.size ? g->scores[id] : 0);
 }
 
@@ -345,9 +335,9 @@ void gguf_tokenizer_add(GgufHeader *h, const GgufTokenizer *g, int vocab) {
   const Bpe *bpe = tokenizer_bpe(t);
   gguf_key_text(h, "tokenizer.ggml.model", bpe->characters ? "llama" : "gpt2");
   gguf_key_text(h, "tokenizer.ggml.pre", g->cuts ? g->cuts : "default");
-  gguf_key_texts(h, "tokenizer.ggml.tokens", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.tokens", GGUF_VALUE_TEXT, vocab);
   for (int32_t id = 0; id < vocab; id++) add_token(h, t, id);
-  gguf_key_i32s(h, "tokenizer.ggml.token_type", (uint64_t)vocab);
+  gguf_key_array(h, "tokenizer.ggml.token_type", GGUF_VALUE_I32, vocab);
   for (int32_t id = 0; id < vocab; id++) gguf_i32(h, token_type(t, id));
   if (bpe->characters) {
     add_scores(h, g, vocab);

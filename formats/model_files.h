@@ -46,7 +46,6 @@ typedef struct ModelFiles ModelFiles;
  * If `dir` is not a model directory, the error says what it is. Weights are opened at first use. */
 bool model_files_open(ModelFiles **out, const char *dir, Error *error);
 void model_files_close(ModelFiles *files); /* NULL is allowed */
-const char *model_files_directory(const ModelFiles *files);
 const ModelConfig *model_files_config(const ModelFiles *files);
 SpecialTokens model_files_special_tokens(const ModelFiles *files);
 

@@ -1,9 +1,7 @@
 #include "formats/safetensors.h"
 
-#include "model/parameters.h"
 #include "util/json.h"
 #include "util/text.h"
-#include "util/utf8.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -28,7 +26,6 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-size_t safetensors_type_bytes(TensorType type) { return types[type].bytes; }
 const char *safetensors_type_name(TensorType type) { return types[type].name; }
 
 /* Computes product(shape) * size of the type; false when it overflows. */
@@ -38,15 +35,15 @@ static bool tensor_bytes(const SafeTensor *tensor, size_t *bytes) {
     if (tensor->shape[i] < 0 || (uint64_t)tensor->shape[i] > SIZE_MAX) return false;
     if (__builtin_mul_overflow(product, (size_t)tensor->shape[i], &product)) return false;
   }
-  return !__builtin_mul_overflow(product, safetensors_type_bytes(tensor->type), bytes);
+  return !__builtin_mul_overflow(product, types[tensor->type].bytes, bytes);
 }
 
 /* ---- reading ---- */
 
 typedef struct Reader {
-  const char *path;
+  const char *path, *header;
   const uint8_t *data; /* after the header */
-  size_t data_size;
+  size_t header_size, data_size;
   Error *error;
 } Reader;
 
@@ -61,7 +58,7 @@ __attribute__((format(printf, 2, 3))) static bool invalid(const Reader *r, const
 }
 
 /* Finds the header and the data in the file. */
-static bool split_file(Reader *r, const MappedFile *file, const char **header, size_t *header_size) {
+static bool split_file(Reader *r, const MappedFile *file) {
   if (file->size < PREFIX_BYTES) return invalid(r, "it has %zu bytes, too short for a header", file->size);
   uint64_t size;
   memcpy(&size, file->bytes, PREFIX_BYTES);
@@ -70,16 +67,16 @@ static bool split_file(Reader *r, const MappedFile *file, const char **header, s
   if (size > file->size - PREFIX_BYTES)
     return invalid(r, "its header claims %ju bytes but only %zu follow", (uintmax_t)size, file->size - PREFIX_BYTES);
   if (size == 0 || file->bytes[PREFIX_BYTES] != '{') return invalid(r, "its header does not start with '{'");
-  *header = (const char *)file->bytes + PREFIX_BYTES;
-  *header_size = (size_t)size;
+  r->header = (const char *)file->bytes + PREFIX_BYTES;
+  r->header_size = (size_t)size;
   r->data = file->bytes + PREFIX_BYTES + size;
   r->data_size = file->size - PREFIX_BYTES - (size_t)size;
   return true;
 }
 
-static json_t *parse_header(const Reader *r, const char *header, size_t size) {
+static json_t *parse_header(const Reader *r) {
   json_error_t problem;
-  json_t *root = json_parse(header, size, JSON_REJECT_DUPLICATES, &problem, r->path, r->error);
+  json_t *root = json_parse(r->header, r->header_size, JSON_REJECT_DUPLICATES, &problem, r->path, r->error);
   if (root) return root; /* an object: it starts with '{' */
   invalid(r, "its header is not valid JSON (byte %d: %s)", problem.position, text_one_line(problem.text, 80).text);
   return NULL;
@@ -160,7 +157,7 @@ static int compare_offset(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int compare_name(const void *a, const void *b) {
+int safetensors_compare_name(const void *a, const void *b) {
   return strcmp(((const SafeTensor *)a)->name, ((const SafeTensor *)b)->name);
 }
 
@@ -181,12 +178,9 @@ static bool check_cover(const Reader *r, const SafeTensors *file) {
 }
 
 static bool read_all(Reader *r, SafeTensors *out) {
-  const char *header = NULL;
-  size_t header_size = 0;
-  if (!split_file(r, &out->file, &header, &header_size)) return false;
-  json_t *root = parse_header(r, header, header_size);
+  if (!split_file(r, &out->file)) return false;
+  json_t *root = out->header = parse_header(r);
   if (!root) return false;
-  out->header = root;
   out->tensors = calloc(json_object_size(root) + 1, sizeof *out->tensors);
   if (!out->tensors) return error_memory(r->error, r->path);
   const char *key;
@@ -198,7 +192,7 @@ static bool read_all(Reader *r, SafeTensors *out) {
   }
   qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_offset);
   if (!check_cover(r, out)) return false;
-  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, compare_name);
+  qsort(out->tensors, (size_t)out->count, sizeof *out->tensors, safetensors_compare_name);
   return true;
 }
 
@@ -222,7 +216,7 @@ void safetensors_close(SafeTensors *file) {
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name) {
   SafeTensor key = {.name = name};
   if (file->count == 0) return NULL;
-  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, compare_name);
+  return bsearch(&key, file->tensors, (size_t)file->count, sizeof key, safetensors_compare_name);
 }
 
 const char *safetensors_metadata(const SafeTensors *file, const char *key) {
@@ -233,30 +227,19 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key) {
 
 /* ---- writing ---- */
 
-static bool is_utf8(const char *text) {
-  uint32_t point;
-  for (size_t left = strlen(text), size; left; left -= size, text += size)
-    if (!(size = utf8_read((const uint8_t *)text, left, &point))) return false;
-  return true;
-}
-
-/* Takes ownership of `value`; NULL: memory is out. */
+/* Takes ownership of `value`; NULL: memory is out, or it was a text that is not UTF-8. */
 static bool add_member(json_t *object, const char *name, json_t *value, Error *error) {
-  if (json_object_get(object, name) || !is_utf8(name)) {
-    json_decref(value);
-    return fail(error, EXIT_INTERNAL, "the name \"%s\" repeats or is not UTF-8", name);
-  }
-  return json_object_set_new(object, name, value) == 0 || error_memory(error, "a header");
+  const bool repeats = json_object_get(object, name);
+  if (json_object_set_new(object, name, value) == 0 && !repeats) return true;
+  return json_memory_ok(error, "a header") &&
+         fail(error, EXIT_INTERNAL, "the name \"%s\" repeats, or it or its value is not UTF-8", name);
 }
 
 static bool add_metadata(json_t *header, const MetadataEntry *metadata, int count, Error *error) {
   json_t *object = json_pack("{s:s}", "format", "pt");
   if (!add_member(header, METADATA_KEY, object, error)) return false;
-  for (int i = 0; i < count; i++) {
-    if (!is_utf8(metadata[i].value))
-      return fail(error, EXIT_INTERNAL, "the metadata \"%s\" is not UTF-8", metadata[i].key);
+  for (int i = 0; i < count; i++)
     if (!add_member(object, metadata[i].key, json_string(metadata[i].value), error)) return false;
-  }
   return true;
 }
 
@@ -267,11 +250,7 @@ static bool add_tensor(json_t *header, const SafeTensor *tensor, size_t *offset,
       __builtin_add_overflow(*offset, bytes, &end) || end > INT64_MAX)
     return fail(error, EXIT_INTERNAL, "the size of \"%s\" overflows", tensor->name);
   json_t *shape = json_array();
-  for (int i = 0; i < tensor->rank; i++)
-    if (json_array_append_new(shape, json_integer(tensor->shape[i])) != 0) {
-      json_decref(shape);
-      return error_memory(error, "a header");
-    }
+  for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
   json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
                             "data_offsets", (json_int_t)*offset, (json_int_t)end);
   *offset = end;
@@ -332,6 +311,7 @@ SafeTensor safetensors_of_parameter(const ParameterTensor *p, const char *name, 
   SafeTensor tensor = {.name = name, .type = TENSOR_F32, .rank = p->rank, .data = arena ? arena + p->offset : NULL};
   tensor.shape[0] = p->rank == 1 ? p->cols : p->rows;
   tensor.shape[1] = p->rank == 1 ? 0 : p->cols;
+  tensor.bytes = (size_t)p->rows * (size_t)p->cols * sizeof *arena;
   return tensor;
 }
 

@@ -51,10 +51,10 @@ typedef struct SafeTensors {
  * not checked. */
 bool safetensors_open(SafeTensors *out, const char *path, Error *error);
 void safetensors_close(SafeTensors *file);                                     /* harmless on a zeroed struct */
+int safetensors_compare_name(const void *a, const void *b);                    /* for qsort() of tensors */
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL when absent */
 const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL when absent */
-size_t safetensors_type_bytes(TensorType type);
-const char *safetensors_type_name(TensorType type); /* "F32" */
+const char *safetensors_type_name(TensorType type);                            /* "F32" */
 
 /* Writes a file atomically (util/file.h), tensors in the given order; `__metadata__` always contains {"format":"pt"} in
  * addition to `metadata`, which must not have that key. Equal input gives equal bytes. EXIT_OUTPUT. */

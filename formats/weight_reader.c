@@ -1,13 +1,147 @@
 #include "formats/weight_reader.h"
 
-#include "formats/model_files.h"
-#include "model/parameters.h"
 #include "util/half.h"
+#include "util/json.h"
 #include "util/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { MAX_INDEX_BYTES = 64 << 20, MAX_FILES = 4096 };
+
+static bool there_is(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
+
+json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
+  json_error_t problem;
+  json_t *root = NULL;
+  if (file.size == 0 || file.size > limit)
+    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %zu", path, file.size, limit);
+  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
+    fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
+         text_one_line(problem.text, 80).text);
+  file_unmap(&file);
+  return root;
+}
+
+/* ---- the index: {"weight_map": {TENSOR: FILE, ...}} ---- */
+
+/* Returns whether the index gives a name and not a path: a downloaded index must not read files outside its
+ * directory. */
+static bool is_file_name(const char *name) {
+  return name && *name != '.' && !strchr(name, '/') && text_ends_with(name, ".safetensors");
+}
+
+/* Fills `numbers`: {FILE: its number in WeightFiles.files}. */
+static bool number_files(const char *path, json_t *map, json_t *numbers, Error *error) {
+  const char *tensor;
+  json_t *value;
+  if (json_object_size(map) == 0)
+    return fail(error, EXIT_CHECKPOINT, "%s has no weight_map that says which file each tensor is in", path);
+  json_object_foreach(map, tensor, value) {
+    const char *name = json_string_value(value);
+    if (!is_file_name(name))
+      return fail(error, EXIT_CHECKPOINT,
+                  "%s: the file of tensor %s is %s%s%s; it must be a .safetensors file beside it", path,
+                  text_one_line(tensor, 80).text, name ? "\"" : "", name ? text_one_line(name, 80).text : "no name",
+                  name ? "\"" : "");
+    const json_int_t next = (json_int_t)json_object_size(numbers);
+    if (!json_object_get(numbers, name) && json_object_set_new(numbers, name, json_integer(next)) != 0)
+      return error_memory(error, path);
+  }
+  return json_object_size(numbers) <= MAX_FILES ||
+         fail(error, EXIT_CHECKPOINT, "%s names %zu files, more than %d", path, json_object_size(numbers), MAX_FILES);
+}
+
+/* ---- the files ---- */
+
+static bool open_file(WeightFiles *out, const char *path, Error *error) {
+  const bool ok = safetensors_open(&out->files[out->count], path, error);
+  out->count += ok;
+  return ok;
+}
+
+static bool open_numbered(WeightFiles *out, const char *dir, json_t *map, json_t *numbers, Error *error) {
+  const char *name, *tensor;
+  json_t *value;
+  out->files = calloc(json_object_size(numbers), sizeof *out->files);
+  if (!out->files) return error_memory(error, out->path.text);
+  json_object_foreach(numbers, name, value) {
+    if (!open_file(out, path_in(dir, name).text, error)) return error_append(error, "; %s names it", out->path.text);
+  }
+  json_object_foreach(map, tensor, value) {
+    const json_int_t number = json_integer_value(json_object_get(numbers, json_string_value(value)));
+    if (!safetensors_find(&out->files[number], tensor))
+      return fail(error, EXIT_CHECKPOINT, "%s: there is no tensor %s in %s; copy or download both again",
+                  out->path.text, text_one_line(tensor, 80).text, text_one_line(json_string_value(value), 80).text);
+  }
+  return true;
+}
+
+static bool open_several(WeightFiles *out, const char *dir, Error *error) {
+  json_t *root = model_files_read_json(out->path.text, MAX_INDEX_BYTES, error), *numbers = json_object();
+  json_t *map = json_object_get(root, "weight_map");
+  const bool ok =
+      root && number_files(out->path.text, map, numbers, error) && open_numbered(out, dir, map, numbers, error);
+  json_decref(root);
+  json_decref(numbers);
+  return ok;
+}
+
+static bool open_one(WeightFiles *out, Error *error) {
+  out->files = calloc(1, sizeof *out->files);
+  return out->files ? open_file(out, out->path.text, error) : error_memory(error, out->path.text);
+}
+
+/* ---- their tensors ---- */
+
+static bool list_tensors(WeightFiles *out, Error *error) {
+  size_t count = 0;
+  for (int i = 0; i < out->count; i++) count += (size_t)out->files[i].count;
+  SafeTensor *all = out->all.tensors = malloc((count + 1) * sizeof *all);
+  if (!all) return error_memory(error, out->path.text);
+  if (count > INT32_MAX) return fail(error, EXIT_CHECKPOINT, "%s: %zu tensors are too many", out->path.text, count);
+  for (int i = 0; i < out->count; i++) {
+    const SafeTensors *file = &out->files[i];
+    if (file->count > 0) memcpy(all + out->all.count, file->tensors, (size_t)file->count * sizeof *all);
+    out->all.count += file->count;
+  }
+  qsort(all, count, sizeof *all, safetensors_compare_name);
+  for (size_t i = 0; i < count; i++) {
+    out->bytes += all[i].bytes;
+    if (i > 0 && safetensors_compare_name(&all[i - 1], &all[i]) == 0)
+      return fail(error, EXIT_CHECKPOINT, "%s: tensor %s is in two of its files; download the model again",
+                  out->path.text, text_one_line(all[i].name, 80).text);
+  }
+  return true;
+}
+
+/* Returns false; the error says what the directory contains instead of weights. */
+static bool fail_without_weights(const char *dir, Error *error) {
+  if (there_is(dir, "pytorch_model.bin"))
+    return fail(error, EXIT_CHECKPOINT,
+                "%s holds its weights as pytorch_model.bin; save them with transformers as " MODEL_FILE_WEIGHTS, dir);
+  return fail(error, EXIT_CHECKPOINT, "%s holds no weights (no " MODEL_FILE_WEIGHTS " in it)", dir);
+}
+
+bool weight_files_open(WeightFiles *out, const char *dir, Error *error) {
+  const bool one = there_is(dir, MODEL_FILE_WEIGHTS), several = there_is(dir, MODEL_FILE_WEIGHTS_INDEX);
+  *out = (WeightFiles){.path = path_in(dir, one ? MODEL_FILE_WEIGHTS : MODEL_FILE_WEIGHTS_INDEX)};
+  if (!one && !several) return fail_without_weights(dir, error);
+  if ((one ? open_one(out, error) : open_several(out, dir, error)) && list_tensors(out, error)) return true;
+  weight_files_close(out);
+  return false;
+}
+
+void weight_files_close(WeightFiles *files) {
+  for (int i = 0; i < files->count; i++) safetensors_close(&files->files[i]);
+  free(files->files);
+  free(files->all.tensors);
+  *files = (WeightFiles){0};
+}
 
 /* ---- numbers ---- */
 
@@ -25,19 +159,8 @@ static void convert(float *out, const SafeTensor *tensor, size_t first, size_t c
   }
 }
 
-/* Returns whether all values are finite, without a branch per value. */
-static bool are_finite(const float *values, size_t count) {
-  const uint32_t exponent = 0x7F800000;
-  uint32_t bad = 0;
-  for (size_t i = 0; i < count; i++) bad |= (half_to_bits(values[i]) & exponent) == exponent;
-  return !bad;
-}
-
-/* Returns the index in the file's tensor of an element of the model's tensor; the rows of a vector are its elements. */
 static size_t index_in_file(const TensorLocation *location, int row, int col) {
-  const FileTensor *t = location->tensor;
-  const bool vector = t->rank == 1;
-  return file_tensor_index(t, location->row + (vector ? col : row), vector ? 0 : col);
+  return file_tensor_index(location->tensor, location->row, row, col);
 }
 
 static void copy_row(const TensorLocation *location, const ParameterTensor *p, int row, float *out) {
@@ -63,7 +186,7 @@ bool weight_reader_rows(const WeightReader *r, int index, int first, int count, 
     return true;
   }
   for (int i = 0; i < count; i++) copy_row(location, p, first + i, out + (size_t)i * cols);
-  if (are_finite(out, all)) return true;
+  if (half_all_finite(out, all)) return true;
   size_t bad = 0;
   while (isfinite(out[bad])) bad++;
   return fail(error, EXIT_CHECKPOINT,
@@ -77,7 +200,7 @@ void weight_reader_forget(const WeightReader *r, int index) {
   if (data) file_forget(data->data, data->bytes);
 }
 
-/* ---- tensors ---- */
+/* ---- tensors of the model ---- */
 
 /* Returns the tensor's name in the files, which may omit the class's prefix. */
 static const char *stored_name(const WeightReader *r, const FileTensor *t) {
@@ -102,7 +225,7 @@ static const SafeTensor *find(const WeightReader *r, const FileTensor *t, Error 
 
 /* Checks that a tensor that the model does not have is zeros. */
 static bool expect_zeros(const WeightReader *r, const FileTensor *t, const SafeTensor *from, Error *error) {
-  const size_t first = file_tensor_index(t, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
+  const size_t first = file_tensor_index(t, 0, 0, 0), count = (size_t)t->rows * (size_t)t->cols;
   for (size_t i = first; i < first + count; i++) {
     float value;
     convert(&value, from, i, 1);
@@ -134,7 +257,7 @@ static bool locate_tensor(WeightReader *r, const FileTensor *t, bool *used, Erro
     const ParameterTensor *p = &r->table->tensors[i];
     r->locations[i] = (TensorLocation){t, from, row};
     if (absent && p->role == ROLE_SINUSOIDS && !make_sinusoids(r, p, error)) return false;
-    row += t->rank == 1 ? p->cols : p->rows;
+    row += file_tensor_rows(t, p);
   }
   return true;
 }

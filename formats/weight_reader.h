@@ -1,11 +1,28 @@
-/* Internal to formats/: reads the weights of a model directory, tensor by tensor in the layout of the model,
+/* Internal to formats/: opens a model directory and reads its weights, tensor by tensor in the layout of the model,
  * independently of class, files and number format. */
 #ifndef INKLING_FORMATS_WEIGHT_READER_H
 #define INKLING_FORMATS_WEIGHT_READER_H
 
 #include "formats/classes.h"
-#include "formats/weight_files.h"
-#include "model/parameters.h"
+#include "util/path.h"
+
+/* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
+struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
+
+/* The weight files: model.safetensors, or several files with an index. */
+typedef struct WeightFiles {
+  PathText path; /* for messages: the file, or the index of several */
+  SafeTensors *files;
+  int count;
+  SafeTensors all; /* the tensors of all files, sorted by name, pointing into them; its other members are unused */
+  size_t bytes;    /* total size of the tensors */
+} WeightFiles;
+
+/* Opens the weight files. If both forms exist, model.safetensors is read, as in transformers. An index may only name
+ * files in its own directory; every tensor must be in the file that the index names, and in no other. EXIT_CHECKPOINT,
+ * EXIT_MEMORY. */
+bool weight_files_open(WeightFiles *out, const char *dir, Error *error);
+void weight_files_close(WeightFiles *files); /* harmless on a zeroed struct */
 
 /* The location of a tensor of the model. */
 typedef struct TensorLocation {

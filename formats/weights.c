@@ -1,10 +1,6 @@
 /* Writes model.safetensors: the weights in the layout of their class, in fp32 or bf16. */
-#include "formats/classes.h"
-#include "formats/model_files.h"
 #include "formats/weight_reader.h"
-#include "model/parameters.h"
 #include "util/half.h"
-#include "util/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +18,6 @@ typedef struct WeightsWriter {
   Error *error;
 } WeightsWriter;
 
-/* Returns the number of rows of the file's tensor that a tensor of the model takes. */
-static int rows_in(const FileTensor *t, const ParameterTensor *p) { return t->rank == 1 ? p->cols : p->rows; }
-
 static bool is_in_arena(const WeightsWriter *w, const FileTensor *t) {
   return w->arena && w->type == TENSOR_F32 && t->count == 1 && !t->transposed && !t->unused;
 }
@@ -38,15 +31,13 @@ static const float *row_of(const WeightsWriter *w, int index, int row) {
   return weight_reader_rows(w->reader, index, row, 1, w->row, w->error) ? w->row : NULL;
 }
 
-/* Copies a tensor of the model to rows `first`... of the file's tensor; the rows of a vector are its elements. */
+/* Copies a tensor of the model to rows `first`... of the file's tensor. */
 static bool put_tensor(const WeightsWriter *w, const FileTensor *t, int index, int first) {
   const ParameterTensor *p = &w->table->tensors[index];
-  const bool vector = t->rank == 1;
   for (int row = 0; row < p->rows; row++) {
     const float *from = row_of(w, index, row);
     if (!from) return false;
-    for (int col = 0; col < p->cols; col++)
-      w->buffer[file_tensor_index(t, first + (vector ? col : row), vector ? 0 : col)] = from[col];
+    for (int col = 0; col < p->cols; col++) w->buffer[file_tensor_index(t, first, row, col)] = from[col];
   }
   return true;
 }
@@ -68,7 +59,7 @@ static const void *tensor_data(void *state, int index) {
   int row = 0;
   for (int i = t->first; i < t->first + t->count; i++) {
     if (!put_tensor(w, t, i, row)) return NULL;
-    row += rows_in(t, &w->table->tensors[i]);
+    row += file_tensor_rows(t, &w->table->tensors[i]);
   }
   if (w->type == TENSOR_BF16) narrow(w->buffer, elements(t));
   return w->buffer;

@@ -2,6 +2,8 @@
 #ifndef INKLING_UTIL_HALF_H
 #define INKLING_UTIL_HALF_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -15,6 +17,18 @@ static inline uint32_t half_to_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+/* Returns whether all values, which may be unaligned, are finite, without a branch per value. */
+static inline bool half_all_finite(const void *values, size_t count) {
+  const uint32_t exponent = 0x7F800000;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t bits;
+    memcpy(&bits, (const uint8_t *)values + i * sizeof bits, sizeof bits);
+    bad |= (bits & exponent) == exponent;
+  }
+  return !bad;
 }
 
 static inline float half_f16_to_float(uint16_t half) {

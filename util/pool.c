@@ -21,24 +21,18 @@ typedef struct Job {
   atomic_int count, least, most;
 } Job;
 
-typedef struct Worker {
-  Pool *pool;
-  int number;
-  pthread_t thread;
-} Worker;
-
 /* The members that waiting threads read and that working threads write are in separate cache lines. */
 struct Pool {
   _Alignas(64) atomic_uint number; /* of the newest job */
   int threads;
   Run *runs;
-  Worker *workers;
+  pthread_t *workers;
   pthread_mutex_t mutex;
   _Alignas(64) atomic_int left; /* pieces of the newest job that are not done */
   int started;                  /* threads other than the caller's */
   pthread_cond_t wake;
   Job jobs[2]; /* with even and odd numbers: the last job stays intact while the next is filled in */
-  atomic_int sleeping;
+  atomic_int joined, sleeping;
   atomic_bool closing;
 };
 
@@ -106,13 +100,13 @@ static unsigned wait_for_job(Pool *p, unsigned done) {
 }
 
 static void *worker_main(void *argument) {
-  const Worker *worker = argument;
-  Pool *p = worker->pool;
+  Pool *p = argument;
+  const int thread = atomic_fetch_add(&p->joined, 1) + 1; /* 0 is the caller's */
   unsigned number = 0;
   for (;;) {
     number = wait_for_job(p, number);
     if (atomic_load(&p->closing)) return NULL;
-    work_on(p, number, worker->number);
+    work_on(p, number, thread);
   }
 }
 
@@ -154,11 +148,11 @@ void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void
 }
 
 /* The worker blocks all signals, so that the thread that opened the pool receives them. */
-static bool start_worker(Worker *worker) {
+static bool start_worker(Pool *p, pthread_t *worker) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool ok = pthread_create(&worker->thread, NULL, worker_main, worker) == 0;
+  const bool ok = pthread_create(worker, NULL, worker_main, p) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return ok;
 }
@@ -174,8 +168,7 @@ bool pool_open(Pool **out, int threads, Error *error) {
   bool ok = (p->runs && p->workers) || error_memory(error, "threads");
   for (int t = 0; ok && t < threads; t++) atomic_init(&p->runs[t].next, 0);
   for (int t = 1; ok && t < threads; t++) {
-    p->workers[t - 1] = (Worker){.pool = p, .number = t};
-    ok = start_worker(&p->workers[t - 1]) ||
+    ok = start_worker(p, &p->workers[t - 1]) ||
          fail(error, EXIT_MEMORY, "the system granted only %d of %d threads; use a smaller --threads", t, threads);
     if (ok) p->started++;
   }
@@ -188,7 +181,7 @@ void pool_close(Pool *p) {
   if (!p) return;
   atomic_store(&p->closing, true);
   publish(p);
-  for (int t = 0; t < p->started; t++) pthread_join(p->workers[t].thread, NULL);
+  for (int t = 0; t < p->started; t++) pthread_join(p->workers[t], NULL);
   pthread_cond_destroy(&p->wake);
   pthread_mutex_destroy(&p->mutex);
   free(p->runs);
