@@ -255,8 +255,9 @@ bool attention_check(const GenerateSettings *s, Error *error) {
   return true;
 }
 
-static bool write_file(const char *path, const LoadedModel *m, Console *console, const BpeIds *source,
-                       const BpeIds *ids, Error *error) {
+static bool write_file(Program *p, const char *path, Error *error) {
+  const LoadedModel *m = &p->model;
+  const BpeIds *source = &p->prompt.tokens.source, *ids = &p->prompt.tokens.decoder;
   /* the last token was drawn but may not have been read */
   const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx;
   Maps maps = {.model = m,
@@ -275,14 +276,14 @@ static bool write_file(const char *path, const LoadedModel *m, Console *console,
     return false;
   }
   if (!file_writer_commit(&file, error)) return false;
-  console_note(console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
+  console_note(&p->console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
                text_plural(m->config.heads, "head").text, path);
   return true;
 }
 
-bool attention_write(const GenerateSettings *s, const LoadedModel *m, Console *console, const BpeIds *source,
-                     const BpeIds *ids, Error *error) {
-  for (int i = 0; i < s->attention.count; i++)
-    if (!write_file(s->attention.items[i], m, console, source, ids, error)) return false;
+bool attention_write(Program *p, Error *error) {
+  const TextList *files = &p->settings.attention;
+  for (int i = 0; i < files->count; i++)
+    if (!write_file(p, files->items[i], error)) return false;
   return true;
 }

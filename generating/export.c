@@ -1,7 +1,8 @@
 /* Export (--export): writes the model for Hugging Face transformers into a directory of its own, with a model card
  * (README.md, as model hubs show it). */
 #include "checkpoint/directory.h"
-#include "generating/program.h"
+#include "cli/startup.h"
+#include "generating/outputs.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -31,15 +32,13 @@ typedef struct Export {
 
 /* Generates the text of -p, -n, ...; an encoder needs -p for it. */
 static bool make_sample(Program *p, Export *e, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(prompt, s, error) ||
-      !prompt_encode(e->model, s, prompt->bytes, prompt->size, &prompt->tokens, error))
-    return false;
-  e->sample.request = request_make(&p->command, e->model, &prompt->tokens);
-  return output_generate(&e->sample, e->model, e->sample.request, "writing a sample", error);
+  if (!prompt_read(p, error) || !prompt_encode(p, prompt->bytes, prompt->size, &prompt->tokens, error)) return false;
+  e->sample.request = request_make(p, &prompt->tokens);
+  return output_generate(p, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -284,7 +283,7 @@ static void print_commands(Console *console, const ModelConfig *config, const ch
 }
 
 bool program_export(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   if (s->tokens < 0)
     return fail(error, EXIT_USAGE, "-n %" PRId64 " has no end; the sample of a model card needs one", s->tokens);
   Export e = {.model = &p->model, .type = export_types[s->export_type], .prompt = &p->prompt};
@@ -299,5 +298,5 @@ bool program_export(Program *p, Error *error) {
   output_free(&e.sample);
   free(name);
   free(dir);
-  return ok && stdout_flush_and_check(&p->out, error);
+  return ok && stdout_check(p, error);
 }

@@ -3,7 +3,6 @@
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "generating/line_input.h"
-#include "generating/program.h"
 #include "generating/surprisal.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
@@ -17,56 +16,54 @@
 /* ---- a text, or each line ---- */
 
 typedef struct TextScoring {
-  LoadedModel *m;
-  Console *console;
+  Program *p;
   BpeIds ids;       /* the token that starts a text, then those of the text */
   int32_t *targets; /* [ctx] */
-  float *logits;    /* [ctx][vocab]; NULL: `take` is NULL */
-  TokenSink *take;
-  void *context;
+  float *logits;    /* [ctx][vocab]; NULL: score->take is NULL */
+  TextScore *score;
 } TextScoring;
 
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
-static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, double *nats, Error *error) {
+static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, Error *error) {
   const TokenBatch batch = {s->ids.ids + first, s->targets, NULL, NULL};
-  const size_t vocab = (size_t)s->m->config.vocab;
+  const LoadedModel *m = &s->p->model;
+  const size_t vocab = (size_t)m->config.vocab;
   int64_t counted = 0;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
-  if (!model_evaluate(s->m->model, &batch, 1, length, nats, &counted, s->logits, error)) return false;
+  if (!model_evaluate(m->model, &batch, 1, length, &s->score->nats, &counted, s->logits, error)) return false;
   for (int64_t i = scored - first; s->logits && i < length; i++)
-    if (!s->take(s->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
+    if (!s->score->take(s->score->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
   return true;
 }
 
 /* Scores windows of at most ctx tokens; the first half of each but the first window is context. */
-static bool score_ids(TextScoring *s, double *nats, Error *error) {
-  const int ctx = s->m->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
+static bool score_ids(TextScoring *s, Error *error) {
+  const int ctx = s->p->model.config.ctx, step = ctx > 1 ? ctx / 2 : 1;
   const int64_t count = (int64_t)s->ids.count - 1; /* of targets */
   int64_t scored = 0;
   for (int64_t first = 0; scored < count; first += step) {
     const int length = count - first < ctx ? (int)(count - first) : ctx;
-    console_work(s->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
-    if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, nats, error)) return false;
+    console_work(&s->p->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
+    if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, error)) return false;
     scored = first + length;
   }
-  return isfinite(*nats) ||
+  return isfinite(s->score->nats) ||
          fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
 }
 
-bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t size, TokenSink *take, void *context,
-                TextScore *out, Error *error) {
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error) {
+  const LoadedModel *m = &p->model;
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
   const size_t ctx = (size_t)m->config.ctx;
-  TextScoring s = {
-      .m = m, .console = console, .take = take, .context = context, .targets = malloc(ctx * sizeof *s.targets)};
-  s.logits = take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
-  *out = (TextScore){.bytes = (int64_t)size};
-  const bool ok = ((s.targets && (s.logits || !take)) || error_memory(error, "the logits of a window")) &&
+  TextScoring s = {.p = p, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
+  s.logits = score->take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
+  const bool ok = ((s.targets && (s.logits || !score->take)) || error_memory(error, "the logits of a window")) &&
                   bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
                   tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
-                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, &out->nats, error);
-  console_work_end(console);
-  out->tokens = (int64_t)s.ids.count - 1;
+                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
+  console_work_end(&p->console);
+  score->tokens = (int64_t)s.ids.count - 1;
+  score->bytes = (int64_t)size;
   free(s.ids.ids);
   free(s.targets);
   free(s.logits);
@@ -74,20 +71,19 @@ bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t si
 }
 
 static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
-  TextScore score;
-  if (!score_text(&p->model, &p->console, line, size, NULL, NULL, &score, error))
-    return error_append(error, " (line %" PRId64 ")", number);
+  TextScore score = {.take = NULL};
+  if (!score_text(p, line, size, &score, error)) return error_append(error, " (line %" PRId64 ")", number);
   printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64 "}\n", number,
          score.nats, score.tokens, score.bytes);
-  return stdout_flush_and_check(&p->out, error);
+  return stdout_check(p, error);
 }
 
 static bool score_lines(Program *p, Error *error) {
   LineInput input = {.fd = -1};
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
-  bool ok = line_input_open(&input, p->command.settings.score, error);
-  while (ok && !p->out.error) {
+  bool ok = line_input_open(&input, p->settings.score, error);
+  while (ok && !p->stdout_error) {
     const uint8_t *line;
     size_t size;
     ok = line_input_next(&input, true, &line, &size, error);
@@ -124,7 +120,7 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
 }
 
 static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
   if (result->bytes == 0)
@@ -143,7 +139,7 @@ static bool print_score(Program *p, const Scoring *scoring, const ExactCount *ex
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
   if (pairs->range.file) printf(", \"pairs_left_out\": %" PRId64, pairs->left_out);
   puts("}");
-  return stdout_flush_and_check(&p->out, error);
+  return stdout_check(p, error);
 }
 
 /* Windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
@@ -200,26 +196,25 @@ static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error 
                      .console = &p->console,
                      .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
   bool ok = model_evaluate_begin(m->model, BATCH, m->config.ctx, error) && measure(&scoring, error) &&
-            (!p->command.settings.exact || count_exact(m, &p->console, &w->pairs, &exact, error));
+            (!p->settings.exact || count_exact(m, &p->console, &w->pairs, &exact, error));
   console_end_line(&p->console);
   return ok && print_score(p, &scoring, &exact, &w->table, error);
 }
 
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
   ScoredWindows w;
-  bool ok =
-      open_windows(&p->model, tokens, p->command.settings.exact, &w, error) && score_windows(p, &w, stride, error);
+  bool ok = open_windows(&p->model, tokens, p->settings.exact, &w, error) && score_windows(p, &w, stride, error);
   packing_free(&w.packing);
   pairs_free(&w.table);
   return ok;
 }
 
 static bool score_file(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(&p->model, s, &p->console, s->score, &tokens, error)) return false;
+  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            s->score, tokens.info.tokens);
@@ -228,6 +223,6 @@ static bool score_file(Program *p, Error *error) {
 }
 
 bool program_score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   return s->per_line ? score_lines(p, error) : surprisal_is_shown(s) ? surprisal_score(p, error) : score_file(p, error);
 }

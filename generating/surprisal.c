@@ -2,7 +2,6 @@
 
 #include "checkpoint/directory.h"
 #include "inference/evaluation.h"
-#include "inference/logprobs.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/path.h"
@@ -36,12 +35,14 @@ static bool is_read(const char *file, const char *input) {
 /* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
+bool surprisal_check(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
   FileWriter file;
   const char *page = s->surprisal_html;
   if (s->surprisal && !can_color())
-    console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
-                          "prints numbers");
+    console_note(&p->console,
+                 "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                 "prints numbers");
   if (!page) return true;
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
@@ -219,11 +220,11 @@ static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Pr
 }
 
 bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   double bits = 0;
   for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
   if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
-  stdout_flush(&p->out);
+  stdout_flush(p);
   if (o->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
                  text_plural((double)o->ids.count, "token").text);
@@ -245,34 +246,33 @@ static bool take_token(void *context, int32_t id, const float *logits, Error *er
   const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
   const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->output.request.alternatives);
   const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.size, .logprob = logprob, .top = r->top};
-  return output_add_token(&r->output, &token, error) &&
-         (!size || output_add(&r->output, bytes, size) || error_memory(error, "a text"));
+  return output_add_token(&r->output, &token, error) && output_add(&r->output, bytes, size, error);
 }
 
 static bool print_output(Program *p, const Output *o, Error *error) {
-  if (p->command.settings.surprisal) {
+  if (p->settings.surprisal) {
     surprisal_print(o, 0, o->size);
     if (o->size && o->bytes[o->size - 1] != '\n') putchar('\n');
   }
-  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
+  return surprisal_finish(p, NULL, o, error) && stdout_check(p, error);
 }
 
 bool surprisal_score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
   uint8_t *bytes = NULL;
   size_t size;
-  TextScore score;
   if (m->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
   const int alternatives = surprisal_alternatives(s, m->config.vocab);
   Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
+  TextScore score = {.take = take_token, .context = &r};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
-  const bool ok =
-      (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &bytes, &size, error) &&
-      (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-      score_text(m, &p->console, bytes, size, take_token, &r, &score, error) && print_output(p, &r.output, error);
+  const bool ok = (r.top || error_memory(error, "a text")) &&
+                  prompt_read_file(s->score, FILE_LIMIT, &bytes, &size, error) &&
+                  (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+                  score_text(p, bytes, size, &score, error) && print_output(p, &r.output, error);
   free(bytes);
   free(r.top);
   output_free(&r.output);

@@ -1,6 +1,5 @@
 #include "inference/generation.h"
 
-#include "inference/logprobs.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
@@ -29,6 +28,39 @@ int generation_rows(const Model *model, int most) {
   const int64_t row = 2 * stacks * c->layers * c->ctx * c->kv_heads * c->head_dim * (int64_t)sizeof(float);
   const int64_t fit = CACHE_BYTES / row;
   return fit < 1 ? 1 : fit < most ? (int)fit : most;
+}
+
+/* ---- log-probabilities ---- */
+
+static double log_sum(const float *logits, int vocab) {
+  float max = logits[0];
+  for (int i = 1; i < vocab; i++) max = logits[i] > max ? logits[i] : max;
+  double sum = exp((double)logits[0] - (double)max);
+  for (int i = 1; i < vocab; i++) sum += exp((double)logits[i] - (double)max);
+  return (double)max + log(sum);
+}
+
+/* Orders alternatives: lower logit first, ties by higher id. */
+static bool is_worse(TokenAlternative a, TokenAlternative b) {
+  return a.logprob != b.logprob ? a.logprob < b.logprob : a.id > b.id;
+}
+
+/* Inserts each token into the sorted list of the best ones so far. */
+static void select_top(const float *logits, int vocab, TokenAlternative *top, int count) {
+  for (int i = 0, used = 0; i < vocab; i++) {
+    const TokenAlternative item = {i, logits[i]};
+    if (used == count && !is_worse(top[count - 1], item)) continue;
+    int at = used < count ? used++ : count - 1;
+    for (; at > 0 && is_worse(top[at - 1], item); at--) top[at] = top[at - 1];
+    top[at] = item;
+  }
+}
+
+float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count) {
+  const double all = log_sum(logits, vocab);
+  if (count > 0) select_top(logits, vocab, top, count);
+  for (int i = 0; i < count; i++) top[i].logprob = (float)((double)top[i].logprob - all);
+  return (float)((double)logits[id] - all);
 }
 
 /* ---- a text in progress ---- */
@@ -66,25 +98,26 @@ typedef struct Writer {
 
 static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
 
-static void emit(Writer *w, TextRow *row, size_t size) {
+static bool emit(Writer *w, TextRow *row, size_t size, Error *error) {
   const Generation *g = w->g;
-  if (size == 0) return;
+  if (size == 0) return true;
   row->result.bytes += (int64_t)size;
-  if (g->emit && !g->emit(g->context, row->request.text, row->held, size)) w->stopped = true;
+  if (g->emit && !g->emit(g->context, row->request.text, row->held, size, error)) w->stopped = true;
   memmove(row->held, row->held + size, row->size - size);
   row->size -= size;
+  return !error->code;
 }
 
 /* Emits the characters that cannot become part of a stop text. */
-static void emit_ready(Writer *w, TextRow *row) {
+static bool emit_ready(Writer *w, TextRow *row, Error *error) {
   size_t longest = 0;
   for (int i = 0; i < row->request.stops.count; i++) longest = row->matched[i] > longest ? row->matched[i] : longest;
-  if (row->size > longest) emit(w, row, utf8_complete(row->held, row->size - longest));
+  return row->size <= longest || emit(w, row, utf8_complete(row->held, row->size - longest), error);
 }
 
 /* Adds a byte. Returns true when a stop text ends with it, and then removes the longest such stop text. */
 static bool hold_byte(TextRow *row, uint8_t byte) {
-  const StopTexts *stops = &row->request.stops;
+  const PatternList *stops = &row->request.stops;
   size_t longest = 0;
   row->held[row->size++] = byte;
   for (int i = 0; i < stops->count; i++) {
@@ -98,7 +131,7 @@ static bool hold_byte(TextRow *row, uint8_t byte) {
 
 static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
   const Generation *g = w->g;
-  if (reason != STOP_CALLER) emit(w, row, row->size);
+  if (reason != STOP_CALLER && !emit(w, row, row->size, error)) return false;
   row->ended = true;
   row->result.reason = reason;
   row->result.seconds = clock_seconds() - row->start;
@@ -123,7 +156,7 @@ static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   if (row->result.tokens++ == 0) row->result.first_token_seconds = clock_seconds() - row->start;
   if (id == tokenizer_end(w->g->tokenizer)) return r->ignore_end || end_text(w, row, STOP_END, error);
   if (!pass_token(w, row, id, error)) return false;
-  if (r->rules && r->rules->ban_count) {
+  if (r->rules && r->rules->bans.count) {
     token_rules_advance(r->rules, row->banned, id);
     row->ruled = false;
   }
@@ -132,8 +165,7 @@ static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   if (!array_reserve(&row->held, &row->capacity, row->size + size, 1)) return error_memory(error, "the text");
   for (size_t i = 0; i < size; i++)
     if (hold_byte(row, bytes[i])) return end_text(w, row, STOP_TEXT, error);
-  emit_ready(w, row);
-  return true;
+  return emit_ready(w, row, error);
 }
 
 static bool apply_rules(Writer *w, int r, Error *error) {
@@ -218,7 +250,7 @@ static bool mask_unused(Writer *w, Error *error) {
 
 static bool row_buffers(Writer *w, TextRow *row, Error *error) {
   const GenerationRequest *r = &row->request;
-  const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->ban_count : 0;
+  const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->bans.count : 0;
   const size_t alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
   if (r->alternatives >= 0 && !w->logits) {
     w->logits = malloc((size_t)w->g->rows * (size_t)vocab_of(w) * sizeof *w->logits);

@@ -78,9 +78,9 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
   return true;
 }
 
-static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
+static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
   Written *w = text;
-  (void)context;
+  (void)context, (void)error;
   assert_true(size > 0 && w->size + size <= MOST_BYTES);
   memcpy(w->bytes + w->size, bytes, size);
   w->size += size;
@@ -145,7 +145,7 @@ static GenerationRequest plain(int64_t tokens, uint64_t seed) {
 }
 
 /* Prompts that are the same and others, sampling of every kind, texts that slide, stop, end at once and never begin. */
-static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stops, TokenRules *rules) {
+static void various_requests(GenerationRequest out[TEXTS], const PatternList *stops, TokenRules *rules) {
   for (int i = 0; i < TEXTS; i++) out[i] = plain(6 + 5 * i, (uint64_t)i / 2);
   out[0].rules = rules;
   out[1].stream = 7;
@@ -177,7 +177,7 @@ static void test_rows_are_single_texts(void **state) {
   Error error = {0};
   need(pattern_make(&patterns[0], (const uint8_t *)"a", 1, &error), &error);
   need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
-  const StopTexts stops = {patterns, 2};
+  const PatternList stops = {patterns, 2};
   GenerationRequest requests[TEXTS];
   TokenRules rules;
   Speaker alone = speaker_open(f, 1);
@@ -302,7 +302,7 @@ static void test_stop_texts(void **state) {
       Pattern pattern;
       Error error = {0};
       need(pattern_make(&pattern, whole.bytes + at, length, &error), &error);
-      request.stops = (StopTexts){&pattern, 1};
+      request.stops = (PatternList){&pattern, 1};
       const Written cut = write_one(f, &s, request);
       size_t first = 0;
       while (memcmp(whole.bytes + first, pattern.bytes, length) != 0) first++;
@@ -318,7 +318,7 @@ static void test_stop_texts(void **state) {
   memcpy(never, whole.bytes + whole.size - 5, 5);
   never[5] = (uint8_t)(whole.bytes[0] ^ 1);
   need(pattern_make(&pattern, never, 6, &error), &error);
-  request.stops = (StopTexts){&pattern, 1};
+  request.stops = (PatternList){&pattern, 1};
   const Written same = write_one(f, &s, request);
   assert_int_equal(same.size, whole.size);
   assert_memory_equal(same.bytes, whole.bytes, whole.size);

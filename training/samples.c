@@ -27,9 +27,9 @@ typedef struct Sample {
   BpeIds *drawn; /* tokens are appended */
 } Sample;
 
-static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size) {
+static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
   const Sample *sample = context;
-  (void)text;
+  (void)text, (void)error;
   return fwrite(bytes, 1, size, sample->stream) == size && !stop_signal;
 }
 
