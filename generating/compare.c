@@ -62,9 +62,9 @@ static size_t line_size(const uint8_t *text, size_t size, int width, size_t *nex
   size_t at = 0, blank = 0;
   for (int columns = 0; at < size && text[at] != '\n' && columns < width; columns++) {
     if (text[at] == ' ') blank = at;
-    uint32_t point;
-    const size_t length = utf8_read(text + at, size - at, &point);
-    at += length ? length : 1;
+    size_t length;
+    utf8_next(text + at, size - at, &length);
+    at += length;
   }
   const bool broken = at < size && text[at] != '\n' && text[at] != ' ';
   const size_t end = broken && blank ? blank : at;

@@ -84,14 +84,14 @@ static void remove_first(Outputs *outputs) {
   outputs->first = o->next;
   if (!outputs->first) outputs->last = NULL;
   outputs->count--;
-  if (outputs->release) outputs->release(o);
+  outputs->release(o);
   output_free(o);
   free(o);
 }
 
 bool outputs_print(Outputs *outputs, Error *error) {
   while (outputs->first && outputs->first->done) {
-    if (!outputs->print(outputs->context, outputs->first, error)) return false;
+    if (!outputs->print(outputs, outputs->first, error)) return false;
     outputs->tokens += outputs->first->result.tokens;
     remove_first(outputs);
   }

@@ -37,10 +37,9 @@ typedef struct Outputs {
   Output *first, *last;
   int64_t count;  /* outputs not yet printed */
   int64_t tokens; /* tokens generated for printed outputs */
-  /* Prints a finished output after all outputs before it. */
+  /* Prints a finished output after all outputs before it. `context` begins with these Outputs. */
   bool (*print)(void *context, const Output *output, Error *error);
-  void (*release)(Output *output); /* called before it is freed; NULL: nothing */
-  void *context;
+  void (*release)(Output *output); /* called before it is freed */
 } Outputs;
 
 /* Appends a new output. The caller fills its prompt and the rest of its request. NULL: EXIT_MEMORY. */

@@ -25,7 +25,7 @@ typedef struct TextScoring {
 
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
 static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, Error *error) {
-  const TokenBatch batch = {s->ids.ids + first, s->targets, NULL, NULL};
+  const TokenBatch batch = {.tokens = s->ids.ids + first, .targets = s->targets};
   const LoadedModel *m = &s->p->model;
   const size_t vocab = (size_t)m->config.vocab;
   int64_t counted = 0;
@@ -97,16 +97,19 @@ static bool score_lines(Program *p, Error *error) {
 /* ---- a file, in windows as in training ---- */
 
 typedef struct Scoring {
-  Model *model;
-  Console *console;
+  Program *p;
   EvaluationPlan plan;
+  Packing packing;
+  Pairs pairs;         /* of a model with an encoder, and for --exact */
   int64_t before, all; /* windows: in passes before this one, in all passes */
   Evaluation result;   /* over windows `plan.stride` apart */
   Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
+  ExactCount exact;
 } Scoring;
 
 static bool keep_scoring(void *context, int64_t windows, Error *error) {
   const Scoring *scoring = context;
+  Console *console = &scoring->p->console;
   ConsoleProgress numbers = {.step = scoring->before + windows,
                              .steps = scoring->all,
                              .loss = NAN,
@@ -115,14 +118,15 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
                              .tokens_per_s = NAN,
                              .peak = NAN,
                              .seconds_left = NAN};
-  if (scoring->console->terminal) console_progress(scoring->console, &numbers, false);
+  if (console->terminal) console_progress(console, &numbers, false);
   return startup_go_on("evaluating", error);
 }
 
-static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
-  const GenerateSettings *s = &p->settings;
+static bool print_score(const Scoring *scoring, Error *error) {
+  const GenerateSettings *s = &scoring->p->settings;
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
+  const ExactCount *exact = &scoring->exact;
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", s->score);
   if (!isfinite(result->nats))
@@ -137,75 +141,68 @@ static bool print_score(Program *p, const Scoring *scoring, const ExactCount *ex
   if (s->exact)
     printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
-  if (pairs->range.file) printf(", \"pairs_left_out\": %" PRId64, pairs->left_out);
+  if (scoring->pairs.range.file) printf(", \"pairs_left_out\": %" PRId64, scoring->pairs.left_out);
   puts("}");
-  return stdout_check(p, error);
+  return stdout_check(scoring->p, error);
 }
 
-/* Windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
+/* Makes windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
  * beginning, without the documents before it. Documents were packed if the tokenizer has a token that begins them. */
-typedef struct ScoredWindows {
-  Windows windows, pairs; /* pairs: for --exact */
-  Packing packing;
-  Pairs table;
-} ScoredWindows;
-
-static bool open_windows(const LoadedModel *m, const TokenFile *tokens, bool exact, ScoredWindows *out, Error *error) {
-  const int ctx = m->config.ctx;
+static bool make_windows(Scoring *s, Error *error) {
+  const LoadedModel *m = &s->p->model;
+  Windows *windows = &s->plan.windows;
   const bool encoder = m->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(m->tokenizer) >= 0;
-  const TokenRange all = {tokens, 0, tokens->info.tokens};
-  *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
   const PairTokens tokens_of = pair_tokens(m->tokenizer, m->source_tokenizer);
-  if ((encoder || exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error)) return false;
-  if (packed && !packing_make(&out->packing, &all, ctx, pack_tokens(m->tokenizer), (Progress){0}, error)) return false;
-  out->windows.packing = packed ? &out->packing : NULL;
-  out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
-  if (encoder) out->windows = out->pairs;
+  if ((encoder || s->p->settings.exact) &&
+      !pairs_make(&s->pairs, &windows->range, windows->ctx, tokens_of, (Progress){0}, error))
+    return false;
+  if (packed &&
+      !packing_make(&s->packing, &windows->range, windows->ctx, pack_tokens(m->tokenizer), (Progress){0}, error))
+    return false;
+  windows->packing = packed ? &s->packing : NULL;
+  windows->pairs = encoder ? &s->pairs : NULL;
   return true;
 }
 
-static bool count_exact(LoadedModel *m, Console *console, const Windows *pairs, ExactCount *out, Error *error) {
-  StartupWork answering = {.console = console, .name = "answering"};
+static bool count_exact(Scoring *s, Error *error) {
+  LoadedModel *m = &s->p->model;
+  StartupWork answering = {.console = &s->p->console, .name = "answering"};
+  const Windows pairs = {.range = s->plan.windows.range, .ctx = s->plan.windows.ctx, .pairs = &s->pairs};
   const int rows = generation_rows(m->model, OUTPUTS_ROWS);
-  bool ok = decoder_open(&m->decoder, m->model, rows, error) &&
-            answers_count_exact(m->decoder, rows, m->tokenizer, pairs, 0, startup_progress(&answering), out, error);
-  console_work_end(console);
+  bool ok =
+      decoder_open(&m->decoder, m->model, rows, error) &&
+      answers_count_exact(m->decoder, rows, m->tokenizer, &pairs, 0, startup_progress(&answering), &s->exact, error);
+  console_work_end(&s->p->console);
   return ok;
 }
 
 /* Windows of packed documents and of pairs do not overlap with any stride. */
 static bool measure(Scoring *s, Error *error) {
   const Progress progress = {keep_scoring, s};
+  Model *model = s->p->model.model;
   const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < s->plan.windows.ctx;
   EvaluationPlan disjoint = s->plan;
   disjoint.stride = disjoint.windows.ctx;
   const int64_t first = overlap ? evaluation_windows(&disjoint) : 0;
   s->all = first + evaluation_windows(&s->plan);
-  if (overlap && !evaluation_run(s->model, &disjoint, &s->disjoint, progress, error)) return false;
+  if (overlap && !evaluation_run(model, &disjoint, &s->disjoint, progress, error)) return false;
   s->before = first;
-  if (!evaluation_run(s->model, &s->plan, &s->result, progress, error)) return false;
+  if (!evaluation_run(model, &s->plan, &s->result, progress, error)) return false;
   if (!overlap) s->disjoint = s->result;
   return true;
 }
 
-static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
-  enum { BATCH = 8 };
-  ExactCount exact = {0};
-  LoadedModel *m = &p->model;
-  Scoring scoring = {.model = m->model,
-                     .console = &p->console,
-                     .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
-  bool ok = model_evaluate_begin(m->model, BATCH, m->config.ctx, error) && measure(&scoring, error) &&
-            (!p->settings.exact || count_exact(m, &p->console, &w->pairs, &exact, error));
-  console_end_line(&p->console);
-  return ok && print_score(p, &scoring, &exact, &w->table, error);
-}
-
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
-  ScoredWindows w;
-  bool ok = open_windows(&p->model, tokens, p->settings.exact, &w, error) && score_windows(p, &w, stride, error);
-  packing_free(&w.packing);
-  pairs_free(&w.table);
+  enum { BATCH = 8 };
+  const LoadedModel *m = &p->model;
+  const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
+  Scoring s = {.p = p, .plan = {.windows = all, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
+  bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, BATCH, m->config.ctx, error) &&
+            measure(&s, error) && (!p->settings.exact || count_exact(&s, error));
+  console_end_line(&p->console);
+  ok = ok && print_score(&s, error);
+  packing_free(&s.packing);
+  pairs_free(&s.pairs);
   return ok;
 }
 

@@ -74,11 +74,11 @@ typedef struct TextRow {
   BpeIds prompt, source; /* that the decoder's row began with; prompt.count 0: it was changed since */
   uint8_t *held;         /* bytes not emitted yet: of an incomplete character, or of a possible stop text */
   size_t size, capacity; /* of `held` */
-  size_t *matched;       /* [stop texts]: bytes of each that the text ends with */
-  size_t *banned;        /* [banned texts]: the same for the texts of the rules */
+  size_t *matched;       /* [stop texts]: bytes of each that the text ends with, and */
+  size_t *banned;        /* [banned texts]: the same for the texts of the rules, in the array of `matched` */
   bool ruled;            /* the decoder's row has the current biases */
   TokenAlternative *top;
-  size_t matched_capacity, banned_capacity, top_capacity;
+  size_t matched_capacity, top_capacity;
 } TextRow;
 
 typedef struct Writer {
@@ -88,15 +88,14 @@ typedef struct Writer {
   TextRow *rows;
   int active;     /* number of rows that the decoder computes */
   int32_t *drawn; /* [rows]: the drawn tokens */
+  int vocab;
   int32_t *ids;   /* [vocab]: tokens with a bias, and */
-  float *values;  /* [vocab]: their biases; NULL: there are none. The first `unused` are always -INFINITY */
+  float *values;  /* [vocab]: their biases. The first `unused` are always -INFINITY */
   int unused;     /* number of ids without a token */
   float *logits;  /* [rows][vocab]; NULL: no text needs log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
 } Writer;
-
-static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
 
 static bool emit(Writer *w, TextRow *row, size_t size, Error *error) {
   const Generation *g = w->g;
@@ -141,7 +140,7 @@ static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
 
 static bool pass_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   const Generation *g = w->g;
-  const int vocab = vocab_of(w), count = row->request.alternatives;
+  const int vocab = w->vocab, count = row->request.alternatives;
   GeneratedToken token = {.id = id, .begin = row->result.bytes + (int64_t)row->size, .logprob = NAN, .top = row->top};
   if (!g->token) return true;
   if (count >= 0) token.logprob = logprobs_of(w->logits + (row - w->rows) * (int64_t)vocab, vocab, id, row->top, count);
@@ -226,43 +225,29 @@ static bool begin_row(Writer *w, int r, Error *error) {
          keep_ids(&row->prompt, request->prompt, request->prompt_tokens, error);
 }
 
-static bool bias_buffers(Writer *w, Error *error) {
-  const size_t vocab = (size_t)vocab_of(w);
-  if (w->ids) return true;
-  w->ids = malloc(vocab * sizeof *w->ids);
-  w->values = malloc(vocab * sizeof *w->values);
-  return (w->ids && w->values) || error_memory(error, "rules for tokens");
-}
-
 /* Gives ids without a token a bias of -INFINITY, in each row. */
-static bool mask_unused(Writer *w, Error *error) {
-  const Tokenizer *t = w->g->tokenizer;
-  const int vocab = vocab_of(w);
-  if (tokenizer_tokens(t) == vocab) return true;
-  if (!bias_buffers(w, error)) return false;
-  for (int32_t id = 0; id < vocab; id++)
-    if (!tokenizer_has_id(t, id)) {
+static void mask_unused(Writer *w) {
+  if (tokenizer_tokens(w->g->tokenizer) == w->vocab) return;
+  for (int32_t id = 0; id < w->vocab; id++)
+    if (!tokenizer_has_id(w->g->tokenizer, id)) {
       w->ids[w->unused] = id;
       w->values[w->unused++] = -INFINITY;
     }
-  return true;
 }
 
 static bool row_buffers(Writer *w, TextRow *row, Error *error) {
   const GenerationRequest *r = &row->request;
-  const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->bans.count : 0;
+  const size_t stops = (size_t)r->stops.count, patterns = stops + (r->rules ? (size_t)r->rules->bans.count : 0);
   const size_t alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
   if (r->alternatives >= 0 && !w->logits) {
-    w->logits = malloc((size_t)w->g->rows * (size_t)vocab_of(w) * sizeof *w->logits);
+    w->logits = malloc((size_t)w->g->rows * (size_t)w->vocab * sizeof *w->logits);
     if (!w->logits) return error_memory(error, "log-probabilities");
   }
-  if (r->rules && !bias_buffers(w, error)) return false;
-  if ((stops && !array_reserve(&row->matched, &row->matched_capacity, stops, sizeof *row->matched)) ||
-      (bans && !array_reserve(&row->banned, &row->banned_capacity, bans, sizeof *row->banned)) ||
-      (alternatives && !array_reserve(&row->top, &row->top_capacity, alternatives, sizeof *row->top)))
+  if (!array_reserve(&row->matched, &row->matched_capacity, patterns + 1, sizeof *row->matched) ||
+      !array_reserve(&row->top, &row->top_capacity, alternatives + 1, sizeof *row->top))
     return error_memory(error, "the text");
-  for (size_t i = 0; i < stops; i++) row->matched[i] = 0;
-  for (size_t i = 0; i < bans; i++) row->banned[i] = 0;
+  for (size_t i = 0; i < patterns; i++) row->matched[i] = 0;
+  row->banned = row->matched + stops;
   row->ruled = false;
   return true;
 }
@@ -357,16 +342,19 @@ static bool write_texts(Writer *w, Error *error) {
 
 static bool run(Writer w, Error *error) {
   const Generation *g = w.g;
+  w.vocab = model_config(decoder_model(g->decoder))->vocab;
   w.rows = calloc((size_t)g->rows, sizeof *w.rows);
   w.drawn = calloc((size_t)g->rows, sizeof *w.drawn);
-  bool ok = (w.rows && w.drawn) || error_memory(error, "the texts");
-  ok = ok && mask_unused(&w, error) && write_texts(&w, error);
+  w.ids = malloc((size_t)w.vocab * sizeof *w.ids);
+  w.values = malloc((size_t)w.vocab * sizeof *w.values);
+  bool ok = (w.rows && w.drawn && w.ids && w.values) || error_memory(error, "the texts");
+  if (ok) mask_unused(&w);
+  ok = ok && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {
     free(w.rows[r].prompt.ids);
     free(w.rows[r].source.ids);
     free(w.rows[r].held);
     free(w.rows[r].matched);
-    free(w.rows[r].banned);
     free(w.rows[r].top);
   }
   free(w.rows);

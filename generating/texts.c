@@ -1,6 +1,7 @@
-/* One answer for each line of input: lines of text (--lines), or of JSON (--prompts). */
+/* Many texts: of one prompt (-N, --json), of each line of text (--lines) or of JSON (--prompts). */
 #include "generating/completion.h"
 #include "generating/line_input.h"
+#include "generating/overlap.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/clock.h"
 #include "util/json.h"
@@ -9,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_TEXTS = 1000000 };
 
@@ -22,19 +24,20 @@ static const SamplingSetting number_keys[KEYS] = {{.key = "n", .whole = true, .m
 typedef struct Lines {
   Outputs outputs;
   Program *p;
-  LineInput input;
+  LineInput input; /* ended: there is only the prompt of the command line */
   bool json;
   GenerationRequest request; /* the settings of the command line */
   int64_t begun;             /* texts; with JSON each has the next seed */
   int64_t bad;               /* lines that were refused */
-  /* the line whose texts are being begun: text `next` of `n` is the next one */
+  /* the prompt whose texts are being begun: text `next` of `n` is the next one */
   Completion *completion; /* NULL: not JSON */
-  GenerationRequest own;  /* the settings of the line */
+  GenerationRequest own;  /* its settings */
   PromptTokens tokens;
   int n, next;
-  bool given[KEYS]; /* it has that key */
-  bool scored;      /* its "score" is true */
+  bool given[KEYS]; /* its line has that key */
+  bool scored;      /* the line's "score" is true */
   bool noted;       /* the note about "n" was printed */
+  int held;         /* the number of texts that wait for the overlap to underline */
 } Lines;
 
 /* ---- a line of JSON ---- */
@@ -174,7 +177,7 @@ static Output *add_output(Lines *l, Error *error) {
   if (!output) return NULL;
   output->completion = l->completion;
   output->index = l->next++;
-  output->keep_ids = l->json;
+  output->keep_ids = l->json || l->p->overlap;
   output->request = l->own;
   output->request.sampling.seed += (uint64_t)output->index;
   return output;
@@ -238,23 +241,24 @@ static bool next_output(void *context, bool wait, GenerationRequest *out, bool *
   return true;
 }
 
-/* ---- answers ---- */
+/* ---- answers to lines ---- */
 
 /* Prints an answer as one line, with each newline as \n and each backslash as two. */
-static bool print_text(void *program, const Output *output, Error *error) {
+static bool print_line(void *lines, const Output *output, Error *error) {
   for (size_t i = 0; i < output->size; i++) {
     const uint8_t byte = output->bytes[i];
     if (byte == '\n' || byte == '\\') putchar('\\');
     putchar(byte == '\n' ? 'n' : byte);
   }
   putchar('\n');
-  return stdout_check(program, error);
+  return stdout_check(((Lines *)lines)->p, error);
 }
 
-static bool print_json(void *program, const Output *output, Error *error) {
+static bool print_json(void *lines, const Output *output, Error *error) {
+  Program *p = ((Lines *)lines)->p;
   Completion *c = output->completion;
-  if (!c->why.code && !completion_add(program, c, output, error)) return false;
-  return output->index < c->n - 1 || completion_print(program, c, error);
+  if (!c->why.code && !completion_add(p, c, output, error)) return false;
+  return output->index < c->n - 1 || completion_print(p, c, error);
 }
 
 /* Frees the completion with its last output. */
@@ -278,25 +282,101 @@ static bool answer_all(Lines *l, Error *error) {
          fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
 }
 
-static bool answer_lines(Program *p, const char *path, bool json, Error *error) {
-  Lines l = {.p = p,
-             .input.fd = -1,
-             .json = json,
-             .outputs = {.p = p, .print = json ? print_json : print_text, .release = release_output, .context = p},
-             .request = request_make(p, &p->prompt.tokens)};
-  if (!json) l.request.keep = 0;
-  bool ok = line_input_open(&l.input, path, error) && answer_all(&l, error);
-  line_input_close(&l.input);
-  outputs_free(&l.outputs);
-  if (l.next < l.n) completion_free(l.completion);
-  prompt_tokens_free(&l.tokens);
-  return ok;
+typedef bool PrintOutput(void *lines, const Output *output, Error *error);
+
+static Lines lines_of(Program *p, bool json, PrintOutput *print) {
+  return (Lines){.p = p,
+                 .input = {.fd = -1, .ended = true},
+                 .json = json,
+                 .outputs = {.p = p, .print = print, .release = release_output},
+                 .request = request_make(p, &p->prompt.tokens)};
+}
+
+static void close_lines(Lines *l) {
+  line_input_close(&l->input);
+  outputs_free(&l->outputs);
+  if (l->next < l->n) completion_free(l->completion);
+  prompt_tokens_free(&l->tokens);
 }
 
 bool program_lines(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  if (s->prompt) return fail(error, EXIT_USAGE, "--lines reads standard input or -f FILE, not -p");
-  return answer_lines(p, s->prompt_file, false, error);
+  Lines l = lines_of(p, false, print_line);
+  if (p->settings.prompt) return fail(error, EXIT_USAGE, "--lines reads standard input or -f FILE, not -p");
+  l.request.keep = 0;
+  const bool ok = line_input_open(&l.input, p->settings.prompt_file, error) && answer_all(&l, error);
+  close_lines(&l);
+  return ok;
 }
 
-bool program_prompts(Program *p, Error *error) { return answer_lines(p, p->settings.prompts, true, error); }
+bool program_prompts(Program *p, Error *error) {
+  Lines l = lines_of(p, true, print_json);
+  const bool ok = line_input_open(&l.input, p->settings.prompts, error) && answer_all(&l, error);
+  close_lines(&l);
+  return ok;
+}
+
+/* ---- several texts for one prompt ---- */
+
+/* Prints the heading of a text, and the prompt with --echo; false when writing failed. */
+static bool print_head(const Lines *l, int index) {
+  const Prompt *prompt = &l->p->prompt;
+  if (l->n > 1)
+    printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, l->n,
+           l->request.sampling.seed + (uint64_t)index);
+  if (l->p->settings.echo) stdout_write(l->p, prompt->bytes, prompt->size);
+  return !l->p->stdout_error;
+}
+
+static void print_end(const Lines *l, int index) {
+  if (index == l->n - 1 && isatty(STDOUT_FILENO)) putchar('\n');
+  stdout_flush(l->p);
+}
+
+/* On a terminal, texts are printed at the end, when the overlap to underline is known. */
+static bool print_sample(void *lines, const Output *o, Error *error) {
+  Lines *l = lines;
+  Program *p = l->p;
+  if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
+  if (p->overlap && isatty(STDOUT_FILENO)) return l->held++, true;
+  if (print_head(l, o->index) && (!o->size || stdout_write(p, o->bytes, o->size))) print_end(l, o->index);
+  return stdout_check(p, error);
+}
+
+/* Compares all texts at once, because the other text may be long. Prints the texts that wait, even after an error. */
+static bool finish_samples(const Lines *l, bool ok, Error *error) {
+  Program *p = l->p;
+  ok = ok && (!p->overlap || overlap_compare(p->overlap, error));
+  for (int i = 0; i < l->held && print_head(l, i) && overlap_print(p->overlap, (size_t)i); i++) print_end(l, i);
+  return ok;
+}
+
+static bool open_completion(Lines *l, Error *error) {
+  const Prompt *prompt = &l->p->prompt;
+  l->completion = completion_new(error);
+  if (!l->completion) return false;
+  l->completion->n = l->n;
+  l->completion->prompt_tokens = (int64_t)prompt_tokens_count(&l->tokens);
+  l->completion->prompt = completion_string(prompt->bytes, prompt->size, NULL);
+  return l->completion->prompt || error_memory(error, "a completion");
+}
+
+/* Text i has seed + i. */
+bool program_samples(Program *p, Error *error) {
+  const bool json = p->settings.json;
+  const int count = p->settings.samples;
+  Lines l = lines_of(p, json, json ? print_json : print_sample);
+  const double start = clock_seconds();
+  l.own = l.request;
+  l.n = count;
+  l.tokens = p->prompt.tokens;
+  p->prompt.tokens = (PromptTokens){0};
+  bool ok = (!json || open_completion(&l, error)) &&
+            outputs_run(&l, count < OUTPUTS_ROWS ? count : OUTPUTS_ROWS, next_output, error);
+  ok = finish_samples(&l, ok, error);
+  if (ok && !p->stdout_error)
+    console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)l.outputs.tokens, "token").text,
+                 text_plural(count, "text").text, text_duration(clock_seconds() - start).text, l.request.sampling.seed);
+  if (ok && p->overlap) overlap_note(p->overlap);
+  close_lines(&l);
+  return ok && stdout_check(p, error);
+}
