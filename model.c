@@ -4,9 +4,6 @@
 #include "model/internal.h"
 
 #include "kernels/philox.h"
-#include "model/attention_maps.h"
-#include "model/parameters.h"
-#include "model/schedule.h"
 #include "util/half.h"
 
 #include <math.h>
@@ -62,8 +59,7 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
 
 void model_close(Model *m) {
   if (!m) return;
-  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
-  for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
+  for (int i = 0; i < GRAPHS; i++) m->ops->drop(m->context, &m->graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
   void *memory[] = {m->params.master, m->params.vectors, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
                     m->state,         m->eval_state,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
@@ -611,7 +607,7 @@ static void keep_own_masters(Model *m) {
 
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
-  m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
+  m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
@@ -632,7 +628,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
 
 bool model_set_schedule(Model *m, const Schedule *schedule, Error *error) {
   m->settings.schedule = *schedule;
-  m->ops->drop(m->context, &m->first); /* it reads the table */
+  m->ops->drop(m->context, &m->graphs[GRAPH_FIRST]); /* it reads the table */
   m->ops->release(m->context, m->lr_table);
   m->lr_table = NULL;
   return upload_schedule(m, error);
@@ -700,7 +696,7 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   const int last = m->settings.micro_batches - 1;
   for (int i = 0; i <= last; i++) {
     MicroBatch part = {m, i == 0, i == last};
-    CapturedGraph **slot = part.first ? &m->first : part.last ? &m->last : &m->middle;
+    CapturedGraph **slot = &m->graphs[part.first ? GRAPH_FIRST : part.last ? GRAPH_LAST : GRAPH_MIDDLE];
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
     upload_orders(m, step, i * rows, rows);
     m->ops->submit(m->context, slot, micro_batch, &part);
@@ -709,7 +705,7 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
 
 void model_train_step(Model *m, const TokenBatch *step) {
   submit_micro_batches(m, step);
-  m->ops->submit(m->context, &m->update, update, m);
+  m->ops->submit(m->context, &m->graphs[GRAPH_UPDATE], update, m);
 }
 
 bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
@@ -729,7 +725,7 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   int64_t rows = (int64_t)batch * length;
   if (m->train.rows >= rows || m->eval.rows >= rows) return true;
-  m->ops->drop(m->context, &m->evaluation);
+  m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.all);
   m->eval_memory = NULL;
@@ -763,12 +759,12 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   EvaluationPass evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;
   if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
-    m->ops->drop(m->context, &m->evaluation);
+    m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->evaluation_batch = batch;
   m->evaluation_length = length;
   m->evaluation_packed = packed;
   if (logits) evaluate(m->context, &evaluation); /* copies to the host, which a graph cannot */
-  else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
+  else m->ops->submit(m->context, &m->graphs[GRAPH_EVALUATION], evaluate, &evaluation);
   StepState state = {0};
   m->ops->download(m->context, &state, m->eval_state, sizeof state);
   *sum += state.loss_sum;

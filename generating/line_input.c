@@ -29,19 +29,17 @@ bool line_input_open(LineInput *out, const char *path, Error *error) {
   return out->fd >= 0 || fail(error, EXIT_INPUT, "cannot read %s: %s", path, strerror(errno));
 }
 
-/* Returns whether reading would not block. */
-static bool is_ready(const LineInput *in) {
-  struct pollfd input = {.fd = in->fd, .events = POLLIN};
-  return poll(&input, 1, 0) > 0;
+/* Waits for input or its end; returns as poll(). */
+static int wait_at_most(int fd, int milliseconds) {
+  struct pollfd input = {.fd = fd, .events = POLLIN};
+  return poll(&input, 1, milliseconds);
 }
 
-/* Waits for input or its end; returns false when a signal asks to stop. A signal interrupts no call of this thread, so
- * the loop checks for one. */
+/* The same without a limit; returns false when a signal asks to stop. A signal interrupts no call of this thread, so the
+ * loop checks for one. */
 static bool wait_for(int fd) {
-  enum { MILLISECONDS = 100 };
-  struct pollfd input = {.fd = fd, .events = POLLIN};
   while (!stop_signal)
-    if (poll(&input, 1, MILLISECONDS) != 0) return true;
+    if (wait_at_most(fd, 100) != 0) return true;
   return false;
 }
 
@@ -68,7 +66,7 @@ bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *siz
     *line = NULL;
     if (!end && !in->ended) {
       looked = waiting;
-      if (!wait && !is_ready(in)) return true;
+      if (!wait && wait_at_most(in->fd, 0) <= 0) return true;
       wait_for(in->fd);
       if (!startup_go_on("reading lines", error) || !read_more(in, error)) return false;
       continue;

@@ -3,7 +3,6 @@
 #include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- pairs ---- */
 

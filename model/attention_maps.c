@@ -1,6 +1,4 @@
 /* Attention maps: the weights of every attention in a pass. */
-#include "model/attention_maps.h"
-
 #include "model/internal.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "model/decoder.h"
 
 #include "model/internal.h"
-#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>

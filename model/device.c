@@ -59,10 +59,7 @@ bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
 
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (rows <= m->token_capacity) return true;
-  m->ops->drop(m->context, &m->evaluation);
-  m->ops->drop(m->context, &m->first);
-  m->ops->drop(m->context, &m->middle);
-  m->ops->drop(m->context, &m->last);
+  for (int i = 0; i < GRAPH_UPDATE; i++) m->ops->drop(m->context, &m->graphs[i]);
   int32_t **arrays[TOKEN_ARRAYS];
   model_token_arrays(m, arrays);
   for (int i = 0; i < (has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS); i++) {

@@ -9,7 +9,6 @@
 #define INKLING_MODEL_INTERNAL_H
 
 #include "model.h"
-#include "model/attention_maps.h"
 #include "model/parameters.h"
 
 enum { VOCAB_PAD = 64 }; /* for whole tiles in the head's GEMM */
@@ -70,6 +69,9 @@ typedef struct StackInput {
 
 enum { DECODER_STACK, ENCODER_STACK, STACKS };
 
+/* The steps that are captured: micro-batches (a single one: the first), evaluation, optimizer. */
+enum { GRAPH_FIRST, GRAPH_MIDDLE, GRAPH_LAST, GRAPH_EVALUATION, GRAPH_UPDATE, GRAPHS };
+
 struct Model {
   const Backend *ops;
   Context *context;
@@ -85,15 +87,14 @@ struct Model {
   int64_t token_capacity;
   Activations train, eval;
   void *train_memory, *eval_memory;
-  CapturedGraph *evaluation; /* for the shape below */
+  CapturedGraph *graphs[GRAPHS]; /* GRAPH_EVALUATION: for the shape below */
   int evaluation_batch, evaluation_length;
   bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
-  CapturedGraph *first, *middle, *last, *update; /* micro-batches (a single one: first), optimizer */
-  float *lr_table;                               /* device [steps + 1] */
-  int32_t *target_count;                         /* device [1] */
-  int32_t *sorted;                               /* host staging for a RowOrder */
+  float *lr_table;       /* device [steps + 1] */
+  int32_t *target_count; /* device [1] */
+  int32_t *sorted;       /* host staging for a RowOrder */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */

@@ -1,8 +1,6 @@
 /* The table of parameters and their initial weights. */
 #include "model/internal.h"
 
-#include "model/parameters.h"
-
 #include "kernels/philox.h"
 #include "util/array.h"
 

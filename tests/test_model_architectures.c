@@ -4,7 +4,6 @@
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
 #include "model/decoder.h"
-#include "model/attention_maps.h"
 
 #include <math.h>
 #include <stdio.h>
