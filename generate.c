@@ -137,7 +137,7 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   if (stage >= STAGE_MODEL && !loaded_open_model(p, error)) return false;
   if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
   if (stage < STAGE_TOKENS) return true;
-  if (!prompt_encode(p, prompt->bytes, prompt->size, &prompt->tokens, error)) return false;
+  if (!prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error)) return false;
   unseen_note(p, &prompt->tokens.source);
   return true;
 }
@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
       argc, argv,
       &(Startup){.version = INKLING_VERSION, .options = &p.options, .console = &p.console, .run = run, .context = &p});
   loaded_close(&p.model);
-  free(p.prompt.bytes);
+  free(p.prompt.text.bytes);
   prompt_tokens_free(&p.prompt.tokens);
   overlap_free(p.overlap);
   pattern_list_free(&p.stops);

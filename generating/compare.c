@@ -37,7 +37,7 @@ static bool describe(Compared *c, Error *error) {
 
 static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  bool ok = prompt_encode(p, p->prompt.bytes, p->prompt.size, &tokens, error);
+  bool ok = prompt_encode(p, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
   c->output.request = request_make(p, &tokens);
   c->output.request.sampling.seed = seed;
   ok = ok && output_generate(p, &c->output, NULL, NULL, error) && startup_go_on("comparing", error);
@@ -47,7 +47,7 @@ static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
 
 static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
   const bool ok = loaded_open_files(p, c->dir, error) && loaded_open_model(p, error) &&
-                  (!p->model.config.encoder_layers || p->prompt.size ||
+                  (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(p, c, seed, error);
   loaded_close(&p->model);
@@ -99,8 +99,8 @@ static void print_columns(Compared *compared, int count, int width) {
     more = false;
     for (int i = 0; i < count; i++) {
       Compared *c = &compared[i];
-      const size_t left = c->output.size - c->printed;
-      const uint8_t *line = left ? c->output.bytes + c->printed : (const uint8_t *)"";
+      const size_t left = c->output.text.size - c->printed;
+      const uint8_t *line = left ? c->output.text.bytes + c->printed : (const uint8_t *)"";
       size_t next;
       const size_t size = line_size(line, left, width, &next);
       put_cell((const char *)line, size, width, i == count - 1);
@@ -115,7 +115,7 @@ static void print_blocks(const Compared *compared, int count) {
   for (int i = 0; i < count; i++) {
     printf("%s=== %s%s%s\n", i ? "\n" : "", text_one_line(compared[i].dir, ONE_LINE_BYTES - 1).text,
            *compared[i].about ? ": " : "", compared[i].about);
-    fwrite(compared[i].output.bytes, 1, compared[i].output.size, stdout);
+    fwrite(compared[i].output.text.bytes, 1, compared[i].output.text.size, stdout);
     putchar('\n');
   }
 }

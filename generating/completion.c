@@ -95,7 +95,7 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
 /* Returns the number of tokens that begin before the end of the text. */
 static size_t token_count(const Output *o) {
   size_t count = 0;
-  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->size) count++;
+  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->text.size) count++;
   return count;
 }
 
@@ -105,8 +105,8 @@ static json_t *logprobs_json(const Tokenizer *tokenizer, const Output *o) {
   json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
   int64_t at = 0, characters = 0;
   for (size_t i = 0, count = token_count(o); i < count; i++) {
-    for (; at < o->tokens[i].begin; at++) characters += !utf8_continues(o->bytes[at]);
-    const bool inside = at < (int64_t)o->size && utf8_continues(o->bytes[at]) && characters > 0;
+    for (; at < o->tokens[i].begin; at++) characters += !utf8_continues(o->text.bytes[at]);
+    const bool inside = at < (int64_t)o->text.size && utf8_continues(o->text.bytes[at]) && characters > 0;
     json_array_append_new(tokens, token_name(tokenizer, o->ids.ids[i]));
     json_array_append_new(values, json_real((double)o->tokens[i].logprob));
     json_array_append_new(offsets, json_integer(characters - inside));
@@ -128,12 +128,12 @@ static json_t *ids_json(const Output *o) {
 bool completion_add(const Program *p, Completion *c, const Output *o, Error *error) {
   const bool stopped = o->result.reason == STOP_END || o->result.reason == STOP_TEXT;
   bool valid;
-  json_t *string = completion_string(o->bytes, o->size, &valid);
+  json_t *string = completion_string(o->text.bytes, o->text.size, &valid);
   json_t *choice = json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
                              stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
                              o->request.alternatives < 0 ? json_null() : logprobs_json(p->model.tokenizer, o),
                              "token_ids", ids_json(o));
-  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->bytes, o->size));
+  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->text.bytes, o->text.size));
   if (!c->choices) c->choices = json_array();
   c->tokens += o->result.tokens;
   if (choice && json_array_append_new(c->choices, choice) == 0) return json_memory_ok(error, "a completion");

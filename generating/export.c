@@ -38,7 +38,8 @@ static bool make_sample(Export *e, Error *error) {
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(p, error) || !prompt_encode(p, prompt->bytes, prompt->size, &prompt->tokens, error)) return false;
+  if (!prompt_read(p, error) || !prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
+    return false;
   e->sample.request = request_make(p, &prompt->tokens);
   return output_generate(p, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
 }
@@ -174,10 +175,10 @@ static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *be
 static void write_sample(FILE *out, const Export *e) {
   if (!e->sampled) return;
   fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.request.sampling.seed,
-          e->p->prompt.size ? ", the prompt first" : "");
+          e->p->prompt.text.size ? ", the prompt first" : "");
   bool begins = true;
-  write_indented(out, e->p->prompt.bytes, e->p->prompt.size, &begins);
-  write_indented(out, e->sample.bytes, e->sample.size, &begins);
+  write_indented(out, e->p->prompt.text.bytes, e->p->prompt.text.size, &begins);
+  write_indented(out, e->sample.text.bytes, e->sample.text.size, &begins);
   if (!begins) putc('\n', out);
 }
 

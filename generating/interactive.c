@@ -276,19 +276,16 @@ static bool run_command(Session *s, char *line, size_t size, Error *error) {
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
   const bool slash = size && line[0] == '/', command = slash && !(size > 1 && line[1] == '/');
   const bool escapes = s->p->settings.escapes;
-  size_t used = size - slash;
-  char *copy = malloc(used + 1);
-  if (!copy) return no_memory(error);
-  if (used) memcpy(copy, line + slash, used);
-  copy[used] = '\0';
-  uint8_t *text = (uint8_t *)copy;
-  if (!command && !escapes && !s->noted && prompt_has_escapes(text, used)) {
+  ByteBuffer text = {0};
+  bool ok = prompt_copy(line + slash, size - slash, &text, error);
+  if (ok && !command && !escapes && !s->noted && prompt_has_escapes((char *)text.bytes, text.size)) {
     console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
     s->noted = true;
   }
-  const bool ok = command ? run_command(s, copy, used, error)
-                          : (!escapes || prompt_replace_escapes(text, &used, error)) && take_text(s, text, used, error);
-  free(copy);
+  if (ok)
+    ok = command ? run_command(s, (char *)text.bytes, text.size, error)
+                 : (!escapes || prompt_replace_escapes(&text, error)) && take_text(s, text.bytes, text.size, error);
+  free(text.bytes);
   return ok;
 }
 
@@ -332,9 +329,9 @@ bool program_interactive(Program *p, Error *error) {
   p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
-  if (ok && p->prompt.size) {
-    stdout_write(p, p->prompt.bytes, p->prompt.size);
-    ok = take_text(&s, p->prompt.bytes, p->prompt.size, error);
+  if (ok && p->prompt.text.size) {
+    stdout_write(p, p->prompt.text.bytes, p->prompt.text.size);
+    ok = take_text(&s, p->prompt.text.bytes, p->prompt.text.size, error);
   }
   ok = ok && talk(&s, error);
   line_input_close(&s.input);

@@ -12,18 +12,10 @@
 /* ---- one output ---- */
 
 void output_free(Output *o) {
-  prompt_tokens_free(&o->prompt);
-  free(o->bytes);
+  free(o->text.bytes);
   free(o->ids.ids);
   free(o->tokens);
   free(o->top);
-}
-
-bool output_add(Output *o, const uint8_t *bytes, size_t size, Error *error) {
-  if (!array_reserve(&o->bytes, &o->capacity, o->size + size, 1)) return error_memory(error, "a text");
-  if (size) memcpy(o->bytes + o->size, bytes, size);
-  o->size += size;
-  return true;
 }
 
 bool output_add_token(Output *o, const GeneratedToken *token, Error *error) {
@@ -39,7 +31,7 @@ bool output_add_token(Output *o, const GeneratedToken *token, Error *error) {
 
 static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size, Error *error) {
   (void)context;
-  return output_add(output, bytes, size, error);
+  return byte_buffer_add(&((Output *)output)->text, bytes, size, error);
 }
 
 static bool add_token(void *context, void *output, const GeneratedToken *token, Error *error) {

@@ -16,10 +16,8 @@ typedef struct OutputToken {
 
 typedef struct Output {
   struct Output *next;
-  PromptTokens prompt;
   GenerationRequest request;
-  uint8_t *bytes; /* generated so far */
-  size_t size, capacity;
+  ByteBuffer text; /* generated so far */
   GenerationResult result;
   /* per token, when the request has alternatives or `keep_ids` is set */
   BpeIds ids;
@@ -42,7 +40,7 @@ typedef struct Outputs {
   void (*release)(Output *output); /* called before it is freed */
 } Outputs;
 
-/* Appends a new output. The caller fills its prompt and the rest of its request. NULL: EXIT_MEMORY. */
+/* Appends a new output. The caller fills its request. NULL: EXIT_MEMORY. */
 Output *outputs_add(Outputs *outputs, Error *error);
 /* Prints and frees the finished outputs, up to the first unfinished one. */
 bool outputs_print(Outputs *outputs, Error *error);
@@ -55,12 +53,12 @@ bool outputs_run(void *context, int most_rows, GenerationNext *next, Error *erro
 /* Frees the contents of an output, but not the output itself. */
 void output_free(Output *output);
 
-/* Add to the text of an output, and, where they are to be kept, to its tokens. EXIT_MEMORY. */
-bool output_add(Output *output, const uint8_t *bytes, size_t size, Error *error);
+/* Adds a token, where tokens are to be kept. EXIT_MEMORY. */
 bool output_add_token(Output *output, const GeneratedToken *token, Error *error);
 
 /* Generates the text of an output's request with p->model.decoder, which it opens, and fills output->result. A signal
- * ends it without an error. `emit` is called as in Generation, with `context` and the output; NULL: output_add(). */
+ * ends it without an error. `emit` is called as in Generation, with `context` and the output; NULL: it is
+ * added to output->text. */
 typedef bool OutputEmit(void *context, void *output, const uint8_t *bytes, size_t size, Error *error);
 bool output_generate(Program *p, Output *output, OutputEmit *emit, void *context, Error *error);
 

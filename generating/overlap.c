@@ -93,7 +93,7 @@ int64_t overlap_most_tokens(int texts) {
 }
 
 bool overlap_add(Overlap *o, const Output *output, Error *error) {
-  const size_t count = output->ids.count, size = output->size;
+  const size_t count = output->ids.count, size = output->text.size;
   const int32_t end = SEPARATOR;
   if (!array_reserve(&o->texts, &o->capacity, o->count + 1, sizeof *o->texts)) return error_memory(error, "a text");
   GeneratedText t = {.begin = o->ids.count,
@@ -106,7 +106,7 @@ bool overlap_add(Overlap *o, const Output *output, Error *error) {
     free_text(&t);
     return false;
   }
-  if (size) memcpy(t.bytes, output->bytes, size);
+  if (size) memcpy(t.bytes, output->text.bytes, size);
   for (size_t i = 0; i <= count; i++) {
     const int64_t begin = i < count ? output->tokens[i].begin : (int64_t)size;
     t.offsets[i] = begin < (int64_t)size ? begin : (int64_t)size; /* a stop text may cut the last tokens off */

@@ -10,6 +10,7 @@
 #include "formats/model_files.h"
 #include "generating/settings.h"
 #include "inference/generation.h"
+#include "util/array.h"
 
 /* A model with its tokenizers, opened from a run directory or a directory of Hugging Face transformers. */
 typedef struct LoadedModel {
@@ -26,16 +27,9 @@ typedef struct LoadedModel {
   Decoder *decoder; /* opened by the mode */
 } LoadedModel;
 
-/* The tokens of one prompt. */
-typedef struct PromptTokens {
-  BpeIds source;  /* for the encoder; empty: the model has none */
-  BpeIds decoder; /* the first tokens that the decoder reads */
-} PromptTokens;
-
 /* The prompt of the command line. */
 typedef struct Prompt {
-  uint8_t *bytes; /* NULL: none was given */
-  size_t size;
+  ByteBuffer text; /* bytes NULL: none was given */
   PromptTokens tokens;
 } Prompt;
 
@@ -111,9 +105,8 @@ bool stdout_check(Program *p, Error *error);
 /* Reads -p or the file of -f. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
 bool prompt_read(Program *p, Error *error);
 
-/* Reads a whole file (-: standard input) of less than `limit` bytes. The caller frees *out, also after a failure.
- * EXIT_INPUT, EXIT_MEMORY. */
-bool prompt_read_file(const char *path, size_t limit, uint8_t **out, size_t *size, Error *error);
+/* Reads a whole file (-: standard input) of less than `limit` bytes. EXIT_INPUT, EXIT_MEMORY. */
+bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error);
 
 /* Encodes a prompt; replaces the contents of *out, which starts zeroed. With an encoder, the source is the tokens of
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
@@ -127,17 +120,17 @@ static inline size_t prompt_tokens_count(const PromptTokens *t) {
   return t->source.count ? t->source.count : t->decoder.count;
 }
 
-/* -e: replaces escapes in place; `text` ends with a 0 byte, before and after. EXIT_USAGE. */
-bool prompt_replace_escapes(uint8_t *text, size_t *size, Error *error);
+/* Copies a text into an empty buffer, with a 0 byte after it. EXIT_MEMORY. */
+bool prompt_copy(const void *text, size_t size, ByteBuffer *out, Error *error);
+/* -e: replaces escapes in place; a 0 byte follows the text, before and after. EXIT_USAGE. */
+bool prompt_replace_escapes(ByteBuffer *text, Error *error);
 /* Returns whether the text contains \n, \t or \\ as two characters. */
-bool prompt_has_escapes(const uint8_t *text, size_t size);
+bool prompt_has_escapes(const char *text, size_t size);
 /* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
 void prompt_note_escapes(Program *p);
 
-/* Returns a request with the settings of the command line. If no seed is given, it draws one. */
+/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it draws one. */
 GenerationRequest request_make(Program *p, const PromptTokens *prompt);
-/* Sets the prompt of a request, which must outlive it. */
-void request_set_prompt(GenerationRequest *request, const PromptTokens *prompt);
 uint64_t request_seed(const Program *p); /* --seed, or a random one */
 
 /* Makes p->stops of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */

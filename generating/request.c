@@ -20,22 +20,20 @@ void prompt_tokens_free(PromptTokens *tokens) {
 
 /* ---- files ---- */
 
-static bool read_all(FILE *stream, const char *name, size_t limit, uint8_t **out, size_t *size, Error *error) {
-  for (size_t capacity = 0; *size < limit;) {
-    if (!array_reserve(out, &capacity, *size + (1 << 16), 1)) return error_memory(error, "the prompt");
-    *size += fread(*out + *size, 1, capacity - *size, stream);
+static bool read_all(FILE *stream, const char *name, size_t limit, ByteBuffer *out, Error *error) {
+  while (out->size < limit) {
+    if (!array_reserve(&out->bytes, &out->capacity, out->size + (1 << 16), 1)) return error_memory(error, "the prompt");
+    out->size += fread(out->bytes + out->size, 1, out->capacity - out->size, stream);
     if (ferror(stream)) return fail(error, EXIT_INPUT, "cannot read %s: %s", name, strerror(errno));
     if (feof(stream)) return true;
   }
   return fail(error, EXIT_INPUT, "%s is longer than %zu bytes", name, limit);
 }
 
-bool prompt_read_file(const char *path, size_t limit, uint8_t **out, size_t *size, Error *error) {
+bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error) {
   FILE *stream = path_is_stdin(path) ? stdin : fopen(path, "rb");
-  *out = NULL;
-  *size = 0;
   if (!stream) return fail(error, EXIT_INPUT, "cannot read %s: %s", path, strerror(errno));
-  const bool ok = read_all(stream, path_shown(path), limit, out, size, error);
+  const bool ok = read_all(stream, path_shown(path), limit, out, error);
   if (stream != stdin) fclose(stream);
   return ok;
 }
@@ -57,9 +55,10 @@ static int read_escape(const uint8_t *text, size_t *skipped) {
   return low < 0 ? -1 : 16 * high + low;
 }
 
-bool prompt_replace_escapes(uint8_t *text, size_t *size, Error *error) {
+bool prompt_replace_escapes(ByteBuffer *buffer, Error *error) {
+  uint8_t *text = buffer->bytes;
   size_t used = 0;
-  for (size_t i = 0, skipped = 0; i < *size; i += 1 + skipped) {
+  for (size_t i = 0, skipped = 0; i < buffer->size; i += 1 + skipped) {
     const int byte = text[i] == '\\' ? read_escape(text + i + 1, &skipped) : text[i];
     if (byte < 0)
       return fail(error, EXIT_USAGE, "there is no escape \\%.1s; known are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
@@ -68,26 +67,28 @@ bool prompt_replace_escapes(uint8_t *text, size_t *size, Error *error) {
     text[used++] = (uint8_t)byte;
   }
   text[used] = '\0';
-  *size = used;
+  buffer->size = used;
   return true;
 }
 
-bool prompt_has_escapes(const uint8_t *text, size_t size) {
+bool prompt_has_escapes(const char *text, size_t size) {
   for (size_t i = 0; i + 1 < size; i++)
     if (text[i] == '\\' && memchr("nt\\", text[i + 1], 3)) return true;
   return false;
 }
 
-/* Copies a text of the command line into allocated memory, with a 0 byte at the end; with -e, replaces its escapes. The
- * caller frees *out, also after a failure. EXIT_USAGE, EXIT_MEMORY. */
-static bool copy_text(const GenerateSettings *s, const char *given, uint8_t **out, size_t *size, Error *error) {
-  *out = (uint8_t *)strdup(given);
-  *size = strlen(given);
-  if (!*out) return error_memory(error, "a text of the command line");
-  return !s->escapes || prompt_replace_escapes(*out, size, error);
+bool prompt_copy(const void *text, size_t size, ByteBuffer *out, Error *error) {
+  if (!byte_buffer_add(out, text, size, error)) return false;
+  out->bytes[size] = '\0';
+  return true;
 }
 
-static bool has_escapes(const char *text) { return text && prompt_has_escapes((const uint8_t *)text, strlen(text)); }
+/* Copies a text of the command line; with -e, replaces its escapes. EXIT_USAGE, EXIT_MEMORY. */
+static bool copy_text(const GenerateSettings *s, const char *given, ByteBuffer *out, Error *error) {
+  return prompt_copy(given, strlen(given), out, error) && (!s->escapes || prompt_replace_escapes(out, error));
+}
+
+static bool has_escapes(const char *text) { return text && prompt_has_escapes(text, strlen(text)); }
 
 static bool any_has_escapes(const TextList *texts) {
   for (int i = 0; i < texts->count; i++)
@@ -112,10 +113,9 @@ void prompt_note_escapes(Program *p) {
 
 bool prompt_read(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  Prompt *prompt = &p->prompt;
   if (s->prompt && s->prompt_file) return fail(error, EXIT_USAGE, "-p and -f both give a prompt; use one");
-  if (s->prompt) return copy_text(s, s->prompt, &prompt->bytes, &prompt->size, error);
-  return !s->prompt_file || prompt_read_file(s->prompt_file, (size_t)1 << 30, &prompt->bytes, &prompt->size, error);
+  if (s->prompt) return copy_text(s, s->prompt, &p->prompt.text, error);
+  return !s->prompt_file || prompt_read_file(s->prompt_file, (size_t)1 << 30, &p->prompt.text, error);
 }
 
 /* Makes the tokens fit into the context: drops the first ones where that is allowed. */
@@ -141,11 +141,11 @@ static bool encode_source(const Program *p, const void *text, size_t size, BpeId
 
 static bool encode_answer(const Program *p, int32_t start, BpeIds *ids, Error *error) {
   const char *answer = p->settings.answer ? p->settings.answer : "";
-  uint8_t *text;
-  size_t size;
-  const bool ok = copy_text(&p->settings, answer, &text, &size, error) && bpe_ids_sink(ids, &start, 1, error) &&
-                  tokenizer_encode(p->model.tokenizer, text, size, ids, error) && fit(p, "answer", ids, error);
-  free(text);
+  ByteBuffer text = {0};
+  const bool ok = copy_text(&p->settings, answer, &text, error) && bpe_ids_sink(ids, &start, 1, error) &&
+                  tokenizer_encode(p->model.tokenizer, text.bytes, text.size, ids, error) &&
+                  fit(p, "answer", ids, error);
+  free(text.bytes);
   return ok;
 }
 
@@ -174,26 +174,19 @@ uint64_t request_seed(const Program *p) {
   return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
 }
 
-void request_set_prompt(GenerationRequest *request, const PromptTokens *prompt) {
-  request->source = prompt->source.count ? prompt->source.ids : NULL;
-  request->source_tokens = (int)prompt->source.count;
-  request->prompt = prompt->decoder.ids;
-  request->prompt_tokens = (int)prompt->decoder.count;
-}
-
 GenerationRequest request_make(Program *p, const PromptTokens *prompt) {
   const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
   const int vocab = m->config.vocab;
   const bool no_text = s->attention.count && !m->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  GenerationRequest request = {.sampling = s->sampling,
+  GenerationRequest request = {.prompt = *prompt,
+                               .sampling = s->sampling,
                                .max_tokens = no_text ? 0 : s->tokens,
                                .keep = kept_tokens(s, m->config.ctx),
                                .ignore_end = s->ignore_end,
                                .stops = p->stops,
                                .rules = m->rules.tokenizer ? &m->rules : NULL,
                                .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
-  request_set_prompt(&request, prompt);
   if (s->overlap && request.max_tokens < 0) request.max_tokens = overlap_most_tokens(s->samples);
   request.sampling.seed = request_seed(p);
   if (s->greedy) request.sampling.temperature = 0;
@@ -208,10 +201,9 @@ typedef bool AddText(Program *p, const char *text, size_t size, Error *error);
 static bool add_texts(Program *p, const TextList *texts, AddText *add, Error *error) {
   bool ok = true;
   for (int i = 0; ok && i < texts->count; i++) {
-    uint8_t *text;
-    size_t size;
-    ok = copy_text(&p->settings, texts->items[i], &text, &size, error) && add(p, (const char *)text, size, error);
-    free(text);
+    ByteBuffer text = {0};
+    ok = copy_text(&p->settings, texts->items[i], &text, error) && add(p, (const char *)text.bytes, text.size, error);
+    free(text.bytes);
   }
   return ok;
 }

@@ -17,10 +17,10 @@ typedef struct TextMode {
 static bool emit(void *mode, void *output, const uint8_t *bytes, size_t size, Error *error) {
   const TextMode *m = mode;
   Output *o = output;
-  if (m->keep && !output_add(o, bytes, size, error)) return false;
+  if (m->keep && !byte_buffer_add(&o->text, bytes, size, error)) return false;
   if (m->at_end) return true;
   if (!m->p->settings.surprisal) return stdout_write(m->p, bytes, size);
-  surprisal_print(o, o->size - size, o->size);
+  surprisal_print(o, o->text.size - size, o->text.size);
   return stdout_write(m->p, "", 0);
 }
 
@@ -31,10 +31,9 @@ void program_note_result(Console *console, const GenerationRequest *request, con
   if (!result->tokens) return;
   if (result->tokens > FEWEST && rest > 0)
     snprintf(speed, sizeof speed, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
-  console_note(console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-               text_plural((double)result->tokens, "token").text,
-               request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
-               speed, generation_stop_name(result->reason), request->sampling.seed);
+  console_note(console, "%s after a prompt of %zu; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+               text_plural((double)result->tokens, "token").text, prompt_tokens_count(&request->prompt),
+               1e3 * result->first_token_seconds, speed, generation_stop_name(result->reason), request->sampling.seed);
 }
 
 static bool generate(TextMode *m, Output *text, Error *error) {
@@ -43,12 +42,12 @@ static bool generate(TextMode *m, Output *text, Error *error) {
   const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   const bool terminal = isatty(STDOUT_FILENO);
-  const bool echo = prompt->size && !prompt->tokens.source.count && (s->echo || terminal);
-  if (echo && !m->at_end && !stdout_write(p, prompt->bytes, prompt->size)) return stdout_check(p, error);
+  const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || terminal);
+  if (echo && !m->at_end && !stdout_write(p, prompt->text.bytes, prompt->text.size)) return stdout_check(p, error);
   if (!output_generate(p, text, emit, m, error)) return false;
   const bool ok = !overlap || (overlap_add(overlap, text, error) && overlap_compare(overlap, error));
   if (m->at_end) {
-    if (echo) stdout_write(p, prompt->bytes, prompt->size);
+    if (echo) stdout_write(p, prompt->text.bytes, prompt->text.size);
     overlap_print(overlap, 0);
   }
   if ((terminal || s->alternatives > 0) && !p->stdout_error) stdout_write(p, "\n", 1);

@@ -2,7 +2,6 @@
 #include "generating/completion.h"
 #include "generating/line_input.h"
 #include "generating/overlap.h"
-#include "tokenizer/bpe_encode.h"
 #include "util/clock.h"
 #include "util/json.h"
 #include "util/text.h"
@@ -179,6 +178,7 @@ static Output *add_output(Lines *l, Error *error) {
   output->index = l->next++;
   output->keep_ids = l->json || l->p->overlap;
   output->request = l->own;
+  output->request.prompt = l->tokens;
   output->request.sampling.seed += (uint64_t)output->index;
   return output;
 }
@@ -218,10 +218,7 @@ static bool take_line(Lines *l, const uint8_t *bytes, size_t size, Error *error)
 
 static bool begin_output(Lines *l, GenerationRequest *out, Error *error) {
   Output *output = add_output(l, error);
-  if (!output || !bpe_ids_sink(&output->prompt.source, l->tokens.source.ids, l->tokens.source.count, error) ||
-      !bpe_ids_sink(&output->prompt.decoder, l->tokens.decoder.ids, l->tokens.decoder.count, error))
-    return false;
-  request_set_prompt(&output->request, &output->prompt);
+  if (!output) return false;
   output->request.text = output;
   *out = output->request;
   return true;
@@ -245,8 +242,8 @@ static bool next_output(void *context, bool wait, GenerationRequest *out, bool *
 
 /* Prints an answer as one line, with each newline as \n and each backslash as two. */
 static bool print_line(void *lines, const Output *output, Error *error) {
-  for (size_t i = 0; i < output->size; i++) {
-    const uint8_t byte = output->bytes[i];
+  for (size_t i = 0; i < output->text.size; i++) {
+    const uint8_t byte = output->text.bytes[i];
     if (byte == '\n' || byte == '\\') putchar('\\');
     putchar(byte == '\n' ? 'n' : byte);
   }
@@ -323,7 +320,7 @@ static bool print_head(const Lines *l, int index) {
   if (l->n > 1)
     printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, l->n,
            l->request.sampling.seed + (uint64_t)index);
-  if (l->p->settings.echo) stdout_write(l->p, prompt->bytes, prompt->size);
+  if (l->p->settings.echo) stdout_write(l->p, prompt->text.bytes, prompt->text.size);
   return !l->p->stdout_error;
 }
 
@@ -338,7 +335,8 @@ static bool print_sample(void *lines, const Output *o, Error *error) {
   Program *p = l->p;
   if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
   if (p->overlap && isatty(STDOUT_FILENO)) return l->held++, true;
-  if (print_head(l, o->index) && (!o->size || stdout_write(p, o->bytes, o->size))) print_end(l, o->index);
+  if (print_head(l, o->index) && (!o->text.size || stdout_write(p, o->text.bytes, o->text.size)))
+    print_end(l, o->index);
   return stdout_check(p, error);
 }
 
@@ -356,7 +354,7 @@ static bool open_completion(Lines *l, Error *error) {
   if (!l->completion) return false;
   l->completion->n = l->n;
   l->completion->prompt_tokens = (int64_t)prompt_tokens_count(&l->tokens);
-  l->completion->prompt = completion_string(prompt->bytes, prompt->size, NULL);
+  l->completion->prompt = completion_string(prompt->text.bytes, prompt->text.size, NULL);
   return l->completion->prompt || error_memory(error, "a completion");
 }
 

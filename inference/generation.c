@@ -71,7 +71,7 @@ typedef struct TextRow {
   double start;
   bool ended;            /* the row is free for another text */
   bool at_start;         /* no token so far has any text */
-  BpeIds prompt, source; /* that the decoder's row began with; prompt.count 0: it was changed since */
+  PromptTokens began;    /* what the decoder's row began with; decoder.count 0: it was changed since */
   uint8_t *held;         /* bytes not emitted yet: of an incomplete character, or of a possible stop text */
   size_t size, capacity; /* of `held` */
   size_t *matched;       /* [stop texts]: bytes of each that the text ends with, and */
@@ -185,44 +185,42 @@ static bool prepare_token(Writer *w, int r, Error *error) {
     return end_text(w, row, STOP_LENGTH, error);
   if (decoder_capacity_left(w->g->decoder, r) > 0) return true;
   if (!request->keep) return end_text(w, row, STOP_CONTEXT, error);
-  row->prompt.count = 0;
+  row->began.decoder.count = 0;
   return decoder_slide(w->g->decoder, r, request->keep, error);
 }
 
 /* ---- beginning a text ---- */
 
-static bool same_ids(const BpeIds *ids, const int32_t *other, int count) {
-  return ids->count == (size_t)count && (count == 0 || memcmp(ids->ids, other, ids->count * sizeof *ids->ids) == 0);
+static bool same_ids(const BpeIds *a, const BpeIds *b) {
+  return a->count == b->count && (a->count == 0 || memcmp(a->ids, b->ids, a->count * sizeof *a->ids) == 0);
 }
 
 /* Returns a row of the decoder that began with the same prompt and source, or -1. */
-static int find_same(const Writer *w, const GenerationRequest *r) {
+static int find_same(const Writer *w, const PromptTokens *prompt) {
   for (int i = 0; i < w->g->rows; i++)
-    if (same_ids(&w->rows[i].prompt, r->prompt, r->prompt_tokens) &&
-        same_ids(&w->rows[i].source, r->source, r->source ? r->source_tokens : 0))
+    if (same_ids(&w->rows[i].began.decoder, &prompt->decoder) && same_ids(&w->rows[i].began.source, &prompt->source))
       return i;
   return -1;
 }
 
-static bool keep_ids(BpeIds *to, const int32_t *ids, int count, Error *error) {
+static bool keep_ids(BpeIds *to, const BpeIds *ids, Error *error) {
   to->count = 0;
-  return bpe_ids_sink(to, ids, (size_t)count, error);
+  return bpe_ids_sink(to, ids->ids, ids->count, error);
 }
 
 /* Computes prompt and source in row `r` of the decoder, or copies them from another row. */
 static bool begin_row(Writer *w, int r, Error *error) {
   TextRow *row = &w->rows[r];
-  const GenerationRequest *request = &row->request;
+  const BpeIds *source = &row->request.prompt.source, *prompt = &row->request.prompt.decoder;
   Decoder *d = w->g->decoder;
-  const int same = find_same(w, request);
-  if (same >= 0) decoder_begin_as(d, r, same, request->prompt_tokens);
-  row->prompt.count = 0;
-  if (same < 0 && ((request->source && !decoder_source(d, r, request->source, request->source_tokens, error)) ||
-                   !decoder_prompt(d, r, request->prompt, request->prompt_tokens, error)))
+  const int same = find_same(w, &row->request.prompt);
+  if (same >= 0) decoder_begin_as(d, r, same, (int)prompt->count);
+  row->began.decoder.count = 0;
+  if (same < 0 && ((source->count && !decoder_source(d, r, source->ids, (int)source->count, error)) ||
+                   !decoder_prompt(d, r, prompt->ids, (int)prompt->count, error)))
     return false;
-  decoder_sampling(d, r, &request->sampling, request->stream);
-  return keep_ids(&row->source, request->source, request->source ? request->source_tokens : 0, error) &&
-         keep_ids(&row->prompt, request->prompt, request->prompt_tokens, error);
+  decoder_sampling(d, r, &row->request.sampling, row->request.stream);
+  return keep_ids(&row->began.source, source, error) && keep_ids(&row->began.decoder, prompt, error);
 }
 
 /* Gives ids without a token a bias of -INFINITY, in each row. */
@@ -270,7 +268,8 @@ static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
   row->result = (GenerationResult){0};
   row->ended = false;
   row->size = 0;
-  row->at_start = !tokenizer_has_text(w->g->tokenizer, row->request.prompt, (size_t)row->request.prompt_tokens);
+  row->at_start =
+      !tokenizer_has_text(w->g->tokenizer, row->request.prompt.decoder.ids, row->request.prompt.decoder.count);
   return row_buffers(w, row, error) && begin_row(w, r, error);
 }
 
@@ -279,7 +278,7 @@ static void move_row(Writer *w, int to, int from) {
   decoder_copy(w->g->decoder, to, from);
   w->rows[to] = w->rows[from];
   w->rows[from] = ended;
-  w->rows[from].prompt.count = 0; /* the decoder's row has the other text now */
+  w->rows[from].began.decoder.count = 0; /* the decoder's row has the other text now */
 }
 
 /* Begins new texts in free rows. When there are no more texts, moves the last rows into free ones. */
@@ -351,8 +350,8 @@ static bool run(Writer w, Error *error) {
   if (ok) mask_unused(&w);
   ok = ok && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {
-    free(w.rows[r].prompt.ids);
-    free(w.rows[r].source.ids);
+    free(w.rows[r].began.source.ids);
+    free(w.rows[r].began.decoder.ids);
     free(w.rows[r].held);
     free(w.rows[r].matched);
     free(w.rows[r].top);

@@ -15,12 +15,15 @@ typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_C
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",
                                                         "interrupted" */
 
+/* The tokens of one prompt. */
+typedef struct PromptTokens {
+  BpeIds source;  /* for the encoder; empty: the model has none */
+  BpeIds decoder; /* the first tokens that the decoder reads */
+} PromptTokens;
+
 /* The request for one text. */
 typedef struct GenerationRequest {
-  const int32_t *source; /* with an encoder: 1..ctx tokens */
-  int source_tokens;
-  const int32_t *prompt; /* 1..ctx tokens */
-  int prompt_tokens;
+  PromptTokens prompt; /* each 1..ctx tokens; not owned */
   Sampling sampling;
   uint32_t stream;    /* number of the random stream */
   int64_t max_tokens; /* new tokens; < 0: until the end token or, without `keep`, until the context is full */
@@ -51,7 +54,8 @@ typedef struct GeneratedToken {
   const TokenAlternative *top; /* [alternatives], likeliest first; ties: lower id first */
 } GeneratedToken;
 
-/* Gets the next request; the memory that it points to must stay valid until the text is done. *given is false on entry,
+/* Gets the next request; the memory that it points to must stay valid until the text is done, that of the prompt until
+ * the next call. *given is false on entry,
  * and on return if there is no request yet; with `wait`: no more requests. `wait`: no text is in progress, so the
  * function may block. */
 typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);

@@ -133,12 +133,11 @@ static Written *write_all(Fixture *f, Speaker *s, GenerationRequest *requests, i
 
 static Written write_one(Fixture *f, Speaker *s, GenerationRequest request) { return *write_all(f, s, &request, 1, 1); }
 
-static const int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
-static const int32_t other[] = {256, 'a', 0xE2, 0x80};
+static int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
+static int32_t other[] = {256, 'a', 0xE2, 0x80};
 
 static GenerationRequest plain(int64_t tokens, uint64_t seed) {
-  return (GenerationRequest){.prompt = prompt,
-                             .prompt_tokens = 15,
+  return (GenerationRequest){.prompt.decoder = {.ids = prompt, .count = 15},
                              .sampling = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = seed},
                              .max_tokens = tokens,
                              .alternatives = -1};
@@ -154,10 +153,9 @@ static void various_requests(GenerationRequest out[TEXTS], const PatternList *st
   out[3].sampling = sampling_greedy();
   out[3].keep = CTX;
   out[3].max_tokens = 15;
-  out[4].prompt = other;
-  out[4].prompt_tokens = 4;
+  out[4].prompt.decoder = (BpeIds){.ids = other, .count = 4};
   out[4].sampling = (Sampling){1.3f, 8, 0.2f, 0.1f, 30, 0.9f, 0.01f, 0.8f, 5};
-  out[5].prompt_tokens = 1;
+  out[5].prompt.decoder.count = 1;
   out[5].stops = *stops;
   out[6].max_tokens = 0;
   out[7].max_tokens = -1;
@@ -335,7 +333,7 @@ static void test_slides(void **state) {
   request.sampling = sampling_greedy();
   request.ignore_end = true;
   request.keep = CTX;
-  request.prompt_tokens = 3;
+  request.prompt.decoder.count = 3;
   const Written whole = write_one(f, &s, request);
   assert_int_equal(whole.count, LENGTH);
   int32_t text[3 + LENGTH];
@@ -345,8 +343,8 @@ static void test_slides(void **state) {
     GenerationRequest next = plain(1, 0);
     next.sampling = sampling_greedy();
     next.ignore_end = true;
-    next.prompt_tokens = at + 3 < CTX ? at + 3 : CTX;
-    next.prompt = text + at + 3 - next.prompt_tokens;
+    next.prompt.decoder.count = at + 3 < CTX ? (size_t)at + 3 : CTX;
+    next.prompt.decoder.ids = text + at + 3 - next.prompt.decoder.count;
     assert_int_equal(write_one(f, &s, next).ids[0], whole.ids[at]);
   }
   speaker_close(&s);

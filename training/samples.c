@@ -67,8 +67,7 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   ok = ok && generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
   const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   request.sampling.seed = r->settings.seed;
-  request.prompt = ids.ids + skipped;
-  request.prompt_tokens = (int)(ids.count - skipped);
+  request.prompt.decoder = (BpeIds){.ids = ids.ids + skipped, .count = ids.count - skipped};
   ok = ok && write_sample(&r->model, r->text.tokenizer, &request, stream, error);
   free(ids.ids);
   return ok;
