@@ -59,12 +59,10 @@ static bool run_model(Maps *m, AttentionSeen *map, Error *error) {
 static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
   fputc('"', out);
   for (size_t i = 0, length; i < size; i += length) {
-    uint32_t point;
-    length = utf8_read(bytes + i, size - i, &point);
-    if (length == 0) fputs("\\ufffd", out);
+    const int32_t point = utf8_next(bytes + i, size - i, &length);
+    if (point == UTF8_INVALID) fputs("\\ufffd", out);
     else if (point < 32) fprintf(out, "\\u%04x", (unsigned)point);
     else fprintf(out, "%s%.*s", point == '"' || point == '\\' ? "\\" : "", (int)length, (const char *)bytes + i);
-    length += length == 0;
   }
   fputc('"', out);
 }

@@ -36,12 +36,10 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
   bool all_valid = true;
-  for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
-    uint32_t point;
-    length = utf8_read(bytes + i, size - i, &point);
-    if (length) memcpy(text + used, bytes + i, length);
-    used += length ? length : utf8_write(0xFFFD, (uint8_t *)text + used);
-    all_valid = all_valid && length;
+  for (size_t i = 0, length; text && i < size; i += length) {
+    const int32_t point = utf8_next(bytes + i, size - i, &length);
+    used += utf8_write(point == UTF8_INVALID ? 0xFFFD : (uint32_t)point, (uint8_t *)text + used);
+    all_valid = all_valid && point != UTF8_INVALID;
   }
   if (valid) *valid = all_valid;
   return take_text(text, used);

@@ -179,6 +179,7 @@ static Output *add_output(Lines *l, Error *error) {
   output->keep_ids = l->json || l->p->overlap;
   output->request = l->own;
   output->request.prompt = l->tokens;
+  output->request.text = output;
   output->request.sampling.seed += (uint64_t)output->index;
   return output;
 }
@@ -216,19 +217,15 @@ static bool take_line(Lines *l, const uint8_t *bytes, size_t size, Error *error)
   return fail(error, why.code, "%s", why.text);
 }
 
-static bool begin_output(Lines *l, GenerationRequest *out, Error *error) {
-  Output *output = add_output(l, error);
-  if (!output) return false;
-  output->request.text = output;
-  *out = output->request;
-  return true;
-}
-
 static bool next_output(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
   Lines *l = context;
   while (l->outputs.count < OUTPUTS_WAITING) {
-    *given = l->next < l->n;
-    if (*given) return begin_output(l, out, error);
+    if (l->next < l->n) {
+      const Output *output = add_output(l, error);
+      *given = output;
+      if (output) *out = output->request;
+      return output;
+    }
     const uint8_t *line;
     size_t size;
     if (!line_input_next(&l->input, wait, &line, &size, error)) return false;
