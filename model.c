@@ -4,9 +4,6 @@
 #include "model/internal.h"
 
 #include "kernels/philox.h"
-#include "model/attention_maps.h"
-#include "model/parameters.h"
-#include "model/schedule.h"
 #include "util/half.h"
 
 #include <math.h>
@@ -62,21 +59,18 @@ bool model_open(Model **out, const Backend *backend, Context *context, const Mod
 
 void model_close(Model *m) {
   if (!m) return;
-  CapturedGraph **graphs[] = {&m->evaluation, &m->first, &m->middle, &m->last, &m->update};
-  for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) m->ops->drop(m->context, graphs[i]);
+  for (int i = 0; i < GRAPHS; i++) m->ops->drop(m->context, &m->graphs[i]);
   m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.vectors, m->params.grad, m->params.m,    m->params.v,  m->rope_table,
-                    m->state,         m->eval_state,     m->tokens,      m->targets,     m->positions, m->key_begin,
-                    m->train_memory,  m->eval_memory,    m->lr_table,    m->target_count};
+  void *memory[] = {m->params.master, m->params.vectors, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
+                    m->state,         m->eval_state,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
-  const RowOrder orders[] = {m->order, m->position_order, m->source_order, m->source_position_order};
-  for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-    m->ops->release(m->context, orders[i].offsets);
-    m->ops->release(m->context, orders[i].order);
+  for (const StackInput *in = m->inputs; in < m->inputs + STACKS; in++) {
+    void *orders[] = {in->order.offsets, in->order.order, in->position_order.offsets, in->position_order.order};
+    for (int i = 0; i < 4; i++) m->ops->release(m->context, orders[i]);
   }
-  int32_t **source[SOURCE_ARRAYS];
-  model_source_arrays(m, source);
-  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->release(m->context, *source[i]);
+  int32_t **arrays[TOKEN_ARRAYS];
+  model_token_arrays(m, arrays);
+  for (int i = 0; i < TOKEN_ARRAYS; i++) m->ops->release(m->context, *arrays[i]);
   free(m->train.all);
   free(m->eval.all);
   free(m->sorted);
@@ -92,6 +86,10 @@ const ModelConfig *model_config(const Model *m) { return &m->config; }
 /* ---- dropout ---- */
 
 static bool is_encoder(const Pass *p) { return p->stack == &p->model->table.encoder; }
+
+static const StackInput *input_of(const Pass *p) {
+  return &p->model->inputs[is_encoder(p) ? ENCODER_STACK : DECODER_STACK];
+}
 
 typedef enum DropoutKind {
   DROPOUT_EMBEDDING,
@@ -183,27 +181,23 @@ static Attention attention_over(const Pass *p, int keys, const Dropout *dropout)
 
 /* A token of a decoder attends to itself and the tokens before it, a token of an encoder to its whole text. */
 static Attention self_attention(const Pass *p, const Dropout *dropout) {
-  const Model *m = p->model;
   Attention shape = attention_over(p, p->length, dropout);
   shape.causal = !is_encoder(p);
   if (!p->packed) return shape;
-  shape.key_begin = shape.causal ? m->key_begin : m->source.begin;
-  shape.key_end = shape.causal ? NULL : m->source.end;
+  shape.key_begin = input_of(p)->key_begin;
+  shape.key_end = input_of(p)->key_end;
   return shape;
 }
 
 static Attention cross_attention(const Pass *p, const Dropout *dropout) {
   Attention shape = attention_over(p, p->caches ? p->memory_length : p->length, dropout);
   if (!p->packed) return shape;
-  shape.key_begin = p->model->source.cross_begin;
-  shape.key_end = p->model->source.cross_end;
+  shape.key_begin = p->model->cross_begin;
+  shape.key_end = p->model->cross_end;
   return shape;
 }
 
-static const int32_t *positions_of(const Pass *p) {
-  if (!p->packed) return NULL;
-  return is_encoder(p) ? p->model->source.positions : p->model->positions;
-}
+static const int32_t *positions_of(const Pass *p) { return p->packed ? input_of(p)->positions : NULL; }
 
 /* Fills `rope` and returns it, or returns NULL when the model has no rotary positions. */
 static const Rope *rope_of(const Pass *p, Rope *rope) {
@@ -401,12 +395,11 @@ static Pass through(const Pass *p, bool encoder) {
 
 static void stack_forward(const Pass *p) {
   const SublayerActivations *first = &p->activations[0];
-  const int32_t *tokens = is_encoder(p) ? p->model->source.tokens : p->model->tokens;
   bool before = p->config->norm_place == NORM_BEFORE;
   Embedding embedding = embedding_of(p->stack, positions_of(p));
   Dropout drop;
-  p->ops->embedding(p->context, before ? first->x : first->n, p->params, &embedding, tokens, p->batch, p->length,
-                    dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
+  p->ops->embedding(p->context, before ? first->x : first->n, p->params, &embedding, input_of(p)->tokens, p->batch,
+                    p->length, dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
   if (before) add_and_norm(p, NULL, first->n, first->stats, first->x, NULL, norm_at(p, 0), NULL);
   for (int i = 0; i < p->stack->count; i++) {
     const Sublayer *w = &p->stack->sublayers[i];
@@ -422,10 +415,8 @@ static void *output_gradient(const Pass *p) { return p->config->norm_place == NO
 
 /* `written`: the gradient of the token embedding has been begun, by the head or by another stack. */
 static void embedding_backward(const Pass *p, bool written) {
-  const Model *m = p->model;
   const Stack *s = p->stack;
-  const RowOrder *tokens = is_encoder(p) ? &m->source_order : &m->order;
-  const RowOrder *positions = is_encoder(p) ? &m->source_position_order : &m->position_order;
+  const RowOrder *tokens = &input_of(p)->order, *positions = &input_of(p)->position_order;
   Dropout drop;
   const Dropout *dropout = dropout_at(p, 0, DROPOUT_EMBEDDING, &drop);
   p->ops->embedding_backward(p->context, p->params, s->embedding, p->acts->dx, tokens->offsets, tokens->order, s->vocab,
@@ -582,21 +573,21 @@ static bool upload_natural_positions(Model *m, int64_t rows, Error *error) {
   int32_t *natural = malloc((size_t)rows * sizeof *natural);
   if (!natural) return error_memory(error, "the order of positions");
   for (int64_t i = 0; i < rows; i++) natural[i] = (int32_t)(i % m->config.ctx);
-  model_upload_order(m, natural, rows, m->config.ctx, m->position_order);
+  model_upload_order(m, natural, rows, m->config.ctx, m->inputs[DECODER_STACK].position_order);
   free(natural);
   return true;
 }
 
 static bool reserve_orders(Model *m, int64_t rows, Error *error) {
   const ModelConfig *c = &m->config;
+  const Stack *const stacks[STACKS] = {[DECODER_STACK] = &m->table.decoder, [ENCODER_STACK] = &m->table.encoder};
   const bool learned = c->positions == POSITIONS_LEARNED;
-  int kinds = c->vocab > c->ctx ? c->vocab : c->ctx;
-  m->order = reserve_order(m, "token order", c->vocab, rows);
-  if (learned) m->position_order = reserve_order(m, "position order", c->ctx, rows);
-  if (has_encoder(c)) {
-    kinds = c->source_vocab > kinds ? c->source_vocab : kinds;
-    m->source_order = reserve_order(m, "source token order", c->source_vocab, rows);
-    if (learned) m->source_position_order = reserve_order(m, "source position order", c->ctx, rows);
+  int kinds = c->ctx;
+  for (int i = 0; i < STACKS; i++) {
+    if (!stacks[i]->count) continue;
+    m->inputs[i].order = reserve_order(m, "token order", stacks[i]->vocab, rows);
+    if (learned) m->inputs[i].position_order = reserve_order(m, "position order", c->ctx, rows);
+    kinds = stacks[i]->vocab > kinds ? stacks[i]->vocab : kinds;
   }
   m->sorted = malloc(((size_t)kinds + 1 + (size_t)rows) * sizeof(int32_t));
   if (!m->sorted) return error_memory(error, "the order of tokens");
@@ -616,7 +607,7 @@ static void keep_own_masters(Model *m) {
 
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
-  m->ops->drop(m->context, &m->evaluation); /* evaluation moves into the training buffers */
+  m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
@@ -637,7 +628,7 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
 
 bool model_set_schedule(Model *m, const Schedule *schedule, Error *error) {
   m->settings.schedule = *schedule;
-  m->ops->drop(m->context, &m->first); /* it reads the table */
+  m->ops->drop(m->context, &m->graphs[GRAPH_FIRST]); /* it reads the table */
   m->ops->release(m->context, m->lr_table);
   m->lr_table = NULL;
   return upload_schedule(m, error);
@@ -650,28 +641,27 @@ void model_set_step(Model *m, int64_t step) {
 
 /* ---- the training step ---- */
 
-static void micro_batch(Context *c, Model *m, bool first, bool last) {
-  Pass pass = pass_over(m, &m->train, m->settings.batch, m->config.ctx);
+typedef struct MicroBatch {
+  Model *model;
+  bool first, last;
+} MicroBatch;
+
+static void micro_batch(Context *c, void *argument) {
+  const MicroBatch *part = argument;
+  Model *m = part->model;
+  const TrainConfig *s = &m->settings;
+  Pass pass = pass_over(m, &m->train, s->batch, m->config.ctx);
   pass.train = true;
   pass.packed = m->train_packed;
-  pass.accumulate = !first;
-  pass.reduce = last && m->table.bucket_count > 0;
+  pass.accumulate = !part->first;
+  pass.reduce = part->last && m->table.bucket_count > 0;
+  if (part->first) m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
+  if (part->first && s->first_sequence) m->ops->next_micro_batch(c, m->state, s->first_sequence);
   model_forward(&pass);
-  model_head(&pass, m->state, m->settings.label_smoothing, NULL);
+  model_head(&pass, m->state, s->label_smoothing, NULL);
   model_backward(&pass);
-  m->ops->next_micro_batch(c, m->state, m->settings.batch);
+  m->ops->next_micro_batch(c, m->state, s->batch);
 }
-
-static void first_micro_batch(Context *c, void *model) {
-  Model *m = model;
-  m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
-  if (m->settings.first_sequence) m->ops->next_micro_batch(c, m->state, m->settings.first_sequence);
-  micro_batch(c, m, true, m->settings.micro_batches == 1);
-}
-
-static void middle_micro_batch(Context *c, void *model) { micro_batch(c, model, false, false); }
-
-static void last_micro_batch(Context *c, void *model) { micro_batch(c, model, false, true); }
 
 static void update(Context *c, void *model) {
   Model *m = model;
@@ -686,12 +676,14 @@ static void update(Context *c, void *model) {
 
 static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
   const ModelConfig *c = &m->config;
-  const bool learned = c->positions == POSITIONS_LEARNED;
-  model_upload_order(m, step->tokens + from, rows, c->vocab, m->order);
-  if (learned && step->positions) model_upload_order(m, step->positions + from, rows, c->ctx, m->position_order);
-  if (!has_encoder(c)) return;
-  model_upload_order(m, step->source->tokens + from, rows, c->source_vocab, m->source_order);
-  if (learned) model_upload_order(m, step->source->positions + from, rows, c->ctx, m->source_position_order);
+  const int32_t *tokens[STACKS] = {[DECODER_STACK] = step->tokens, [ENCODER_STACK] = step->source_tokens};
+  const int32_t *positions[STACKS] = {[DECODER_STACK] = step->positions, [ENCODER_STACK] = step->source_positions};
+  const int vocabs[STACKS] = {[DECODER_STACK] = c->vocab, [ENCODER_STACK] = c->source_vocab};
+  for (int i = 0; i < (has_encoder(c) ? STACKS : 1); i++) {
+    model_upload_order(m, tokens[i] + from, rows, vocabs[i], m->inputs[i].order);
+    if (c->positions == POSITIONS_LEARNED && positions[i])
+      model_upload_order(m, positions[i] + from, rows, c->ctx, m->inputs[i].position_order);
+  }
 }
 
 /* Computes the gradients of all micro-batches of a step. */
@@ -703,16 +695,17 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
   m->ops->upload(m->context, m->target_count, &count, sizeof count);
   const int last = m->settings.micro_batches - 1;
   for (int i = 0; i <= last; i++) {
-    CapturedGraph **slot = i == 0 ? &m->first : i < last ? &m->middle : &m->last;
+    MicroBatch part = {m, i == 0, i == last};
+    CapturedGraph **slot = &m->graphs[part.first ? GRAPH_FIRST : part.last ? GRAPH_LAST : GRAPH_MIDDLE];
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
     upload_orders(m, step, i * rows, rows);
-    m->ops->submit(m->context, slot, i == 0 ? first_micro_batch : i < last ? middle_micro_batch : last_micro_batch, m);
+    m->ops->submit(m->context, slot, micro_batch, &part);
   }
 }
 
 void model_train_step(Model *m, const TokenBatch *step) {
   submit_micro_batches(m, step);
-  m->ops->submit(m->context, &m->update, update, m);
+  m->ops->submit(m->context, &m->graphs[GRAPH_UPDATE], update, m);
 }
 
 bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
@@ -732,7 +725,7 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
   int64_t rows = (int64_t)batch * length;
   if (m->train.rows >= rows || m->eval.rows >= rows) return true;
-  m->ops->drop(m->context, &m->evaluation);
+  m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.all);
   m->eval_memory = NULL;
@@ -766,12 +759,12 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   EvaluationPass evaluation = {model_evaluation_pass(m, batch, length), logits};
   evaluation.pass.packed = packed;
   if (batch != m->evaluation_batch || length != m->evaluation_length || packed != m->evaluation_packed)
-    m->ops->drop(m->context, &m->evaluation);
+    m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->evaluation_batch = batch;
   m->evaluation_length = length;
   m->evaluation_packed = packed;
   if (logits) evaluate(m->context, &evaluation); /* copies to the host, which a graph cannot */
-  else m->ops->submit(m->context, &m->evaluation, evaluate, &evaluation);
+  else m->ops->submit(m->context, &m->graphs[GRAPH_EVALUATION], evaluate, &evaluation);
   StepState state = {0};
   m->ops->download(m->context, &state, m->eval_state, sizeof state);
   *sum += state.loss_sum;

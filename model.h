@@ -10,7 +10,6 @@
 
 #include "util/error.h"
 #include "kernels.h"
-#include "model/schedule.h"
 
 #include <stdint.h>
 
@@ -109,16 +108,12 @@ bool model_download(Model *model, ArenaKind which, float *host, Error *error); /
  * beginning of its document in this sequence, 0 at the first token. */
 typedef struct TokenBatch {
   const int32_t *tokens, *targets, *positions;
-  const struct SourceBatch *source; /* for a model with an encoder, which also needs positions; else NULL */
+  /* For a model with an encoder, which also needs positions; else NULL: several prompts per sequence of the source, each
+   * with one or more responses in the decoder's sequence. Keys are numbered from the beginning of the sequence. */
+  const int32_t *source_tokens, *source_positions;
+  const int32_t *source_begin, *source_end; /* the keys that a source token attends to: its own prompt */
+  const int32_t *cross_begin, *cross_end;   /* the keys of the source that a decoder token attends to; none: equal */
 } TokenBatch;
-
-/* The input of an encoder, host [sequences][length]: several prompts per sequence, each with one or more responses in
- * the decoder's sequence. Attention keys are numbered from the beginning of the sequence. */
-typedef struct SourceBatch {
-  const int32_t *tokens, *positions;
-  const int32_t *begin, *end;             /* the keys that a source token attends to: its own prompt */
-  const int32_t *cross_begin, *cross_end; /* the keys here that a decoder token attends to; none: equal */
-} SourceBatch;
 
 /* Dropout probabilities. */
 typedef struct DropoutRates {
@@ -140,6 +135,29 @@ typedef enum OptimizerKind {
   OPTIMIZER_ADAMW, /* Loshchilov & Hutter 2019 */
   OPTIMIZER_MUON   /* Jordan et al. 2024, for the matrices of the layers; AdamW for the rest */
 } OptimizerKind;
+
+typedef enum ScheduleKind { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } ScheduleKind;
+/* Earlier planned lengths of a run whose length was changed while it trained: up to step `until` it was planned to have
+ * `steps` steps. In ascending order of `until`, each less than the lengths before and after the change. */
+enum { SCHEDULE_PLANS = 64 };
+typedef struct SchedulePlans {
+  int count;
+  struct {
+    int64_t until, steps;
+  } items[SCHEDULE_PLANS];
+} SchedulePlans;
+typedef struct Schedule {
+  ScheduleKind kind;
+  float lr, min_lr_fraction;
+  int64_t warmup, steps; /* lr * t / warmup for t <= warmup; from there to exactly lr * min_lr_fraction at t = steps */
+  SchedulePlans plans;   /* warmup and kind are those of the first plan; at each change the rest of the schedule is
+                            rescaled to the rest of the run */
+} Schedule;
+/* Returns the learning rate of step t in 1..steps; later steps keep the final value. WSD (warm-up, stable, decay) keeps
+ * lr until the last fifth and then falls as 1 - sqrt(progress). A constant schedule does not decay. */
+float schedule_lr(const Schedule *schedule, int64_t t);
+/* Returns the length that was planned at step t. */
+int64_t schedule_steps(const SchedulePlans *plans, int64_t steps, int64_t t);
 
 typedef struct TrainConfig {
   int batch;          /* sequences in a micro-batch, each of ctx tokens */
@@ -192,5 +210,20 @@ bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
  * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab] for tests. */
 bool model_evaluate(Model *model, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error);
+
+/* ---- the attention weights of a model over a text, for visualization ---- */
+
+typedef enum AttentionKind { ATTENTION_ENCODER, ATTENTION_SELF, ATTENTION_CROSS } AttentionKind;
+
+/* Receives the weights of one attention, host fp32 [heads][queries][keys]; those of a query add up to 1. False, with an
+ * error, stops the pass. */
+typedef bool AttentionSeen(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
+                           Error *error);
+
+/* Calls `seen` for every attention in a pass over one text of 1..ctx tokens, in the order of computation. With an
+ * encoder the text is the target of a source of 1..ctx tokens; else source is NULL. EXIT_MEMORY; the error of
+ * `seen`. */
+bool model_attention(Model *model, const int32_t *source, int source_count, const int32_t *tokens, int count,
+                     AttentionSeen *seen, void *context, Error *error);
 
 #endif

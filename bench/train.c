@@ -15,7 +15,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
                           double *loss, Error *error) {
   double chunk[CHUNKS] = {0}, start;
   StepState report = {0};
-  const TokenBatch batch = {tokens, targets, NULL, NULL};
+  const TokenBatch batch = {.tokens = tokens, .targets = targets};
   for (int i = 0; i < 3; i++) model_train_step(model, &batch); /* eager, recorded, replayed */
   if (model_reports(model, &report, 1, true, error) < 0) return false;
   start = clock_seconds();

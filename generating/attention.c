@@ -1,6 +1,5 @@
 /* Attention weights (--attention): every layer and head as a small map in HTML, or as numbers in JSON. */
 #include "generating/program.h"
-#include "model/attention_maps.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/text.h"
@@ -60,12 +59,10 @@ static bool run_model(Maps *m, AttentionSeen *map, Error *error) {
 static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
   fputc('"', out);
   for (size_t i = 0, length; i < size; i += length) {
-    uint32_t point;
-    length = utf8_read(bytes + i, size - i, &point);
-    if (length == 0) fputs("\\ufffd", out);
+    const int32_t point = utf8_next(bytes + i, size - i, &length);
+    if (point == UTF8_INVALID) fputs("\\ufffd", out);
     else if (point < 32) fprintf(out, "\\u%04x", (unsigned)point);
     else fprintf(out, "%s%.*s", point == '"' || point == '\\' ? "\\" : "", (int)length, (const char *)bytes + i);
-    length += length == 0;
   }
   fputc('"', out);
 }
@@ -255,8 +252,9 @@ bool attention_check(const GenerateSettings *s, Error *error) {
   return true;
 }
 
-static bool write_file(const char *path, const LoadedModel *m, Console *console, const BpeIds *source,
-                       const BpeIds *ids, Error *error) {
+static bool write_file(Program *p, const char *path, Error *error) {
+  const LoadedModel *m = &p->model;
+  const BpeIds *source = &p->prompt.tokens.source, *ids = &p->prompt.tokens.decoder;
   /* the last token was drawn but may not have been read */
   const int count = ids->count < (size_t)m->config.ctx ? (int)ids->count : m->config.ctx;
   Maps maps = {.model = m,
@@ -275,14 +273,14 @@ static bool write_file(const char *path, const LoadedModel *m, Console *console,
     return false;
   }
   if (!file_writer_commit(&file, error)) return false;
-  console_note(console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
+  console_note(&p->console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
                text_plural(m->config.heads, "head").text, path);
   return true;
 }
 
-bool attention_write(const GenerateSettings *s, const LoadedModel *m, Console *console, const BpeIds *source,
-                     const BpeIds *ids, Error *error) {
-  for (int i = 0; i < s->attention.count; i++)
-    if (!write_file(s->attention.items[i], m, console, source, ids, error)) return false;
+bool attention_write(Program *p, Error *error) {
+  const TextList *files = &p->settings.attention;
+  for (int i = 0; i < files->count; i++)
+    if (!write_file(p, files->items[i], error)) return false;
   return true;
 }

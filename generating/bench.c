@@ -17,8 +17,8 @@ static bool take_time(void *context, int64_t tokens, Error *error) {
 /* `times`: [1 + tokens of the warm-up and timed tokens]. */
 static bool time_tokens(Program *p, double *times, GenerationResult *result, Quantiles *out, Error *error) {
   LoadedModel *m = &p->model;
-  const int64_t timed = p->command.settings.bench, all = BENCH_WARM_UP + timed;
-  GenerationRequest request = request_make(&p->command, m, &p->prompt.tokens);
+  const int64_t timed = p->settings.bench, all = BENCH_WARM_UP + timed;
+  GenerationRequest request = request_make(p, &p->prompt.tokens);
   request.max_tokens = all;
   request.ignore_end = true;
   if (!decoder_open(&m->decoder, m->model, 1, error)) return false;
@@ -54,7 +54,7 @@ static bool time_sampling(LoadedModel *m, double *seconds, Error *error) {
 
 bool program_bench(Program *p, Error *error) {
   const double loaded = clock_seconds();
-  BenchLine line = {.steps = p->command.settings.bench,
+  BenchLine line = {.steps = p->settings.bench,
                     .tokens_per_step = 1,
                     .batch = 1,
                     .model = &p->model.config,

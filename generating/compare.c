@@ -1,6 +1,7 @@
 /* Comparison of models (--compare): one prompt, the same random numbers, side by side. */
 #include "checkpoint/directory.h"
-#include "generating/program.h"
+#include "generating/outputs.h"
+#include "cli/startup.h"
 #include "report/history.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -34,24 +35,22 @@ static bool describe(Compared *c, Error *error) {
   return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }
 
-static bool generate(Program *p, LoadedModel *m, Compared *c, uint64_t seed, Error *error) {
+static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  bool ok = prompt_encode(m, &p->command.settings, p->prompt.bytes, p->prompt.size, &tokens, error);
-  GenerationRequest request = request_make(&p->command, m, &tokens);
-  request.sampling.seed = seed;
-  ok = ok && output_generate(&c->output, m, request, "comparing", error);
+  bool ok = prompt_encode(p, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
+  c->output.request = request_make(p, &tokens);
+  c->output.request.sampling.seed = seed;
+  ok = ok && output_generate(p, &c->output, NULL, NULL, error) && startup_go_on("comparing", error);
   prompt_tokens_free(&tokens);
-  return ok;
+  return ok || error_append(error, " (%s)", c->dir);
 }
 
 static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
-  LoadedModel m = {0};
-  const GenerateSettings *s = &p->command.settings;
-  const bool ok = loaded_open_files(&m, c->dir, s, error) && loaded_open_model(&m, s, &p->console, error) &&
-                  (!m.config.encoder_layers || p->prompt.size ||
+  const bool ok = loaded_open_files(p, c->dir, error) && loaded_open_model(p, error) &&
+                  (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
-                  (generate(p, &m, c, seed, error) || error_append(error, " (%s)", c->dir));
-  loaded_close(&m);
+                  generate(p, c, seed, error);
+  loaded_close(&p->model);
   return ok && describe(c, error);
 }
 
@@ -63,9 +62,9 @@ static size_t line_size(const uint8_t *text, size_t size, int width, size_t *nex
   size_t at = 0, blank = 0;
   for (int columns = 0; at < size && text[at] != '\n' && columns < width; columns++) {
     if (text[at] == ' ') blank = at;
-    uint32_t point;
-    const size_t length = utf8_read(text + at, size - at, &point);
-    at += length ? length : 1;
+    size_t length;
+    utf8_next(text + at, size - at, &length);
+    at += length;
   }
   const bool broken = at < size && text[at] != '\n' && text[at] != ' ';
   const size_t end = broken && blank ? blank : at;
@@ -100,8 +99,8 @@ static void print_columns(Compared *compared, int count, int width) {
     more = false;
     for (int i = 0; i < count; i++) {
       Compared *c = &compared[i];
-      const size_t left = c->output.size - c->printed;
-      const uint8_t *line = left ? c->output.bytes + c->printed : (const uint8_t *)"";
+      const size_t left = c->output.text.size - c->printed;
+      const uint8_t *line = left ? c->output.text.bytes + c->printed : (const uint8_t *)"";
       size_t next;
       const size_t size = line_size(line, left, width, &next);
       put_cell((const char *)line, size, width, i == count - 1);
@@ -116,7 +115,7 @@ static void print_blocks(const Compared *compared, int count) {
   for (int i = 0; i < count; i++) {
     printf("%s=== %s%s%s\n", i ? "\n" : "", text_one_line(compared[i].dir, ONE_LINE_BYTES - 1).text,
            *compared[i].about ? ": " : "", compared[i].about);
-    fwrite(compared[i].output.bytes, 1, compared[i].output.size, stdout);
+    fwrite(compared[i].output.text.bytes, 1, compared[i].output.text.size, stdout);
     putchar('\n');
   }
 }
@@ -129,24 +128,23 @@ static void print(Compared *compared, int count) {
 }
 
 bool program_compare(Program *p, Error *error) {
-  const TextList *dirs = &p->command.settings.runs;
+  const TextList *dirs = &p->settings.runs;
   if (dirs->count < 2)
     return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
                 program_name("generate").text);
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
-  const uint64_t seed = request_seed(&p->command);
-  bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->command.settings, error);
+  const uint64_t seed = request_seed(p);
+  bool ok = (compared || error_memory(error, "texts")) && prompt_read(p, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
-    compared[i].output.request.alternatives = -1;
     ok = compare(p, &compared[i], seed, error);
   }
   if (ok) {
     print(compared, dirs->count);
-    stdout_flush(&p->out);
+    stdout_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
   for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].output);
   free(compared);
-  return ok && stdout_check(&p->out, error);
+  return ok && stdout_check(p, error);
 }

@@ -19,7 +19,7 @@ void completion_free(Completion *c) {
   json_decref(c->prompt);
   json_decref(c->choices);
   json_decref(c->score);
-  request_free_stops(&c->stops);
+  pattern_list_free(&c->stops);
   free(c);
 }
 
@@ -36,12 +36,10 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   char *text = json_allocate(3 * size + 1);
   size_t used = 0;
   bool all_valid = true;
-  for (size_t i = 0, length; text && i < size; i += length ? length : 1) {
-    uint32_t point;
-    length = utf8_read(bytes + i, size - i, &point);
-    if (length) memcpy(text + used, bytes + i, length);
-    used += length ? length : utf8_write(0xFFFD, (uint8_t *)text + used);
-    all_valid = all_valid && length;
+  for (size_t i = 0, length; text && i < size; i += length) {
+    const int32_t point = utf8_next(bytes + i, size - i, &length);
+    used += utf8_write(point == UTF8_INVALID ? 0xFFFD : (uint32_t)point, (uint8_t *)text + used);
+    all_valid = all_valid && point != UTF8_INVALID;
   }
   if (valid) *valid = all_valid;
   return take_text(text, used);
@@ -95,7 +93,7 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
 /* Returns the number of tokens that begin before the end of the text. */
 static size_t token_count(const Output *o) {
   size_t count = 0;
-  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->size) count++;
+  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->text.size) count++;
   return count;
 }
 
@@ -105,8 +103,8 @@ static json_t *logprobs_json(const Tokenizer *tokenizer, const Output *o) {
   json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
   int64_t at = 0, characters = 0;
   for (size_t i = 0, count = token_count(o); i < count; i++) {
-    for (; at < o->tokens[i].begin; at++) characters += !utf8_continues(o->bytes[at]);
-    const bool inside = at < (int64_t)o->size && utf8_continues(o->bytes[at]) && characters > 0;
+    for (; at < o->tokens[i].begin; at++) characters += !utf8_continues(o->text.bytes[at]);
+    const bool inside = at < (int64_t)o->text.size && utf8_continues(o->text.bytes[at]) && characters > 0;
     json_array_append_new(tokens, token_name(tokenizer, o->ids.ids[i]));
     json_array_append_new(values, json_real((double)o->tokens[i].logprob));
     json_array_append_new(offsets, json_integer(characters - inside));
@@ -125,15 +123,15 @@ static json_t *ids_json(const Output *o) {
   return ids;
 }
 
-bool completion_add(const Tokenizer *tokenizer, Completion *c, const Output *o, Error *error) {
+bool completion_add(const Program *p, Completion *c, const Output *o, Error *error) {
   const bool stopped = o->result.reason == STOP_END || o->result.reason == STOP_TEXT;
   bool valid;
-  json_t *string = completion_string(o->bytes, o->size, &valid);
-  json_t *choice =
-      json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
-                stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
-                o->request.alternatives < 0 ? json_null() : logprobs_json(tokenizer, o), "token_ids", ids_json(o));
-  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->bytes, o->size));
+  json_t *string = completion_string(o->text.bytes, o->text.size, &valid);
+  json_t *choice = json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
+                             stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
+                             o->request.alternatives < 0 ? json_null() : logprobs_json(p->model.tokenizer, o),
+                             "token_ids", ids_json(o));
+  if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->text.bytes, o->text.size));
   if (!c->choices) c->choices = json_array();
   c->tokens += o->result.tokens;
   if (choice && json_array_append_new(c->choices, choice) == 0) return json_memory_ok(error, "a completion");
@@ -153,15 +151,14 @@ static json_t *answer(const char *model, const Completion *c) {
                    (json_int_t)c->tokens, "total_tokens", (json_int_t)(c->prompt_tokens + c->tokens));
 }
 
-bool completion_print(const char *model, const Completion *c, Stdout *out, Error *error) {
-  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(model, c);
+bool completion_print(Program *p, const Completion *c, Error *error) {
+  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(p->model.dir, c);
   if (c->id) json_object_set(line, "id", c->id);
   if (c->score && !c->why.code) json_object_set(rest, "score", c->score);
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   if (text) puts(text);
-  stdout_flush(out);
-  const bool ok = text || error_memory(error, "a completion");
+  const bool ok = text ? stdout_check(p, error) : error_memory(error, "a completion");
   free(text);
   json_decref(rest);
   json_decref(line);

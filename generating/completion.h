@@ -13,7 +13,7 @@ typedef struct Completion {
   int n;          /* the number of texts */
   json_t *choices;
   int64_t prompt_tokens, tokens; /* tokens: generated tokens of all texts */
-  StopTexts stops;               /* stop texts of this prompt; none: those of the command line */
+  PatternList stops;             /* stop texts of this prompt; none: those of the command line */
   int64_t line;                  /* line number of the input */
   Error why;                     /* has a code when the prompt was refused */
 } Completion;
@@ -27,10 +27,9 @@ void completion_free(Completion *completion);
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
 /* Adds a finished text. EXIT_MEMORY. */
-bool completion_add(const Tokenizer *tokenizer, Completion *completion, const Output *output, Error *error);
+bool completion_add(const Program *p, Completion *completion, const Output *output, Error *error);
 
-/* Prints a line on stdout: all texts, or the reason for refusal. `model` is the name of the model. EXIT_MEMORY; errors
- * of stdout are in *out. */
-bool completion_print(const char *model, const Completion *completion, Stdout *out, Error *error);
+/* Prints a line on stdout: all texts, or the reason for refusal. EXIT_MEMORY, and the errors of stdout_check(). */
+bool completion_print(Program *p, const Completion *completion, Error *error);
 
 #endif

@@ -1,7 +1,8 @@
 /* Export (--export): writes the model for Hugging Face transformers into a directory of its own, with a model card
  * (README.md, as model hubs show it). */
 #include "checkpoint/directory.h"
-#include "generating/program.h"
+#include "cli/startup.h"
+#include "generating/outputs.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -20,26 +21,27 @@
 #include <unistd.h>
 
 typedef struct Export {
-  LoadedModel *model;
-  TensorType type; /* of the weights */
-  const Prompt *prompt;
-  Output sample; /* a generated text for the model card, if `sampled` */
+  Program *p;
+  TensorType type;   /* of the weights */
+  const char *class; /* of transformers */
+  bool own;          /* it is not a part of transformers */
+  Output sample;     /* a generated text for the model card, if `sampled` */
   bool sampled;
 } Export;
 
 /* ---- the sample ---- */
 
 /* Generates the text of -p, -n, ...; an encoder needs -p for it. */
-static bool make_sample(Program *p, Export *e, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+static bool make_sample(Export *e, Error *error) {
+  Program *p = e->p;
+  const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(prompt, s, error) ||
-      !prompt_encode(e->model, s, prompt->bytes, prompt->size, &prompt->tokens, error))
+  if (!prompt_read(p, error) || !prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
-  e->sample.request = request_make(&p->command, e->model, &prompt->tokens);
-  return output_generate(&e->sample, e->model, e->sample.request, "writing a sample", error);
+  e->sample.request = request_make(p, &prompt->tokens);
+  return output_generate(p, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -125,52 +127,47 @@ static bool write_training(FILE *out, const char *dir, Error *error) {
 
 /* ---- the model card: the rest ---- */
 
-static void write_front(FILE *out, const LoadedModel *m) {
+static void write_front(FILE *out, const ModelConfig *c) {
   fprintf(out,
           "---\n# Choose a license (mit, apache-2.0, cc-by-4.0, ...) and say which languages the text is in:\n"
           "# license: mit\n# language: en\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- inkling\n---\n\n",
-          m->config.encoder_layers ? "text2text-generation" : "text-generation");
+          c->encoder_layers ? "text2text-generation" : "text-generation");
 }
 
 static void write_model(FILE *out, const Export *e, const char *name) {
-  const ModelConfig *c = &e->model->config;
-  bool own;
-  const char *class = model_files_class(c, &own);
+  const ModelConfig *c = &e->p->model.config;
   fprintf(out,
           "# %s\n\nA language model of %s parameters: %s of width %d, %s, a context of %d tokens, a "
           "vocabulary of %d (%s); `%s` of transformers, weights in %s.\n",
           name, text_count((double)model_parameters(c)).text, text_plural(c->layers, "layer").text, c->dim,
-          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(e->model->tokenizer), class,
-          e->type == TENSOR_BF16 ? "bfloat16" : "float32");
-  if (own)
+          text_plural(c->heads, "attention head").text, c->ctx, c->vocab, tokenizer_name(e->p->model.tokenizer),
+          e->class, e->type == TENSOR_BF16 ? "bfloat16" : "float32");
+  if (e->own)
     fputs("\nNo class of transformers has these parts: `modeling_inkling.py` computes them, which "
           "`trust_remote_code=True` lets it do.\n",
           out);
 }
 
-static void write_use(FILE *out, const LoadedModel *m) {
-  bool own;
-  model_files_class(&m->config, &own);
-  const char *trust = own ? ", trust_remote_code=True" : "";
-  const char *auto_class = m->config.encoder_layers ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
+static void write_use(FILE *out, const Export *e) {
+  const bool encoder = e->p->model.config.encoder_layers;
+  const char *auto_class = encoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
   fprintf(out,
           "\n## Use\n\n```python\nfrom transformers import %s, AutoTokenizer\n"
           "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n```\n\n"
           "```\n./generate DIR -p \"...\"\n"
           "lm_eval --model hf --model_args pretrained=DIR%s%s --tasks ...\n```\n",
-          auto_class, auto_class, trust, own ? ",trust_remote_code=True" : "",
-          m->config.encoder_layers ? ",backend=seq2seq" : "");
+          auto_class, auto_class, e->own ? ", trust_remote_code=True" : "", e->own ? ",trust_remote_code=True" : "",
+          encoder ? ",backend=seq2seq" : "");
 }
 
 /* Writes an indented block, which no text can end. Bytes that are not UTF-8 become U+FFFD. */
 static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *begins) {
-  uint32_t point;
-  for (size_t i = 0, length; i < size; i += length ? length : 1) {
-    length = utf8_read(text + i, size - i, &point);
+  for (size_t i = 0, length; i < size; i += length) {
+    const int32_t point = utf8_next(text + i, size - i, &length);
     if (*begins) fputs("    ", out);
     *begins = text[i] == '\n';
-    if (!length) fputs("\xEF\xBF\xBD", out);
-    else if (length == 1 && text[i] < 32 && text[i] != '\n' && text[i] != '\t') putc('?', out);
+    if (point == UTF8_INVALID) fputs("\xEF\xBF\xBD", out);
+    else if (point < 32 && point != '\n' && point != '\t') putc('?', out);
     else fwrite(text + i, 1, length, out);
   }
 }
@@ -178,24 +175,24 @@ static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *be
 static void write_sample(FILE *out, const Export *e) {
   if (!e->sampled) return;
   fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.request.sampling.seed,
-          e->prompt->size ? ", the prompt first" : "");
+          e->p->prompt.text.size ? ", the prompt first" : "");
   bool begins = true;
-  write_indented(out, e->prompt->bytes, e->prompt->size, &begins);
-  write_indented(out, e->sample.bytes, e->sample.size, &begins);
+  write_indented(out, e->p->prompt.text.bytes, e->p->prompt.text.size, &begins);
+  write_indented(out, e->sample.text.bytes, e->sample.text.size, &begins);
   if (!begins) putc('\n', out);
 }
 
 static bool write_card(const Export *e, const char *path, const char *name, Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, path, error)) return false;
-  write_front(file.stream, e->model);
+  write_front(file.stream, &e->p->model.config);
   write_model(file.stream, e, name);
-  if (!write_training(file.stream, e->model->dir, error)) {
+  if (!write_training(file.stream, e->p->model.dir, error)) {
     file_writer_abort(&file);
     return false;
   }
   write_sample(file.stream, e);
-  write_use(file.stream, e->model);
+  write_use(file.stream, e);
   return file_writer_commit(&file, error);
 }
 
@@ -245,7 +242,7 @@ static void remove_files(const char *dir) {
 }
 
 static bool write_files(const Export *e, const char *dir, const char *name, Error *error) {
-  const LoadedModel *m = e->model;
+  const LoadedModel *m = &e->p->model;
   tokenizer_set_starts_elsewhere(m->tokenizer, m->special.start != m->special.end);
   if (model_files_copy_weights(m->files, dir, e->type, error) &&
       model_files_write_tokenizers(dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error) &&
@@ -271,33 +268,32 @@ static bool write_new(const Export *e, const char *dir, const char *name, Error 
 }
 
 /* Changes `name` into one that a hub takes. */
-static void print_commands(Console *console, const ModelConfig *config, const char *dir, char *name) {
-  bool own;
+static void print_commands(const Export *e, const char *dir, char *name) {
   const ShellWord word = text_shell_word(dir, 250);
   for (char *at = name; *at; at++)
     if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-';
-  model_files_class(config, &own);
-  console_note(console, "%s holds the model, its tokenizer and a model card; choose a license in the card", dir);
+  console_note(&e->p->console, "%s holds the model, its tokenizer and a model card; choose a license in the card", dir);
   printf("hf upload NAME/%s %s\n", name + strspn(name, "-."), word.text);
   printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
-         own ? ",trust_remote_code=True" : "", config->encoder_layers ? ",backend=seq2seq" : "");
+         e->own ? ",trust_remote_code=True" : "", e->p->model.config.encoder_layers ? ",backend=seq2seq" : "");
 }
 
 bool program_export(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   if (s->tokens < 0)
     return fail(error, EXIT_USAGE, "-n %" PRId64 " has no end; the sample of a model card needs one", s->tokens);
-  Export e = {.model = &p->model, .type = export_types[s->export_type], .prompt = &p->prompt};
+  Export e = {.p = p, .type = s->export_type == EXPORT_BF16 ? TENSOR_BF16 : TENSOR_F32};
+  e.class = model_files_class(&p->model.config, &e.own);
   char *dir = strdup(s->export);
   for (size_t end = dir ? strlen(dir) : 0; end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
   char *name = dir ? path_last_name(dir) : NULL;
   bool exists = false;
   const bool ok = ((dir && name) || error_memory(error, "a path")) && check_directory(dir, &exists, error) &&
-                  make_sample(p, &e, error) &&
+                  make_sample(&e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
-  if (ok && !p->console.quiet) print_commands(&p->console, &p->model.config, dir, name);
+  if (ok && !p->console.quiet) print_commands(&e, dir, name);
   output_free(&e.sample);
   free(name);
   free(dir);
-  return ok && stdout_flush_and_check(&p->out, error);
+  return ok && stdout_check(p, error);
 }

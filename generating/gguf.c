@@ -61,18 +61,18 @@ static void write_from(FILE *out, const char *gguf, const char *modelfile) {
 }
 
 /* Describes a model that continues texts: an unchanged prompt, no turns, and the sampling of ./generate. */
-static bool write_modelfile(const CommandLine *c, const LoadedModel *m, Error *error) {
-  const GenerateSettings *s = &c->settings;
+static bool write_modelfile(const Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
   write_from(file.stream, s->gguf, s->modelfile);
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
-  const char *end = tokenizer_end_text(m->tokenizer);
+  const char *end = tokenizer_end_text(p->model.tokenizer);
   if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
-  fprintf(file.stream, "PARAMETER num_ctx %d\n", m->config.ctx);
+  fprintf(file.stream, "PARAMETER num_ctx %d\n", p->model.config.ctx);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) {
     char value[40];
-    options_format_named(&c->options, row->name, value, sizeof value);
+    options_format_named(&p->options, row->name, value, sizeof value);
     if (!row->not_ollama) fprintf(file.stream, "PARAMETER %s %s\n", row->key, value);
   }
   return file_writer_commit(&file, error);
@@ -86,9 +86,9 @@ static void print_commands(const GenerateSettings *s, int ctx) {
   if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
 }
 
-static bool write_model(const Program *p, Console *console, GgufFacts *facts, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
-  StartupWork writing = {.console = console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
+static bool write_model(Program *p, GgufFacts *facts, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  StartupWork writing = {.console = &p->console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
   char *name = path_last_name(p->model.dir);
   if (!name) return error_memory(error, "a path");
   const OneLine line = text_one_line(name, 200);
@@ -96,21 +96,21 @@ static bool write_model(const Program *p, Console *console, GgufFacts *facts, Er
       .files = p->model.files, .name = line.text, .tokenizer = p->model.tokenizer, .type = (GgufType)s->gguf_type};
   const bool ok = gguf_model_write(&model, s->gguf, startup_progress(&writing), facts, error);
   free(name);
-  console_work_end(console);
+  console_work_end(&p->console);
   return ok;
 }
 
 bool program_gguf(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   GgufFacts facts;
-  if (options_typed(&p->command.options, "dtype"))
+  if (options_typed(&p->options, "dtype"))
     return fail(error, EXIT_USAGE,
                 "--dtype is the type that the model computes in; --gguf-type is the type that --gguf writes");
-  if (!check_paths(s, error) || !write_model(p, &p->console, &facts, error)) return false;
-  if (s->modelfile && !write_modelfile(&p->command, &p->model, error)) return false;
+  if (!check_paths(s, error) || !write_model(p, &facts, error)) return false;
+  if (s->modelfile && !write_modelfile(p, error)) return false;
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,
                text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
   for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
   if (!p->console.quiet) print_commands(s, p->model.config.ctx);
-  return stdout_flush_and_check(&p->out, error);
+  return stdout_check(p, error);
 }

@@ -1,7 +1,7 @@
 /* Interactive generation (-i): the user adds a line, the model continues the text. */
 #include "cli/startup.h"
-#include "generating/line_editor.h"
-#include "generating/program.h"
+#include "generating/line_input.h"
+#include "generating/outputs.h"
 #include "util/array.h"
 #include "util/file.h"
 #include "util/text.h"
@@ -25,7 +25,7 @@ typedef struct Turn {
 
 typedef struct Session {
   Program *p;
-  LineEditor *editor;
+  LineInput input;
   uint8_t *text;
   size_t capacity;
   Turn now;
@@ -35,7 +35,6 @@ typedef struct Session {
   uint64_t seed;            /* of the next answer */
   char *saved;              /* the file that /save wrote; it may replace the file while its time is saved_at */
   struct timespec saved_at; /* modification time */
-  Error problem;            /* the error of adding an answer to the text */
   bool over;
   bool noted; /* the note about backslashes was printed */
 } Session;
@@ -59,10 +58,10 @@ static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error
 
 /* ---- answers ---- */
 
-static bool emit(void *session, void *text, const uint8_t *bytes, size_t size) {
+static bool emit(void *session, void *output, const uint8_t *bytes, size_t size, Error *error) {
   Session *s = session;
-  (void)text;
-  return add_text(s, bytes, size, &s->problem) && stdout_write(&s->p->out, bytes, size);
+  (void)output;
+  return add_text(s, bytes, size, error) && stdout_write(s->p, bytes, size);
 }
 
 /* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
@@ -70,33 +69,25 @@ static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
   const bool encoder = has_encoder(s);
   const size_t from = encoder ? s->now.typed : s->now.document;
-  return prompt_encode(&p->model, &p->command.settings, s->text ? s->text + from : (const uint8_t *)"",
-                       s->now.size - from - encoder, &p->prompt.tokens, error);
+  return prompt_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - encoder,
+                       &p->prompt.tokens, error);
 }
 
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
-  s->problem = (Error){0};
   if (!encode(s, error)) return false;
-  unseen_note(&p->seen, &p->model, &p->prompt.tokens.source, &p->console);
-  GenerationRequest request = request_make(&p->command, &p->model, &p->prompt.tokens);
-  GenerationResult result;
-  request.sampling.seed = s->seed++;
+  unseen_note(p, &p->prompt.tokens.source);
+  Output output = {.request = request_make(p, &p->prompt.tokens)};
+  output.request.sampling.seed = s->seed++;
   s->now.answer = s->now.size;
   s->now.answered = true;
-  const Generation generation = {.decoder = p->model.decoder,
-                                 .tokenizer = p->model.tokenizer,
-                                 .context = s,
-                                 .emit = emit,
-                                 .progress = {output_until_signal, NULL}};
-  if (!generation_run_one(&generation, &request, &result, error)) return false;
-  if (s->problem.code) return fail(error, s->problem.code, "%s", s->problem.text);
+  if (!output_generate(p, &output, emit, s, error)) return false;
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(&p->out);
-  s->now.ended = result.reason == STOP_END;
-  program_note_result(&p->console, &request, &result);
-  if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
-  return stdout_check(&p->out, error);
+  stdout_flush(p);
+  s->now.ended = output.result.reason == STOP_END;
+  program_note_result(&p->console, &output.request, &output.result);
+  if (s->input.terminal) startup_take_interrupt();
+  return stdout_check(p, error);
 }
 
 /* ---- turns ---- */
@@ -160,11 +151,11 @@ static bool begin_anew(Session *s, const char *argument, Error *error) {
 
 static bool show(Session *s, const char *argument, Error *error) {
   (void)argument;
-  if (s->now.size > s->now.begin) stdout_write(&s->p->out, s->text + s->now.begin, s->now.size - s->now.begin);
+  if (s->now.size > s->now.begin) stdout_write(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
   if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(&s->p->out);
-  if (line_editor_is_terminal(s->editor)) startup_take_interrupt();
-  return stdout_check(&s->p->out, error);
+  stdout_flush(s->p);
+  if (s->input.terminal) startup_take_interrupt();
+  return stdout_check(s->p, error);
 }
 
 /* Replaces only a file that it wrote itself. */
@@ -251,18 +242,18 @@ static bool help(Session *s, const char *argument, Error *error) {
 }
 
 static bool change(Session *s, const char *name, const char *option, const char *value, Error *error) {
-  CommandLine *c = &s->p->command;
+  Program *p = s->p;
   const bool is_temp = strcmp(name, "temp") == 0, is_seed = strcmp(name, "seed") == 0;
   char text[64];
   if (*value) {
-    if (!options_set(&c->options, option, value, error)) return false;
-    if (is_temp) c->settings.greedy = false;
-    if (is_seed) s->seed = c->settings.seed;
+    if (!options_set(&p->options, option, value, error)) return false;
+    if (is_temp) p->settings.greedy = false;
+    if (is_seed) s->seed = p->settings.seed;
     return true;
   }
-  options_format_named(&c->options, option, text, sizeof text);
+  options_format_named(&p->options, option, text, sizeof text);
   if (is_seed) snprintf(text, sizeof text, "%" PRIu64 ", of the next answer", s->seed);
-  if (is_temp && c->settings.greedy) snprintf(text, sizeof text, "0 (greedy)");
+  if (is_temp && p->settings.greedy) snprintf(text, sizeof text, "0 (greedy)");
   console_note(&s->p->console, "%s %s", name, text);
   return true;
 }
@@ -284,20 +275,17 @@ static bool run_command(Session *s, char *line, size_t size, Error *error) {
 /* A line that begins with / is a command; one that begins with // is text without the first /. */
 static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error) {
   const bool slash = size && line[0] == '/', command = slash && !(size > 1 && line[1] == '/');
-  const bool escapes = s->p->command.settings.escapes;
-  size_t used = size - slash;
-  char *copy = malloc(used + 1);
-  if (!copy) return no_memory(error);
-  if (used) memcpy(copy, line + slash, used);
-  copy[used] = '\0';
-  uint8_t *text = (uint8_t *)copy;
-  if (!command && !escapes && !s->noted && prompt_has_escapes(text, used)) {
+  const bool escapes = s->p->settings.escapes;
+  ByteBuffer text = {0};
+  bool ok = prompt_copy(line + slash, size - slash, &text, error);
+  if (ok && !command && !escapes && !s->noted && prompt_has_escapes((char *)text.bytes, text.size)) {
     console_note(&s->p->console, "the backslash is taken as it is; with -i -e, \\n is a line break and \\t a tab");
     s->noted = true;
   }
-  const bool ok = command ? run_command(s, copy, used, error)
-                          : (!escapes || prompt_replace_escapes(text, &used, error)) && take_text(s, text, used, error);
-  free(copy);
+  if (ok)
+    ok = command ? run_command(s, (char *)text.bytes, text.size, error)
+                 : (!escapes || prompt_replace_escapes(&text, error)) && take_text(s, text.bytes, text.size, error);
+  free(text.bytes);
   return ok;
 }
 
@@ -306,8 +294,7 @@ static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error
 /* Prints the mistake of a person and goes on; returns the mistake of a script as an error. */
 static bool forgive(const Session *s, const Error *why, Error *error) {
   const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
-  if (!mistake || !line_editor_is_terminal(s->editor) || s->p->out.error)
-    return fail(error, why->code, "%s", why->text);
+  if (!mistake || !s->input.terminal || s->p->stdout_error) return fail(error, why->code, "%s", why->text);
   console_error(&s->p->console, why);
   return true;
 }
@@ -315,41 +302,39 @@ static bool forgive(const Session *s, const Error *why, Error *error) {
 static bool talk(Session *s, Error *error) {
   const uint8_t *line;
   size_t size;
-  while (!s->over && !s->p->out.error) {
-    if (!line_editor_read(s->editor, &line, &size, error)) return false;
+  while (!s->over && !s->p->stdout_error) {
+    if (!line_input_ask(&s->input, &line, &size, error)) return false;
     Error why = {0};
     if (line) {
-      if (line_editor_is_terminal(s->editor))
-        startup_take_interrupt(); /* it was meant for the last answer, which is complete */
+      if (s->input.terminal) startup_take_interrupt(); /* it was meant for the last answer, which is complete */
       if (!take_line(s, line, size, &why) && !forgive(s, &why, error)) return false;
-    } else if (line_editor_is_terminal(s->editor)) {
+    } else if (s->input.terminal) {
       if (startup_take_interrupt()) fputs("^C\n", stderr);
       else s->over = true;
       if (s->over && !stop_signal) fputc('\n', stderr);
     } else s->over = true;
   }
-  return stdout_check(&s->p->out, error);
+  return stdout_check(s->p, error);
 }
 
 static void greet(const Session *s) {
   Console *console = &s->p->console;
-  if (!line_editor_is_terminal(s->editor)) return;
+  if (!s->input.terminal) return;
   console_note(console, "type a text, and the model continues it; /help lists the commands");
-  if (!line_editor_edits(s->editor))
-    console_note(console, "without libedit, only the editing of the terminal itself works");
+  if (!s->input.edits) console_note(console, "without libedit, only the editing of the terminal itself works");
 }
 
 bool program_interactive(Program *p, Error *error) {
-  Session s = {.p = p, .seed = request_seed(&p->command)};
-  p->command.settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
-  bool ok = decoder_open(&p->model.decoder, p->model.model, 1, error) && line_editor_open(&s.editor, error);
+  Session s = {.p = p, .input.fd = -1, .seed = request_seed(p)};
+  p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
+  bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
-  if (ok && p->prompt.size) {
-    stdout_write(&p->out, p->prompt.bytes, p->prompt.size);
-    ok = take_text(&s, p->prompt.bytes, p->prompt.size, error);
+  if (ok && p->prompt.text.size) {
+    stdout_write(p, p->prompt.text.bytes, p->prompt.text.size);
+    ok = take_text(&s, p->prompt.text.bytes, p->prompt.text.size, error);
   }
   ok = ok && talk(&s, error);
-  line_editor_close(s.editor);
+  line_input_close(&s.input);
   free(s.text);
   free(s.before);
   free(s.saved);

@@ -1,7 +1,5 @@
 /* Logit lens (--lens): the next token that each layer would predict. */
-#include "generating/program.h"
-
-#include "inference/logprobs.h"
+#include "generating/outputs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +24,7 @@ static bool print_layer(const LoadedModel *m, int layer, const float *logits, To
 bool program_lens(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   const PromptTokens *tokens = &p->prompt.tokens;
-  const int layers = m->config.layers, vocab = m->config.vocab, alternatives = p->command.settings.alternatives;
+  const int layers = m->config.layers, vocab = m->config.vocab, alternatives = p->settings.alternatives;
   const int wanted = alternatives > 0 ? alternatives : LENS_TOKENS, count = wanted < vocab ? wanted : vocab;
   TokenAlternative *top = malloc((size_t)count * sizeof *top);
   bool ok =
@@ -41,6 +39,6 @@ bool program_lens(Program *p, Error *error) {
     ok = print_layer(m, layer, logits + (size_t)layer * (size_t)vocab, top, count, error);
   free(logits);
   free(top);
-  stdout_flush(&p->out);
-  return ok && stdout_check(&p->out, error);
+  stdout_flush(p);
+  return ok && stdout_check(p, error);
 }

@@ -1,4 +1,5 @@
-/* Lines of a file or of standard input, read as they arrive. */
+/* Input lines: of a file or of standard input, read as they arrive, or typed at a terminal with editing and a history
+ * (libedit). */
 #ifndef INKLING_GENERATING_LINE_INPUT_H
 #define INKLING_GENERATING_LINE_INPUT_H
 
@@ -14,18 +15,21 @@ typedef struct LineInput {
   uint8_t *bytes;   /* bytes read but not yet returned: [used, size) */
   size_t used, size, capacity;
   bool ended;
-  int64_t taken; /* the number of lines returned */
+  int64_t taken;        /* the number of lines returned */
+  bool terminal, edits; /* set by line_input_open_session(); edits: with libedit */
 } LineInput;
 
 /* Opens a file; `path` NULL or "-": standard input. EXIT_INPUT. line_input_close() is harmless on {.fd = -1}. */
 bool line_input_open(LineInput *out, const char *path, Error *error);
+/* Opens standard input for line_input_ask(). Prompts and echo on a terminal go to stderr. libedit is loaded here; if it
+ * is missing at run time or build time, the terminal's own editing is used. EXIT_MEMORY. */
+bool line_input_open_session(LineInput *out, Error *error);
 void line_input_close(LineInput *input);
-
-/* Waits for input or its end; returns false when a signal asks to stop. */
-bool line_input_wait(int fd);
 
 /* Reads the next line, without its newline, valid until the next call. NULL at the end of the input and, unless `wait`,
  * when reading would block. EXIT_INPUT: reading fails, or a line is longer than 1 GiB; the status of a signal. */
 bool line_input_next(LineInput *input, bool wait, const uint8_t **line, size_t *size, Error *error);
+/* The same in a session, after a prompt on a terminal; NULL also when a signal asked to stop. EXIT_MEMORY. */
+bool line_input_ask(LineInput *input, const uint8_t **line, size_t *size, Error *error);
 
 #endif

@@ -3,37 +3,19 @@
 #include "cli/startup.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
-#include "util/clock.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- one output ---- */
 
 void output_free(Output *o) {
-  prompt_tokens_free(&o->prompt);
-  free(o->bytes);
+  free(o->text.bytes);
   free(o->ids.ids);
   free(o->tokens);
   free(o->top);
-}
-
-GenerationRequest output_request(Output *o) {
-  GenerationRequest request = o->request;
-  request_set_prompt(&request, &o->prompt);
-  request.text = o;
-  return request;
-}
-
-bool output_add(Output *o, const uint8_t *bytes, size_t size) {
-  o->no_memory = !array_reserve(&o->bytes, &o->capacity, o->size + size, 1);
-  if (o->no_memory) return false;
-  memcpy(o->bytes + o->size, bytes, size);
-  o->size += size;
-  return true;
 }
 
 bool output_add_token(Output *o, const GeneratedToken *token, Error *error) {
@@ -47,30 +29,33 @@ bool output_add_token(Output *o, const GeneratedToken *token, Error *error) {
   return bpe_ids_sink(&o->ids, &token->id, 1, error);
 }
 
-bool output_end(Output *o, const GenerationResult *result, Error *error) {
-  o->result = *result;
-  o->done = result->reason != STOP_CALLER;
-  return !o->no_memory || error_memory(error, "a text");
+static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size, Error *error) {
+  (void)context;
+  return byte_buffer_add(&((Output *)output)->text, bytes, size, error);
 }
 
-bool output_until_signal(void *context, int64_t tokens, Error *error) {
+static bool add_token(void *context, void *output, const GeneratedToken *token, Error *error) {
+  (void)context;
+  return output_add_token(output, token, error);
+}
+
+/* A signal stops the text, which is not an error yet. */
+static bool until_signal(void *context, int64_t tokens, Error *error) {
   (void)context, (void)tokens, (void)error;
   return !stop_signal;
 }
 
-static bool add_bytes(void *context, void *output, const uint8_t *bytes, size_t size) {
-  (void)context;
-  return output_add(output, bytes, size);
-}
-
-bool output_generate(Output *o, LoadedModel *m, GenerationRequest request, const char *doing, Error *error) {
-  GenerationResult result;
-  if (!decoder_open(&m->decoder, m->model, 1, error)) return false;
-  const Generation generation = {
-      .decoder = m->decoder, .tokenizer = m->tokenizer, .emit = add_bytes, .progress = {output_until_signal, NULL}};
-  request.text = o;
-  return generation_run_one(&generation, &request, &result, error) && startup_go_on(doing, error) &&
-         output_end(o, &result, error);
+bool output_generate(Program *p, Output *o, OutputEmit *emit, void *context, Error *error) {
+  LoadedModel *m = &p->model;
+  if (!m->decoder && !decoder_open(&m->decoder, m->model, 1, error)) return false;
+  const Generation generation = {.decoder = m->decoder,
+                                 .tokenizer = m->tokenizer,
+                                 .context = context,
+                                 .emit = emit ? emit : add_bytes,
+                                 .token = add_token,
+                                 .progress = {until_signal, NULL}};
+  o->request.text = o;
+  return generation_run_one(&generation, &o->request, &o->result, error);
 }
 
 /* ---- several outputs ---- */
@@ -91,14 +76,14 @@ static void remove_first(Outputs *outputs) {
   outputs->first = o->next;
   if (!outputs->first) outputs->last = NULL;
   outputs->count--;
-  if (outputs->release) outputs->release(o);
+  outputs->release(o);
   output_free(o);
   free(o);
 }
 
 bool outputs_print(Outputs *outputs, Error *error) {
   while (outputs->first && outputs->first->done) {
-    if (!outputs->print(outputs->context, outputs->first, error)) return false;
+    if (!outputs->print(outputs, outputs->first, error)) return false;
     outputs->tokens += outputs->first->result.tokens;
     remove_first(outputs);
   }
@@ -109,21 +94,21 @@ void outputs_free(Outputs *outputs) {
   while (outputs->first) remove_first(outputs);
 }
 
-static bool add_token(void *context, void *output, const GeneratedToken *token, Error *error) {
-  (void)context;
-  return output_add_token(output, token, error);
-}
-
+/* Outputs that the caller interrupted do not become done. */
 static bool end_output(void *outputs, void *output, const GenerationResult *result, Error *error) {
-  return output_end(output, result, error) && outputs_print(outputs, error);
+  Output *o = output;
+  o->result = *result;
+  o->done = result->reason != STOP_CALLER;
+  return outputs_print(outputs, error);
 }
 
-static bool can_write(void *out, int64_t tokens, Error *error) {
+static bool can_write(void *outputs, int64_t tokens, Error *error) {
   (void)tokens;
-  return !((const Stdout *)out)->error && startup_go_on("generating", error);
+  return !((const Outputs *)outputs)->p->stdout_error && startup_go_on("generating", error);
 }
 
-bool outputs_run(void *context, LoadedModel *m, Stdout *out, int most_rows, GenerationNext *next, Error *error) {
+bool outputs_run(void *context, int most_rows, GenerationNext *next, Error *error) {
+  LoadedModel *m = &((Outputs *)context)->p->model;
   const int rows = generation_rows(m->model, most_rows);
   if (!decoder_open(&m->decoder, m->model, rows, error)) return false;
   const Generation generation = {.decoder = m->decoder,
@@ -134,13 +119,8 @@ bool outputs_run(void *context, LoadedModel *m, Stdout *out, int most_rows, Gene
                                  .emit = add_bytes,
                                  .token = add_token,
                                  .done = end_output,
-                                 .progress = {can_write, out}};
+                                 .progress = {can_write, context}};
   return generation_run(&generation, error) && outputs_print(context, error);
-}
-
-void outputs_note_lines(const Outputs *outputs, Console *console, int64_t lines, double start, uint64_t seed) {
-  console_note(console, "%s, %s in %s; seed %" PRIu64, text_plural((double)lines, "line").text,
-               text_plural((double)outputs->tokens, "token").text, text_duration(clock_seconds() - start).text, seed);
 }
 
 /* ---- tokens ---- */

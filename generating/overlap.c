@@ -27,10 +27,8 @@ typedef struct GeneratedText {
 } GeneratedText;
 
 struct Overlap {
-  const LoadedModel *model;
-  Console *console;
-  const char *name; /* the other text: a run, a file, a directory or "-" */
-  TokenFile tokens; /* of the other text */
+  Program *p;
+  TokenFile tokens; /* of the other text: a run, a file, a directory or "-" */
   bool opened, compared;
   int64_t dropped; /* tokens whose pages are no longer held in memory */
   BpeIds ids;      /* of all generated texts, SEPARATOR after each */
@@ -49,11 +47,11 @@ static bool open_run(Overlap *o, const char *dir, Error *error) {
     return fail(error, EXIT_CHECKPOINT, "%s has no %s: name the text that it was trained on, a file or a directory",
                 dir, CHECKPOINT_TOKENS);
   bool ok = model_files_open(&files, dir, error) && model_files_read_tokenizer(files, &tokenizer, error);
-  if (ok && tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(o->model->tokenizer))
+  if (ok && tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(o->p->model.tokenizer))
     ok = fail(error, EXIT_CHECKPOINT,
               "%s has another tokenizer than %s, so their tokens cannot be compared: name the text that it was trained "
               "on, a file or a directory",
-              dir, o->model->dir);
+              dir, o->p->model.dir);
   tokenizer_free(tokenizer);
   model_files_close(files);
   return ok && token_file_open(&o->tokens, path.text, error);
@@ -63,12 +61,12 @@ static bool is_run(const char *path) {
   return model_files_exist(path) || access(path_in(path, CHECKPOINT_TOKENS).text, F_OK) == 0;
 }
 
-bool overlap_open(Overlap **out, const GenerateSettings *s, const LoadedModel *m, Console *console, Error *error) {
-  Overlap *o = *out = calloc(1, sizeof *o);
+bool overlap_open(Program *p, Error *error) {
+  const char *name = p->settings.overlap;
+  Overlap *o = p->overlap = calloc(1, sizeof *o);
   if (!o) return error_memory(error, "a comparison of texts");
-  *o = (Overlap){.model = m, .console = console, .name = s->overlap};
-  o->opened =
-      is_run(o->name) ? open_run(o, o->name, error) : loaded_encode_file(m, s, console, o->name, &o->tokens, error);
+  o->p = p;
+  o->opened = is_run(name) ? open_run(o, name, error) : loaded_encode_file(p, name, &o->tokens, error);
   return o->opened;
 }
 
@@ -95,7 +93,7 @@ int64_t overlap_most_tokens(int texts) {
 }
 
 bool overlap_add(Overlap *o, const Output *output, Error *error) {
-  const size_t count = output->ids.count, size = output->size;
+  const size_t count = output->ids.count, size = output->text.size;
   const int32_t end = SEPARATOR;
   if (!array_reserve(&o->texts, &o->capacity, o->count + 1, sizeof *o->texts)) return error_memory(error, "a text");
   GeneratedText t = {.begin = o->ids.count,
@@ -108,7 +106,7 @@ bool overlap_add(Overlap *o, const Output *output, Error *error) {
     free_text(&t);
     return false;
   }
-  if (size) memcpy(t.bytes, output->bytes, size);
+  if (size) memcpy(t.bytes, output->text.bytes, size);
   for (size_t i = 0; i <= count; i++) {
     const int64_t begin = i < count ? output->tokens[i].begin : (int64_t)size;
     t.offsets[i] = begin < (int64_t)size ? begin : (int64_t)size; /* a stop text may cut the last tokens off */
@@ -123,7 +121,7 @@ bool overlap_add(Overlap *o, const Output *output, Error *error) {
 static bool report(void *overlap, int64_t tokens, Error *error) {
   enum { KEPT_TOKENS = 16 << 20 };
   Overlap *o = overlap;
-  console_work(o->console, &(ConsoleWork){"comparing", (double)tokens, (double)o->tokens.info.tokens, false});
+  console_work(&o->p->console, &(ConsoleWork){"comparing", (double)tokens, (double)o->tokens.info.tokens, false});
   if (tokens - o->dropped >= KEPT_TOKENS) {
     token_file_drop_pages(&o->tokens);
     o->dropped = tokens;
@@ -131,13 +129,13 @@ static bool report(void *overlap, int64_t tokens, Error *error) {
   return !stop_signal && token_file_check(&o->tokens, error);
 }
 
-bool overlap_compare(Overlap *o, const Stdout *out, Error *error) {
+bool overlap_compare(Overlap *o, Error *error) {
   const TokenRange all = {&o->tokens, 0, o->tokens.info.tokens};
   int32_t *lengths = malloc((o->ids.count + 1) * sizeof *lengths);
   if (!lengths) return error_memory(error, "a comparison of texts");
-  o->compared = !stop_signal && !out->error &&
+  o->compared = !stop_signal && !o->p->stdout_error &&
                 longest_match_lengths(&all, o->ids.ids, o->ids.count, lengths, (Progress){report, o}, error);
-  console_work_end(o->console);
+  console_work_end(&o->p->console);
   for (size_t i = 0; o->compared && i < o->count; i++) {
     GeneratedText *t = &o->texts[i];
     t->span_count = longest_match_spans(lengths + t->begin, t->offsets, t->count, FEWEST_TOKENS, FEWEST_BYTES, t->spans,
@@ -160,7 +158,7 @@ static int64_t print_bytes(const GeneratedText *t, int64_t from, int64_t to, boo
   return to;
 }
 
-bool overlap_print(const Overlap *o, size_t text, Stdout *out) {
+bool overlap_print(const Overlap *o, size_t text) {
   if (text >= o->count) return true;
   const GeneratedText *t = &o->texts[text];
   const bool can_underline = console_can_mark();
@@ -170,8 +168,8 @@ bool overlap_print(const Overlap *o, size_t text, Stdout *out) {
     at = print_bytes(t, at, t->offsets[t->spans[i].end], can_underline);
   }
   print_bytes(t, at, t->offsets[t->count], false);
-  stdout_flush(out);
-  return !out->error;
+  stdout_flush(o->p);
+  return !o->p->stdout_error;
 }
 
 /* ---- notes ---- */
@@ -222,19 +220,20 @@ static void list_spans(Console *console, GeneratedText *t) {
 static void note_text(const Overlap *o, size_t text) {
   GeneratedText *t = &o->texts[text];
   const int64_t size = t->offsets[t->count];
-  const char *other = path_shown(o->name);
+  const char *other = path_shown(o->p->settings.overlap);
   char name[32] = "";
   if (o->count > 1) snprintf(name, sizeof name, "text %zu: ", text + 1);
   if (!t->span_count) {
-    console_note(o->console, "%s0 %% of %" PRId64 " bytes appear in %s: no passage of %d tokens and %d bytes", name,
+    console_note(&o->p->console, "%s0 %% of %" PRId64 " bytes appear in %s: no passage of %d tokens and %d bytes", name,
                  size, other, FEWEST_TOKENS, FEWEST_BYTES);
     return;
   }
   const MatchSpan longest = t->spans[t->longest];
-  console_note(o->console, "%s%.3g %% of %" PRId64 " bytes appear in %s, in %s; the longest, %" PRId64 " bytes: '%s'",
-               name, 100.0 * (double)overlap_bytes(t) / (double)size, size, other,
+  console_note(&o->p->console,
+               "%s%.3g %% of %" PRId64 " bytes appear in %s, in %s; the longest, %" PRId64 " bytes: '%s'", name,
+               100.0 * (double)overlap_bytes(t) / (double)size, size, other,
                text_plural((double)t->span_count, "span").text, span_bytes(t, longest), quoted(t, longest).text);
-  if (o->count == 1) list_spans(o->console, t);
+  if (o->count == 1) list_spans(&o->p->console, t);
 }
 
 void overlap_note(Overlap *o) {

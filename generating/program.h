@@ -1,27 +1,66 @@
-/* The state of one call of ./generate. main() owns it, and each mode gets all of it; other functions take the parts
- * that they use. Functions that return bool fill an Error when they return false. Functions that do a complete task can
- * also fail with the errors of reading and encoding input (EXIT_INPUT), of the device (EXIT_MEMORY, EXIT_NONFINITE), of
- * stdout (EXIT_OUTPUT) and of signals. */
+/* The state of one call of ./generate, and what its modes share. main() owns the state, and each mode gets all of it.
+ * Functions that return bool fill an Error when they return false. Functions that do a complete task can also fail with
+ * the errors of reading and encoding input (EXIT_INPUT), of the device (EXIT_MEMORY, EXIT_NONFINITE), of stdout
+ * (EXIT_OUTPUT) and of signals. */
 #ifndef INKLING_GENERATING_PROGRAM_H
 #define INKLING_GENERATING_PROGRAM_H
 
-#include "generating/outputs.h"
-#include "generating/overlap.h"
-#include "generating/unseen.h"
+#include "cli/console.h"
+#include "dataset/token_file.h"
+#include "formats/model_files.h"
+#include "generating/settings.h"
+#include "inference/generation.h"
+#include "util/array.h"
+
+/* A model with its tokenizers, opened from a run directory or a directory of Hugging Face transformers. */
+typedef struct LoadedModel {
+  char *dir;
+  ModelFiles *files;
+  ModelConfig config;
+  Tokenizer *tokenizer;
+  Tokenizer *source_tokenizer; /* for the encoder's input; NULL: the same as `tokenizer` */
+  SpecialTokens special;
+  TokenRules rules; /* from --bias and --ban */
+  const Backend *backend;
+  Context *context;
+  Model *model;
+  Decoder *decoder; /* opened by the mode */
+} LoadedModel;
+
+/* The prompt of the command line. */
+typedef struct Prompt {
+  ByteBuffer text; /* bytes NULL: none was given */
+  PromptTokens tokens;
+} Prompt;
+
+/* Characters, separated by blanks. */
+typedef struct UnseenText {
+  char text[64];
+} UnseenText;
+
+/* The bytes that appear in the training prompts, and the prompts with other bytes. Starts zeroed. */
+typedef struct SeenBytes {
+  bool looked, known; /* looked: for the tokens of the run; known: they were found */
+  bool bytes[256];
+  int64_t lines, first; /* lines: prompts with other bytes; first: the first such prompt */
+  UnseenText in_first;  /* its characters that have them */
+} SeenBytes;
 
 typedef struct Program {
-  CommandLine command;
+  GenerateSettings settings;
+  Options options;   /* its rows point into `settings` */
+  PatternList stops; /* from --stop */
   Console console;
-  Stdout out;
+  int stdout_error; /* errno of the first failed write; 0: none */
   LoadedModel model;
   SeenBytes seen;
   Prompt prompt;
-  Overlap *overlap; /* for --novelty; NULL: not requested */
-  double launched;  /* clock_seconds() at the start of the program */
+  struct Overlap *overlap; /* for --novelty; NULL: not requested */
+  double launched;         /* clock_seconds() at the start of the program */
   const char *version;
 } Program;
 
-/* The modes, one in each file, which has its name. */
+/* The modes, each in the file that has its name; texts.c has all that generate several texts. */
 bool program_text(Program *p, Error *error);        /* one text to stdout; several with -N */
 bool program_samples(Program *p, Error *error);     /* several texts for one prompt, or texts as JSON */
 bool program_interactive(Program *p, Error *error); /* a session; the first line is the prompt */
@@ -34,23 +73,100 @@ bool program_export(Program *p, Error *error);      /* a model directory for pub
 bool program_gguf(Program *p, Error *error);        /* the model as a file for llama.cpp */
 bool program_bench(Program *p, Error *error);       /* the speed of generation, as a line of JSON */
 
+/* ---- program.c: the model ---- */
+
+/* loaded_open_files() reads the configuration and the tokenizer of p->model, loaded_open_model() the rest.
+ * EXIT_CHECKPOINT, and the errors of opening a device and of request_make_rules(). */
+bool loaded_open_files(Program *p, const char *dir, Error *error);
+bool loaded_open_model(Program *p, Error *error);
+/* Frees everything that both have opened, and zeroes the struct; harmless on a zeroed one. */
+void loaded_close(LoadedModel *m);
+
+/* Returns the tokenizer of the encoder's input. */
+static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
+  return m->source_tokenizer ? m->source_tokenizer : m->tokenizer;
+}
+
+/* Encodes a file, a directory or "-" to a deleted temporary file. Errors of corpus_open() and tokenization_open(). */
+bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error);
+
+/* ---- program.c: standard output, which carries only generated text and results ---- */
+
+/* Flushes what was printed. */
+void stdout_flush(Program *p);
+/* Writes and flushes. Returns false when writing fails or a signal asks to stop. */
+bool stdout_write(Program *p, const void *bytes, size_t size);
+/* Flushes. Fails when writing has failed or a signal has arrived; a pipe that its reader has closed is no error.
+ * EXIT_OUTPUT. */
+bool stdout_check(Program *p, Error *error);
+
+/* ---- request.c: prompts and requests ---- */
+
+/* Reads -p or the file of -f. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
+bool prompt_read(Program *p, Error *error);
+
+/* Reads a whole file (-: standard input) of less than `limit` bytes. EXIT_INPUT, EXIT_MEMORY. */
+bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error);
+
+/* Encodes a prompt; replaces the contents of *out, which starts zeroed. With an encoder, the source is the tokens of
+ * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
+ * gets the tokens of generation_prompt(). EXIT_INPUT when the tokens exceed the context and may not be truncated;
+ * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
+bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
+void prompt_tokens_free(PromptTokens *tokens);
+
+/* Returns the number of tokens that the text of the prompt has. */
+static inline size_t prompt_tokens_count(const PromptTokens *t) {
+  return t->source.count ? t->source.count : t->decoder.count;
+}
+
+/* Copies a text into an empty buffer, with a 0 byte after it. EXIT_MEMORY. */
+bool prompt_copy(const void *text, size_t size, ByteBuffer *out, Error *error);
+/* -e: replaces escapes in place; a 0 byte follows the text, before and after. EXIT_USAGE. */
+bool prompt_replace_escapes(ByteBuffer *text, Error *error);
+/* Returns whether the text contains \n, \t or \\ as two characters. */
+bool prompt_has_escapes(const char *text, size_t size);
+/* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
+void prompt_note_escapes(Program *p);
+
+/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it draws one. */
+GenerationRequest request_make(Program *p, const PromptTokens *prompt);
+uint64_t request_seed(const Program *p); /* --seed, or a random one */
+
+/* Makes p->stops of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
+bool request_make_stops(Program *p, Error *error);
+/* Makes p->model.rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
+ * EXIT_MEMORY. */
+bool request_make_rules(Program *p, Error *error);
+
+/* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
+
+/* Prints a note about the characters of an encoder's input that appear in no training prompt. Nothing is printed
+ * without an encoder, or when the training prompts are unknown. */
+void unseen_note(Program *p, const BpeIds *source);
+/* For many prompts: unseen_count() counts the prompts with such characters; unseen_note_lines() prints a note about
+ * them, out of `lines`. */
+void unseen_count(Program *p, int64_t line, const BpeIds *source);
+void unseen_note_lines(Program *p, int64_t lines);
+
+/* ---- others ---- */
+
 /* text.c: prints a note with the number of tokens, the speed and the reason for stopping. */
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result);
 
-/* attention.c, for --attention: checks the names of the files; writes them. `source` and `ids`: the tokens
- * that the encoder and the decoder have read. */
+/* attention.c, for --attention: checks the names of the files; writes them for the tokens of p->prompt. */
 bool attention_check(const GenerateSettings *settings, Error *error);
-bool attention_write(const GenerateSettings *settings, const LoadedModel *m, Console *console, const BpeIds *source,
-                     const BpeIds *ids, Error *error);
+bool attention_write(Program *p, Error *error);
 
-/* score.c: computes the loss of a model without an encoder on one text, from its beginning. `take`: NULL, or
- * called with each token and the logits [vocab] that predict it. EXIT_NONFINITE, EXIT_MEMORY, errors of `take`. */
+/* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,
+ * EXIT_MEMORY, errors of `take`. */
 typedef struct TextScore {
+  /* NULL, or called with each token and the logits [vocab] that predict it */
+  bool (*take)(void *context, int32_t id, const float *logits, Error *error);
+  void *context;
   double nats; /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;
-typedef bool TokenSink(void *context, int32_t id, const float *logits, Error *error);
-bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t size, TokenSink *take, void *context,
-                TextScore *out, Error *error);
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error);
 
 #endif

@@ -3,7 +3,6 @@
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "generating/line_input.h"
-#include "generating/program.h"
 #include "generating/surprisal.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
@@ -17,56 +16,54 @@
 /* ---- a text, or each line ---- */
 
 typedef struct TextScoring {
-  LoadedModel *m;
-  Console *console;
+  Program *p;
   BpeIds ids;       /* the token that starts a text, then those of the text */
   int32_t *targets; /* [ctx] */
-  float *logits;    /* [ctx][vocab]; NULL: `take` is NULL */
-  TokenSink *take;
-  void *context;
+  float *logits;    /* [ctx][vocab]; NULL: score->take is NULL */
+  TextScore *score;
 } TextScoring;
 
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
-static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, double *nats, Error *error) {
-  const TokenBatch batch = {s->ids.ids + first, s->targets, NULL, NULL};
-  const size_t vocab = (size_t)s->m->config.vocab;
+static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, Error *error) {
+  const TokenBatch batch = {.tokens = s->ids.ids + first, .targets = s->targets};
+  const LoadedModel *m = &s->p->model;
+  const size_t vocab = (size_t)m->config.vocab;
   int64_t counted = 0;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
-  if (!model_evaluate(s->m->model, &batch, 1, length, nats, &counted, s->logits, error)) return false;
+  if (!model_evaluate(m->model, &batch, 1, length, &s->score->nats, &counted, s->logits, error)) return false;
   for (int64_t i = scored - first; s->logits && i < length; i++)
-    if (!s->take(s->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
+    if (!s->score->take(s->score->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
   return true;
 }
 
 /* Scores windows of at most ctx tokens; the first half of each but the first window is context. */
-static bool score_ids(TextScoring *s, double *nats, Error *error) {
-  const int ctx = s->m->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
+static bool score_ids(TextScoring *s, Error *error) {
+  const int ctx = s->p->model.config.ctx, step = ctx > 1 ? ctx / 2 : 1;
   const int64_t count = (int64_t)s->ids.count - 1; /* of targets */
   int64_t scored = 0;
   for (int64_t first = 0; scored < count; first += step) {
     const int length = count - first < ctx ? (int)(count - first) : ctx;
-    console_work(s->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
-    if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, nats, error)) return false;
+    console_work(&s->p->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
+    if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, error)) return false;
     scored = first + length;
   }
-  return isfinite(*nats) ||
+  return isfinite(s->score->nats) ||
          fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
 }
 
-bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t size, TokenSink *take, void *context,
-                TextScore *out, Error *error) {
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error) {
+  const LoadedModel *m = &p->model;
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
   const size_t ctx = (size_t)m->config.ctx;
-  TextScoring s = {
-      .m = m, .console = console, .take = take, .context = context, .targets = malloc(ctx * sizeof *s.targets)};
-  s.logits = take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
-  *out = (TextScore){.bytes = (int64_t)size};
-  const bool ok = ((s.targets && (s.logits || !take)) || error_memory(error, "the logits of a window")) &&
+  TextScoring s = {.p = p, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
+  s.logits = score->take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
+  const bool ok = ((s.targets && (s.logits || !score->take)) || error_memory(error, "the logits of a window")) &&
                   bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
                   tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
-                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, &out->nats, error);
-  console_work_end(console);
-  out->tokens = (int64_t)s.ids.count - 1;
+                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
+  console_work_end(&p->console);
+  score->tokens = (int64_t)s.ids.count - 1;
+  score->bytes = (int64_t)size;
   free(s.ids.ids);
   free(s.targets);
   free(s.logits);
@@ -74,20 +71,19 @@ bool score_text(LoadedModel *m, Console *console, const uint8_t *text, size_t si
 }
 
 static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
-  TextScore score;
-  if (!score_text(&p->model, &p->console, line, size, NULL, NULL, &score, error))
-    return error_append(error, " (line %" PRId64 ")", number);
+  TextScore score = {.take = NULL};
+  if (!score_text(p, line, size, &score, error)) return error_append(error, " (line %" PRId64 ")", number);
   printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64 "}\n", number,
          score.nats, score.tokens, score.bytes);
-  return stdout_flush_and_check(&p->out, error);
+  return stdout_check(p, error);
 }
 
 static bool score_lines(Program *p, Error *error) {
   LineInput input = {.fd = -1};
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
-  bool ok = line_input_open(&input, p->command.settings.score, error);
-  while (ok && !p->out.error) {
+  bool ok = line_input_open(&input, p->settings.score, error);
+  while (ok && !p->stdout_error) {
     const uint8_t *line;
     size_t size;
     ok = line_input_next(&input, true, &line, &size, error);
@@ -101,16 +97,19 @@ static bool score_lines(Program *p, Error *error) {
 /* ---- a file, in windows as in training ---- */
 
 typedef struct Scoring {
-  Model *model;
-  Console *console;
+  Program *p;
   EvaluationPlan plan;
+  Packing packing;
+  Pairs pairs;         /* of a model with an encoder, and for --exact */
   int64_t before, all; /* windows: in passes before this one, in all passes */
   Evaluation result;   /* over windows `plan.stride` apart */
   Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
+  ExactCount exact;
 } Scoring;
 
 static bool keep_scoring(void *context, int64_t windows, Error *error) {
   const Scoring *scoring = context;
+  Console *console = &scoring->p->console;
   ConsoleProgress numbers = {.step = scoring->before + windows,
                              .steps = scoring->all,
                              .loss = NAN,
@@ -119,14 +118,15 @@ static bool keep_scoring(void *context, int64_t windows, Error *error) {
                              .tokens_per_s = NAN,
                              .peak = NAN,
                              .seconds_left = NAN};
-  if (scoring->console->terminal) console_progress(scoring->console, &numbers, false);
+  if (console->terminal) console_progress(console, &numbers, false);
   return startup_go_on("evaluating", error);
 }
 
-static bool print_score(Program *p, const Scoring *scoring, const ExactCount *exact, const Pairs *pairs, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+static bool print_score(const Scoring *scoring, Error *error) {
+  const GenerateSettings *s = &scoring->p->settings;
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
+  const ExactCount *exact = &scoring->exact;
   if (result->bytes == 0)
     return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", s->score);
   if (!isfinite(result->nats))
@@ -141,85 +141,77 @@ static bool print_score(Program *p, const Scoring *scoring, const ExactCount *ex
   if (s->exact)
     printf(", \"pairs\": %" PRId64 ", \"exact\": %.6f", exact->pairs,
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
-  if (pairs->range.file) printf(", \"pairs_left_out\": %" PRId64, pairs->left_out);
+  if (scoring->pairs.range.file) printf(", \"pairs_left_out\": %" PRId64, scoring->pairs.left_out);
   puts("}");
-  return stdout_flush_and_check(&p->out, error);
+  return stdout_check(scoring->p, error);
 }
 
-/* Windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
+/* Makes windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
  * beginning, without the documents before it. Documents were packed if the tokenizer has a token that begins them. */
-typedef struct ScoredWindows {
-  Windows windows, pairs; /* pairs: for --exact */
-  Packing packing;
-  Pairs table;
-} ScoredWindows;
-
-static bool open_windows(const LoadedModel *m, const TokenFile *tokens, bool exact, ScoredWindows *out, Error *error) {
-  const int ctx = m->config.ctx;
+static bool make_windows(Scoring *s, Error *error) {
+  const LoadedModel *m = &s->p->model;
+  Windows *windows = &s->plan.windows;
   const bool encoder = m->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(m->tokenizer) >= 0;
-  const TokenRange all = {tokens, 0, tokens->info.tokens};
-  *out = (ScoredWindows){.windows = {.range = all, .ctx = ctx}};
   const PairTokens tokens_of = pair_tokens(m->tokenizer, m->source_tokenizer);
-  if ((encoder || exact) && !pairs_make(&out->table, &all, ctx, tokens_of, (Progress){0}, error)) return false;
-  if (packed && !packing_make(&out->packing, &all, ctx, pack_tokens(m->tokenizer), (Progress){0}, error)) return false;
-  out->windows.packing = packed ? &out->packing : NULL;
-  out->pairs = (Windows){.range = all, .ctx = ctx, .pairs = &out->table};
-  if (encoder) out->windows = out->pairs;
+  if ((encoder || s->p->settings.exact) &&
+      !pairs_make(&s->pairs, &windows->range, windows->ctx, tokens_of, (Progress){0}, error))
+    return false;
+  if (packed &&
+      !packing_make(&s->packing, &windows->range, windows->ctx, pack_tokens(m->tokenizer), (Progress){0}, error))
+    return false;
+  windows->packing = packed ? &s->packing : NULL;
+  windows->pairs = encoder ? &s->pairs : NULL;
   return true;
 }
 
-static bool count_exact(LoadedModel *m, Console *console, const Windows *pairs, ExactCount *out, Error *error) {
-  StartupWork answering = {.console = console, .name = "answering"};
+static bool count_exact(Scoring *s, Error *error) {
+  LoadedModel *m = &s->p->model;
+  StartupWork answering = {.console = &s->p->console, .name = "answering"};
+  const Windows pairs = {.range = s->plan.windows.range, .ctx = s->plan.windows.ctx, .pairs = &s->pairs};
   const int rows = generation_rows(m->model, OUTPUTS_ROWS);
-  bool ok = decoder_open(&m->decoder, m->model, rows, error) &&
-            answers_count_exact(m->decoder, rows, m->tokenizer, pairs, 0, startup_progress(&answering), out, error);
-  console_work_end(console);
+  bool ok =
+      decoder_open(&m->decoder, m->model, rows, error) &&
+      answers_count_exact(m->decoder, rows, m->tokenizer, &pairs, 0, startup_progress(&answering), &s->exact, error);
+  console_work_end(&s->p->console);
   return ok;
 }
 
 /* Windows of packed documents and of pairs do not overlap with any stride. */
 static bool measure(Scoring *s, Error *error) {
   const Progress progress = {keep_scoring, s};
+  Model *model = s->p->model.model;
   const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < s->plan.windows.ctx;
   EvaluationPlan disjoint = s->plan;
   disjoint.stride = disjoint.windows.ctx;
   const int64_t first = overlap ? evaluation_windows(&disjoint) : 0;
   s->all = first + evaluation_windows(&s->plan);
-  if (overlap && !evaluation_run(s->model, &disjoint, &s->disjoint, progress, error)) return false;
+  if (overlap && !evaluation_run(model, &disjoint, &s->disjoint, progress, error)) return false;
   s->before = first;
-  if (!evaluation_run(s->model, &s->plan, &s->result, progress, error)) return false;
+  if (!evaluation_run(model, &s->plan, &s->result, progress, error)) return false;
   if (!overlap) s->disjoint = s->result;
   return true;
 }
 
-static bool score_windows(Program *p, const ScoredWindows *w, int stride, Error *error) {
-  enum { BATCH = 8 };
-  ExactCount exact = {0};
-  LoadedModel *m = &p->model;
-  Scoring scoring = {.model = m->model,
-                     .console = &p->console,
-                     .plan = {.windows = w->windows, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
-  bool ok = model_evaluate_begin(m->model, BATCH, m->config.ctx, error) && measure(&scoring, error) &&
-            (!p->command.settings.exact || count_exact(m, &p->console, &w->pairs, &exact, error));
-  console_end_line(&p->console);
-  return ok && print_score(p, &scoring, &exact, &w->table, error);
-}
-
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
-  ScoredWindows w;
-  bool ok =
-      open_windows(&p->model, tokens, p->command.settings.exact, &w, error) && score_windows(p, &w, stride, error);
-  packing_free(&w.packing);
-  pairs_free(&w.table);
+  enum { BATCH = 8 };
+  const LoadedModel *m = &p->model;
+  const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
+  Scoring s = {.p = p, .plan = {.windows = all, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
+  bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, BATCH, m->config.ctx, error) &&
+            measure(&s, error) && (!p->settings.exact || count_exact(&s, error));
+  console_end_line(&p->console);
+  ok = ok && print_score(&s, error);
+  packing_free(&s.packing);
+  pairs_free(&s.pairs);
   return ok;
 }
 
 static bool score_file(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(&p->model, s, &p->console, s->score, &tokens, error)) return false;
+  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            s->score, tokens.info.tokens);
@@ -228,6 +220,6 @@ static bool score_file(Program *p, Error *error) {
 }
 
 bool program_score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   return s->per_line ? score_lines(p, error) : surprisal_is_shown(s) ? surprisal_score(p, error) : score_file(p, error);
 }

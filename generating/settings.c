@@ -8,7 +8,6 @@
 
 static const char *const on_full_names[] = {"slide", "stop", NULL};
 static const char *const export_type_names[] = {"f32", "bf16", NULL};
-const TensorType export_types[] = {TENSOR_F32, TENSOR_BF16};
 static const char *const truncate_names[] = {"no", "left", NULL};
 
 #define HERE(name) "that is " name " here"

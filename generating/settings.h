@@ -2,15 +2,12 @@
 #ifndef INKLING_GENERATING_SETTINGS_H
 #define INKLING_GENERATING_SETTINGS_H
 
-#include "formats/safetensors.h"
 #include "cli/device.h"
 #include "cli/options.h"
 #include "kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-extern const TensorType export_types[];
 
 /* The task of a call, selected by an option. */
 typedef enum GenerateMode {
@@ -31,6 +28,7 @@ typedef enum GenerateMode {
 } GenerateMode;
 
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
+typedef enum ExportType { EXPORT_F32, EXPORT_BF16 } ExportType;
 
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
@@ -40,7 +38,7 @@ typedef struct GenerateSettings {
   bool tsv;
   TextList attention, stops, biases, bans;
   const char *prompts, *surprisal_html, *gguf, *modelfile, *export;
-  int export_type; /* index into export_types: the type of the weights */
+  int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
   bool surprisal;
   int64_t tokens;

@@ -2,7 +2,6 @@
 
 #include "checkpoint/directory.h"
 #include "inference/evaluation.h"
-#include "inference/logprobs.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/path.h"
@@ -36,12 +35,14 @@ static bool is_read(const char *file, const char *input) {
 /* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
+bool surprisal_check(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
   FileWriter file;
   const char *page = s->surprisal_html;
   if (s->surprisal && !can_color())
-    console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
-                          "prints numbers");
+    console_note(&p->console,
+                 "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                 "prints numbers");
   if (!page) return true;
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
@@ -84,7 +85,7 @@ static size_t begin_of(const Output *o, size_t at, size_t end) {
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
 void surprisal_print(const Output *o, size_t from, size_t to) {
-  const uint8_t *bytes = o->bytes;
+  const uint8_t *bytes = o->text.bytes;
   size_t token = o->ids.count ? o->ids.count - 1 : 0; /* the one of byte i */
   int shown = -1;
   if (!can_color()) {
@@ -146,10 +147,10 @@ static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Outp
 /* Writes a token, together with the tokens that complete its last character. Returns the next token. */
 static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at) {
   size_t next = at + 1;
-  const size_t begin = begin_of(o, at, o->size);
-  size_t end = begin_of(o, next, o->size);
-  while (next < o->ids.count && utf8_complete(o->bytes + begin, end - begin) < end - begin)
-    end = begin_of(o, ++next, o->size);
+  const size_t begin = begin_of(o, at, o->text.size);
+  size_t end = begin_of(o, next, o->text.size);
+  while (next < o->ids.count && utf8_complete(o->text.bytes + begin, end - begin) < end - begin)
+    end = begin_of(o, ++next, o->text.size);
   if (begin == end) return next;
   fprintf(out, "<span class=\"h%d\" title=\"", level_of(o, at));
   for (size_t i = at; i < next; i++) {
@@ -159,7 +160,7 @@ static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o,
     write_alternatives(out, tokenizer, o, i, "&#10;");
   }
   fputs("\">", out);
-  html_write(out, (const char *)o->bytes + begin, end - begin);
+  html_write(out, (const char *)o->text.bytes + begin, end - begin);
   fputs("</span>", out);
   return next;
 }
@@ -182,9 +183,9 @@ static void write_legend(FILE *out, bool prompt) {
 
 /* Begins the text: writes the prompt before it, or above it with an encoder. */
 static void begin_text(FILE *out, const Prompt *prompt) {
-  const bool encoder = prompt && prompt->tokens.source.count > 0, before = prompt && prompt->size && !encoder;
+  const bool encoder = prompt && prompt->tokens.source.count > 0, before = prompt && prompt->text.size && !encoder;
   fputs(encoder ? "<pre class=\"prompt\">" : before ? "<pre><span class=\"prompt\">" : "<pre>", out);
-  if (prompt) html_write(out, (const char *)prompt->bytes, prompt->size);
+  if (prompt) html_write(out, (const char *)prompt->text.bytes, prompt->text.size);
   fputs(encoder ? "</pre>\n<pre>" : before ? "</span>" : "", out);
 }
 
@@ -209,7 +210,7 @@ static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Pr
   fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
   html_write_text(file.stream, m->dir);
   fputs("</h1>\n", file.stream);
-  write_legend(file.stream, prompt && prompt->size > 0);
+  write_legend(file.stream, prompt && prompt->text.size > 0);
   begin_text(file.stream, prompt);
   for (size_t i = 0; i < o->ids.count;) i = write_span(file.stream, m->tokenizer, o, i);
   fputs("</pre>\n", file.stream);
@@ -219,11 +220,11 @@ static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Pr
 }
 
 bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   double bits = 0;
   for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
   if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
-  stdout_flush(&p->out);
+  stdout_flush(p);
   if (o->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
                  text_plural((double)o->ids.count, "token").text);
@@ -244,36 +245,33 @@ static bool take_token(void *context, int32_t id, const float *logits, Error *er
   size_t size;
   const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
   const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->output.request.alternatives);
-  const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.size, .logprob = logprob, .top = r->top};
-  return output_add_token(&r->output, &token, error) &&
-         (!size || output_add(&r->output, bytes, size) || error_memory(error, "a text"));
+  const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.text.size, .logprob = logprob, .top = r->top};
+  return output_add_token(&r->output, &token, error) && byte_buffer_add(&r->output.text, bytes, size, error);
 }
 
 static bool print_output(Program *p, const Output *o, Error *error) {
-  if (p->command.settings.surprisal) {
-    surprisal_print(o, 0, o->size);
-    if (o->size && o->bytes[o->size - 1] != '\n') putchar('\n');
+  if (p->settings.surprisal) {
+    surprisal_print(o, 0, o->text.size);
+    if (o->text.size && o->text.bytes[o->text.size - 1] != '\n') putchar('\n');
   }
-  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
+  return surprisal_finish(p, NULL, o, error) && stdout_check(p, error);
 }
 
 bool surprisal_score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
-  uint8_t *bytes = NULL;
-  size_t size;
-  TextScore score;
+  ByteBuffer text = {0};
   if (m->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
   const int alternatives = surprisal_alternatives(s, m->config.vocab);
   Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
+  TextScore score = {.take = take_token, .context = &r};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
-  const bool ok =
-      (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &bytes, &size, error) &&
-      (size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-      score_text(m, &p->console, bytes, size, take_token, &r, &score, error) && print_output(p, &r.output, error);
-  free(bytes);
+  const bool ok = (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &text, error) &&
+                  (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+                  score_text(p, text.bytes, text.size, &score, error) && print_output(p, &r.output, error);
+  free(text.bytes);
   free(r.top);
   output_free(&r.output);
   return ok;

@@ -1,36 +1,27 @@
 /* Text mode, the default: one text to stdout, as it is generated. */
-#include "generating/program.h"
+#include "generating/overlap.h"
 #include "generating/surprisal.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 typedef struct TextMode {
   Program *p;
-  BpeIds ids;  /* the prompt and the generated tokens */
   bool keep;   /* keep the text, for the overlap and for the options of surprisal.h */
-  Output text; /* if kept */
   bool at_end; /* print the text at the end, when the overlap to underline is known */
 } TextMode;
 
-static bool emit(void *mode, void *text, const uint8_t *bytes, size_t size) {
-  TextMode *m = mode;
-  (void)text;
-  if (m->keep && !output_add(&m->text, bytes, size)) return false;
+static bool emit(void *mode, void *output, const uint8_t *bytes, size_t size, Error *error) {
+  const TextMode *m = mode;
+  Output *o = output;
+  if (m->keep && !byte_buffer_add(&o->text, bytes, size, error)) return false;
   if (m->at_end) return true;
-  if (!m->p->command.settings.surprisal) return stdout_write(&m->p->out, bytes, size);
-  surprisal_print(&m->text, m->text.size - size, m->text.size);
-  return stdout_write(&m->p->out, "", 0);
-}
-
-static bool take_token(void *mode, void *text, const GeneratedToken *token, Error *error) {
-  TextMode *m = mode;
-  (void)text;
-  return bpe_ids_sink(&m->ids, &token->id, 1, error) && (!m->keep || output_add_token(&m->text, token, error));
+  if (!m->p->settings.surprisal) return stdout_write(m->p, bytes, size);
+  surprisal_print(o, o->text.size - size, o->text.size);
+  return stdout_write(m->p, "", 0);
 }
 
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result) {
@@ -40,57 +31,40 @@ void program_note_result(Console *console, const GenerationRequest *request, con
   if (!result->tokens) return;
   if (result->tokens > FEWEST && rest > 0)
     snprintf(speed, sizeof speed, ", then %s tokens/s", text_count((double)(result->tokens - 1) / rest).text);
-  console_note(console, "%s after a prompt of %d; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-               text_plural((double)result->tokens, "token").text,
-               request->source ? request->source_tokens : request->prompt_tokens, 1e3 * result->first_token_seconds,
-               speed, generation_stop_name(result->reason), request->sampling.seed);
+  console_note(console, "%s after a prompt of %zu; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+               text_plural((double)result->tokens, "token").text, prompt_tokens_count(&request->prompt),
+               1e3 * result->first_token_seconds, speed, generation_stop_name(result->reason), request->sampling.seed);
 }
 
-static bool generate(TextMode *m, Error *error) {
+static bool generate(TextMode *m, Output *text, Error *error) {
   Program *p = m->p;
   Overlap *overlap = p->overlap;
-  const GenerateSettings *s = &p->command.settings;
-  const Prompt *prompt = &p->prompt;
-  const BpeIds *read = &prompt->tokens.decoder;
-  const bool surprisal = surprisal_is_shown(s), terminal = isatty(STDOUT_FILENO);
-  const bool echo = prompt->size && !prompt->tokens.source.count && (s->echo || terminal);
-  GenerationRequest request = request_make(&p->command, &p->model, &prompt->tokens);
-  GenerationResult result;
-  if (surprisal) request.alternatives = m->text.request.alternatives;
-  if (echo && !m->at_end && !stdout_write(&p->out, prompt->bytes, prompt->size)) return stdout_check(&p->out, error);
-  if (!decoder_open(&p->model.decoder, p->model.model, 1, error)) return false;
-  const Generation generation = {.decoder = p->model.decoder,
-                                 .tokenizer = p->model.tokenizer,
-                                 .context = m,
-                                 .emit = emit,
-                                 .token = take_token,
-                                 .progress = {output_until_signal, NULL}};
-  if (!bpe_ids_sink(&m->ids, read->ids, read->count, error) ||
-      !generation_run_one(&generation, &request, &result, error) || (m->keep && !output_end(&m->text, &result, error)))
-    return false;
-  const bool ok = !overlap || (overlap_add(overlap, &m->text, error) && overlap_compare(overlap, &p->out, error));
+  const GenerateSettings *s = &p->settings;
+  Prompt *prompt = &p->prompt;
+  const bool terminal = isatty(STDOUT_FILENO);
+  const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || terminal);
+  if (echo && !m->at_end && !stdout_write(p, prompt->text.bytes, prompt->text.size)) return stdout_check(p, error);
+  if (!output_generate(p, text, emit, m, error)) return false;
+  const bool ok = !overlap || (overlap_add(overlap, text, error) && overlap_compare(overlap, error));
   if (m->at_end) {
-    if (echo) stdout_write(&p->out, prompt->bytes, prompt->size);
-    overlap_print(overlap, 0, &p->out);
+    if (echo) stdout_write(p, prompt->text.bytes, prompt->text.size);
+    overlap_print(overlap, 0);
   }
-  if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
-  program_note_result(&p->console, &request, &result);
+  if ((terminal || s->alternatives > 0) && !p->stdout_error) stdout_write(p, "\n", 1);
+  program_note_result(&p->console, &text->request, &text->result);
   if (overlap && ok) overlap_note(overlap);
-  return ok && (!surprisal || surprisal_finish(p, prompt, &m->text, error)) && stdout_check(&p->out, error) &&
-         attention_write(s, &p->model, &p->console, &prompt->tokens.source, &m->ids, error);
+  return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(p, error) &&
+         bpe_ids_sink(&prompt->tokens.decoder, text->ids.ids, text->ids.count, error) && attention_write(p, error);
 }
 
 bool program_text(Program *p, Error *error) {
-  const GenerateSettings *s = &p->command.settings;
+  const GenerateSettings *s = &p->settings;
   const bool surprisal = surprisal_is_shown(s);
   if (s->samples > 1) return program_samples(p, error);
-  const int alternatives = surprisal ? surprisal_alternatives(s, p->model.config.vocab) : -1;
-  TextMode m = {.p = p,
-                .keep = surprisal || p->overlap,
-                .text = {.request.alternatives = alternatives, .keep_ids = p->overlap},
-                .at_end = p->overlap && isatty(STDOUT_FILENO)};
-  const bool ok = generate(&m, error);
-  free(m.ids.ids);
-  output_free(&m.text);
+  TextMode m = {.p = p, .keep = surprisal || p->overlap, .at_end = p->overlap && isatty(STDOUT_FILENO)};
+  Output text = {.request = request_make(p, &p->prompt.tokens), .keep_ids = p->overlap || s->attention.count};
+  if (surprisal) text.request.alternatives = surprisal_alternatives(s, p->model.config.vocab);
+  const bool ok = generate(&m, &text, error);
+  output_free(&text);
   return ok;
 }

@@ -1,7 +1,10 @@
-#include "generating/unseen.h"
+/* Detection of prompt bytes that never appeared in training prompts; a model with an encoder has learned nothing about
+ * them. */
+#include "generating/program.h"
 
 #include "checkpoint/directory.h"
 #include "dataset/pairs.h"
+#include "util/array.h"
 #include "util/path.h"
 #include "util/utf8.h"
 
@@ -32,7 +35,9 @@ static bool find_tokens(const TokenFile *file, PairTokens pairs, int32_t vocab, 
 }
 
 /* Reads the tokens of the run; without them nothing is known. */
-static void look(SeenBytes *seen, const LoadedModel *m) {
+static void look(Program *p) {
+  SeenBytes *seen = &p->seen;
+  const LoadedModel *m = &p->model;
   const Tokenizer *tokenizer = loaded_source_tokenizer(m);
   const int32_t vocab = tokenizer_vocab(tokenizer);
   TokenFile file = {0};
@@ -54,13 +59,14 @@ static void look(SeenBytes *seen, const LoadedModel *m) {
 /* ---- a prompt ---- */
 
 /* Writes the text that the model reads; a tokenizer may have changed the given one. */
-static bool decode(const LoadedModel *m, const BpeIds *source, FILE *out) {
+static bool decode(const LoadedModel *m, const BpeIds *source, ByteBuffer *out) {
+  Error none = {0};
   for (size_t i = 0; i < source->count; i++) {
     size_t size;
     const uint8_t *bytes = tokenizer_decode(loaded_source_tokenizer(m), source->ids[i], &size);
-    if (size) fwrite(bytes, 1, size, out);
+    if (!byte_buffer_add(out, bytes, size, &none)) return false;
   }
-  return fclose(out) == 0;
+  return true;
 }
 
 /* Adds a character to `out` unless it is there already; "..." when `out` is full. */
@@ -76,44 +82,42 @@ static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   else if (strcmp(out->text + used - 3, "...") != 0) strcpy(out->text + used, " ...");
 }
 
-static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const BpeIds *source) {
+static UnseenText unseen_characters(Program *p, const BpeIds *source) {
+  const SeenBytes *seen = &p->seen;
   UnseenText out = {""};
-  char *text = NULL;
-  size_t size = 0;
-  if (!m->config.encoder_layers) return out;
-  if (!seen->looked) look(seen, m);
-  FILE *stream = seen->known ? open_memstream(&text, &size) : NULL;
-  const bool read = stream && decode(m, source, stream);
-  for (size_t i = 0, length; read && i < size; i += length) {
-    const uint8_t *bytes = (const uint8_t *)text + i;
-    uint32_t point;
+  ByteBuffer text = {0};
+  if (!p->model.config.encoder_layers) return out;
+  if (!seen->looked) look(p);
+  const bool read = seen->known && decode(&p->model, source, &text);
+  for (size_t i = 0, length; read && i < text.size; i += length) {
     bool all_seen = true;
-    length = utf8_read(bytes, size - i, &point);
-    length = length ? length : 1;
-    for (size_t k = 0; k < length; k++) all_seen = all_seen && seen->bytes[bytes[k]];
-    if (!all_seen) add_character(&out, bytes, length);
+    utf8_next(text.bytes + i, text.size - i, &length);
+    for (size_t k = 0; k < length; k++) all_seen = all_seen && seen->bytes[text.bytes[i + k]];
+    if (!all_seen) add_character(&out, text.bytes + i, length);
   }
-  free(text);
+  free(text.bytes);
   return out;
 }
 
-void unseen_note(SeenBytes *seen, const LoadedModel *m, const BpeIds *source, Console *console) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
+void unseen_note(Program *p, const BpeIds *source) {
+  const UnseenText unseen = unseen_characters(p, source);
   if (unseen.text[0])
-    console_note(console, "no training prompt of %s has %s: the answer is a guess", m->dir, unseen.text);
+    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->model.dir, unseen.text);
 }
 
-void unseen_count(SeenBytes *seen, const LoadedModel *m, int64_t line, const BpeIds *source) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
+void unseen_count(Program *p, int64_t line, const BpeIds *source) {
+  SeenBytes *seen = &p->seen;
+  const UnseenText unseen = unseen_characters(p, source);
   if (!unseen.text[0]) return;
   if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
 }
 
-void unseen_note_lines(const SeenBytes *seen, const LoadedModel *m, int64_t lines, Console *console) {
+void unseen_note_lines(Program *p, int64_t lines) {
+  const SeenBytes *seen = &p->seen;
   if (seen->lines)
-    console_note(console,
+    console_note(&p->console,
                  "%" PRId64 " of %" PRId64
                  " lines have characters that no training prompt of %s has, first line %" PRId64
                  " (%s): their answers are guesses",
-                 seen->lines, lines, m->dir, seen->first, seen->in_first.text);
+                 seen->lines, lines, p->model.dir, seen->first, seen->in_first.text);
 }

@@ -3,7 +3,6 @@
 #include "tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- pairs ---- */
 
@@ -52,11 +51,9 @@ bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *
 
 GenerationRequest answer_request(const PairReader *reader, const BpeIds *prompt, int64_t limit) {
   GenerationRequest request = {.sampling = sampling_greedy(), .max_tokens = limit, .alternatives = -1};
-  const bool encoder = reader->encoder;
-  request.source = encoder ? prompt->ids : NULL;
-  request.source_tokens = encoder ? (int)prompt->count : 0;
-  request.prompt = encoder ? &reader->end : prompt->ids;
-  request.prompt_tokens = encoder ? 1 : (int)prompt->count;
+  if (reader->encoder)
+    request.prompt = (PromptTokens){.source = *prompt, .decoder = {.ids = (int32_t *)&reader->end, .count = 1}};
+  else request.prompt.decoder = *prompt;
   return request;
 }
 

@@ -41,9 +41,8 @@ Window batch_window(const Batch *batch, int sequence) {
   return window;
 }
 
-TokenBatch batch_tokens(Batch *batch) {
+TokenBatch batch_tokens(const Batch *batch) {
   const Window *w = &batch->first;
-  batch->source = (SourceBatch){w->source_tokens, w->source_positions, w->source_begin,
-                                w->source_end,    w->cross_begin,      w->cross_end};
-  return (TokenBatch){w->tokens, w->targets, w->positions, w->source_tokens ? &batch->source : NULL};
+  return (TokenBatch){w->tokens,       w->targets,    w->positions,   w->source_tokens, w->source_positions,
+                      w->source_begin, w->source_end, w->cross_begin, w->cross_end};
 }

@@ -10,8 +10,7 @@
 typedef struct Batch {
   int32_t *memory;
   int ctx;
-  Window first;       /* sequence 0; in each array the other sequences follow */
-  SourceBatch source; /* for pairs; batch_tokens() points to it */
+  Window first; /* sequence 0; in each array the other sequences follow */
 } Batch;
 
 /* Allocates `sequences` windows of the given kind: stream, packed documents or pairs. EXIT_MEMORY. */
@@ -21,7 +20,7 @@ void batch_free(Batch *batch); /* harmless on a zeroed struct */
 /* Returns the part of the arrays that holds a sequence. */
 Window batch_window(const Batch *batch, int sequence);
 
-/* Returns the batch as the model reads it; valid while the batch is not moved. */
-TokenBatch batch_tokens(Batch *batch);
+/* Returns the batch as the model reads it. */
+TokenBatch batch_tokens(const Batch *batch);
 
 #endif

@@ -1,6 +1,5 @@
 #include "inference/generation.h"
 
-#include "inference/logprobs.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
@@ -31,6 +30,39 @@ int generation_rows(const Model *model, int most) {
   return fit < 1 ? 1 : fit < most ? (int)fit : most;
 }
 
+/* ---- log-probabilities ---- */
+
+static double log_sum(const float *logits, int vocab) {
+  float max = logits[0];
+  for (int i = 1; i < vocab; i++) max = logits[i] > max ? logits[i] : max;
+  double sum = exp((double)logits[0] - (double)max);
+  for (int i = 1; i < vocab; i++) sum += exp((double)logits[i] - (double)max);
+  return (double)max + log(sum);
+}
+
+/* Orders alternatives: lower logit first, ties by higher id. */
+static bool is_worse(TokenAlternative a, TokenAlternative b) {
+  return a.logprob != b.logprob ? a.logprob < b.logprob : a.id > b.id;
+}
+
+/* Inserts each token into the sorted list of the best ones so far. */
+static void select_top(const float *logits, int vocab, TokenAlternative *top, int count) {
+  for (int i = 0, used = 0; i < vocab; i++) {
+    const TokenAlternative item = {i, logits[i]};
+    if (used == count && !is_worse(top[count - 1], item)) continue;
+    int at = used < count ? used++ : count - 1;
+    for (; at > 0 && is_worse(top[at - 1], item); at--) top[at] = top[at - 1];
+    top[at] = item;
+  }
+}
+
+float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count) {
+  const double all = log_sum(logits, vocab);
+  if (count > 0) select_top(logits, vocab, top, count);
+  for (int i = 0; i < count; i++) top[i].logprob = (float)((double)top[i].logprob - all);
+  return (float)((double)logits[id] - all);
+}
+
 /* ---- a text in progress ---- */
 
 typedef struct TextRow {
@@ -39,14 +71,14 @@ typedef struct TextRow {
   double start;
   bool ended;            /* the row is free for another text */
   bool at_start;         /* no token so far has any text */
-  BpeIds prompt, source; /* that the decoder's row began with; prompt.count 0: it was changed since */
+  PromptTokens began;    /* what the decoder's row began with; decoder.count 0: it was changed since */
   uint8_t *held;         /* bytes not emitted yet: of an incomplete character, or of a possible stop text */
   size_t size, capacity; /* of `held` */
-  size_t *matched;       /* [stop texts]: bytes of each that the text ends with */
-  size_t *banned;        /* [banned texts]: the same for the texts of the rules */
+  size_t *matched;       /* [stop texts]: bytes of each that the text ends with, and */
+  size_t *banned;        /* [banned texts]: the same for the texts of the rules, in the array of `matched` */
   bool ruled;            /* the decoder's row has the current biases */
   TokenAlternative *top;
-  size_t matched_capacity, banned_capacity, top_capacity;
+  size_t matched_capacity, top_capacity;
 } TextRow;
 
 typedef struct Writer {
@@ -56,35 +88,35 @@ typedef struct Writer {
   TextRow *rows;
   int active;     /* number of rows that the decoder computes */
   int32_t *drawn; /* [rows]: the drawn tokens */
+  int vocab;
   int32_t *ids;   /* [vocab]: tokens with a bias, and */
-  float *values;  /* [vocab]: their biases; NULL: there are none. The first `unused` are always -INFINITY */
+  float *values;  /* [vocab]: their biases. The first `unused` are always -INFINITY */
   int unused;     /* number of ids without a token */
   float *logits;  /* [rows][vocab]; NULL: no text needs log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
 } Writer;
 
-static int vocab_of(const Writer *w) { return model_config(decoder_model(w->g->decoder))->vocab; }
-
-static void emit(Writer *w, TextRow *row, size_t size) {
+static bool emit(Writer *w, TextRow *row, size_t size, Error *error) {
   const Generation *g = w->g;
-  if (size == 0) return;
+  if (size == 0) return true;
   row->result.bytes += (int64_t)size;
-  if (g->emit && !g->emit(g->context, row->request.text, row->held, size)) w->stopped = true;
+  if (g->emit && !g->emit(g->context, row->request.text, row->held, size, error)) w->stopped = true;
   memmove(row->held, row->held + size, row->size - size);
   row->size -= size;
+  return !error->code;
 }
 
 /* Emits the characters that cannot become part of a stop text. */
-static void emit_ready(Writer *w, TextRow *row) {
+static bool emit_ready(Writer *w, TextRow *row, Error *error) {
   size_t longest = 0;
   for (int i = 0; i < row->request.stops.count; i++) longest = row->matched[i] > longest ? row->matched[i] : longest;
-  if (row->size > longest) emit(w, row, utf8_complete(row->held, row->size - longest));
+  return row->size <= longest || emit(w, row, utf8_complete(row->held, row->size - longest), error);
 }
 
 /* Adds a byte. Returns true when a stop text ends with it, and then removes the longest such stop text. */
 static bool hold_byte(TextRow *row, uint8_t byte) {
-  const StopTexts *stops = &row->request.stops;
+  const PatternList *stops = &row->request.stops;
   size_t longest = 0;
   row->held[row->size++] = byte;
   for (int i = 0; i < stops->count; i++) {
@@ -98,7 +130,7 @@ static bool hold_byte(TextRow *row, uint8_t byte) {
 
 static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
   const Generation *g = w->g;
-  if (reason != STOP_CALLER) emit(w, row, row->size);
+  if (reason != STOP_CALLER && !emit(w, row, row->size, error)) return false;
   row->ended = true;
   row->result.reason = reason;
   row->result.seconds = clock_seconds() - row->start;
@@ -108,7 +140,7 @@ static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
 
 static bool pass_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   const Generation *g = w->g;
-  const int vocab = vocab_of(w), count = row->request.alternatives;
+  const int vocab = w->vocab, count = row->request.alternatives;
   GeneratedToken token = {.id = id, .begin = row->result.bytes + (int64_t)row->size, .logprob = NAN, .top = row->top};
   if (!g->token) return true;
   if (count >= 0) token.logprob = logprobs_of(w->logits + (row - w->rows) * (int64_t)vocab, vocab, id, row->top, count);
@@ -123,7 +155,7 @@ static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   if (row->result.tokens++ == 0) row->result.first_token_seconds = clock_seconds() - row->start;
   if (id == tokenizer_end(w->g->tokenizer)) return r->ignore_end || end_text(w, row, STOP_END, error);
   if (!pass_token(w, row, id, error)) return false;
-  if (r->rules && r->rules->ban_count) {
+  if (r->rules && r->rules->bans.count) {
     token_rules_advance(r->rules, row->banned, id);
     row->ruled = false;
   }
@@ -132,8 +164,7 @@ static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   if (!array_reserve(&row->held, &row->capacity, row->size + size, 1)) return error_memory(error, "the text");
   for (size_t i = 0; i < size; i++)
     if (hold_byte(row, bytes[i])) return end_text(w, row, STOP_TEXT, error);
-  emit_ready(w, row);
-  return true;
+  return emit_ready(w, row, error);
 }
 
 static bool apply_rules(Writer *w, int r, Error *error) {
@@ -154,83 +185,67 @@ static bool prepare_token(Writer *w, int r, Error *error) {
     return end_text(w, row, STOP_LENGTH, error);
   if (decoder_capacity_left(w->g->decoder, r) > 0) return true;
   if (!request->keep) return end_text(w, row, STOP_CONTEXT, error);
-  row->prompt.count = 0;
+  row->began.decoder.count = 0;
   return decoder_slide(w->g->decoder, r, request->keep, error);
 }
 
 /* ---- beginning a text ---- */
 
-static bool same_ids(const BpeIds *ids, const int32_t *other, int count) {
-  return ids->count == (size_t)count && (count == 0 || memcmp(ids->ids, other, ids->count * sizeof *ids->ids) == 0);
+static bool same_ids(const BpeIds *a, const BpeIds *b) {
+  return a->count == b->count && (a->count == 0 || memcmp(a->ids, b->ids, a->count * sizeof *a->ids) == 0);
 }
 
 /* Returns a row of the decoder that began with the same prompt and source, or -1. */
-static int find_same(const Writer *w, const GenerationRequest *r) {
+static int find_same(const Writer *w, const PromptTokens *prompt) {
   for (int i = 0; i < w->g->rows; i++)
-    if (same_ids(&w->rows[i].prompt, r->prompt, r->prompt_tokens) &&
-        same_ids(&w->rows[i].source, r->source, r->source ? r->source_tokens : 0))
+    if (same_ids(&w->rows[i].began.decoder, &prompt->decoder) && same_ids(&w->rows[i].began.source, &prompt->source))
       return i;
   return -1;
 }
 
-static bool keep_ids(BpeIds *to, const int32_t *ids, int count, Error *error) {
+static bool keep_ids(BpeIds *to, const BpeIds *ids, Error *error) {
   to->count = 0;
-  return bpe_ids_sink(to, ids, (size_t)count, error);
+  return bpe_ids_sink(to, ids->ids, ids->count, error);
 }
 
 /* Computes prompt and source in row `r` of the decoder, or copies them from another row. */
 static bool begin_row(Writer *w, int r, Error *error) {
   TextRow *row = &w->rows[r];
-  const GenerationRequest *request = &row->request;
+  const BpeIds *source = &row->request.prompt.source, *prompt = &row->request.prompt.decoder;
   Decoder *d = w->g->decoder;
-  const int same = find_same(w, request);
-  if (same >= 0) decoder_begin_as(d, r, same, request->prompt_tokens);
-  row->prompt.count = 0;
-  if (same < 0 && ((request->source && !decoder_source(d, r, request->source, request->source_tokens, error)) ||
-                   !decoder_prompt(d, r, request->prompt, request->prompt_tokens, error)))
+  const int same = find_same(w, &row->request.prompt);
+  if (same >= 0) decoder_begin_as(d, r, same, (int)prompt->count);
+  row->began.decoder.count = 0;
+  if (same < 0 && ((source->count && !decoder_source(d, r, source->ids, (int)source->count, error)) ||
+                   !decoder_prompt(d, r, prompt->ids, (int)prompt->count, error)))
     return false;
-  decoder_sampling(d, r, &request->sampling, request->stream);
-  return keep_ids(&row->source, request->source, request->source ? request->source_tokens : 0, error) &&
-         keep_ids(&row->prompt, request->prompt, request->prompt_tokens, error);
-}
-
-static bool bias_buffers(Writer *w, Error *error) {
-  const size_t vocab = (size_t)vocab_of(w);
-  if (w->ids) return true;
-  w->ids = malloc(vocab * sizeof *w->ids);
-  w->values = malloc(vocab * sizeof *w->values);
-  return (w->ids && w->values) || error_memory(error, "rules for tokens");
+  decoder_sampling(d, r, &row->request.sampling, row->request.stream);
+  return keep_ids(&row->began.source, source, error) && keep_ids(&row->began.decoder, prompt, error);
 }
 
 /* Gives ids without a token a bias of -INFINITY, in each row. */
-static bool mask_unused(Writer *w, Error *error) {
-  const Tokenizer *t = w->g->tokenizer;
-  const int vocab = vocab_of(w);
-  if (tokenizer_tokens(t) == vocab) return true;
-  if (!bias_buffers(w, error)) return false;
-  for (int32_t id = 0; id < vocab; id++)
-    if (!tokenizer_has_id(t, id)) {
+static void mask_unused(Writer *w) {
+  if (tokenizer_tokens(w->g->tokenizer) == w->vocab) return;
+  for (int32_t id = 0; id < w->vocab; id++)
+    if (!tokenizer_has_id(w->g->tokenizer, id)) {
       w->ids[w->unused] = id;
       w->values[w->unused++] = -INFINITY;
     }
-  return true;
 }
 
 static bool row_buffers(Writer *w, TextRow *row, Error *error) {
   const GenerationRequest *r = &row->request;
-  const size_t stops = (size_t)r->stops.count, bans = r->rules ? (size_t)r->rules->ban_count : 0;
+  const size_t stops = (size_t)r->stops.count, patterns = stops + (r->rules ? (size_t)r->rules->bans.count : 0);
   const size_t alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
   if (r->alternatives >= 0 && !w->logits) {
-    w->logits = malloc((size_t)w->g->rows * (size_t)vocab_of(w) * sizeof *w->logits);
+    w->logits = malloc((size_t)w->g->rows * (size_t)w->vocab * sizeof *w->logits);
     if (!w->logits) return error_memory(error, "log-probabilities");
   }
-  if (r->rules && !bias_buffers(w, error)) return false;
-  if ((stops && !array_reserve(&row->matched, &row->matched_capacity, stops, sizeof *row->matched)) ||
-      (bans && !array_reserve(&row->banned, &row->banned_capacity, bans, sizeof *row->banned)) ||
-      (alternatives && !array_reserve(&row->top, &row->top_capacity, alternatives, sizeof *row->top)))
+  if (!array_reserve(&row->matched, &row->matched_capacity, patterns + 1, sizeof *row->matched) ||
+      !array_reserve(&row->top, &row->top_capacity, alternatives + 1, sizeof *row->top))
     return error_memory(error, "the text");
-  for (size_t i = 0; i < stops; i++) row->matched[i] = 0;
-  for (size_t i = 0; i < bans; i++) row->banned[i] = 0;
+  for (size_t i = 0; i < patterns; i++) row->matched[i] = 0;
+  row->banned = row->matched + stops;
   row->ruled = false;
   return true;
 }
@@ -253,7 +268,8 @@ static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
   row->result = (GenerationResult){0};
   row->ended = false;
   row->size = 0;
-  row->at_start = !tokenizer_has_text(w->g->tokenizer, row->request.prompt, (size_t)row->request.prompt_tokens);
+  row->at_start =
+      !tokenizer_has_text(w->g->tokenizer, row->request.prompt.decoder.ids, row->request.prompt.decoder.count);
   return row_buffers(w, row, error) && begin_row(w, r, error);
 }
 
@@ -262,7 +278,7 @@ static void move_row(Writer *w, int to, int from) {
   decoder_copy(w->g->decoder, to, from);
   w->rows[to] = w->rows[from];
   w->rows[from] = ended;
-  w->rows[from].prompt.count = 0; /* the decoder's row has the other text now */
+  w->rows[from].began.decoder.count = 0; /* the decoder's row has the other text now */
 }
 
 /* Begins new texts in free rows. When there are no more texts, moves the last rows into free ones. */
@@ -325,16 +341,19 @@ static bool write_texts(Writer *w, Error *error) {
 
 static bool run(Writer w, Error *error) {
   const Generation *g = w.g;
+  w.vocab = model_config(decoder_model(g->decoder))->vocab;
   w.rows = calloc((size_t)g->rows, sizeof *w.rows);
   w.drawn = calloc((size_t)g->rows, sizeof *w.drawn);
-  bool ok = (w.rows && w.drawn) || error_memory(error, "the texts");
-  ok = ok && mask_unused(&w, error) && write_texts(&w, error);
+  w.ids = malloc((size_t)w.vocab * sizeof *w.ids);
+  w.values = malloc((size_t)w.vocab * sizeof *w.values);
+  bool ok = (w.rows && w.drawn && w.ids && w.values) || error_memory(error, "the texts");
+  if (ok) mask_unused(&w);
+  ok = ok && write_texts(&w, error);
   for (int r = 0; w.rows && r < g->rows; r++) {
-    free(w.rows[r].prompt.ids);
-    free(w.rows[r].source.ids);
+    free(w.rows[r].began.source.ids);
+    free(w.rows[r].began.decoder.ids);
     free(w.rows[r].held);
     free(w.rows[r].matched);
-    free(w.rows[r].banned);
     free(w.rows[r].top);
   }
   free(w.rows);

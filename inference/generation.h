@@ -9,31 +9,27 @@
 #include "model/decoder.h"
 #include "tokenizer/tokenizer.h"
 #include "util/error.h"
-#include "util/matcher.h"
 #include "util/progress.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",
                                                         "interrupted" */
 
-/* Texts that stop generation when they appear. */
-typedef struct StopTexts {
-  Pattern *patterns;
-  int count;
-} StopTexts;
+/* The tokens of one prompt. */
+typedef struct PromptTokens {
+  BpeIds source;  /* for the encoder; empty: the model has none */
+  BpeIds decoder; /* the first tokens that the decoder reads */
+} PromptTokens;
 
 /* The request for one text. */
 typedef struct GenerationRequest {
-  const int32_t *source; /* with an encoder: 1..ctx tokens */
-  int source_tokens;
-  const int32_t *prompt; /* 1..ctx tokens */
-  int prompt_tokens;
+  PromptTokens prompt; /* each 1..ctx tokens; not owned */
   Sampling sampling;
   uint32_t stream;    /* number of the random stream */
   int64_t max_tokens; /* new tokens; < 0: until the end token or, without `keep`, until the context is full */
   int keep; /* when the context is full: keep this many of its last tokens, compute them again and continue; 0: stop */
   bool ignore_end;   /* the end token is not printed and does not stop the text */
-  StopTexts stops;   /* the text ends before the first of these that appears in it */
+  PatternList stops; /* the text ends before the first of these that appears in it */
   TokenRules *rules; /* NULL: none */
   int alternatives;  /* report log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
   void *text;        /* passed to the functions of Generation */
@@ -58,7 +54,8 @@ typedef struct GeneratedToken {
   const TokenAlternative *top; /* [alternatives], likeliest first; ties: lower id first */
 } GeneratedToken;
 
-/* Gets the next request; the memory that it points to must stay valid until the text is done. *given is false on entry,
+/* Gets the next request; the memory that it points to must stay valid until the text is done, that of the prompt until
+ * the next call. *given is false on entry,
  * and on return if there is no request yet; with `wait`: no more requests. `wait`: no text is in progress, so the
  * function may block. */
 typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
@@ -70,14 +67,18 @@ typedef struct Generation {
   const Tokenizer *tokenizer;
   void *context; /* passed to the functions */
   GenerationNext *next;
-  /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false ends all
-   * texts without an error, with STOP_CALLER. */
-  bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size);
+  /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false without
+   * an error ends all texts, with STOP_CALLER. */
+  bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size, Error *error);
   /* Receives a token of a text, before its bytes, except for end tokens that stop the text or are ignored. */
   bool (*token)(void *context, void *text, const GeneratedToken *token, Error *error);
   bool (*done)(void *context, void *text, const GenerationResult *result, Error *error);
   Progress progress; /* counts tokens, before each one; stopping is no error: STOP_CALLER */
 } Generation;
+
+/* Returns log softmax(logits [vocab])[id] and writes the `count` <= vocab likeliest tokens to `top`, likeliest first,
+ * ties by lower id. NaN when no logit is finite. */
+float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count);
 
 /* Returns how many texts to generate at a time, from the size of their caches: 1 to `most`. */
 int generation_rows(const Model *model, int most);

@@ -13,10 +13,26 @@ typedef struct Completing {
   int count;
 } Completing;
 
-typedef struct Ban {
-  Pattern text;
-  Completing *completing; /* [text.size], by the number of bytes matched so far */
-} Ban;
+bool pattern_list_add(PatternList *list, const void *text, size_t size, Error *error) {
+  Pattern *grown = realloc(list->patterns, (size_t)(list->count + 1) * sizeof *grown);
+  if (!grown) return error_memory(error, "a text to look for");
+  list->patterns = grown;
+  uint8_t *copy = malloc(size);
+  if (!copy) return error_memory(error, "a text to look for");
+  memcpy(copy, text, size);
+  if (pattern_make(&grown[list->count], copy, size, error)) return ++list->count;
+  free(copy);
+  return false;
+}
+
+void pattern_list_free(PatternList *list) {
+  for (int i = 0; i < list->count; i++) {
+    free((void *)list->patterns[i].bytes);
+    pattern_free(&list->patterns[i]);
+  }
+  free(list->patterns);
+  *list = (PatternList){0};
+}
 
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error) {
   *out = (TokenRules){.tokenizer = tokenizer, .tokens = tokenizer_tokens(tokenizer)};
@@ -25,14 +41,12 @@ bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error)
 }
 
 void token_rules_free(TokenRules *r) {
-  for (int i = 0; i < r->ban_count; i++) {
-    Ban *ban = &r->bans[i];
-    for (size_t m = 0; m < ban->text.size; m++) free(ban->completing[m].ids);
-    free(ban->completing);
-    free((void *)ban->text.bytes);
-    pattern_free(&ban->text);
+  for (int i = 0; i < r->bans.count; i++) {
+    for (size_t m = 0; m < r->bans.patterns[i].size; m++) free(r->completing[i][m].ids);
+    free(r->completing[i]);
   }
-  free(r->bans);
+  free(r->completing);
+  pattern_list_free(&r->bans);
   free(r->biases);
   free(r->dense);
   *r = (TokenRules){0};
@@ -51,21 +65,16 @@ bool token_rules_bias(TokenRules *r, int32_t id, float value, Error *error) {
   return true;
 }
 
-bool token_rules_ban(TokenRules *r, const uint8_t *text, size_t size, Error *error) {
-  Ban *bans = realloc(r->bans, ((size_t)r->ban_count + 1) * sizeof *bans);
-  if (!bans) return error_memory(error, "rules for tokens");
-  r->bans = bans;
-  Ban *ban = &bans[r->ban_count];
-  uint8_t *copy = malloc(size);
-  ban->completing = calloc(size, sizeof *ban->completing);
-  if (copy) memcpy(copy, text, size);
-  if (copy && ban->completing && pattern_make(&ban->text, copy, size, error)) {
-    r->ban_count++;
-    return true;
-  }
-  free(copy);
-  free(ban->completing);
-  return error_memory(error, "rules for tokens");
+bool token_rules_ban(TokenRules *r, const void *text, size_t size, Error *error) {
+  const int count = r->bans.count;
+  Completing **grown = realloc(r->completing, ((size_t)count + 1) * sizeof *grown);
+  if (!grown) return error_memory(error, "rules for tokens");
+  r->completing = grown;
+  grown[count] = calloc(size, sizeof **grown);
+  if (!grown[count]) return error_memory(error, "rules for tokens");
+  if (pattern_list_add(&r->bans, text, size, error)) return true;
+  free(grown[count]);
+  return false;
 }
 
 /* Returns the number of bytes of a ban that the text ends with after a token; the size of the ban: it is complete. */
@@ -80,14 +89,14 @@ static size_t after_token(const TokenRules *r, const Pattern *ban, size_t matche
 }
 
 void token_rules_advance(const TokenRules *r, size_t *matched, int32_t id) {
-  for (int i = 0; i < r->ban_count; i++) matched[i] = after_token(r, &r->bans[i].text, matched[i], id);
+  for (int i = 0; i < r->bans.count; i++) matched[i] = after_token(r, &r->bans.patterns[i], matched[i], id);
 }
 
 /* Searches the vocabulary at the first request, because most texts contain few beginnings of banned texts. */
 static const Completing *completing_of(const TokenRules *r, int ban, size_t matched, Error *error) {
-  const Pattern *text = &r->bans[ban].text;
+  const Pattern *text = &r->bans.patterns[ban];
   const int vocab = tokenizer_vocab(r->tokenizer);
-  Completing *c = &r->bans[ban].completing[matched];
+  Completing *c = &r->completing[ban][matched];
   size_t capacity = 0;
   if (c->known) return c;
   c->count = 0;
@@ -107,7 +116,7 @@ bool token_rules_list(TokenRules *r, const size_t *matched, int32_t *tokens, flo
   const int vocab = tokenizer_vocab(r->tokenizer);
   int masked = 0;
   for (int i = 0; i < r->bias_count; i++) r->dense[r->biases[i].id] = r->biases[i].value;
-  for (int b = 0; b < r->ban_count; b++) {
+  for (int b = 0; b < r->bans.count; b++) {
     const Completing *c = completing_of(r, b, matched[b], error);
     if (!c) return false;
     for (int i = 0; i < c->count; i++) r->dense[c->ids[i]] = -INFINITY;

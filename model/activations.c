@@ -1,6 +1,5 @@
 /* The size of a pass: the layout of its activations in one allocation, the memory plan, floating-point operations. */
 #include "model/internal.h"
-#include "model/parameters.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,4 @@
 /* Attention maps: the weights of every attention in a pass. */
-#include "model/attention_maps.h"
-
 #include "model/internal.h"
 
 #include <stdlib.h>
@@ -39,8 +37,8 @@ void model_take_map(const Pass *p, AttentionKind kind, int layer, const Attentio
 
 /* Makes the two texts the only pair of a packed window of `length`; padding attends to itself alone. `rows`:
  * [8][length]. */
-static TokenBatch pair_batch(SourceBatch *source, int32_t *rows, const int32_t *from, int from_count,
-                             const int32_t *tokens, int count, int length) {
+static TokenBatch pair_batch(int32_t *rows, const int32_t *from, int from_count, const int32_t *tokens, int count,
+                             int length) {
   const size_t n = (size_t)length;
   int32_t *text = rows, *source_text = rows + n, *positions = rows + 2 * n, *targets = rows + 3 * n;
   int32_t *begin = rows + 4 * n, *end = rows + 5 * n, *cross_begin = rows + 6 * n, *cross_end = rows + 7 * n;
@@ -54,8 +52,7 @@ static TokenBatch pair_batch(SourceBatch *source, int32_t *rows, const int32_t *
     cross_begin[i] = 0;
     cross_end[i] = from_count;
   }
-  *source = (SourceBatch){source_text, positions, begin, end, cross_begin, cross_end};
-  return (TokenBatch){text, targets, positions, from ? source : NULL};
+  return (TokenBatch){text, targets, positions, source_text, positions, begin, end, cross_begin, cross_end};
 }
 
 static bool run_pass(Model *m, AttentionMaps *maps, const TokenBatch *batch, int length, Error *error) {
@@ -74,13 +71,12 @@ bool model_attention(Model *m, const int32_t *source, int source_count, const in
   const size_t weights = (size_t)m->config.heads * (size_t)length * (size_t)length * sizeof(float);
   AttentionMaps maps = {
       .source_count = source_count, .count = count, .seen = seen, .context = context, .error = error, .ok = true};
-  SourceBatch source_batch;
   int32_t *rows = malloc(8 * (size_t)length * sizeof *rows);
   maps.host = malloc(weights);
   maps.device = m->ops->alloc(m->context, "attention weights", weights);
   bool ok = rows && maps.host ? model_check_backend(m, error) : error_memory(error, "attention weights");
   if (ok) {
-    const TokenBatch batch = pair_batch(&source_batch, rows, source, source_count, tokens, count, length);
+    const TokenBatch batch = pair_batch(rows, source, source_count, tokens, count, length);
     ok = run_pass(m, &maps, &batch, length, error);
   }
   m->ops->release(m->context, maps.device);

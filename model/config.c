@@ -1,6 +1,5 @@
 /* Configurations: sizes, ranges, what a device can compute. */
 #include "model/internal.h"
-#include "model/parameters.h"
 
 #include <math.h>
 

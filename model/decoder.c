@@ -2,7 +2,6 @@
 #include "model/decoder.h"
 
 #include "model/internal.h"
-#include "model/parameters.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,44 +23,51 @@ struct Decoder {
   int32_t *source_counts; /* device [rows]: lengths of the sources */
   void *x, *q, *middle;   /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
   float *logits;          /* [rows][V] */
-  CapturedGraph *token;   /* decode_token and sample */
+  CapturedGraph *token;   /* decode_and_sample */
   bool ready;             /* the logits of every row's next token have been computed */
+  void *memory[16];       /* [memory_count] all of the above on the device */
+  int memory_count;
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-static bool decoder_buffers(Decoder *d, int rows, Error *error) {
-  Model *m = d->model;
-  const ModelConfig *c = &m->config;
-  size_t dt = m->dt, n = (size_t)rows, each = n * (size_t)c->ctx * (size_t)key_width(c) * dt;
-  Sequences *s = &d->sequences;
-  s->rows = rows;
-  s->capacity = c->ctx > DECODER_LOOKBACK ? c->ctx : DECODER_LOOKBACK;
-  s->tokens = m->ops->alloc(m->context, "generated tokens", n * (size_t)s->capacity * sizeof(int32_t));
-  s->lengths = m->ops->alloc(m->context, "lengths", n * sizeof(int32_t));
-  s->positions = m->ops->alloc(m->context, "positions", n * sizeof(int32_t));
-  s->streams = m->ops->alloc(m->context, "streams", n * sizeof(int32_t));
-  s->status = m->ops->alloc(m->context, "status", n * sizeof(int32_t));
-  s->drawn = m->ops->alloc(m->context, "drawn tokens", n * sizeof(int32_t));
-  s->sampling = m->ops->alloc(m->context, "sampling", n * sizeof(Sampling));
-  d->x = m->ops->alloc(m->context, "decoded rows", n * (size_t)c->dim * dt);
-  d->q = m->ops->alloc(m->context, "decoded queries", n * (size_t)larger(query_width(c), c->dim) * dt);
-  d->middle = m->ops->alloc(m->context, "decoded attention or MLP", n * (size_t)larger(query_width(c), c->ffn) * dt);
-  d->logits = m->ops->alloc(m->context, "decoded logits", n * (size_t)c->vocab * sizeof(float));
+/* Allocates an array of `each` bytes for every row, which decoder_close() releases. */
+static void *take(Decoder *d, const char *name, size_t each) {
+  const Model *m = d->model;
+  return d->memory[d->memory_count++] = m->ops->alloc(m->context, name, (size_t)d->opened * each);
+}
+
+static bool decoder_buffers(Decoder *d, Error *error) {
+  const ModelConfig *c = &d->model->config;
+  const size_t dt = d->model->dt, each = (size_t)d->opened * (size_t)c->ctx * (size_t)key_width(c) * dt;
   const int caches = c->layers * (has_encoder(c) ? 2 : 1);
-  d->cache_memory = m->ops->alloc(m->context, "key/value cache", 2 * each * (size_t)caches);
+  Sequences *s = &d->sequences;
+  s->rows = d->opened;
+  s->capacity = c->ctx > DECODER_LOOKBACK ? c->ctx : DECODER_LOOKBACK;
+  s->tokens = take(d, "generated tokens", (size_t)s->capacity * sizeof(int32_t));
+  s->lengths = take(d, "lengths", sizeof(int32_t));
+  s->positions = take(d, "positions", sizeof(int32_t));
+  s->streams = take(d, "streams", sizeof(int32_t));
+  s->status = take(d, "status", sizeof(int32_t));
+  s->drawn = take(d, "drawn tokens", sizeof(int32_t));
+  s->sampling = take(d, "sampling", sizeof(Sampling));
+  d->x = take(d, "decoded rows", (size_t)c->dim * dt);
+  d->q = take(d, "decoded queries", (size_t)larger(query_width(c), c->dim) * dt);
+  d->middle = take(d, "decoded attention or MLP", (size_t)larger(query_width(c), c->ffn) * dt);
+  d->logits = take(d, "decoded logits", (size_t)c->vocab * sizeof(float));
+  d->cache_memory = take(d, "key/value cache", 2 * (size_t)c->ctx * (size_t)key_width(c) * dt * (size_t)caches);
   d->caches = calloc((size_t)caches, sizeof *d->caches);
-  d->rows = calloc(n, sizeof *d->rows);
+  d->rows = calloc((size_t)d->opened, sizeof *d->rows);
   if (!d->caches || !d->rows) return error_memory(error, "the decoder");
-  if (!model_check_backend(m, error)) return false;
+  if (!model_check_backend(d->model, error)) return false;
   for (int i = 0; i < caches; i++) {
     char *k = (char *)d->cache_memory + 2 * each * (size_t)i;
     d->caches[i] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
   }
   if (!has_encoder(c)) return true;
   d->memories = d->caches + c->layers;
-  d->source_counts = m->ops->alloc(m->context, "lengths of sources", n * sizeof(int32_t));
-  return model_check_backend(m, error);
+  d->source_counts = take(d, "lengths of sources", sizeof(int32_t));
+  return model_check_backend(d->model, error);
 }
 
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
@@ -70,7 +76,7 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
   if (!d) return error_memory(error, "the decoder");
   d->model = model;
   d->opened = rows;
-  if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, rows, error)) {
+  if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, error)) {
     decoder_close(d);
     return false;
   }
@@ -82,23 +88,7 @@ void decoder_close(Decoder *d) {
   if (!d) return;
   const Backend *k = d->model->ops;
   k->drop(d->model->context, &d->token);
-  void *memory[] = {d->sequences.tokens,
-                    d->sequences.lengths,
-                    d->sequences.positions,
-                    d->sequences.streams,
-                    d->sequences.status,
-                    d->sequences.drawn,
-                    d->sequences.sampling,
-                    d->sequences.bias.counts,
-                    d->sequences.bias.tokens,
-                    d->sequences.bias.values,
-                    d->x,
-                    d->q,
-                    d->middle,
-                    d->logits,
-                    d->source_counts,
-                    d->cache_memory};
-  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) k->release(d->model->context, memory[i]);
+  for (int i = 0; i < d->memory_count; i++) k->release(d->model->context, d->memory[i]);
   free(d->caches);
   free(d->rows);
   free(d);
@@ -135,7 +125,7 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
                   m->config.source_vocab);
   d->rows[row].source = count;
   put_number(d, d->source_counts, row, count);
-  m->ops->upload(m->context, m->source.tokens, tokens, (size_t)count * sizeof(int32_t));
+  m->ops->upload(m->context, m->inputs[ENCODER_STACK].tokens, tokens, (size_t)count * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count);
   model_encode(&pass);
   return model_check_backend(m, error);
@@ -148,7 +138,7 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   put_number(d, d->sequences.positions, row, count - 1);
   d->ready = false;
   if (count < 2) return;
-  m->ops->upload(m->context, m->tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
+  m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count - 1);
   model_forward(&pass);
 }
@@ -178,15 +168,15 @@ void decoder_sampling(Decoder *d, int row, const Sampling *sampling, uint32_t st
 static bool bias_buffers(Decoder *d, Error *error) {
   const Model *m = d->model;
   LogitBias *bias = &d->sequences.bias;
-  const size_t n = (size_t)d->opened, all = n * (size_t)m->config.vocab;
+  const size_t n = (size_t)d->opened, vocab = (size_t)m->config.vocab;
   if (bias->counts) return true;
   int32_t *zeros = calloc(n, sizeof *zeros);
   if (!zeros) return error_memory(error, "the decoder");
   m->ops->drop(m->context, &d->token);
   bias->capacity = m->config.vocab;
-  bias->counts = m->ops->alloc(m->context, "biases", n * sizeof *bias->counts);
-  bias->tokens = m->ops->alloc(m->context, "tokens of biases", all * sizeof *bias->tokens);
-  bias->values = m->ops->alloc(m->context, "values of biases", all * sizeof *bias->values);
+  bias->counts = take(d, "biases", sizeof *bias->counts);
+  bias->tokens = take(d, "tokens of biases", vocab * sizeof *bias->tokens);
+  bias->values = take(d, "values of biases", vocab * sizeof *bias->values);
   bool ok = model_check_backend(d->model, error);
   if (ok) m->ops->upload(m->context, bias->counts, zeros, n * sizeof *zeros);
   free(zeros);
@@ -331,21 +321,11 @@ static void decode_stack(Decoder *d, float *lens) {
   if (!lens) decode_head(d);
 }
 
-static void decode_token(Context *c, void *decoder) {
-  (void)c;
-  decode_stack(decoder, NULL);
-}
-
-static void decode_if_needed(Decoder *d) {
+bool decoder_logits(Decoder *d, float *logits, Error *error) {
   if (!d->ready) decode_stack(d, NULL);
   d->ready = true;
-}
-
-bool decoder_logits(Decoder *d, float *logits, Error *error) {
-  Model *m = d->model;
-  decode_if_needed(d);
   download_logits(d, logits);
-  return model_check_backend(m, error);
+  return model_check_backend(d->model, error);
 }
 
 bool decoder_lens(Decoder *d, float *logits, Error *error) {
@@ -360,7 +340,7 @@ static void sample_token(Context *c, void *decoder) {
 }
 
 static void decode_and_sample(Context *c, void *decoder) {
-  decode_token(c, decoder);
+  decode_stack(decoder, NULL);
   sample_token(c, decoder);
 }
 

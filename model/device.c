@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void model_source_arrays(Model *m, int32_t **out[SOURCE_ARRAYS]) {
-  SourceTokens *s = &m->source;
-  int32_t **all[] = {&s->tokens, &s->positions, &s->begin, &s->end, &s->cross_begin, &s->cross_end};
-  for (int i = 0; i < SOURCE_ARRAYS; i++) out[i] = all[i];
+void model_token_arrays(Model *m, int32_t **out[TOKEN_ARRAYS]) {
+  StackInput *text = &m->inputs[DECODER_STACK], *source = &m->inputs[ENCODER_STACK];
+  int32_t **all[] = {&text->tokens,      &m->targets,        &text->positions, &text->key_begin, &source->tokens,
+                     &source->positions, &source->key_begin, &source->key_end, &m->cross_begin,  &m->cross_end};
+  memcpy(out, all, sizeof all);
 }
 
 static float *arena_of(Model *m, ArenaKind which) {
@@ -58,13 +59,10 @@ bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
 
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   if (rows <= m->token_capacity) return true;
-  m->ops->drop(m->context, &m->evaluation);
-  m->ops->drop(m->context, &m->first);
-  m->ops->drop(m->context, &m->middle);
-  m->ops->drop(m->context, &m->last);
-  int32_t **arrays[4 + SOURCE_ARRAYS] = {&m->tokens, &m->targets, &m->positions, &m->key_begin};
-  model_source_arrays(m, arrays + 4);
-  for (int i = 0; i < 4 + (has_encoder(&m->config) ? SOURCE_ARRAYS : 0); i++) {
+  for (int i = 0; i < GRAPH_UPDATE; i++) m->ops->drop(m->context, &m->graphs[i]);
+  int32_t **arrays[TOKEN_ARRAYS];
+  model_token_arrays(m, arrays);
+  for (int i = 0; i < (has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS); i++) {
     m->ops->release(m->context, *arrays[i]);
     *arrays[i] = m->ops->alloc(m->context, "tokens of a batch", (size_t)rows * sizeof(int32_t));
   }
@@ -76,22 +74,18 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   return model_check_backend(m, error);
 }
 
-void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_t rows, int length) {
-  size_t bytes = (size_t)rows * sizeof(int32_t);
-  m->ops->upload(m->context, m->tokens, batch->tokens + from, bytes);
-  m->ops->upload(m->context, m->targets, batch->targets + from, bytes);
-  if (!batch->positions) return;
-  const int32_t *positions = batch->positions + from;
-  for (int64_t i = 0; i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - positions[i];
-  m->ops->upload(m->context, m->positions, positions, bytes);
-  m->ops->upload(m->context, m->key_begin, m->first_keys, bytes);
-  if (!has_encoder(&m->config)) return;
-  const SourceBatch *source = batch->source;
-  const int32_t *host[SOURCE_ARRAYS] = {source->tokens, source->positions,   source->begin,
-                                        source->end,    source->cross_begin, source->cross_end};
-  int32_t **device[SOURCE_ARRAYS];
-  model_source_arrays(m, device);
-  for (int i = 0; i < SOURCE_ARRAYS; i++) m->ops->upload(m->context, *device[i], host[i] + from, bytes);
+void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t rows, int length) {
+  const int32_t *host[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    m->first_keys,
+                                       b->source_tokens, b->source_positions, b->source_begin, b->source_end,
+                                       b->cross_begin,   b->cross_end};
+  const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
+  int32_t **device[TOKEN_ARRAYS];
+  model_token_arrays(m, device);
+  for (int64_t i = 0; b->positions && i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - b->positions[from + i];
+  for (int i = 0; i < count; i++) {
+    const int32_t *begin = host[i] == m->first_keys ? host[i] : host[i] + from;
+    m->ops->upload(m->context, *device[i], begin, (size_t)rows * sizeof(int32_t));
+  }
 }
 
 /* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */

@@ -9,7 +9,6 @@
 #define INKLING_MODEL_INTERNAL_H
 
 #include "model.h"
-#include "model/attention_maps.h"
 #include "model/parameters.h"
 
 enum { VOCAB_PAD = 64 }; /* for whole tiles in the head's GEMM */
@@ -56,15 +55,22 @@ typedef struct Activations {
                             encoder's output */
 } Activations;
 
-/* SourceBatch on the device. */
-typedef struct SourceTokens {
-  int32_t *tokens, *positions, *begin, *end, *cross_begin, *cross_end;
-} SourceTokens;
-
 /* The numbers of a batch, sorted: the rows of number v are order[offsets[v] .. offsets[v+1]). */
 typedef struct RowOrder {
   int32_t *offsets, *order; /* device [numbers + 1], [N] */
 } RowOrder;
+
+/* What a stack reads of a batch, on the device: arrays of [token_capacity]. */
+typedef struct StackInput {
+  int32_t *tokens, *positions;
+  int32_t *key_begin, *key_end; /* of packed documents: the keys that a token attends to; key_end NULL: up to itself */
+  RowOrder order, position_order; /* training: of the tokens and, POSITIONS_LEARNED, of the positions */
+} StackInput;
+
+enum { DECODER_STACK, ENCODER_STACK, STACKS };
+
+/* The steps that are captured: micro-batches (a single one: the first), evaluation, optimizer. */
+enum { GRAPH_FIRST, GRAPH_MIDDLE, GRAPH_LAST, GRAPH_EVALUATION, GRAPH_UPDATE, GRAPHS };
 
 struct Model {
   const Backend *ops;
@@ -75,24 +81,20 @@ struct Model {
   Parameters params;
   float *rope_table; /* [ctx][D/2][2] */
   StepState *state, *eval_state;
-  int32_t *tokens, *targets;      /* device [token_capacity] */
-  int32_t *positions, *key_begin; /* likewise, of packed documents: a token attends to keys from key_begin on */
-  SourceTokens source;
-  int32_t *first_keys; /* host staging for key_begin */
+  StackInput inputs[STACKS];
+  int32_t *targets, *cross_begin, *cross_end; /* device [token_capacity] */
+  int32_t *first_keys;                        /* host staging for the decoder's key_begin */
   int64_t token_capacity;
   Activations train, eval;
   void *train_memory, *eval_memory;
-  CapturedGraph *evaluation; /* for the shape below */
+  CapturedGraph *graphs[GRAPHS]; /* GRAPH_EVALUATION: for the shape below */
   int evaluation_batch, evaluation_length;
   bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
-  CapturedGraph *first, *middle, *last, *update; /* micro-batches (a single one: first), optimizer */
-  float *lr_table;                               /* device [steps + 1] */
-  int32_t *target_count;                         /* device [1] */
-  RowOrder order, position_order;                /* of the batch's tokens and, POSITIONS_LEARNED, positions */
-  RowOrder source_order, source_position_order;  /* likewise of the encoder's */
-  int32_t *sorted;                               /* host staging for a RowOrder */
+  float *lr_table;       /* device [steps + 1] */
+  int32_t *target_count; /* device [1] */
+  int32_t *sorted;       /* host staging for a RowOrder */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
@@ -122,9 +124,9 @@ static inline bool model_check_backend(Model *m, Error *error) {
   return m->ops->poll(m->context, NULL, 0, false, error) >= 0;
 }
 
-/* The arrays of a SourceBatch on the device, in the order of its members. */
-enum { SOURCE_ARRAYS = 6 };
-void model_source_arrays(Model *m, int32_t **out[SOURCE_ARRAYS]);
+/* The arrays of a TokenBatch on the device: those of a decoder alone, and all. */
+enum { TEXT_ARRAYS = 4, TOKEN_ARRAYS = 10 };
+void model_token_arrays(Model *m, int32_t **out[TOKEN_ARRAYS]);
 
 /* Allocates memory for the tokens of `rows` rows and drops the graphs that read the earlier memory. */
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error);

@@ -1,8 +1,6 @@
 /* The table of parameters and their initial weights. */
 #include "model/internal.h"
 
-#include "model/parameters.h"
-
 #include "kernels/philox.h"
 #include "util/array.h"
 
@@ -95,9 +93,11 @@ static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at
   return norm;
 }
 
-/* An embedding of `rows` rows, with pads `padded`. */
-static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int padded, int cols,
+/* An embedding of `rows` rows; tokens are padded. */
+static Matrix add_table(ParameterTable *t, const char *prefix, const char *module, int rows, int cols,
                         TensorRole role) {
+  const bool positions = role == ROLE_POSITIONS || role == ROLE_SINUSOIDS;
+  const int padded = positions ? rows : padded_vocab(rows);
   Matrix table = begin_group(t, padded, cols, role != ROLE_SINUSOIDS, true);
   add_matrix(t, (Scope){prefix, -1, 0, 0}, module, rows, cols, role);
   t->arena += (size_t)(padded - rows) * (size_t)cols;
@@ -138,7 +138,7 @@ static Sublayer add_mlp(ParameterTable *t, const ModelConfig *c, Scope at) {
 /* `prefix` begins the names of its tensors; `cross`: its layers have cross-attention. */
 static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const char *prefix, int layers, bool cross) {
   if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
-    s->position_embedding = add_table(t, prefix, "embed_positions", c->ctx, c->ctx, c->dim,
+    s->position_embedding = add_table(t, prefix, "embed_positions", c->ctx, c->dim,
                                       c->positions == POSITIONS_LEARNED ? ROLE_POSITIONS : ROLE_SINUSOIDS);
   for (int layer = 0; layer < layers; layer++) {
     const Scope at = {prefix, layer, s->first_layer, layers * (cross ? 3 : 2)};
@@ -155,26 +155,21 @@ static void add_stacks(ParameterTable *t, const ModelConfig *c) {
   const char *const decoder_prefix = encoder ? "model.decoder." : "model.", *const encoder_prefix = "model.encoder.";
   Stack *source = &t->encoder, *target = &t->decoder;
   target->vocab = c->vocab;
-  if (!own)
-    target->embedding =
-        add_table(t, "model.", "embed_tokens", c->vocab, padded_vocab(c->vocab), c->dim, ROLE_EMBEDDING);
+  if (!own) target->embedding = add_table(t, "model.", "embed_tokens", c->vocab, c->dim, ROLE_EMBEDDING);
   if (encoder) {
     source->vocab = c->source_vocab;
     source->first_layer = c->layers;
-    source->embedding = own ? add_table(t, encoder_prefix, "embed_tokens", c->source_vocab,
-                                        padded_vocab(c->source_vocab), c->dim, ROLE_EMBEDDING)
-                            : target->embedding;
+    source->embedding = target->embedding;
+    if (own) source->embedding = add_table(t, encoder_prefix, "embed_tokens", c->source_vocab, c->dim, ROLE_EMBEDDING);
     add_stack(t, source, c, encoder_prefix, c->encoder_layers, false);
   }
-  if (own)
-    target->embedding =
-        add_table(t, decoder_prefix, "embed_tokens", c->vocab, padded_vocab(c->vocab), c->dim, ROLE_EMBEDDING);
+  if (own) target->embedding = add_table(t, decoder_prefix, "embed_tokens", c->vocab, c->dim, ROLE_EMBEDDING);
   add_stack(t, target, c, decoder_prefix, c->layers, encoder);
 }
 
 static void add_head(ParameterTable *t, const ModelConfig *c) {
   const int padded = padded_vocab(c->vocab);
-  t->head.weight = c->tie ? t->decoder.embedding : add_table(t, "", "lm_head", c->vocab, padded, c->dim, ROLE_WEIGHT);
+  t->head.weight = c->tie ? t->decoder.embedding : add_table(t, "", "lm_head", c->vocab, c->dim, ROLE_WEIGHT);
   if (!c->head_bias) return;
   t->head.bias = begin_group(t, 1, padded, false, true);
   add_vector(t, (Scope){"", -1, 0, 0}, "lm_head", "bias", c->vocab, ROLE_BIAS, c->dim);

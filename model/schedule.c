@@ -1,5 +1,5 @@
 /* Learning-rate schedules. */
-#include "model/schedule.h"
+#include "model.h"
 
 #include <math.h>
 

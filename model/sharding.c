@@ -1,7 +1,6 @@
 /* Divides the updates and the optimizer state among the processes that train together. */
 #include "model/internal.h"
 
-#include "model/parameters.h"
 #include "util/array.h"
 
 #include <stdlib.h>
@@ -145,25 +144,6 @@ static bool of_adamw(const ParameterTable *t, size_t offset) {
   return t->groups[group].rule == UPDATE_ADAMW;
 }
 
-/* Sets the offsets of the spans in the moments of their owners. */
-static bool place_spans(ParameterTable *t, int rank, int ranks, Error *error) {
-  size_t *m = calloc(2 * (size_t)ranks, sizeof *m), *v = m ? m + ranks : NULL;
-  if (!m) return no_memory(error);
-  bool ok = true;
-  for (Span *s = t->spans.items; ok && s < t->spans.items + t->spans.count; s++) {
-    const size_t aligned = (size_t)round_up64((int64_t)s->count, TENSOR_ALIGNMENT);
-    s->own = m[s->owner];
-    m[s->owner] += aligned;
-    if (!of_adamw(t, s->offset)) continue;
-    ok = add_span(&t->v_spans, (Span){second_moment(t, s->offset), s->count, s->owner, v[s->owner]}, error);
-    v[s->owner] += aligned;
-  }
-  t->m_kept = m[rank];
-  t->v_kept = v[rank];
-  free(m);
-  return ok;
-}
-
 static bool add_run(ParameterTable *t, AdamwRun run, Error *error) {
   if (!array_reserve(&t->runs, &t->run_capacity, (size_t)t->run_count + 1, sizeof run)) return no_memory(error);
   t->runs[t->run_count++] = run;
@@ -183,21 +163,37 @@ static bool add_runs(ParameterTable *t, size_t begin, size_t end, size_t m, size
   return ok;
 }
 
-static bool take_own(ParameterTable *t, int rank, Error *error) {
-  const Span *second = t->v_spans.items;
-  t->own_count = 0;
-  for (const Span *s = t->spans.items; s < t->spans.items + t->spans.count; s++) {
-    const bool adamw = of_adamw(t, s->offset);
-    const size_t v = adamw ? (second++)->own : 0;
-    if (s->owner != rank) continue;
-    if (adamw && !add_runs(t, s->offset, s->offset + s->count, s->own, v, error)) return false;
-    for (int i = 0; !adamw && i < t->muon_count; i++) {
-      if (t->matrices[i].offset != s->offset) continue;
-      t->own[t->own_count] = t->matrices[i];
-      t->own[t->own_count++].m_offset = s->own;
-    }
+/* Adds the matrix of Muon at the offset of a span. */
+static void take_matrix(ParameterTable *t, const Span *span) {
+  for (int i = 0; i < t->muon_count; i++) {
+    if (t->matrices[i].offset != span->offset) continue;
+    t->own[t->own_count] = t->matrices[i];
+    t->own[t->own_count++].m_offset = span->own;
   }
-  return true;
+}
+
+/* Sets the offsets of the spans in the moments of their owners, and takes those of `rank`. */
+static bool take_own(ParameterTable *t, int rank, int ranks, Error *error) {
+  size_t *m = calloc(2 * (size_t)ranks, sizeof *m), *v = m ? m + ranks : NULL;
+  if (!m) return no_memory(error);
+  bool ok = true;
+  t->own_count = 0;
+  for (Span *s = t->spans.items; ok && s < t->spans.items + t->spans.count; s++) {
+    const size_t aligned = (size_t)round_up64((int64_t)s->count, TENSOR_ALIGNMENT);
+    const Span second = {second_moment(t, s->offset), s->count, s->owner, v[s->owner]};
+    const bool adamw = of_adamw(t, s->offset), own = s->owner == rank;
+    s->own = m[s->owner];
+    m[s->owner] += aligned;
+    if (!adamw && own) take_matrix(t, s);
+    if (!adamw) continue;
+    v[s->owner] += aligned;
+    ok = add_span(&t->v_spans, second, error) &&
+         (!own || add_runs(t, s->offset, s->offset + s->count, s->own, second.own, error));
+  }
+  t->m_kept = m[rank];
+  t->v_kept = v[rank];
+  free(m);
+  return ok;
 }
 
 static bool take_all(ParameterTable *t, Error *error) {
@@ -226,5 +222,5 @@ bool parameter_table_partition(ParameterTable *t, const Sharding *sharding, Erro
   if (!t->own) return no_memory(error);
   if (sharding->ranks > 1 && !make_spans(t, sharding->ranks, error)) return false;
   if (!is_sharded(sharding)) return take_all(t, error);
-  return place_spans(t, sharding->rank, sharding->ranks, error) && take_own(t, sharding->rank, error);
+  return take_own(t, sharding->rank, sharding->ranks, error);
 }

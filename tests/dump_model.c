@@ -145,8 +145,8 @@ static bool logits(Model *m, const Input *in, Error *error) {
   double sum = 0;
   int64_t counted = 0;
   for (int i = 0; i < length; i++) positions[i] = i, targets[i] = IGNORE_INDEX, ends[i] = in->source_count;
-  const SourceBatch source = {in->source, positions, zeros, ends, zeros, ends};
-  const TokenBatch batch = {in->tokens, targets, encoder ? positions : NULL, encoder ? &source : NULL};
+  TokenBatch batch = {.tokens = in->tokens, .targets = targets};
+  if (encoder) batch = (TokenBatch){in->tokens, targets, positions, in->source, positions, zeros, ends, zeros, ends};
   float *out = calloc((size_t)length * (size_t)vocab, sizeof *out);
   bool ok = out && model_evaluate_begin(m, 1, length, error) &&
             model_evaluate(m, &batch, 1, length, &sum, &counted, out, error);

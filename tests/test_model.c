@@ -130,8 +130,8 @@ static void evaluate_case(Fixture *f, bool tie) {
   double sum = 100, loss;
   int64_t targets = 7, expected = 7;
   loss = 100 + plain_loss(want, s.targets, rows, s.config.vocab, &expected); /* both are added to */
-  need(model_evaluate(m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, s.train.batch, s.config.ctx, &sum, &targets,
-                      logits, &error),
+  need(model_evaluate(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, s.train.batch, s.config.ctx, &sum,
+                      &targets, logits, &error),
        &error);
   expect_close(f, "logits", widen(f, logits, count), want, count, whole_model(f, TOLERANCE_F32));
   expect_close(f, "unsmoothed loss", &sum, &loss, 1, 1e-6);
@@ -139,8 +139,8 @@ static void evaluate_case(Fixture *f, bool tie) {
 
   enum { SHORT = 7 }; /* the second sequence's beginning, alone: nothing depends on later tokens or other sequences */
   size_t from = (size_t)(s.config.ctx * s.config.vocab), part = (size_t)(SHORT * s.config.vocab);
-  need(model_evaluate(m, &(TokenBatch){s.tokens + s.config.ctx, s.targets + s.config.ctx, NULL, NULL}, 1, SHORT, &sum,
-                      &targets, logits, &error),
+  need(model_evaluate(m, &(TokenBatch){.tokens = s.tokens + s.config.ctx, .targets = s.targets + s.config.ctx}, 1,
+                      SHORT, &sum, &targets, logits, &error),
        &error);
   expect_close(f, "logits of a beginning", widen(f, logits, part), want + from, part, whole_model(f, TOLERANCE_F32));
   model_close(m);
@@ -162,11 +162,11 @@ static void gradient_case(Fixture *f, bool tie) {
     s.train.micro_batches = 1;
     s.train.head_rows = head_rows[i];
     Model *m = model_start(f, &s);
-    losses[i] = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, &grad);
+    losses[i] = gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &grad);
     expect_close(f, "loss", &losses[i], golden_values(f, s.golden, -1, "loss", NULL), 1, 1e-6);
     expect_tensors(f, m, grad, s.golden, "grad", 1e-4);
     float *again;
-    double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, &again);
+    double loss = gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &again);
     assert_true(loss == losses[i]);
     assert_memory_equal(again, grad, model_table(m)->arena * sizeof *grad);
     model_close(m);
@@ -180,7 +180,7 @@ static void test_packed(void **state) {
   Fixture *f = *state;
   Setup s = setup_read(f, false);
   const Golden *g = golden_open(f, "model_packed");
-  TokenBatch batch = {s.tokens, s.targets, golden_ints(f, g, -1, "positions"), NULL};
+  TokenBatch batch = {.tokens = s.tokens, .targets = s.targets, .positions = golden_ints(f, g, -1, "positions")};
   s.train.micro_batches = 1;
   Model *m = model_start(f, &s);
   Error error = {0};
@@ -217,7 +217,7 @@ static void test_micro_batches(void **state) {
     s.train.dropout = (DropoutRates){0.2f, 0.2f, 0.2f, 0};
     Model *m = model_start(f, &s);
     size_t count = model_table(m)->arena;
-    double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, &grad);
+    double loss = gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &grad);
     if (i == 0) first = widen(f, grad, count), first_loss = loss;
     expect_close(f, "gradients", widen(f, grad, count), first, count, 1e-6);
     expect_close(f, "loss", &loss, &first_loss, 1, 1e-7);
@@ -233,10 +233,10 @@ static void test_dropout_gradients(void **state) {
   Setup s = setup_read(f, true);
   s.train.dropout = (DropoutRates){0.3f, 0.3f, 0.3f, 0};
   Model *m = model_start(f, &s);
-  double loss = gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, &grad),
+  double loss = gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &grad),
          smooth = golden_value(f, s.golden, -1, "losses");
   if (fabs(loss - smooth) < 1e-3) fail_msg("the loss with dropout, %g, is the one without", loss);
-  expect_slopes(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, grad);
+  expect_slopes(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, grad);
   model_close(m);
 }
 

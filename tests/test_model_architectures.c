@@ -4,7 +4,6 @@
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
 #include "model/decoder.h"
-#include "model/attention_maps.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ typedef struct Architecture {
   Setup setup;
   int32_t *positions; /* [BATCH][ctx] of packed documents, the same in every batch; or NULL */
   int32_t *source;    /* of an encoder, as setup.tokens */
-  SourceBatch ranges; /* tokens: NULL */
+  TokenBatch ranges;  /* of the source, without tokens */
 } Architecture;
 
 /* [BATCH][ctx] of a golden for every micro-batch. */
@@ -64,20 +63,23 @@ static Architecture architecture_read(Fixture *f, const char *name) {
   a.setup.config.encoder_layers = encoder[0];
   a.setup.config.source_vocab = encoder[1];
   a.source = golden_ints(f, g, -1, "source");
-  a.ranges = (SourceBatch){.positions = repeated(f, g, "source_positions", v[1]),
-                           .begin = repeated(f, g, "source_begin", v[1]),
-                           .end = repeated(f, g, "source_end", v[1]),
-                           .cross_begin = repeated(f, g, "cross_begin", v[1]),
-                           .cross_end = repeated(f, g, "cross_end", v[1])};
+  a.ranges = (TokenBatch){.source_positions = repeated(f, g, "source_positions", v[1]),
+                          .source_begin = repeated(f, g, "source_begin", v[1]),
+                          .source_end = repeated(f, g, "source_end", v[1]),
+                          .cross_begin = repeated(f, g, "cross_begin", v[1]),
+                          .cross_end = repeated(f, g, "cross_end", v[1])};
   return a;
 }
 
-/* What step `step` reads; the result holds until the next call with the same `source`. */
-static TokenBatch step_batch(const Architecture *a, int step, SourceBatch *source) {
+/* What step `step` reads. */
+static TokenBatch step_batch(const Architecture *a, int step) {
   int at = step * MICRO_BATCHES * BATCH * a->setup.config.ctx;
-  *source = a->ranges;
-  source->tokens = a->source ? a->source + at : NULL;
-  return (TokenBatch){a->setup.tokens + at, a->setup.targets + at, a->positions, a->source ? source : NULL};
+  TokenBatch batch = a->ranges;
+  batch.tokens = a->setup.tokens + at;
+  batch.targets = a->setup.targets + at;
+  batch.positions = a->positions;
+  if (a->source) batch.source_tokens = a->source + at;
+  return batch;
 }
 
 /* In bf16 the rounding of a whole model adds up. */
@@ -107,8 +109,7 @@ static void gradients_case(Fixture *f, const char *name) {
   Model *m = model_start(f, &a.setup);
   const ModelConfig *c = &a.setup.config;
   size_t count = (size_t)(BATCH * c->ctx * c->vocab);
-  SourceBatch source;
-  TokenBatch batch = step_batch(&a, 0, &source);
+  TokenBatch batch = step_batch(&a, 0);
   float *arena, *logits = host_memory(f, count * sizeof *logits);
   double loss = gradients(f, m, &batch, &arena), sum = 0;
   int64_t targets = 0;
@@ -132,8 +133,7 @@ static void ten_steps_case(Fixture *f, const char *name) {
   for (int t = 0; t < STEPS; t++) {
     StepState report;
     Error error = {0};
-    SourceBatch source;
-    const TokenBatch batch = step_batch(&a, t, &source);
+    const TokenBatch batch = step_batch(&a, t);
     model_train_step(m, &batch);
     assert_int_equal(model_reports(m, &report, 1, true, &error), 1);
     double loss = (double)report.loss;
@@ -184,8 +184,8 @@ static void evaluate_rows(Fixture *f, const Architecture *a, Model *m, const int
     ranges[3][i] = at < length ? length : at + 1;
     ranges[5][i] = length;
   }
-  const SourceBatch source = {a->source, ranges[1], ranges[2], ranges[3], ranges[4], ranges[5]};
-  const TokenBatch batch = {tokens, a->setup.targets, ranges[0], a->source ? &source : NULL};
+  const TokenBatch batch = {tokens,    a->setup.targets, ranges[0], a->source, ranges[1],
+                            ranges[2], ranges[3],        ranges[4], ranges[5]};
   need(model_evaluate(m, &batch, ROWS, ctx, &sum, &count, logits, &error), &error);
 }
 
@@ -335,8 +335,7 @@ static void changed_positions(Fixture *f, Model *m, const TokenBatch *batch, int
 static void visibility_case(Fixture *f, const char *name) {
   Architecture a = architecture_read(f, name);
   Model *m = model_start(f, &a.setup);
-  SourceBatch source;
-  const TokenBatch batch = step_batch(&a, 0, &source);
+  const TokenBatch batch = step_batch(&a, 0);
   const int ctx = a.setup.config.ctx;
   bool changed[32];
   changed_positions(f, m, &batch, &a.setup.tokens[2], changed);
@@ -453,8 +452,7 @@ static void dropout_case(Fixture *f, const char *name) {
   a.setup.train.micro_batches = 1;
   a.setup.train.dropout = (DropoutRates){0.3f, 0.3f, 0.3f, 0.3f};
   Model *m = model_start(f, &a.setup);
-  SourceBatch source;
-  const TokenBatch batch = step_batch(&a, 0, &source);
+  const TokenBatch batch = step_batch(&a, 0);
   gradients(f, m, &batch, &grad);
   expect_slopes(f, m, &batch, grad);
   model_close(m);
@@ -507,8 +505,7 @@ static void test_dropout_places(void **state) {
     for (int place = -1; place < 4; place++) {
       Architecture a = architecture_read(f, "marian");
       float rates[4] = {0}, *ignored;
-      SourceBatch source;
-      const TokenBatch batch = step_batch(&a, 0, &source);
+      const TokenBatch batch = step_batch(&a, 0);
       if (place >= 0) rates[place] = 0.5f;
       a.setup.train.micro_batches = 1;
       a.setup.train.dropout = (DropoutRates){rates[0], rates[1], rates[2], rates[3]};

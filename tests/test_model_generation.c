@@ -78,9 +78,9 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
   return true;
 }
 
-static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size) {
+static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
   Written *w = text;
-  (void)context;
+  (void)context, (void)error;
   assert_true(size > 0 && w->size + size <= MOST_BYTES);
   memcpy(w->bytes + w->size, bytes, size);
   w->size += size;
@@ -133,19 +133,18 @@ static Written *write_all(Fixture *f, Speaker *s, GenerationRequest *requests, i
 
 static Written write_one(Fixture *f, Speaker *s, GenerationRequest request) { return *write_all(f, s, &request, 1, 1); }
 
-static const int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
-static const int32_t other[] = {256, 'a', 0xE2, 0x80};
+static int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
+static int32_t other[] = {256, 'a', 0xE2, 0x80};
 
 static GenerationRequest plain(int64_t tokens, uint64_t seed) {
-  return (GenerationRequest){.prompt = prompt,
-                             .prompt_tokens = 15,
+  return (GenerationRequest){.prompt.decoder = {.ids = prompt, .count = 15},
                              .sampling = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = seed},
                              .max_tokens = tokens,
                              .alternatives = -1};
 }
 
 /* Prompts that are the same and others, sampling of every kind, texts that slide, stop, end at once and never begin. */
-static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stops, TokenRules *rules) {
+static void various_requests(GenerationRequest out[TEXTS], const PatternList *stops, TokenRules *rules) {
   for (int i = 0; i < TEXTS; i++) out[i] = plain(6 + 5 * i, (uint64_t)i / 2);
   out[0].rules = rules;
   out[1].stream = 7;
@@ -154,10 +153,9 @@ static void various_requests(GenerationRequest out[TEXTS], const StopTexts *stop
   out[3].sampling = sampling_greedy();
   out[3].keep = CTX;
   out[3].max_tokens = 15;
-  out[4].prompt = other;
-  out[4].prompt_tokens = 4;
+  out[4].prompt.decoder = (BpeIds){.ids = other, .count = 4};
   out[4].sampling = (Sampling){1.3f, 8, 0.2f, 0.1f, 30, 0.9f, 0.01f, 0.8f, 5};
-  out[5].prompt_tokens = 1;
+  out[5].prompt.decoder.count = 1;
   out[5].stops = *stops;
   out[6].max_tokens = 0;
   out[7].max_tokens = -1;
@@ -177,7 +175,7 @@ static void test_rows_are_single_texts(void **state) {
   Error error = {0};
   need(pattern_make(&patterns[0], (const uint8_t *)"a", 1, &error), &error);
   need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
-  const StopTexts stops = {patterns, 2};
+  const PatternList stops = {patterns, 2};
   GenerationRequest requests[TEXTS];
   TokenRules rules;
   Speaker alone = speaker_open(f, 1);
@@ -302,7 +300,7 @@ static void test_stop_texts(void **state) {
       Pattern pattern;
       Error error = {0};
       need(pattern_make(&pattern, whole.bytes + at, length, &error), &error);
-      request.stops = (StopTexts){&pattern, 1};
+      request.stops = (PatternList){&pattern, 1};
       const Written cut = write_one(f, &s, request);
       size_t first = 0;
       while (memcmp(whole.bytes + first, pattern.bytes, length) != 0) first++;
@@ -318,7 +316,7 @@ static void test_stop_texts(void **state) {
   memcpy(never, whole.bytes + whole.size - 5, 5);
   never[5] = (uint8_t)(whole.bytes[0] ^ 1);
   need(pattern_make(&pattern, never, 6, &error), &error);
-  request.stops = (StopTexts){&pattern, 1};
+  request.stops = (PatternList){&pattern, 1};
   const Written same = write_one(f, &s, request);
   assert_int_equal(same.size, whole.size);
   assert_memory_equal(same.bytes, whole.bytes, whole.size);
@@ -335,7 +333,7 @@ static void test_slides(void **state) {
   request.sampling = sampling_greedy();
   request.ignore_end = true;
   request.keep = CTX;
-  request.prompt_tokens = 3;
+  request.prompt.decoder.count = 3;
   const Written whole = write_one(f, &s, request);
   assert_int_equal(whole.count, LENGTH);
   int32_t text[3 + LENGTH];
@@ -345,8 +343,8 @@ static void test_slides(void **state) {
     GenerationRequest next = plain(1, 0);
     next.sampling = sampling_greedy();
     next.ignore_end = true;
-    next.prompt_tokens = at + 3 < CTX ? at + 3 : CTX;
-    next.prompt = text + at + 3 - next.prompt_tokens;
+    next.prompt.decoder.count = at + 3 < CTX ? (size_t)at + 3 : CTX;
+    next.prompt.decoder.ids = text + at + 3 - next.prompt.decoder.count;
     assert_int_equal(write_one(f, &s, next).ids[0], whole.ids[at]);
   }
   speaker_close(&s);

@@ -22,7 +22,7 @@ static void ten_steps_case(Fixture *f, Setup s) {
   const double *rates = golden_values(f, s.golden, -1, "lr", NULL);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx, clipped = 0;
   for (int t = 0; t < s.steps; t++) {
-    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL, NULL});
+    model_train_step(m, &(TokenBatch){.tokens = s.tokens + t * step_tokens, .targets = s.targets + t * step_tokens});
     StepState report = one_report(m);
     double loss = (double)report.loss, norm = (double)report.grad_norm, rate = (double)report.lr;
     expect_close(f, "loss", &loss, &losses[t], 1, whole_model(f, 1e-5));
@@ -57,7 +57,7 @@ static float *train_changed(Fixture *f, Setup s, int from, int steps, const floa
   model_set_step(m, from);
   for (int t = from; t < from + steps; t++) {
     if (changed && t == from + steps / 2) need(model_set_schedule(m, changed, &error), &error);
-    model_train_step(m, &(TokenBatch){s.tokens + t * step_tokens, s.targets + t * step_tokens, NULL, NULL});
+    model_train_step(m, &(TokenBatch){.tokens = s.tokens + t * step_tokens, .targets = s.targets + t * step_tokens});
     assert_int_equal(one_report(m).step, t + 1);
   }
   need(model_download(m, ARENA_MASTER, out, &error), &error);
@@ -120,13 +120,13 @@ static void test_halts(void **state) {
   float *poisoned = arena_read(f, m, ARENA_MASTER);
   poisoned[model_table(m)->decoder.sublayers[3].out.weight.offset] = NAN;
   model_upload(m, ARENA_MASTER, poisoned);
-  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL, NULL});
+  model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
   StepState report = one_report(m);
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
   assert_memory_equal(arena_read(f, m, ARENA_MASTER), poisoned, bytes);
   model_upload(m, ARENA_MASTER, weights); /* healthy again, but nobody has read the report and started over */
-  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL, NULL});
+  model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
   report = one_report(m);
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
@@ -141,9 +141,9 @@ static void test_no_targets(void **state) {
   Model *m = model_start(f, &s);
   for (int i = 0; i < s.train.micro_batches * s.train.batch * s.config.ctx; i++) s.targets[i] = IGNORE_INDEX;
   float *grad;
-  assert_true(gradients(f, m, &(TokenBatch){s.tokens, s.targets, NULL, NULL}, &grad) == 0);
+  assert_true(gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &grad) == 0);
   for (size_t i = 0; i < model_table(m)->arena; i++) assert_true(grad[i] == 0);
-  model_train_step(m, &(TokenBatch){s.tokens, s.targets, NULL, NULL});
+  model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
   StepState report = one_report(m);
   assert_int_equal(report.halted, 0);
   assert_true(report.loss == 0 && report.grad_norm == 0);

@@ -30,9 +30,9 @@ typedef struct Sample {
   BpeIds *drawn; /* tokens are appended */
 } Sample;
 
-static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size) {
+static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
   const Sample *sample = context;
-  (void)text;
+  (void)text, (void)error;
   return fwrite(bytes, 1, size, sample->stream) == size && !stop_signal;
 }
 
@@ -70,8 +70,7 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   bool ok = generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
   const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   request.sampling.seed = r->settings.seed;
-  request.prompt = ids.ids + skipped;
-  request.prompt_tokens = (int)(ids.count - skipped);
+  request.prompt.decoder = (BpeIds){.ids = ids.ids + skipped, .count = ids.count - skipped};
   ok = ok && write_sample(&r->model, r->text.tokenizer, &request, stream, error);
   free(ids.ids);
   return ok;
