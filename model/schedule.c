@@ -1,5 +1,5 @@
 /* Learning-rate schedules. */
-#include "model.h"
+#include "model/schedule.h"
 
 #include <math.h>
 
