@@ -4,6 +4,7 @@
 #include "model/internal.h"
 
 #include "kernels/philox.h"
+#include "model/attention_maps.h"
 #include "util/half.h"
 
 #include <math.h>

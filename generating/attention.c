@@ -1,5 +1,6 @@
 /* Attention weights (--attention): every layer and head as a small map in HTML, or as numbers in JSON. */
 #include "generating/program.h"
+#include "model/attention_maps.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/text.h"

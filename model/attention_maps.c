@@ -1,4 +1,5 @@
 /* Attention maps: the weights of every attention in a pass. */
+#include "model/attention_maps.h"
 #include "model/internal.h"
 
 #include <stdlib.h>

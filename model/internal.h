@@ -9,6 +9,7 @@
 #define INKLING_MODEL_INTERNAL_H
 
 #include "model.h"
+#include "model/attention_maps.h"
 #include "model/parameters.h"
 
 enum { VOCAB_PAD = 64 }; /* for whole tiles in the head's GEMM */

@@ -3,6 +3,7 @@
  * layer would say; what the positions are. */
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
+#include "model/attention_maps.h"
 #include "model/decoder.h"
 
 #include <math.h>
