@@ -31,12 +31,13 @@ static bool open_run(Program *p, Error *error) {
   if (s->runs.count && s->model)
     return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->runs.items[0],
                 s->model, s->runs.items[0]);
-  if (s->runs.count || s->model) return loaded_open_files(p, s->model ? s->model : s->runs.items[0], error);
+  if (s->runs.count || s->model)
+    return loaded_open_files(&p->model, s->model ? s->model : s->runs.items[0], &p->settings, error);
   char *newest;
   if (!model_files_newest_run(&newest, error))
     return error_append(error, "; name one, or make one with %s FILE", program_name("train").text);
   console_note(&p->console, "%s, the newest run here", newest);
-  const bool ok = loaded_open_files(p, newest, error);
+  const bool ok = loaded_open_files(&p->model, newest, &p->settings, error);
   free(newest);
   return ok;
 }
@@ -74,7 +75,7 @@ static bool list_parameters(Program *p, Error *error) {
   }
   parameter_table_free(&table);
   printf("%-56s %15s %12" PRId64 " %10s\n", "all", "", all, text_bytes(4.0 * (double)all).text);
-  return stdout_check(p, error);
+  return stdout_check(&p->out, error);
 }
 
 /* ---- checks that need values ---- */
@@ -89,7 +90,7 @@ static bool check_values(Program *p, Error *error) {
                 overlap_most_tokens(s->samples), s->samples);
   if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
-  return attention_check(s, error) && surprisal_check(p, error);
+  return attention_check(s, error) && surprisal_check(&p->settings, &p->console, error);
 }
 
 /* ---- modes ---- */
@@ -133,18 +134,19 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
     return fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE, or many with --lines",
                 p->model.dir);
   if (s->overlap && !overlap_open(p, error)) return false;
-  if (stage >= STAGE_MODEL && !loaded_open_model(p, error)) return false;
-  if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
+  if (stage >= STAGE_MODEL && !loaded_open_model(&p->model, &p->settings, &p->console, error)) return false;
+  if (stage >= STAGE_PROMPT && !prompt_read(&p->prompt, &p->settings, error)) return false;
   if (stage < STAGE_TOKENS) return true;
-  if (!prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error)) return false;
-  unseen_note(p, &prompt->tokens.source);
+  if (!prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
+    return false;
+  unseen_note(&p->seen, &p->model, &prompt->tokens.source, &p->console);
   return true;
 }
 
 static bool run(void *context, Error *error) {
   Program *p = context;
-  if (!request_make_stops(p, error) || !check_values(p, error)) return false;
-  prompt_note_escapes(p);
+  if (!request_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
+  prompt_note_escapes(&p->settings, &p->console);
   device_limit_threads(&p->settings.machine, &p->console);
   int i = 0;
   while ((unsigned)modes[i].mode != p->options.mode) i++;

@@ -37,16 +37,17 @@ static bool describe(Compared *c, Error *error) {
 
 static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  bool ok = prompt_encode(p, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
+  bool ok = prompt_encode(&p->model, &p->settings, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
   c->output.request = request_make(p, &tokens);
   c->output.request.sampling.seed = seed;
-  ok = ok && output_generate(p, &c->output, NULL, NULL, error) && startup_go_on("comparing", error);
+  ok = ok && output_generate(&p->model, &c->output, NULL, NULL, error) && startup_go_on("comparing", error);
   prompt_tokens_free(&tokens);
   return ok || error_append(error, " (%s)", c->dir);
 }
 
 static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
-  const bool ok = loaded_open_files(p, c->dir, error) && loaded_open_model(p, error) &&
+  const bool ok = loaded_open_files(&p->model, c->dir, &p->settings, error) &&
+                  loaded_open_model(&p->model, &p->settings, &p->console, error) &&
                   (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(p, c, seed, error);
@@ -134,17 +135,17 @@ bool program_compare(Program *p, Error *error) {
                 program_name("generate").text);
   Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
   const uint64_t seed = request_seed(p);
-  bool ok = (compared || error_memory(error, "texts")) && prompt_read(p, error);
+  bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->settings, error);
   for (int i = 0; ok && i < dirs->count; i++) {
     compared[i].dir = dirs->items[i];
     ok = compare(p, &compared[i], seed, error);
   }
   if (ok) {
     print(compared, dirs->count);
-    stdout_flush(p);
+    stdout_flush(&p->out);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
   for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].output);
   free(compared);
-  return ok && stdout_check(p, error);
+  return ok && stdout_check(&p->out, error);
 }

@@ -123,14 +123,14 @@ static json_t *ids_json(const Output *o) {
   return ids;
 }
 
-bool completion_add(const Program *p, Completion *c, const Output *o, Error *error) {
+bool completion_add(const Tokenizer *tokenizer, Completion *c, const Output *o, Error *error) {
   const bool stopped = o->result.reason == STOP_END || o->result.reason == STOP_TEXT;
   bool valid;
   json_t *string = completion_string(o->text.bytes, o->text.size, &valid);
-  json_t *choice = json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
-                             stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
-                             o->request.alternatives < 0 ? json_null() : logprobs_json(p->model.tokenizer, o),
-                             "token_ids", ids_json(o));
+  json_t *choice =
+      json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", o->index, "text", string, "finish_reason",
+                stopped ? "stop" : "length", "seed", (json_int_t)o->request.sampling.seed, "logprobs",
+                o->request.alternatives < 0 ? json_null() : logprobs_json(tokenizer, o), "token_ids", ids_json(o));
   if (choice && !valid) json_object_set_new(choice, "bytes", base64(o->text.bytes, o->text.size));
   if (!c->choices) c->choices = json_array();
   c->tokens += o->result.tokens;
@@ -151,14 +151,14 @@ static json_t *answer(const char *model, const Completion *c) {
                    (json_int_t)c->tokens, "total_tokens", (json_int_t)(c->prompt_tokens + c->tokens));
 }
 
-bool completion_print(Program *p, const Completion *c, Error *error) {
-  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(p->model.dir, c);
+bool completion_print(const char *model, const Completion *c, Stdout *out, Error *error) {
+  json_t *line = json_object(), *rest = c->why.code ? refusal(c) : answer(model, c);
   if (c->id) json_object_set(line, "id", c->id);
   if (c->score && !c->why.code) json_object_set(rest, "score", c->score);
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   if (text) puts(text);
-  const bool ok = text ? stdout_check(p, error) : error_memory(error, "a completion");
+  const bool ok = text ? stdout_check(out, error) : error_memory(error, "a completion");
   free(text);
   json_decref(rest);
   json_decref(line);

@@ -27,9 +27,10 @@ void completion_free(Completion *completion);
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
 /* Adds a finished text. EXIT_MEMORY. */
-bool completion_add(const Program *p, Completion *completion, const Output *output, Error *error);
+bool completion_add(const Tokenizer *tokenizer, Completion *completion, const Output *output, Error *error);
 
-/* Prints a line on stdout: all texts, or the reason for refusal. EXIT_MEMORY, and the errors of stdout_check(). */
-bool completion_print(Program *p, const Completion *completion, Error *error);
+/* Prints a line on stdout: all texts, or the reason for refusal. `model` is the name of the model. EXIT_MEMORY, and the
+ * errors of stdout_check(). */
+bool completion_print(const char *model, const Completion *completion, Stdout *out, Error *error);
 
 #endif

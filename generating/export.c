@@ -38,10 +38,11 @@ static bool make_sample(Export *e, Error *error) {
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(p, error) || !prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
+  if (!prompt_read(&p->prompt, &p->settings, error) ||
+      !prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
   e->sample.request = request_make(p, &prompt->tokens);
-  return output_generate(p, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
+  return output_generate(&p->model, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -295,5 +296,5 @@ bool program_export(Program *p, Error *error) {
   output_free(&e.sample);
   free(name);
   free(dir);
-  return ok && stdout_check(p, error);
+  return ok && stdout_check(&p->out, error);
 }

@@ -61,7 +61,7 @@ static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error
 static bool emit(void *session, void *output, const uint8_t *bytes, size_t size, Error *error) {
   Session *s = session;
   (void)output;
-  return add_text(s, bytes, size, error) && stdout_write(s->p, bytes, size);
+  return add_text(s, bytes, size, error) && stdout_write(&s->p->out, bytes, size);
 }
 
 /* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
@@ -69,25 +69,25 @@ static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
   const bool encoder = has_encoder(s);
   const size_t from = encoder ? s->now.typed : s->now.document;
-  return prompt_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - encoder,
-                       &p->prompt.tokens, error);
+  return prompt_encode(&p->model, &p->settings, s->text ? s->text + from : (const uint8_t *)"",
+                       s->now.size - from - encoder, &p->prompt.tokens, error);
 }
 
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   if (!encode(s, error)) return false;
-  unseen_note(p, &p->prompt.tokens.source);
+  unseen_note(&p->seen, &p->model, &p->prompt.tokens.source, &p->console);
   Output output = {.request = request_make(p, &p->prompt.tokens)};
   output.request.sampling.seed = s->seed++;
   s->now.answer = s->now.size;
   s->now.answered = true;
-  if (!output_generate(p, &output, emit, s, error)) return false;
+  if (!output_generate(&p->model, &output, emit, s, error)) return false;
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(p);
+  stdout_flush(&p->out);
   s->now.ended = output.result.reason == STOP_END;
   program_note_result(&p->console, &output.request, &output.result);
   if (s->input.terminal) startup_take_interrupt();
-  return stdout_check(p, error);
+  return stdout_check(&p->out, error);
 }
 
 /* ---- turns ---- */
@@ -151,11 +151,11 @@ static bool begin_anew(Session *s, const char *argument, Error *error) {
 
 static bool show(Session *s, const char *argument, Error *error) {
   (void)argument;
-  if (s->now.size > s->now.begin) stdout_write(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
+  if (s->now.size > s->now.begin) stdout_write(&s->p->out, s->text + s->now.begin, s->now.size - s->now.begin);
   if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(s->p);
+  stdout_flush(&s->p->out);
   if (s->input.terminal) startup_take_interrupt();
-  return stdout_check(s->p, error);
+  return stdout_check(&s->p->out, error);
 }
 
 /* Replaces only a file that it wrote itself. */
@@ -294,7 +294,7 @@ static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error
 /* Prints the mistake of a person and goes on; returns the mistake of a script as an error. */
 static bool forgive(const Session *s, const Error *why, Error *error) {
   const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
-  if (!mistake || !s->input.terminal || s->p->stdout_error) return fail(error, why->code, "%s", why->text);
+  if (!mistake || !s->input.terminal || s->p->out.error) return fail(error, why->code, "%s", why->text);
   console_error(&s->p->console, why);
   return true;
 }
@@ -302,7 +302,7 @@ static bool forgive(const Session *s, const Error *why, Error *error) {
 static bool talk(Session *s, Error *error) {
   const uint8_t *line;
   size_t size;
-  while (!s->over && !s->p->stdout_error) {
+  while (!s->over && !s->p->out.error) {
     if (!line_input_ask(&s->input, &line, &size, error)) return false;
     Error why = {0};
     if (line) {
@@ -314,7 +314,7 @@ static bool talk(Session *s, Error *error) {
       if (s->over && !stop_signal) fputc('\n', stderr);
     } else s->over = true;
   }
-  return stdout_check(s->p, error);
+  return stdout_check(&s->p->out, error);
 }
 
 static void greet(const Session *s) {
@@ -330,7 +330,7 @@ bool program_interactive(Program *p, Error *error) {
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
   if (ok && p->prompt.text.size) {
-    stdout_write(p, p->prompt.text.bytes, p->prompt.text.size);
+    stdout_write(&p->out, p->prompt.text.bytes, p->prompt.text.size);
     ok = take_text(&s, p->prompt.text.bytes, p->prompt.text.size, error);
   }
   ok = ok && talk(&s, error);

@@ -39,6 +39,6 @@ bool program_lens(Program *p, Error *error) {
     ok = print_layer(m, layer, logits + (size_t)layer * (size_t)vocab, top, count, error);
   free(logits);
   free(top);
-  stdout_flush(p);
-  return ok && stdout_check(p, error);
+  stdout_flush(&p->out);
+  return ok && stdout_check(&p->out, error);
 }

@@ -45,8 +45,7 @@ static bool until_signal(void *context, int64_t tokens, Error *error) {
   return !stop_signal;
 }
 
-bool output_generate(Program *p, Output *o, OutputEmit *emit, void *context, Error *error) {
-  LoadedModel *m = &p->model;
+bool output_generate(LoadedModel *m, Output *o, OutputEmit *emit, void *context, Error *error) {
   if (!m->decoder && !decoder_open(&m->decoder, m->model, 1, error)) return false;
   const Generation generation = {.decoder = m->decoder,
                                  .tokenizer = m->tokenizer,
@@ -104,11 +103,11 @@ static bool end_output(void *outputs, void *output, const GenerationResult *resu
 
 static bool can_write(void *outputs, int64_t tokens, Error *error) {
   (void)tokens;
-  return !((const Outputs *)outputs)->p->stdout_error && startup_go_on("generating", error);
+  return !((const Outputs *)outputs)->out->error && startup_go_on("generating", error);
 }
 
 bool outputs_run(void *context, int most_rows, GenerationNext *next, Error *error) {
-  LoadedModel *m = &((Outputs *)context)->p->model;
+  LoadedModel *m = ((Outputs *)context)->model;
   const int rows = generation_rows(m->model, most_rows);
   if (!decoder_open(&m->decoder, m->model, rows, error)) return false;
   const Generation generation = {.decoder = m->decoder,

@@ -31,7 +31,8 @@ typedef struct Output {
 } Output;
 
 typedef struct Outputs {
-  Program *p;
+  LoadedModel *model;
+  Stdout *out;
   Output *first, *last;
   int64_t count;  /* outputs not yet printed */
   int64_t tokens; /* tokens generated for printed outputs */
@@ -46,7 +47,7 @@ Output *outputs_add(Outputs *outputs, Error *error);
 bool outputs_print(Outputs *outputs, Error *error);
 void outputs_free(Outputs *outputs);
 
-/* Generates outputs with p->model.decoder, which it opens, until `next` has no more or writing to stdout fails.
+/* Generates outputs with model->decoder, which it opens, until `next` has no more or writing to stdout fails.
  * `context`, which `next` receives, begins with an Outputs. */
 bool outputs_run(void *context, int most_rows, GenerationNext *next, Error *error);
 
@@ -56,11 +57,11 @@ void output_free(Output *output);
 /* Adds a token, where tokens are to be kept. EXIT_MEMORY. */
 bool output_add_token(Output *output, const GeneratedToken *token, Error *error);
 
-/* Generates the text of an output's request with p->model.decoder, which it opens, and fills output->result. A signal
+/* Generates the text of an output's request with model->decoder, which it opens, and fills output->result. A signal
  * ends it without an error. `emit` is called as in Generation, with `context` and the output; NULL: it is
  * added to output->text. */
 typedef bool OutputEmit(void *context, void *output, const uint8_t *bytes, size_t size, Error *error);
-bool output_generate(Program *p, Output *output, OutputEmit *emit, void *context, Error *error);
+bool output_generate(LoadedModel *model, Output *output, OutputEmit *emit, void *context, Error *error);
 
 /* The text of a token for messages: in quotes, with \n, \t, \', \\ and \xHH; or <|endoftext|>, or <token 7> for a token
  * without text. */

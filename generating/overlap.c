@@ -66,7 +66,8 @@ bool overlap_open(Program *p, Error *error) {
   Overlap *o = p->overlap = calloc(1, sizeof *o);
   if (!o) return error_memory(error, "a comparison of texts");
   o->p = p;
-  o->opened = is_run(name) ? open_run(o, name, error) : loaded_encode_file(p, name, &o->tokens, error);
+  o->opened = is_run(name) ? open_run(o, name, error)
+                           : loaded_encode_file(&p->model, &p->settings, &p->console, name, &o->tokens, error);
   return o->opened;
 }
 
@@ -133,7 +134,7 @@ bool overlap_compare(Overlap *o, Error *error) {
   const TokenRange all = {&o->tokens, 0, o->tokens.info.tokens};
   int32_t *lengths = malloc((o->ids.count + 1) * sizeof *lengths);
   if (!lengths) return error_memory(error, "a comparison of texts");
-  o->compared = !stop_signal && !o->p->stdout_error &&
+  o->compared = !stop_signal && !o->p->out.error &&
                 longest_match_lengths(&all, o->ids.ids, o->ids.count, lengths, (Progress){report, o}, error);
   console_work_end(&o->p->console);
   for (size_t i = 0; o->compared && i < o->count; i++) {
@@ -168,8 +169,8 @@ bool overlap_print(const Overlap *o, size_t text) {
     at = print_bytes(t, at, t->offsets[t->spans[i].end], can_underline);
   }
   print_bytes(t, at, t->offsets[t->count], false);
-  stdout_flush(o->p);
-  return !o->p->stdout_error;
+  stdout_flush(&o->p->out);
+  return !o->p->out.error;
 }
 
 /* ---- notes ---- */

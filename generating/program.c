@@ -15,30 +15,28 @@
 
 /* ---- the model ---- */
 
-bool loaded_open_files(Program *p, const char *dir, Error *error) {
-  LoadedModel *m = &p->model;
+bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *s, Error *error) {
   m->dir = strdup(dir);
   if (!m->dir) return error_memory(error, "a path");
   if (!model_files_open(&m->files, dir, error) || !model_files_read_tokenizer(m->files, &m->tokenizer, error))
     return false;
   m->config = *model_files_config(m->files);
   m->special = model_files_special_tokens(m->files);
-  tokenizer_set_special(m->tokenizer, p->settings.special);
+  tokenizer_set_special(m->tokenizer, s->special);
   if (!model_files_read_source_tokenizer(m->files, m->tokenizer, &m->source_tokenizer, error)) return false;
-  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, p->settings.special);
+  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, s->special);
   return true;
 }
 
-bool loaded_open_model(Program *p, Error *error) {
-  LoadedModel *m = &p->model;
-  vocabulary_note_unused(&p->console, m->dir, m->tokenizer, m->source_tokenizer);
+bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *console, Error *error) {
+  vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   if (tokenizer_has_chat_template(m->tokenizer))
-    console_note(&p->console,
+    console_note(console,
                  "%s has a chat template, which is not filled in here: write the prompt as the template would, with "
                  "--special",
                  m->dir);
-  return request_make_rules(p, error) &&
-         device_open(&p->settings.machine, &m->config, NULL, &p->console, &m->backend, &m->context, error) &&
+  return request_make_rules(m, s, error) &&
+         device_open(&s->machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }
 
@@ -54,9 +52,9 @@ void loaded_close(LoadedModel *m) {
   *m = (LoadedModel){0};
 }
 
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  StartupWork reading = {.console = &p->console, .name = "reading", .bytes = true};
+bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *s, Console *console, const char *path,
+                        TokenFile *out, Error *error) {
+  StartupWork reading = {.console = console, .name = "reading", .bytes = true};
   char *copy = NULL, *tokens = NULL;
   Corpus *corpus = NULL;
   bool ok = file_temporary(&copy, error) && file_temporary(&tokens, error);
@@ -67,13 +65,13 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *err
                                 .spool = copy,
                                 .copying = startup_progress(&reading),
                                 .is_model = model_files_exist};
-  const Tokenization options = {.source_tokenizer = p->model.source_tokenizer,
+  const Tokenization options = {.source_tokenizer = m->source_tokenizer,
                                 .threads = threads_count(s->machine.threads),
                                 .encoding = startup_progress(&reading),
                                 .stop = &stop_signal};
   ok = ok && corpus_open(&corpus, &path, 1, &format, error) &&
-       tokenization_open(out, tokens, corpus, p->model.tokenizer, &options, error);
-  console_work_end(&p->console);
+       tokenization_open(out, tokens, corpus, m->tokenizer, &options, error);
+  console_work_end(console);
   corpus_close(corpus);
   if (copy) unlink(copy);
   if (tokens) unlink(tokens);
@@ -84,21 +82,20 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *err
 
 /* ---- standard output ---- */
 
-void stdout_flush(Program *p) {
+void stdout_flush(Stdout *out) {
   const int cause = file_flush_cause(stdout);
-  if (!p->stdout_error) p->stdout_error = cause;
+  if (!out->error) out->error = cause;
 }
 
-bool stdout_write(Program *p, const void *bytes, size_t size) {
+bool stdout_write(Stdout *out, const void *bytes, size_t size) {
   fwrite(bytes, 1, size, stdout);
-  stdout_flush(p);
-  return !p->stdout_error && !stop_signal;
+  stdout_flush(out);
+  return !out->error && !stop_signal;
 }
 
-bool stdout_check(Program *p, Error *error) {
-  stdout_flush(p);
-  if (p->stdout_error == EPIPE) return true;
-  if (p->stdout_error)
-    return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->stdout_error));
+bool stdout_check(Stdout *out, Error *error) {
+  stdout_flush(out);
+  if (out->error == EPIPE) return true;
+  if (out->error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(out->error));
   return startup_go_on("generating", error);
 }

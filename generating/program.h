@@ -46,12 +46,17 @@ typedef struct SeenBytes {
   UnseenText in_first;  /* its characters that have them */
 } SeenBytes;
 
+/* What was printed to standard output, which carries only generated text and results. */
+typedef struct Stdout {
+  int error; /* errno of the first failed write; 0: none */
+} Stdout;
+
 typedef struct Program {
   GenerateSettings settings;
   Options options;   /* its rows point into `settings` */
   PatternList stops; /* from --stop */
   Console console;
-  int stdout_error; /* errno of the first failed write; 0: none */
+  Stdout out;
   LoadedModel model;
   SeenBytes seen;
   Prompt prompt;
@@ -75,10 +80,10 @@ bool program_bench(Program *p, Error *error);       /* the speed of generation, 
 
 /* ---- program.c: the model ---- */
 
-/* loaded_open_files() reads the configuration and the tokenizer of p->model, loaded_open_model() the rest.
- * EXIT_CHECKPOINT, and the errors of opening a device and of request_make_rules(). */
-bool loaded_open_files(Program *p, const char *dir, Error *error);
-bool loaded_open_model(Program *p, Error *error);
+/* loaded_open_files() reads the configuration and the tokenizer, loaded_open_model() the rest. EXIT_CHECKPOINT, and the
+ * errors of opening a device and of request_make_rules(). */
+bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *settings, Error *error);
+bool loaded_open_model(LoadedModel *m, const GenerateSettings *settings, Console *console, Error *error);
 /* Frees everything that both have opened, and zeroes the struct; harmless on a zeroed one. */
 void loaded_close(LoadedModel *m);
 
@@ -88,22 +93,23 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
 }
 
 /* Encodes a file, a directory or "-" to a deleted temporary file. Errors of corpus_open() and tokenization_open(). */
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error);
+bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *settings, Console *console, const char *path,
+                        TokenFile *out, Error *error);
 
-/* ---- program.c: standard output, which carries only generated text and results ---- */
+/* ---- program.c: standard output ---- */
 
 /* Flushes what was printed. */
-void stdout_flush(Program *p);
+void stdout_flush(Stdout *out);
 /* Writes and flushes. Returns false when writing fails or a signal asks to stop. */
-bool stdout_write(Program *p, const void *bytes, size_t size);
+bool stdout_write(Stdout *out, const void *bytes, size_t size);
 /* Flushes. Fails when writing has failed or a signal has arrived; a pipe that its reader has closed is no error.
  * EXIT_OUTPUT. */
-bool stdout_check(Program *p, Error *error);
+bool stdout_check(Stdout *out, Error *error);
 
 /* ---- request.c: prompts and requests ---- */
 
 /* Reads -p or the file of -f. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
-bool prompt_read(Program *p, Error *error);
+bool prompt_read(Prompt *prompt, const GenerateSettings *settings, Error *error);
 
 /* Reads a whole file (-: standard input) of less than `limit` bytes. EXIT_INPUT, EXIT_MEMORY. */
 bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error);
@@ -112,7 +118,8 @@ bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *er
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
  * gets the tokens of generation_prompt(). EXIT_INPUT when the tokens exceed the context and may not be truncated;
  * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
-bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
+bool prompt_encode(const LoadedModel *model, const GenerateSettings *settings, const void *text, size_t size,
+                   PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
 
 /* Returns the number of tokens that the text of the prompt has. */
@@ -127,27 +134,28 @@ bool prompt_replace_escapes(ByteBuffer *text, Error *error);
 /* Returns whether the text contains \n, \t or \\ as two characters. */
 bool prompt_has_escapes(const char *text, size_t size);
 /* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
-void prompt_note_escapes(Program *p);
+void prompt_note_escapes(const GenerateSettings *settings, Console *console);
 
-/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it draws one. */
+/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it
+ * draws one. */
 GenerationRequest request_make(Program *p, const PromptTokens *prompt);
 uint64_t request_seed(const Program *p); /* --seed, or a random one */
 
-/* Makes p->stops of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
-bool request_make_stops(Program *p, Error *error);
-/* Makes p->model.rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
+/* Adds the texts of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
+bool request_make_stops(PatternList *stops, const GenerateSettings *settings, Error *error);
+/* Makes model->rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
  * EXIT_MEMORY. */
-bool request_make_rules(Program *p, Error *error);
+bool request_make_rules(LoadedModel *model, const GenerateSettings *settings, Error *error);
 
 /* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
 
 /* Prints a note about the characters of an encoder's input that appear in no training prompt. Nothing is printed
  * without an encoder, or when the training prompts are unknown. */
-void unseen_note(Program *p, const BpeIds *source);
+void unseen_note(SeenBytes *seen, const LoadedModel *model, const BpeIds *source, Console *console);
 /* For many prompts: unseen_count() counts the prompts with such characters; unseen_note_lines() prints a note about
  * them, out of `lines`. */
-void unseen_count(Program *p, int64_t line, const BpeIds *source);
-void unseen_note_lines(Program *p, int64_t lines);
+void unseen_count(SeenBytes *seen, const LoadedModel *model, int64_t line, const BpeIds *source);
+void unseen_note_lines(const SeenBytes *seen, const LoadedModel *model, int64_t lines, Console *console);
 
 /* ---- others ---- */
 
@@ -167,6 +175,7 @@ typedef struct TextScore {
   double nats; /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;
-bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error);
+bool score_text(const LoadedModel *model, Console *console, const void *text, size_t size, TextScore *score,
+                Error *error);
 
 #endif

@@ -96,8 +96,7 @@ static bool any_has_escapes(const TextList *texts) {
   return false;
 }
 
-void prompt_note_escapes(Program *p) {
-  const GenerateSettings *s = &p->settings;
+void prompt_note_escapes(const GenerateSettings *s, Console *console) {
   const char *option = has_escapes(s->prompt)        ? "-p"
                        : has_escapes(s->answer)      ? "--answer"
                        : any_has_escapes(&s->stops)  ? "--stop"
@@ -105,24 +104,22 @@ void prompt_note_escapes(Program *p) {
                        : any_has_escapes(&s->biases) ? "--bias"
                                                      : NULL;
   if (option && !s->escapes)
-    console_note(&p->console, "the backslash in %s is taken as it is; with -e, \\n is a line break and \\t a tab",
-                 option);
+    console_note(console, "the backslash in %s is taken as it is; with -e, \\n is a line break and \\t a tab", option);
 }
 
 /* ---- prompts ---- */
 
-bool prompt_read(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+bool prompt_read(Prompt *prompt, const GenerateSettings *s, Error *error) {
   if (s->prompt && s->prompt_file) return fail(error, EXIT_USAGE, "-p and -f both give a prompt; use one");
-  if (s->prompt) return copy_text(s, s->prompt, &p->prompt.text, error);
-  return !s->prompt_file || prompt_read_file(s->prompt_file, (size_t)1 << 30, &p->prompt.text, error);
+  if (s->prompt) return copy_text(s, s->prompt, &prompt->text, error);
+  return !s->prompt_file || prompt_read_file(s->prompt_file, (size_t)1 << 30, &prompt->text, error);
 }
 
 /* Makes the tokens fit into the context: drops the first ones where that is allowed. */
-static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
-  const size_t ctx = (size_t)p->model.config.ctx;
+static bool fit(const LoadedModel *m, const GenerateSettings *s, const char *what, BpeIds *ids, Error *error) {
+  const size_t ctx = (size_t)m->config.ctx;
   if (ids->count <= ctx) return true;
-  if (!p->settings.truncate_prompt)
+  if (!s->truncate_prompt)
     return fail(error, EXIT_INPUT,
                 "the %s has %zu tokens, %zu more than the context of %zu holds; --truncate-prompt left drops its "
                 "beginning",
@@ -132,33 +129,32 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
   return true;
 }
 
-static bool encode_source(const Program *p, const void *text, size_t size, BpeIds *ids, Error *error) {
-  Tokenizer *tokenizer = loaded_source_tokenizer(&p->model);
+static bool encode_source(const LoadedModel *m, const GenerateSettings *s, const void *text, size_t size, BpeIds *ids,
+                          Error *error) {
+  Tokenizer *tokenizer = loaded_source_tokenizer(m);
   const int32_t end = tokenizer_end(tokenizer);
   return tokenizer_encode(tokenizer, text, size, ids, error) && bpe_ids_sink(ids, &end, 1, error) &&
-         fit(p, "source", ids, error);
+         fit(m, s, "source", ids, error);
 }
 
-static bool encode_answer(const Program *p, int32_t start, BpeIds *ids, Error *error) {
-  const char *answer = p->settings.answer ? p->settings.answer : "";
+static bool encode_answer(const LoadedModel *m, const GenerateSettings *s, int32_t start, BpeIds *ids, Error *error) {
+  const char *answer = s->answer ? s->answer : "";
   ByteBuffer text = {0};
-  const bool ok = copy_text(&p->settings, answer, &text, error) && bpe_ids_sink(ids, &start, 1, error) &&
-                  tokenizer_encode(p->model.tokenizer, text.bytes, text.size, ids, error) &&
-                  fit(p, "answer", ids, error);
+  const bool ok = copy_text(s, answer, &text, error) && bpe_ids_sink(ids, &start, 1, error) &&
+                  tokenizer_encode(m->tokenizer, text.bytes, text.size, ids, error) && fit(m, s, "answer", ids, error);
   free(text.bytes);
   return ok;
 }
 
-bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
-  const LoadedModel *m = &p->model;
+bool prompt_encode(const LoadedModel *m, const GenerateSettings *s, const void *text, size_t size, PromptTokens *out,
+                   Error *error) {
   const int32_t start = m->special.start >= 0 ? m->special.start : 0;
   out->source.count = out->decoder.count = 0;
   if (m->config.encoder_layers)
-    return encode_source(p, text, size, &out->source, error) && encode_answer(p, start, &out->decoder, error);
-  if (p->settings.answer)
-    return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
+    return encode_source(m, s, text, size, &out->source, error) && encode_answer(m, s, start, &out->decoder, error);
+  if (s->answer) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   return generation_prompt(m->tokenizer, start, text, size, &out->decoder, error) &&
-         fit(p, "prompt", &out->decoder, error);
+         fit(m, s, "prompt", &out->decoder, error);
 }
 
 /* ---- requests ---- */
@@ -195,30 +191,32 @@ GenerationRequest request_make(Program *p, const PromptTokens *prompt) {
 
 /* ---- --stop ---- */
 
-typedef bool AddText(Program *p, const char *text, size_t size, Error *error);
+typedef bool AddText(void *to, const char *text, size_t size, Error *error);
 
-/* Calls `add` for each text, with its escapes replaced. */
-static bool add_texts(Program *p, const TextList *texts, AddText *add, Error *error) {
+/* Calls `add` with `to` for each text, with its escapes replaced. */
+static bool add_texts(const GenerateSettings *s, const TextList *texts, AddText *add, void *to, Error *error) {
   bool ok = true;
   for (int i = 0; ok && i < texts->count; i++) {
     ByteBuffer text = {0};
-    ok = copy_text(&p->settings, texts->items[i], &text, error) && add(p, (const char *)text.bytes, text.size, error);
+    ok = copy_text(s, texts->items[i], &text, error) && add(to, (const char *)text.bytes, text.size, error);
     free(text.bytes);
   }
   return ok;
 }
 
-static bool add_stop(Program *p, const char *text, size_t size, Error *error) {
-  return size ? pattern_list_add(&p->stops, text, size, error) : fail(error, EXIT_USAGE, "--stop must not be empty");
+static bool add_stop(void *stops, const char *text, size_t size, Error *error) {
+  return size ? pattern_list_add(stops, text, size, error) : fail(error, EXIT_USAGE, "--stop must not be empty");
 }
 
-bool request_make_stops(Program *p, Error *error) { return add_texts(p, &p->settings.stops, add_stop, error); }
+bool request_make_stops(PatternList *stops, const GenerateSettings *s, Error *error) {
+  return add_texts(s, &s->stops, add_stop, stops, error);
+}
 
 /* ---- --bias and --ban ---- */
 
 /* Adds "TEXT=N"; TEXT itself may contain "=". */
-static bool add_bias(Program *p, const char *given, size_t size, Error *error) {
-  LoadedModel *m = &p->model;
+static bool add_bias(void *model, const char *given, size_t size, Error *error) {
+  LoadedModel *m = model;
   (void)size;
   const char *equals = strrchr(given, '=');
   char *end = NULL;
@@ -236,14 +234,13 @@ static bool add_bias(Program *p, const char *given, size_t size, Error *error) {
   return ok;
 }
 
-static bool add_ban(Program *p, const char *text, size_t size, Error *error) {
-  return size ? token_rules_ban(&p->model.rules, text, size, error)
+static bool add_ban(void *model, const char *text, size_t size, Error *error) {
+  return size ? token_rules_ban(&((LoadedModel *)model)->rules, text, size, error)
               : fail(error, EXIT_USAGE, "--ban must not be empty");
 }
 
-bool request_make_rules(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+bool request_make_rules(LoadedModel *m, const GenerateSettings *s, Error *error) {
   if (!s->biases.count && !s->bans.count) return true;
-  return token_rules_make(&p->model.rules, p->model.tokenizer, error) && add_texts(p, &s->biases, add_bias, error) &&
-         add_texts(p, &s->bans, add_ban, error);
+  return token_rules_make(&m->rules, m->tokenizer, error) && add_texts(s, &s->biases, add_bias, m, error) &&
+         add_texts(s, &s->bans, add_ban, m, error);
 }

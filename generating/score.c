@@ -16,7 +16,8 @@
 /* ---- a text, or each line ---- */
 
 typedef struct TextScoring {
-  Program *p;
+  const LoadedModel *model;
+  Console *console;
   BpeIds ids;       /* the token that starts a text, then those of the text */
   int32_t *targets; /* [ctx] */
   float *logits;    /* [ctx][vocab]; NULL: score->take is NULL */
@@ -26,7 +27,7 @@ typedef struct TextScoring {
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
 static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, Error *error) {
   const TokenBatch batch = {.tokens = s->ids.ids + first, .targets = s->targets};
-  const LoadedModel *m = &s->p->model;
+  const LoadedModel *m = s->model;
   const size_t vocab = (size_t)m->config.vocab;
   int64_t counted = 0;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
@@ -38,12 +39,12 @@ static bool score_window(TextScoring *s, int64_t first, int length, int64_t scor
 
 /* Scores windows of at most ctx tokens; the first half of each but the first window is context. */
 static bool score_ids(TextScoring *s, Error *error) {
-  const int ctx = s->p->model.config.ctx, step = ctx > 1 ? ctx / 2 : 1;
+  const int ctx = s->model->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
   const int64_t count = (int64_t)s->ids.count - 1; /* of targets */
   int64_t scored = 0;
   for (int64_t first = 0; scored < count; first += step) {
     const int length = count - first < ctx ? (int)(count - first) : ctx;
-    console_work(&s->p->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
+    console_work(s->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
     if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, error)) return false;
     scored = first + length;
   }
@@ -51,17 +52,16 @@ static bool score_ids(TextScoring *s, Error *error) {
          fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
 }
 
-bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error) {
-  const LoadedModel *m = &p->model;
+bool score_text(const LoadedModel *m, Console *console, const void *text, size_t size, TextScore *score, Error *error) {
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
   const size_t ctx = (size_t)m->config.ctx;
-  TextScoring s = {.p = p, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
+  TextScoring s = {.model = m, .console = console, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
   s.logits = score->take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
   const bool ok = ((s.targets && (s.logits || !score->take)) || error_memory(error, "the logits of a window")) &&
                   bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
                   tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
                   model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
-  console_work_end(&p->console);
+  console_work_end(console);
   score->tokens = (int64_t)s.ids.count - 1;
   score->bytes = (int64_t)size;
   free(s.ids.ids);
@@ -72,10 +72,11 @@ bool score_text(Program *p, const void *text, size_t size, TextScore *score, Err
 
 static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
   TextScore score = {.take = NULL};
-  if (!score_text(p, line, size, &score, error)) return error_append(error, " (line %" PRId64 ")", number);
+  if (!score_text(&p->model, &p->console, line, size, &score, error))
+    return error_append(error, " (line %" PRId64 ")", number);
   printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64 "}\n", number,
          score.nats, score.tokens, score.bytes);
-  return stdout_check(p, error);
+  return stdout_check(&p->out, error);
 }
 
 static bool score_lines(Program *p, Error *error) {
@@ -83,7 +84,7 @@ static bool score_lines(Program *p, Error *error) {
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, error);
-  while (ok && !p->stdout_error) {
+  while (ok && !p->out.error) {
     const uint8_t *line;
     size_t size;
     ok = line_input_next(&input, true, &line, &size, error);
@@ -143,7 +144,7 @@ static bool print_score(const Scoring *scoring, Error *error) {
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
   if (scoring->pairs.range.file) printf(", \"pairs_left_out\": %" PRId64, scoring->pairs.left_out);
   puts("}");
-  return stdout_check(scoring->p, error);
+  return stdout_check(&scoring->p->out, error);
 }
 
 /* Makes windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
@@ -211,7 +212,7 @@ static bool score_file(Program *p, Error *error) {
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
+  if (!loaded_encode_file(&p->model, &p->settings, &p->console, s->score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            s->score, tokens.info.tokens);

@@ -35,14 +35,12 @@ static bool is_read(const char *file, const char *input) {
 /* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool surprisal_check(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
+bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
   FileWriter file;
   const char *page = s->surprisal_html;
   if (s->surprisal && !can_color())
-    console_note(&p->console,
-                 "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
-                 "prints numbers");
+    console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                          "prints numbers");
   if (!page) return true;
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
@@ -224,7 +222,7 @@ bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *
   double bits = 0;
   for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
   if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
-  stdout_flush(p);
+  stdout_flush(&p->out);
   if (o->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
                  text_plural((double)o->ids.count, "token").text);
@@ -254,7 +252,7 @@ static bool print_output(Program *p, const Output *o, Error *error) {
     surprisal_print(o, 0, o->text.size);
     if (o->text.size && o->text.bytes[o->text.size - 1] != '\n') putchar('\n');
   }
-  return surprisal_finish(p, NULL, o, error) && stdout_check(p, error);
+  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
 }
 
 bool surprisal_score(Program *p, Error *error) {
@@ -270,7 +268,8 @@ bool surprisal_score(Program *p, Error *error) {
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
   const bool ok = (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &text, error) &&
                   (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-                  score_text(p, text.bytes, text.size, &score, error) && print_output(p, &r.output, error);
+                  score_text(&p->model, &p->console, text.bytes, text.size, &score, error) &&
+                  print_output(p, &r.output, error);
   free(text.bytes);
   free(r.top);
   output_free(&r.output);

@@ -8,7 +8,7 @@
 bool surprisal_is_shown(const GenerateSettings *settings);
 /* Checks, before generation, that the page can be written. EXIT_OUTPUT; EXIT_USAGE for a name without the extension of
  * a page, or of a file that is read or written otherwise. */
-bool surprisal_check(Program *p, Error *error);
+bool surprisal_check(const GenerateSettings *settings, Console *console, Error *error);
 /* Returns the number of alternatives of each token that are shown. */
 int surprisal_alternatives(const GenerateSettings *settings, int vocab);
 

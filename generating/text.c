@@ -19,9 +19,9 @@ static bool emit(void *mode, void *output, const uint8_t *bytes, size_t size, Er
   Output *o = output;
   if (m->keep && !byte_buffer_add(&o->text, bytes, size, error)) return false;
   if (m->at_end) return true;
-  if (!m->p->settings.surprisal) return stdout_write(m->p, bytes, size);
+  if (!m->p->settings.surprisal) return stdout_write(&m->p->out, bytes, size);
   surprisal_print(o, o->text.size - size, o->text.size);
-  return stdout_write(m->p, "", 0);
+  return stdout_write(&m->p->out, "", 0);
 }
 
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result) {
@@ -43,17 +43,18 @@ static bool generate(TextMode *m, Output *text, Error *error) {
   Prompt *prompt = &p->prompt;
   const bool terminal = isatty(STDOUT_FILENO);
   const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || terminal);
-  if (echo && !m->at_end && !stdout_write(p, prompt->text.bytes, prompt->text.size)) return stdout_check(p, error);
-  if (!output_generate(p, text, emit, m, error)) return false;
+  if (echo && !m->at_end && !stdout_write(&p->out, prompt->text.bytes, prompt->text.size))
+    return stdout_check(&p->out, error);
+  if (!output_generate(&p->model, text, emit, m, error)) return false;
   const bool ok = !overlap || (overlap_add(overlap, text, error) && overlap_compare(overlap, error));
   if (m->at_end) {
-    if (echo) stdout_write(p, prompt->text.bytes, prompt->text.size);
+    if (echo) stdout_write(&p->out, prompt->text.bytes, prompt->text.size);
     overlap_print(overlap, 0);
   }
-  if ((terminal || s->alternatives > 0) && !p->stdout_error) stdout_write(p, "\n", 1);
+  if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
   program_note_result(&p->console, &text->request, &text->result);
   if (overlap && ok) overlap_note(overlap);
-  return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(p, error) &&
+  return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(&p->out, error) &&
          bpe_ids_sink(&prompt->tokens.decoder, text->ids.ids, text->ids.count, error) && attention_write(p, error);
 }
 

@@ -132,7 +132,8 @@ static bool read_object(Lines *l, json_t *object, Error *why) {
 static bool score_prompt(Lines *l, Error *why) {
   const json_t *prompt = l->completion->prompt;
   TextScore score = {.take = NULL};
-  if (!score_text(l->p, json_string_value(prompt), json_string_length(prompt), &score, why)) return false;
+  if (!score_text(&l->p->model, &l->p->console, json_string_value(prompt), json_string_length(prompt), &score, why))
+    return false;
   l->completion->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
                                    (json_int_t)score.bytes);
   return l->completion->score || error_memory(why, "a score");
@@ -157,8 +158,9 @@ static bool read_json(Lines *l, const uint8_t *bytes, size_t size, Error *why) {
   const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
   json_t *object = json_parse(bytes, size, flags, &cause, "a line", why);
   if (!object) return !why->code && fail(why, EXIT_INPUT, "not JSON: %.200s", cause.text);
-  const bool ok = read_object(l, object, why) &&
-                  prompt_encode(l->p, json_string_value(c->prompt), json_string_length(c->prompt), &l->tokens, why);
+  const bool ok =
+      read_object(l, object, why) && prompt_encode(&l->p->model, &l->p->settings, json_string_value(c->prompt),
+                                                   json_string_length(c->prompt), &l->tokens, why);
   json_decref(object);
   if (ok && l->scored && !score_prompt(l, why)) return false;
   if (!l->given[KEY_SEED]) l->own.sampling.seed = l->request.sampling.seed + (uint64_t)l->begun;
@@ -206,8 +208,9 @@ static bool take_line(Lines *l, const uint8_t *bytes, size_t size, Error *error)
   l->next = 0;
   l->scored = false;
   memset(l->given, 0, sizeof l->given);
-  if (l->json ? read_json(l, bytes, size, &why) : prompt_encode(l->p, bytes, size, &l->tokens, &why)) {
-    unseen_count(l->p, l->input.taken, &l->tokens.source);
+  if (l->json ? read_json(l, bytes, size, &why)
+              : prompt_encode(&l->p->model, &l->p->settings, bytes, size, &l->tokens, &why)) {
+    unseen_count(&l->p->seen, &l->p->model, l->input.taken, &l->tokens.source);
     l->begun += l->n;
     return true;
   }
@@ -245,14 +248,14 @@ static bool print_line(void *lines, const Output *output, Error *error) {
     putchar(byte == '\n' ? 'n' : byte);
   }
   putchar('\n');
-  return stdout_check(((Lines *)lines)->p, error);
+  return stdout_check(&((Lines *)lines)->p->out, error);
 }
 
 static bool print_json(void *lines, const Output *output, Error *error) {
   Program *p = ((Lines *)lines)->p;
   Completion *c = output->completion;
-  if (!c->why.code && !completion_add(p, c, output, error)) return false;
-  return output->index < c->n - 1 || completion_print(p, c, error);
+  if (!c->why.code && !completion_add(p->model.tokenizer, c, output, error)) return false;
+  return output->index < c->n - 1 || completion_print(p->model.dir, c, &p->out, error);
 }
 
 /* Frees the completion with its last output. */
@@ -268,12 +271,11 @@ static bool answer_all(Lines *l, Error *error) {
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, lines.text,
                text_plural((double)l->outputs.tokens, "token").text, text_duration(clock_seconds() - start).text,
                l->request.sampling.seed);
-  unseen_note_lines(p, l->input.taken);
+  unseen_note_lines(&p->seen, &p->model, l->input.taken, &p->console);
   if (!l->bad) return true;
   if (!l->json)
     return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit, and got an empty answer", l->bad, lines.text);
-  return p->stdout_error ||
-         fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
+  return p->out.error || fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
 }
 
 typedef bool PrintOutput(void *lines, const Output *output, Error *error);
@@ -282,7 +284,7 @@ static Lines lines_of(Program *p, bool json, PrintOutput *print) {
   return (Lines){.p = p,
                  .input = {.fd = -1, .ended = true},
                  .json = json,
-                 .outputs = {.p = p, .print = print, .release = release_output},
+                 .outputs = {.model = &p->model, .out = &p->out, .print = print, .release = release_output},
                  .request = request_make(p, &p->prompt.tokens)};
 }
 
@@ -317,13 +319,13 @@ static bool print_head(const Lines *l, int index) {
   if (l->n > 1)
     printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, l->n,
            l->request.sampling.seed + (uint64_t)index);
-  if (l->p->settings.echo) stdout_write(l->p, prompt->text.bytes, prompt->text.size);
-  return !l->p->stdout_error;
+  if (l->p->settings.echo) stdout_write(&l->p->out, prompt->text.bytes, prompt->text.size);
+  return !l->p->out.error;
 }
 
 static void print_end(const Lines *l, int index) {
   if (index == l->n - 1 && isatty(STDOUT_FILENO)) putchar('\n');
-  stdout_flush(l->p);
+  stdout_flush(&l->p->out);
 }
 
 /* On a terminal, texts are printed at the end, when the overlap to underline is known. */
@@ -332,9 +334,9 @@ static bool print_sample(void *lines, const Output *o, Error *error) {
   Program *p = l->p;
   if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
   if (p->overlap && isatty(STDOUT_FILENO)) return l->held++, true;
-  if (print_head(l, o->index) && (!o->text.size || stdout_write(p, o->text.bytes, o->text.size)))
+  if (print_head(l, o->index) && (!o->text.size || stdout_write(&p->out, o->text.bytes, o->text.size)))
     print_end(l, o->index);
-  return stdout_check(p, error);
+  return stdout_check(&p->out, error);
 }
 
 /* Compares all texts at once, because the other text may be long. Prints the texts that wait, even after an error. */
@@ -368,10 +370,10 @@ bool program_samples(Program *p, Error *error) {
   bool ok = (!json || open_completion(&l, error)) &&
             outputs_run(&l, count < OUTPUTS_ROWS ? count : OUTPUTS_ROWS, next_output, error);
   ok = finish_samples(&l, ok, error);
-  if (ok && !p->stdout_error)
+  if (ok && !p->out.error)
     console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)l.outputs.tokens, "token").text,
                  text_plural(count, "text").text, text_duration(clock_seconds() - start).text, l.request.sampling.seed);
   if (ok && p->overlap) overlap_note(p->overlap);
   close_lines(&l);
-  return ok && stdout_check(p, error);
+  return ok && stdout_check(&p->out, error);
 }

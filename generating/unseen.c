@@ -35,9 +35,7 @@ static bool find_tokens(const TokenFile *file, PairTokens pairs, int32_t vocab, 
 }
 
 /* Reads the tokens of the run; without them nothing is known. */
-static void look(Program *p) {
-  SeenBytes *seen = &p->seen;
-  const LoadedModel *m = &p->model;
+static void look(SeenBytes *seen, const LoadedModel *m) {
   const Tokenizer *tokenizer = loaded_source_tokenizer(m);
   const int32_t vocab = tokenizer_vocab(tokenizer);
   TokenFile file = {0};
@@ -82,13 +80,12 @@ static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   else if (strcmp(out->text + used - 3, "...") != 0) strcpy(out->text + used, " ...");
 }
 
-static UnseenText unseen_characters(Program *p, const BpeIds *source) {
-  const SeenBytes *seen = &p->seen;
+static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const BpeIds *source) {
   UnseenText out = {""};
   ByteBuffer text = {0};
-  if (!p->model.config.encoder_layers) return out;
-  if (!seen->looked) look(p);
-  const bool read = seen->known && decode(&p->model, source, &text);
+  if (!m->config.encoder_layers) return out;
+  if (!seen->looked) look(seen, m);
+  const bool read = seen->known && decode(m, source, &text);
   for (size_t i = 0, length; read && i < text.size; i += length) {
     bool all_seen = true;
     utf8_next(text.bytes + i, text.size - i, &length);
@@ -99,25 +96,23 @@ static UnseenText unseen_characters(Program *p, const BpeIds *source) {
   return out;
 }
 
-void unseen_note(Program *p, const BpeIds *source) {
-  const UnseenText unseen = unseen_characters(p, source);
+void unseen_note(SeenBytes *seen, const LoadedModel *m, const BpeIds *source, Console *console) {
+  const UnseenText unseen = unseen_characters(seen, m, source);
   if (unseen.text[0])
-    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->model.dir, unseen.text);
+    console_note(console, "no training prompt of %s has %s: the answer is a guess", m->dir, unseen.text);
 }
 
-void unseen_count(Program *p, int64_t line, const BpeIds *source) {
-  SeenBytes *seen = &p->seen;
-  const UnseenText unseen = unseen_characters(p, source);
+void unseen_count(SeenBytes *seen, const LoadedModel *m, int64_t line, const BpeIds *source) {
+  const UnseenText unseen = unseen_characters(seen, m, source);
   if (!unseen.text[0]) return;
   if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
 }
 
-void unseen_note_lines(Program *p, int64_t lines) {
-  const SeenBytes *seen = &p->seen;
+void unseen_note_lines(const SeenBytes *seen, const LoadedModel *m, int64_t lines, Console *console) {
   if (seen->lines)
-    console_note(&p->console,
+    console_note(console,
                  "%" PRId64 " of %" PRId64
                  " lines have characters that no training prompt of %s has, first line %" PRId64
                  " (%s): their answers are guesses",
-                 seen->lines, lines, p->model.dir, seen->first, seen->in_first.text);
+                 seen->lines, lines, m->dir, seen->first, seen->in_first.text);
 }
