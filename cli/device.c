@@ -64,14 +64,14 @@ static bool list_names(const char *const *names, const char *isa, char *out, siz
 
 /* Reports why no backend fits. Returns false. */
 static bool no_backend(const char *device, const char *isa, DType dtype, Error *error) {
-  if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build does not have it");
+  if (strcmp(device, "cuda") == 0) return fail(error, EXIT_USAGE, "--device cuda: this build has no CUDA backend");
   const IsaList list = device_isas();
   char built[96] = "", has[96] = "";
   if (isa && !list_names(backend_isas(), isa, built, sizeof built))
     return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
   if (list.count == 0) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
   if (isa && !list_names(list.name, isa, has, sizeof has))
-    return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not on this machine, which has%s", isa, has);
+    return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: this machine supports only%s", isa, has);
   return fail(error, EXIT_USAGE, "--dtype %s is not available with %s on the CPU; use f32", dtype_name(dtype),
               isa ? isa : list.name[list.count - 1]);
 }

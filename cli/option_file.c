@@ -31,7 +31,7 @@ static char *unquote(char *text, const char **reason) {
   for (int used; *from && *from != '"'; from += used, to++) {
     char byte;
     used = unescape(from, &byte);
-    if (!used) return *reason = "unknown escape; known are \\n \\r \\t \\\" \\\\ \\xHH", NULL;
+    if (!used) return *reason = "unknown escape; valid escapes are \\n \\r \\t \\\" \\\\ \\xHH", NULL;
     *to = byte;
   }
   if (*from != '"') return *reason = "the closing quote is missing", NULL;

@@ -122,6 +122,6 @@ void options_help(const Options *options, FILE *stream) {
                      "Exit status: 0 success, 1 internal error (a bug), 2 invalid option or value, 3 problem with the "
                      "text or prompt, 4 problem with the model or tokenizer, "
                      "5 out of memory, 6 loss, gradient or logits not finite, 7 output cannot be written, "
-                     "8 the run is in use, 128 + n stopped by signal n",
+                     "8 the run directory is in use, 128 + n stopped by signal n",
                      0, 0, width);
 }

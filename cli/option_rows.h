@@ -37,11 +37,11 @@
  * are members for all rows. */
 #define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
-       "JSON field of .jsonl files that holds the document; with it, standard input is JSON Lines, too", __VA_ARGS__), \
-      TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL,                                                           \
-           "JSON field that holds the prompt, which is excluded from the loss", __VA_ARGS__),                          \
+       "JSON field of .jsonl files that contains the document; also makes standard input JSON Lines", __VA_ARGS__),    \
+      TEXT("prompt-field", &(s)->prompt_field, "NAME", NULL, "JSON field of the prompt; the loss excludes the prompt", \
+           __VA_ARGS__),                                                                                               \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
-           "JSON field that holds the response; the loss counts only the response", __VA_ARGS__),                      \
+           "JSON field of the response; the loss counts only the response", __VA_ARGS__),                              \
       FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__)
 
 /* Options for the device. `machine`: DeviceSettings of cli/device.h; then the choices of dtypes, the meaning of auto

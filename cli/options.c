@@ -39,7 +39,7 @@ void options_init(Options *options, const Option *table, size_t count) {
       TEXT("config", &options->config, "FILE", NULL,
            "read `key = value` lines from FILE; options on the command line take precedence", .transient = true),
       FLAG("quiet", &options->quiet, "print only warnings and errors", .transient = true),
-      FLAG("help", &options->help, "print the most common options and exit", .letter = 'h', .transient = true,
+      FLAG("help", &options->help, "print the common options and exit", .letter = 'h', .transient = true,
            .common = true),
       FLAG("help-all", &options->help_all, "print all options and exit", .transient = true, .common = true),
       FLAG("version", &options->version, "print the version and the available backends and exit", .transient = true),

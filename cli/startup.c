@@ -177,7 +177,8 @@ static bool count_gpus(int argc, char **argv, int *count, Error *error) {
   const long wanted = all ? there : strtol(text, &end, 10);
   if (!all && (end == text || *end || wanted < 1))
     return fail(error, EXIT_USAGE, "--gpus: got \"%.100s\", need a number of GPUs, or all", text);
-  if (!there) return fail(error, EXIT_USAGE, "--gpus %.100s: no GPU is found here, or this build has no CUDA", text);
+  if (!there)
+    return fail(error, EXIT_USAGE, "--gpus %.100s: no GPU was found, or this build has no CUDA backend", text);
   if (wanted > there) return fail(error, EXIT_USAGE, "--gpus %ld: this machine has %d", wanted, there);
   *count = (int)wanted;
   return true;

@@ -222,8 +222,8 @@ static bool write_html(Maps *m, Error *error) {
   html_begin(m->out, style);
   fputs("<title>Attention</title>\n</head>\n<body>\n<h1>Attention of ", m->out);
   html_write_text(m->out, text_one_line(m->model->dir, 80).text);
-  fputs("</h1>\n<p>A row is a token that looks, a column what it looks at; the stronger the color, the more of its "
-        "weight goes there. Click a map to see it with its tokens.</p>\n",
+  fputs("</h1>\n<p>Each row is a query token, each column a token it attends to; the stronger the color, the greater "
+        "the attention weight. Click a map to see it with its tokens.</p>\n",
         m->out);
   for (int kind = 0; kind < KINDS; kind++) {
     m->kind = (AttentionKind)kind;

@@ -223,9 +223,9 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
     return fail(error, EXIT_USAGE, "--export \"%s\": name a directory", text_one_line(dir, 100).text);
   *exists = stat(dir, &info) == 0;
   if (!*exists) return path_is_writable(dir) || file_fail_write(dir, error);
-  if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: there is a file of that name", dir);
+  if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: a file of that name exists", dir);
   return is_empty(dir) ||
-         fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it, or give another name", dir);
+         fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it or choose another name", dir);
 }
 
 /* Returns the name of a hidden directory beside `dir`. */

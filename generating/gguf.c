@@ -37,7 +37,7 @@ static bool check_path(const char *flag, const char *path, const char *ending, c
     return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
   if (!path_is_writable(path)) return file_fail_write(path, error);
   return is_free(path, magic) ||
-         fail(error, EXIT_USAGE, "%s %s: there is another file of that name; remove it, or give another name", flag,
+         fail(error, EXIT_USAGE, "%s %s: another file of that name exists; remove it or choose another name", flag,
               path);
 }
 

@@ -48,7 +48,7 @@ static bool no_memory(Error *error) { return error_memory(error, "a text of many
 /* EXIT_INPUT, EXIT_MEMORY. */
 static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error) {
   if (s->now.size + size > TEXT_LIMIT)
-    return fail(error, EXIT_INPUT, "a session holds up to %d MiB of text; /save this one, and start another",
+    return fail(error, EXIT_INPUT, "a session is limited to %d MiB of text; /save it and start another",
                 TEXT_LIMIT >> 20);
   if (!array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1)) return no_memory(error);
   if (size) memcpy(s->text + s->now.size, bytes, size);
@@ -135,7 +135,7 @@ static bool retry(Session *s, const char *argument, Error *error) {
 
 static bool undo(Session *s, const char *argument, Error *error) {
   (void)argument;
-  if (!s->turns) return fail(error, EXIT_USAGE, "/undo: this is the beginning");
+  if (!s->turns) return fail(error, EXIT_USAGE, "/undo: there is nothing to undo");
   s->now = s->before[--s->turns];
   console_note(&s->p->console, "back to %s of text", text_plural((double)(s->now.size - s->now.begin), "byte").text);
   return true;
@@ -320,7 +320,7 @@ static bool talk(Session *s, Error *error) {
 static void greet(const Session *s) {
   Console *console = &s->p->console;
   if (!s->input.terminal) return;
-  console_note(console, "type a text, and the model continues it; /help lists the commands");
+  console_note(console, "type a line and the model continues it; /help lists the commands");
   if (!s->input.edits) console_note(console, "without libedit, only the editing of the terminal itself works");
 }
 

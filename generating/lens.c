@@ -34,7 +34,9 @@ bool program_lens(Program *p, Error *error) {
   float *logits = ok ? malloc(((size_t)layers + 1) * (size_t)vocab * sizeof *logits) : NULL;
   if (ok)
     ok = logits && top ? decoder_lens(m->decoder, logits, error) : error_memory(error, "the logits of all layers");
-  if (ok) puts("layer     the likeliest next tokens; layer 0 is the embedding, and text is drawn from the last layer");
+  if (ok)
+    puts(
+        "layer     the most likely next tokens; layer 0 is the embedding, the last layer is what text is sampled from");
   for (int layer = 0; ok && layer <= layers; layer++)
     ok = print_layer(m, layer, logits + (size_t)layer * (size_t)vocab, top, count, error);
   free(logits);

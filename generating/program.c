@@ -32,7 +32,7 @@ bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *conso
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   if (tokenizer_has_chat_template(m->tokenizer))
     console_note(console,
-                 "%s has a chat template, which is not filled in here: write the prompt as the template would, with "
+                 "%s has a chat template, which is not applied: write the prompt as the template would, with "
                  "--special",
                  m->dir);
   return request_make_rules(m, s, error) &&

@@ -61,7 +61,7 @@ bool prompt_replace_escapes(ByteBuffer *buffer, Error *error) {
   for (size_t i = 0, skipped = 0; i < buffer->size; i += 1 + skipped) {
     const int byte = text[i] == '\\' ? read_escape(text + i + 1, &skipped) : text[i];
     if (byte < 0)
-      return fail(error, EXIT_USAGE, "there is no escape \\%.1s; known are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
+      return fail(error, EXIT_USAGE, "unknown escape \\%.1s; valid escapes are \\n \\r \\t \\0 \\\\ \\\" \\' \\x41",
                   (const char *)text + i + 1);
     if (text[i] != '\\') skipped = 0;
     text[used++] = (uint8_t)byte;

@@ -83,7 +83,7 @@ void generate_options(Options *options, GenerateSettings *s) {
   const Option table[] = {
       GROUP("Model"),
       LIST("run", &s->runs, "RUN",
-           "run directory of train, or a model directory of Hugging Face transformers with a tokenizer.json; default: "
+           "run directory of train, or a Hugging Face transformers model directory with a tokenizer.json; default: "
            "the newest *.run in the current directory",
            .positional = true, .common = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
@@ -91,7 +91,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Prompt", .modes = MODES_PROMPTED),
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p',
            .modes = MODES_PROMPTED & ~(MODE_LINES | MODE_PROMPTS), .common = true),
-      TEXT("file", &s->prompt_file, "FILE", NULL, "read the prompt from FILE (-: standard input)", .letter = 'f',
+      TEXT("file", &s->prompt_file, "FILE", NULL, "file that contains the prompt (-: standard input)", .letter = 'f',
            .modes = MODES_PROMPTED & ~(MODE_PROMPTS | MODE_EXPORT), .common = true),
       FLAG("escapes", &s->escapes,
            "read \\n as a newline, \\t as a tab, \\\\ as a backslash and \\x41 as a byte in -p, --answer, --stop, "
@@ -103,11 +103,11 @@ void generate_options(Options *options, GenerateSettings *s) {
            " in prompts and in the text of --encode; otherwise they are plain text",
            .modes = MODES_PROMPTED | MODE_ENCODE),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
-             "refuse a prompt longer than the context (no), or drop its beginning (left)",
+             "for a prompt longer than the context: reject it (no), or drop its beginning (left)",
              .modes = MODES_PROMPTED & ~MODE_INTERACTIVE),
       TEXT("answer", &s->answer, NULL, NULL, "beginning of the answer to the prompt, for models with an encoder"),
 
-      GROUP("Text", .modes = MODES_DRAWING),
+      GROUP("Generated text", .modes = MODES_DRAWING),
       INT64("tokens", &s->tokens, -1, 1e12, NULL,
             "number of tokens to generate; -1: until the end of the text or, with --on-full stop, until the context is "
             "full",
@@ -116,7 +116,7 @@ void generate_options(Options *options, GenerateSettings *s) {
           "number of texts to generate from the prompt, several at a time, with the seeds S, S+1, ... where S is "
           "--seed",
           .letter = 'N', .modes = MODE_TEXT | MODE_JSON | MODE_PROMPTS),
-      LIST("stop", &s->stops, "TEXT", "stop before TEXT, wherever it appears in the generated text; repeatable",
+      LIST("stop", &s->stops, "TEXT", "stop before TEXT appears in the generated text; repeatable",
            .modes = MODES_WRITING),
       CHOICE("on-full", &s->on_full, on_full_names, NULL,
              "when the context is full: recompute its last tokens and continue (slide), or stop"),
@@ -134,7 +134,7 @@ void generate_options(Options *options, GenerateSettings *s) {
   const Option rest[] = {
       FLAG("greedy", &s->greedy, "same as --temp 0", .modes = MODES_PROMPTED | MODE_SCORE),
       SEED("seed", &s->seed, "a random seed, which is printed",
-           "random seed; the same seed gives the same text; -1: a random one", .letter = 's', .modes = MODES_DRAWING,
+           "random seed; the same seed gives the same text; -1: a random seed", .letter = 's', .modes = MODES_DRAWING,
            .common = true),
 
       GROUP("Inspection"),
@@ -146,7 +146,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       INT("alts", &s->alternatives, 1, 100, "none",
-          "after the text, list each token with its surprisal in bits and the N most likely tokens in its place; with "
+          "list each token with its surprisal in bits and the N most likely tokens in its place, after the text; with "
           "--lens: number of tokens per layer (5)",
           .modes = MODE_TEXT | MODE_SCORE | MODE_LENS, .excludes = NOT_PLAIN),
       INT("logprobs", &s->logprobs, 0, 1000, "none",
@@ -178,7 +178,7 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("Other modes (at most one)"),
       FLAG("interactive", &s->interactive,
-           "interactive session: type lines, and the model continues the text; /help lists the commands", .letter = 'i',
+           "interactive session: the model continues each line that you type; /help lists the commands", .letter = 'i',
            .selects = MODE_INTERACTIVE, .common = true),
       FLAG("json", &s->json, "write one JSON object in the format of OpenAI's completions API, instead of text",
            .selects = MODE_JSON),
@@ -235,8 +235,8 @@ void generate_options(Options *options, GenerateSettings *s) {
       GROUP("Machine"),
       DEVICE_ROWS(
           &s->machine, weight_dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
-          "compute data type; on a CPU, of the weights in memory only: int8 weights need a quarter of the memory "
-          "traffic of f32"),
+          "compute dtype; on a CPU, only the dtype of the weights in memory: int8 needs a quarter of the memory "
+          "bandwidth of f32"),
   };
   options_add(options, table, sizeof table / sizeof *table);
   add_sampling(options, &s->sampling);

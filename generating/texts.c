@@ -46,8 +46,8 @@ static bool check_number(const char *name, const json_t *value, const SamplingSe
   if ((row->whole ? json_is_integer(value) : json_is_number(value)) && number <= row->max &&
       (row->above ? number > row->min : number >= row->min))
     return true;
-  return fail(why, EXIT_INPUT, "\"%s\" has to be a %snumber from %g%s to %g", name, row->whole ? "whole " : "",
-              row->min, row->above ? " (excluded)" : "", row->max);
+  return fail(why, EXIT_INPUT, "\"%s\" must be a %snumber from %g%s to %g", name, row->whole ? "whole " : "", row->min,
+              row->above ? " (excluded)" : "", row->max);
 }
 
 static void set_number(Lines *l, int key, const json_t *value) {
@@ -76,7 +76,7 @@ static bool take_number(Lines *l, const char *name, const json_t *value, bool *k
 
 static bool add_stop(Completion *c, const json_t *text, Error *why) {
   if (!json_is_string(text) || !json_string_length(text))
-    return fail(why, EXIT_INPUT, "\"stop\" has to be a text that is not empty, or a list of such texts");
+    return fail(why, EXIT_INPUT, "\"stop\" must be a non-empty string or a list of them");
   return pattern_list_add(&c->stops, json_string_value(text), json_string_length(text), why);
 }
 
@@ -88,7 +88,7 @@ static bool take_stops(Completion *c, const json_t *value, Error *why) {
 }
 
 static bool take_score(Lines *l, const json_t *value, Error *why) {
-  if (!json_is_boolean(value)) return fail(why, EXIT_INPUT, "\"score\" has to be true or false");
+  if (!json_is_boolean(value)) return fail(why, EXIT_INPUT, "\"score\" must be true or false");
   if (l->p->model.config.encoder_layers && json_is_true(value))
     return fail(why, EXIT_INPUT, "\"score\" is for models without an encoder");
   l->scored = json_is_true(value);
@@ -96,8 +96,7 @@ static bool take_score(Lines *l, const json_t *value, Error *why) {
 }
 
 static bool fail_key(const char *name, Error *why) {
-  fail(why, EXIT_INPUT, "\"%s\" is not known here; a line has prompt and id, stop, score",
-       text_one_line(name, 60).text);
+  fail(why, EXIT_INPUT, "unknown key \"%s\"; the keys are prompt, id, stop, score", text_one_line(name, 60).text);
   for (int key = 0; key < KEYS; key++) error_append(why, ", %s", number_keys[key].key);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) error_append(why, ", %s", row->key);
   return false;
@@ -111,7 +110,7 @@ static bool take_key(Lines *l, const char *name, json_t *value, Error *why) {
   if (strcmp(name, "id") == 0) return true; /* see read_object() */
   if (strcmp(name, "score") == 0) return take_score(l, value, why);
   if (strcmp(name, "prompt") != 0) return fail_key(name, why);
-  if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" has to be a text");
+  if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" must be a string");
   c->prompt = json_incref(value);
   return true;
 }
@@ -122,10 +121,10 @@ static bool read_object(Lines *l, json_t *object, Error *why) {
   json_t *value;
   if (json_is_string(object)) c->prompt = json_incref(object);
   if (json_is_string(object)) return true;
-  if (!json_is_object(object)) return fail(why, EXIT_INPUT, "a line has to be a text or an object with \"prompt\"");
+  if (!json_is_object(object)) return fail(why, EXIT_INPUT, "a line must be a string or an object with \"prompt\"");
   c->id = json_incref(json_object_get(object, "id"));
   json_object_foreach(object, name, value) if (!take_key(l, name, value, why)) return false;
-  return c->prompt || fail(why, EXIT_INPUT, "there is no \"prompt\"");
+  return c->prompt || fail(why, EXIT_INPUT, "\"prompt\" is missing");
 }
 
 /* Computes the same score as --score --per-line. */
@@ -274,7 +273,8 @@ static bool answer_all(Lines *l, Error *error) {
   unseen_note_lines(&p->seen, &p->model, l->input.taken, &p->console);
   if (!l->bad) return true;
   if (!l->json)
-    return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit, and got an empty answer", l->bad, lines.text);
+    return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit in the context and got an empty answer", l->bad,
+                lines.text);
   return p->out.error || fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
 }
 

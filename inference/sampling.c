@@ -8,13 +8,13 @@
 
 const SamplingSetting sampling_settings[] = {
     SETTING("repeat-penalty", repeat_penalty, .min = 0.01, .max = 100, .off = 1, .initial = 1,
-            .help = "penalty that divides positive logits of recent tokens and multiplies negative ones; 1: off"),
+            .help = "repetition penalty: divides positive logits of recent tokens, multiplies negative ones; 1: off"),
     SETTING("repeat-last-n", repeat_last_n, .whole = true, .max = DECODER_LOOKBACK, .initial = 64,
-            .help = "number of recent tokens to penalize"),
+            .help = "number of recent tokens that the penalties apply to"),
     SETTING("presence-penalty", presence_penalty, .min = -100, .max = 100,
-            .help = "number subtracted once from the logit of each recent token"),
+            .help = "presence penalty: subtracted once from the logit of each recent token"),
     SETTING("frequency-penalty", frequency_penalty, .min = -100, .max = 100,
-            .help = "number subtracted from the logit of each recent token for each of its occurrences"),
+            .help = "frequency penalty: subtracted from the logit of each recent token for each of its occurrences"),
     SETTING("top-k", top_k, .whole = true, .min = -1, .max = MODEL_MAX_VOCAB, .initial = 40, .common = true,
             .help = "keep the N most likely tokens; 0: all"),
     SETTING("top-p", top_p, .max = 1, .above = true, .off = 1, .initial = 0.95,

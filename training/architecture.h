@@ -12,7 +12,7 @@
     "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
   X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,                    \
     "LayerNorm, GELU, learned positions, biases, tied")                                                                \
-  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "as gpt2, with ReLU")     \
+  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "like gpt2, but ReLU")    \
   X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
     "the original 2017 Transformer (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; "     \
     "with an encoder for pairs)")

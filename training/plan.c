@@ -38,7 +38,7 @@ static void print_pairs(Console *c, const Pairs *p) {
                 text_count((double)p->empty_sources).text, p->first_empty);
   if (p->left_out)
     console_row(c, "",
-                "pairs left out, because they are longer than the context of %d tokens: %s; the first is number "
+                "pairs left out because they are longer than the context of %d tokens: %s; the first is number "
                 "%" PRId64 ", of %" PRId64 " and %s",
                 p->ctx, text_count((double)p->left_out).text, p->first_left_out.number, p->first_left_out.source,
                 text_plural((double)p->first_left_out.target, "token").text);

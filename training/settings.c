@@ -72,7 +72,7 @@ static const OptionHint hints[] = {
     {"n-threads num-threads num-workers workers", HERE("threads")},
     {"random-seed rng-seed manual-seed", HERE("seed")},
     {"input input-file input-bin train-data train-file train-text dataset data-dir data-path text file corpus",
-     "leave it out: texts are given without a flag"},
+     "leave it out: files are given without a flag"},
     {"val-data val-file input-val-bin eval-file validation-file test-file", HERE("val")},
     {"model model-size config-name size", HERE("preset") "; or --layers, --heads, --dim and --ctx"},
     {"vocab n-vocab", HERE("vocab-size")},
@@ -80,7 +80,7 @@ static const OptionHint hints[] = {
      "model-name-or-path "
      "load-model checkpoint",
      HERE("init") ", the directory of a model"},
-    {"from-checkpoint resume-from-checkpoint load-checkpoint continue", "a stopped run goes on with --resume=DIR"},
+    {"from-checkpoint resume-from-checkpoint load-checkpoint continue", "a stopped run continues with --resume=DIR"},
     {"num-gpus n-gpus nproc nproc-per-node devices", HERE("gpus")},
     {"compile flash-attention flash recompute use-flash-attn gradient-checkpointing",
      "there is no such switch here; leave it out"},
@@ -99,7 +99,7 @@ void train_options(Options *options, TrainSettings *s) {
       GROUP("Data"),
       LIST("data", &s->data, "FILE",
            "training text: files, directories (every .txt, .jsonl and .tsv file in them) or - (standard input); a "
-           "document ends at the end of a file or at a line that is <|endoftext|>",
+           "document ends at the end of a file or at a line that contains only <|endoftext|>",
            .positional = true, .modes = OPTION_ALL_MODES, .common = true),
       TEXT("val", &s->val, "FILE", "the end of the training text",
            "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
@@ -110,7 +110,7 @@ void train_options(Options *options, TrainSettings *s) {
       CHOICE(
           "pack", &s->pack, pack_names,
           "auto: docs for pairs, or if the tokenizer of --init adds a token at the start of texts; else stream",
-          "windows start anywhere in the text (stream), or hold whole documents without attention between them (docs)"),
+          "training windows: anywhere in the text (stream), or whole documents without attention between them (docs)"),
 
       GROUP("Tokenizer"),
       TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: byte below " SHOWN(AUTO_BYTE_MB) " MB of text, else bpe",
@@ -165,8 +165,8 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
       CHOICE("act", (int *)&m->activation, model_activation_names, "auto: arch", "activation function of the MLP",
              .follows = "arch"),
-      TRISTATE("gated", &m->gated, "auto: arch", "multiply the activation by a second projection, as SwiGLU does",
-               .follows = "arch"),
+      TRISTATE("gated", &m->gated, "auto: arch",
+               "gated MLP: multiply the activation by a second projection, as in SwiGLU", .follows = "arch"),
       TRISTATE("bias", &m->bias, "auto: arch", "biases in the attention output and in the MLP", .follows = "arch"),
       TRISTATE("qkv-bias", &m->qkv_bias, "auto: bias", "biases in the query, key and value projections",
                .follows = "arch bias"),
@@ -180,8 +180,8 @@ void train_options(Options *options, TrainSettings *s) {
                "tie the output head to the token embedding",
                .follows = "preset dim arch positions source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
-           "start from the weights and the tokenizer of another run or of a Hugging Face transformers model "
-           "(fine-tuning); --ctx may be smaller than the model's; the rest of its architecture is kept",
+           "trained model to start from (fine-tuning): a run or a Hugging Face transformers model; its tokenizer and "
+           "architecture are kept, except that --ctx may be smaller",
            .common = true),
       CHOICE(
           "init-like", &s->init_like, architecture_inits, NULL,
@@ -213,7 +213,7 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("wd", &s->wd, 0, 10, NULL, "weight decay of matrices; vectors have none"),
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
-            "fraction of each target spread over the vocabulary in training, not in validation", .below = true),
+            "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
 
       GROUP("Length"),
       INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",
@@ -266,22 +266,22 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("gpus", &s->gpus, "N|all", NULL, "number of GPUs on this machine to train on, one process each",
            .transient = true),
       FLAG("no-shard", &s->no_shard, "replicate the optimizer state in all processes, instead of sharding it (ZeRO-1)"),
-      SEED("seed", &s->seed, NULL,
-           "random seed; the same seed gives byte-identical results; -1: a random one, which is written to config.txt"),
+      SEED(
+          "seed", &s->seed, NULL,
+          "random seed; the same seed gives byte-identical results; -1: a random seed, which is written to config.txt"),
 
       GROUP("Runs"),
-      FLAG("runs", &s->runs, "print a table of runs; give directories with runs instead of FILE...", .transient = true,
+      FLAG("runs", &s->runs, "print a table of runs; FILE... are directories with runs", .transient = true,
            .selects = TRAIN_MODE_RUNS, .common = true),
-      FLAG("report", &s->report,
-           "write an HTML report about runs to --out FILE; give directories with runs instead of FILE...",
+      FLAG("report", &s->report, "write an HTML report of runs to --out FILE; FILE... are directories with runs",
            .transient = true, .selects = TRAIN_MODE_REPORT),
-      FLAG("plot", &s->plot, "plot the losses of runs in the terminal; give directories with runs instead of FILE...",
+      FLAG("plot", &s->plot, "plot the losses of runs in the terminal; FILE... are directories with runs",
            .transient = true, .selects = TRAIN_MODE_PLOT),
       CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
              "table format: aligned columns that fit the terminal (text), Markdown (md), or all columns (csv, json)",
              .letter = 'O', .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
-           "column to sort the table by; -COLUMN: the largest first. Losses are ranked among runs with the same "
+           "column to sort the table by; -COLUMN: largest first; losses are ranked among runs with the same "
            "validation text",
            .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
