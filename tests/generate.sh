@@ -141,9 +141,9 @@ write -p 'a\nb\\\t\x41' -e -n 0 --echo >got.txt
 check "escapes" cmp got.txt escaped.txt
 write -p 'a\nb' -n 0 --echo >got.txt
 check "which have to be asked for" test "$(cat got.txt)" = 'a\nb'
-refused "an escape that is none" 2 'no escape .q' "$generate" a.run -p 'a\q' -e
-refused "an escape that is not whole" 2 'no escape .x' "$generate" a.run -p 'a\x4' -e
-refused "a backslash at the end" 2 'no escape' "$generate" a.run -p "a\\" -e
+refused "an escape that is none" 2 'unknown escape .q' "$generate" a.run -p 'a\q' -e
+refused "an escape that is not whole" 2 'unknown escape .x' "$generate" a.run -p 'a\x4' -e
+refused "a backslash at the end" 2 'unknown escape' "$generate" a.run -p "a\\" -e
 refused "escapes of nothing" 2 '-e needs -p or --answer' "$generate" a.run -e
 write -p Once -n 200 -s 3 >whole.txt
 write -p Once -n 200 -s 3 -e --stop '\n' >got.txt
@@ -153,7 +153,7 @@ write -p Once -n 200 -s 3 -e --ban '\n' >got.txt
 check_learned "escapes of --ban" test "$(wc -l <got.txt)" -eq 0 -a "$(wc -l <whole.txt)" -gt 0
 write -p Once -n 200 -s 3 -e --bias '\n=-inf' | cmp - got.txt
 check "escapes of --bias" test $? -eq 0
-refused "no escape in --stop" 2 'no escape .q' "$generate" a.run -e --stop 'a\q'
+refused "no escape in --stop" 2 'unknown escape .q' "$generate" a.run -e --stop 'a\q'
 # notes PATTERN COMMAND...: how many lines on stderr match
 notes() {
   pattern=$1
@@ -172,7 +172,7 @@ check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(
 write -p 'Once upon' -n 1 --json --logprobs 5 >one.json
 write -p 'Once upon' --lens >lens.txt
 check "the lens: a line for the embedding and each layer" sh -c 'test "$(tail -n +2 lens.txt | cut -c -9 | tr "\n" ,)" = "layer  0 ,layer  1 ,layer  2 ,"'
-check "the lens: what its columns are" sh -c 'head -n 1 lens.txt | grep -q "^layer  .*likeliest.*layer 0 is the embedding"'
+check "the lens: what its columns are" sh -c 'head -n 1 lens.txt | grep -q "^layer  .*most likely.*layer 0 is the embedding"'
 check "the lens: the last layer says what generation draws from" python3 - <<'EOF'
 import json, math, re
 layers = [re.findall(r"  ('(?:[^'\\]|\\.)*'|<\|endoftext\|>) ([0-9.]+) %", line) for line in open("lens.txt")][1:]

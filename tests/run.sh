@@ -98,9 +98,9 @@ while read -r name; do
   cpu=$(tail -n 1 "$build/tests/$name.status" | awk '{ for (i = 1; i <= 2; i++) { split($i, t, "m"); s += 60 * t[1] + t[2] } printf "%.0f", s }')
   case $name in
     *.sh | *.py)
-      ok=$(grep -c '^ok ' "$log")
-      bad=$(grep -c '^not ok ' "$log")
-      grep -q '^done$' "$log" || bad=$((bad + 1))
+      ok=$(grep -a -c '^ok ' "$log")
+      bad=$(grep -a -c '^not ok ' "$log")
+      grep -a -q '^done$' "$log" || bad=$((bad + 1))
       ;;
     *)
       ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
@@ -109,7 +109,7 @@ while read -r name; do
   esac
   # A crash, or a program that ran no test, is also a failure.
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
-  [ "$bad" -eq 0 ] || grep -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
+  [ "$bad" -eq 0 ] || grep -a -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
   printf '%-30s %4d passed, %d failed, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
   passed=$((passed + ok))
   failed=$((failed + bad))
