@@ -63,7 +63,13 @@ void *cuda_alloc(Context *c, const char *name, size_t bytes) {
          (double)available / 1048576.0, (double)total / 1048576.0, c->name, (double)c->bytes / 1048576.0);
     return NULL;
   }
-  c->allocations[memory] = bytes;
+  try {
+    c->allocations[memory] = bytes;
+  } catch (const std::bad_alloc &) {
+    cudaFree(memory);
+    check(c, cudaErrorMemoryAllocation, name);
+    return NULL;
+  }
   c->bytes += bytes;
   if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
   check(c, cudaMemsetAsync(memory, 0, bytes, c->stream), name);

@@ -109,8 +109,8 @@ bool model_download(Model *model, ArenaKind which, float *host, Error *error); /
  * beginning of its document in this sequence, 0 at the first token. */
 typedef struct TokenBatch {
   const int32_t *tokens, *targets, *positions;
-  /* For a model with an encoder, which also needs positions; else NULL: several prompts per sequence of the source, each
-   * with one or more responses in the decoder's sequence. Keys are numbered from the beginning of the sequence. */
+  /* For a model with an encoder, which also needs positions; else NULL: several prompts per sequence of the source,
+   * each with one or more responses in the decoder's sequence. Keys are numbered from the beginning of the sequence. */
   const int32_t *source_tokens, *source_positions;
   const int32_t *source_begin, *source_end; /* the keys that a source token attends to: its own prompt */
   const int32_t *cross_begin, *cross_end;   /* the keys of the source that a decoder token attends to; none: equal */

@@ -54,7 +54,7 @@ static void call_decode_logits(Bench *b, const Operands *o, int set) {
                         o->model->config.vocab, o->rows);
 }
 
-/* As decode_token() of model/decoder.c. */
+/* As decode_stack() of model/decoder.c. */
 static void call_decode_token(Bench *b, const Operands *o, int set) {
   (void)set;
   call_decode_embedding(b, o, 0);

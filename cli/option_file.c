@@ -31,10 +31,16 @@ static char *unquote(char *text, const char **reason) {
   for (int used; *from && *from != '"'; from += used, to++) {
     char byte;
     used = unescape(from, &byte);
-    if (!used) return *reason = "unknown escape; valid escapes are \\n \\r \\t \\\" \\\\ \\xHH", NULL;
+    if (!used) {
+      *reason = "unknown escape; valid escapes are \\n \\r \\t \\\" \\\\ \\xHH";
+      return NULL;
+    }
     *to = byte;
   }
-  if (*from != '"') return *reason = "the closing quote is missing", NULL;
+  if (*from != '"') {
+    *reason = "the closing quote is missing";
+    return NULL;
+  }
   *to = '\0'; /* `to` is at or before the closing quote */
   return from + 1;
 }

@@ -358,12 +358,11 @@ void collective_all_gather_spans(Collective *c, float *numbers, const Span *span
 static void move_spans(Collective *c, MessageKind kind, float *all, float *own, const Span *spans, int count) {
   for (const Span *s = spans; s < spans + count; s++) {
     const size_t bytes = s->count * sizeof(float);
-    float *const here = c->rank == 0 ? all + s->offset : own + s->own;
     if (c->rank == 0 && s->owner == 0)
-      if (kind == RECEIVE) memcpy(here, own + s->own, bytes);
-      else memcpy(own + s->own, here, bytes);
-    else if (c->rank == 0) post(c, kind, MESSAGES, here, bytes, s->owner);
-    else if (c->rank == s->owner) post(c, kind == SEND ? RECEIVE : SEND, MESSAGES, here, bytes, 0);
+      if (kind == RECEIVE) memcpy(all + s->offset, own + s->own, bytes);
+      else memcpy(own + s->own, all + s->offset, bytes);
+    else if (c->rank == 0) post(c, kind, MESSAGES, all + s->offset, bytes, s->owner);
+    else if (c->rank == s->owner) post(c, kind == SEND ? RECEIVE : SEND, MESSAGES, own + s->own, bytes, 0);
   }
   if (c->size > 1) wait_for(c, MESSAGES);
 }

@@ -26,7 +26,7 @@ typedef struct Messenger {
 } Messenger;
 
 /* The only symbol that a library exports. */
-#define MESSENGER_SYMBOL "inkling_mpi"
+#define MESSENGER_SYMBOL "inkling_mpi_2"
 
 /* Forks processes - 1 copies of this process, which must have only one thread. EXIT_MEMORY, EXIT_INTERNAL. */
 bool messenger_fork(int processes, Error *error);

@@ -7,8 +7,8 @@
 
 typedef struct Overlap Overlap;
 
-/* Opens or makes the tokens of the other text as p->overlap, which the caller frees also after a failure. EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and the errors of
- * loaded_encode_file(). */
+/* Opens or makes the tokens of the other text as p->overlap, which the caller frees also after a failure.
+ * EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and the errors of loaded_encode_file(). */
 bool overlap_open(Program *p, Error *error);
 void overlap_free(Overlap *overlap); /* NULL is harmless */
 

@@ -55,9 +55,8 @@ typedef struct GeneratedToken {
 } GeneratedToken;
 
 /* Gets the next request; the memory that it points to must stay valid until the text is done, that of the prompt until
- * the next call. *given is false on entry,
- * and on return if there is no request yet; with `wait`: no more requests. `wait`: no text is in progress, so the
- * function may block. */
+ * the next call. *given is false on entry, and on return if there is no request yet; with `wait`: no more requests.
+ * `wait`: no text is in progress, so the function may block. */
 typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
 
 /* The decoder, and the functions that supply requests and receive text. NULL functions are not called. */

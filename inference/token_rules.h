@@ -27,10 +27,10 @@ typedef struct TokenRules {
   TokenBias *biases; /* [bias_count], different tokens */
   int bias_count;
   PatternList bans; /* a token that would complete one of these texts is never sampled */
-  struct Completing *
-      *completing; /* [bans.count][size of the text] the tokens that do, by the number of bytes matched */
-  float *dense;    /* [vocab]: scratch memory, zeros between calls */
-  int tokens;      /* number of tokens that can be sampled: tokenizer_tokens() */
+  /* [bans.count][size of the text]: the tokens that do, by the number of bytes matched */
+  struct Completing **completing;
+  float *dense; /* [vocab]: scratch memory, zeros between calls */
+  int tokens;   /* number of tokens that can be sampled: tokenizer_tokens() */
 } TokenRules;
 
 /* Makes empty rules for a tokenizer, which must outlive them. EXIT_MEMORY. token_rules_free() is harmless on zeros. */

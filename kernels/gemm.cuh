@@ -407,6 +407,7 @@ double cuda_peak_flops(Context *c) {
       gemm(c, key, false, {.d = memory + 2 * bytes, .a = memory, .b = memory + bytes});
       return !c->error.code;
     });
+    check(c, cudaGetLastError(), "speed test");
     cuda_release(c, memory);
     const double flops = 2.0 * (double)size * (double)size * (double)size / (1e-3 * (double)ms);
     if (flops > best) best = flops;

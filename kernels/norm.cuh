@@ -43,6 +43,7 @@ struct NormForward {
   const float *weight, *bias;
   float eps;
   int rows, length, dim;
+  bool drop;
   DropoutMask mask;
 };
 
@@ -54,7 +55,7 @@ __device__ __forceinline__ Pack<T, N> add_branch(const NormForward &p, const Pac
   float sum[N], b[N];
   unpack(sum, x);
   unpack(b, branch);
-  if (p.mask.state) apply_dropout<N>(b, p.mask, row, p.length, p.dim, at);
+  if (p.drop) apply_dropout<N>(b, p.mask, row, p.length, p.dim, at);
 #pragma unroll
   for (int j = 0; j < N; j++) sum[j] += b[j];
   const Pack<T, N> rounded = pack<T, N>(sum);
@@ -185,6 +186,7 @@ struct NormBackward {
   NormStats stats;
   const float *weight;
   int rows, length, dim;
+  bool drop;
   DropoutMask mask;
 };
 
@@ -246,7 +248,7 @@ __device__ __forceinline__ Pack<T, N> write_dx(const NormBackward &p, const Pack
 /* Writes dbranch from N numbers of a row of dx as stored, from `at` on. */
 template <class T, int N>
 __device__ __forceinline__ void write_dbranch(const NormBackward &p, Pack<T, N> numbers, int row, int at) {
-  if (p.mask.state) {
+  if (p.drop) {
     float dx[N];
     unpack(dx, numbers);
     apply_dropout<N>(dx, p.mask, row, p.length, p.dim, at);
@@ -402,7 +404,7 @@ static NormForward residual_arguments(void *x_out, const void *x_in, const void 
   NormForward p = {};
   p.x_out = branch ? x_out : NULL, p.x_in = x_in, p.branch = branch;
   p.rows = batch * length, p.length = length, p.dim = dim;
-  p.mask = dropout_mask(dropout);
+  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   return p;
 }
 
@@ -431,7 +433,7 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.dx = dx, p.dbranch = dbranch;
   p.dy = dy, p.dres = dres, p.x = x, p.stats = stats, p.weight = norm->weight;
   p.rows = batch * length, p.length = length, p.dim = dim;
-  p.mask = dropout_mask(dropout);
+  p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
   const bool biased = norm_has_bias(norm->kind);
   int blocks = 0;

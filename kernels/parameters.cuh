@@ -118,10 +118,17 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
 }
 
 static void make_lists(Context *c, Parameters *params) {
-  const auto lists = std::make_shared<ParameterLists>();
-  c->lists.push_back(lists);
-  params->backend_data = lists.get();
-  if (make_pieces(c, params, lists.get())) make_batches(c, params, lists.get());
+  ParameterLists *lists = NULL;
+  try {
+    const auto owned = std::make_shared<ParameterLists>();
+    c->lists.push_back(owned);
+    lists = owned.get();
+  } catch (const std::bad_alloc &) {
+    check(c, cudaErrorMemoryAllocation, "lists for the optimizers");
+    return;
+  }
+  params->backend_data = lists;
+  if (make_pieces(c, params, lists)) make_batches(c, params, lists);
 }
 
 static void release_lists(Context *c, ParameterLists *lists) {

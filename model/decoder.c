@@ -25,7 +25,7 @@ struct Decoder {
   float *logits;          /* [rows][V] */
   CapturedGraph *token;   /* decode_and_sample */
   bool ready;             /* the logits of every row's next token have been computed */
-  void *memory[16];       /* [memory_count] all of the above on the device */
+  void *memory[24];       /* [memory_count] all of the above on the device */
   int memory_count;
 };
 

@@ -125,8 +125,13 @@ static void print_cells(const Table *table, const json_t *row, bool markdown, FI
     const json_t *value = row ? json_object_get(row, table->columns[i]) : NULL;
     char *text = markdown ? readable(value) : json_value_text(value, DIGITS);
     fputs(markdown ? "| " : i ? "," : "", stream);
-    (markdown ? markdown_text : csv_text)(stream, !row ? table->columns[i] : text ? text : "");
-    if (markdown) fputc(' ', stream);
+    const char *shown = !row ? table->columns[i] : text ? text : "";
+    if (markdown) {
+      markdown_text(stream, shown);
+      fputc(' ', stream);
+    } else {
+      csv_text(stream, shown);
+    }
     free(text);
   }
   fputs(markdown ? "|\n" : "\r\n", stream);

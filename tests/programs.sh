@@ -354,7 +354,7 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
   check "$1, a resumed run repeats no metrics and misses none" cmp "whole-$2.run.metrics" "$2.run.metrics"
   check "$1, a resumed run repeats no sample and misses none" cmp "whole-$2.run/samples.txt" "$2.run/samples.txt"
 }
-if [ "$hurried" ]; then whole=500 more=600; else whole=1500 more=1600; fi
+if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; else whole=1500 more=1600 early=; fi
 survives adamw parts $whole 6
 survives muon muon $whole 3
 refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps $more
@@ -374,7 +374,7 @@ check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/
 check "metrics end at the new last step" grep -q '"step": *'$more parts.run/metrics.jsonl
 
 # Two simultaneous signals, as `timeout` and closed terminals send them, count as one; a later one counts separately.
-$train text.txt $long --steps 100000 --log-every 1 --out signals.run 2>/dev/null &
+$train text.txt $long --steps 100000 $early --out signals.run 2>/dev/null &
 pid=$!
 while ! grep -q loss signals.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -HUP $pid
@@ -393,7 +393,7 @@ wait $pid
 check "a later one leaves at once" test $? -eq 143
 check "and says so" grep -q '^stopped at once' err
 # Another process truncates the token file during training.
-$train text.txt $long --steps 100000 --warmup 1 --log-every 1 --out cut.run 2>err &
+$train text.txt $long --steps 100000 $early --out cut.run 2>err &
 pid=$!
 while ! grep -q loss cut.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 truncate -s 2000 cut.run/tokens.bin

@@ -1,4 +1,5 @@
-/* BPE: a vocabulary of merges (Sennrich, Haddow, Birch 2016), over bytes as in GPT-2 or over characters. */
+/* BPE: a vocabulary of merges (Sennrich, Haddow, Birch 2016), over bytes as in GPT-2 or over characters, the alphabet
+ * that represents bytes as characters, and the encoding of a piece of text. */
 #ifndef INKLING_TOKENIZER_BPE_H
 #define INKLING_TOKENIZER_BPE_H
 

@@ -96,12 +96,16 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
 static bool report(const Examination *e, Error *error) {
   DoctorCommand command = {0};
   char text[6000];
-  const Group *end = e->groups + e->count, *refused = e->groups;
-  while (refused < end && refused->finding.level != FINDING_REFUSED) refused++;
-  for (const Group *g = refused < end ? refused : e->groups; g < end; g++) {
+  const Group *end = e->groups + e->count;
+  for (const Group *g = e->groups; g < end; g++) {
+    if (g->finding.level != FINDING_REFUSED) continue;
     group_text(e, g, &command, text, sizeof text);
-    if (g == refused) return fail(error, EXIT_INPUT, "%s", text);
-    (g->finding.level == FINDING_WARNING ? console_warning : console_note)(&e->run->console, "%s", text);
+    return fail(error, EXIT_INPUT, "%s", text);
+  }
+  for (const Group *g = e->groups; g < end; g++) {
+    group_text(e, g, &command, text, sizeof text);
+    if (g->finding.level == FINDING_WARNING) console_warning(&e->run->console, "%s", text);
+    else console_note(&e->run->console, "%s", text);
   }
   return true;
 }

@@ -1,4 +1,5 @@
-/* Validation: measures the loss on text that the model is not trained on, and keeps the best model. */
+/* Validation: measures the loss on text that the model is not trained on, keeps the best model, and measures xz as a
+ * baseline. */
 #include "training/run.h"
 
 #include "cli/startup.h"
