@@ -1,5 +1,6 @@
-/* Tables of windows filled with spans of a token file, and packing of documents into windows of ctx tokens (--pack docs): several short documents share a window; a document
- * longer than ctx is cut into whole windows and a remainder. The rest of a window is padding.
+/* Tables of windows that are filled with spans of a token file, and packing of documents into windows of ctx tokens
+ * (--pack docs): several short documents share a window; a document longer than ctx is cut into whole windows and a
+ * remainder. The rest of a window is padding.
  * Every token of a document is a target, including its end token; the input before its first token is the token that
  * prompts begin with, or the end token, as after another document. So a document takes as many slots as it has
  * tokens. */

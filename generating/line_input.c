@@ -35,8 +35,8 @@ static int wait_at_most(int fd, int milliseconds) {
   return poll(&input, 1, milliseconds);
 }
 
-/* The same without a limit; returns false when a signal asks to stop. A signal interrupts no call of this thread, so the
- * loop checks for one. */
+/* The same without a limit; returns false when a signal asks to stop. A signal interrupts no call of this thread, so
+ * the loop checks for one. */
 static bool wait_for(int fd) {
   while (!stop_signal)
     if (wait_at_most(fd, 100) != 0) return true;
