@@ -305,6 +305,7 @@ void cuda_close(Context *c) {
   gemm_close(c->gemm);
   staging_close(&c->staging);
   reports_close(&c->reports);
+  parameters_close(c);
   for (const auto &block : c->allocations) cudaFree(block.first);
   if (c->stream) cudaStreamDestroy(c->stream);
   delete c;

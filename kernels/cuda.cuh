@@ -17,7 +17,6 @@
 #include <dlfcn.h>
 #include <initializer_list>
 #include <math.h>
-#include <memory>
 #include <new>
 #include <stdint.h>
 #include <type_traits>
@@ -28,7 +27,8 @@ typedef __nv_bfloat16 bf16;
 
 /* ---- the context (kernels.cu) ---- */
 
-struct Gemm; /* kernels/gemm.cuh */
+struct Gemm;           /* kernels/gemm.cuh */
+struct ParameterLists; /* kernels/parameters.cuh */
 
 /* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
  * the next steps while earlier ones are copied. */
@@ -65,7 +65,7 @@ struct Context {
   bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   std::unordered_map<void *, size_t> allocations; /* the bytes of each */
-  std::vector<std::shared_ptr<void>> lists;       /* ParameterLists of all trained parameters */
+  ParameterLists *lists;                          /* of all trained parameters */
   size_t bytes, peak_bytes;
   void *scratch; /* see scratch() */
   size_t scratch_bytes;

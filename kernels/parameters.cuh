@@ -6,6 +6,9 @@
 
 #include "kernels/cuda.cuh"
 
+#include <new>
+#include <vector>
+
 namespace {
 
 constexpr int ARENA_BLOCK = 256, ARENA_GRID = 32; /* threads; blocks for every multiprocessor */
@@ -43,7 +46,7 @@ struct MuonBatch {
   int first; /* in ParameterLists.matrices */
 };
 
-/* Parameters.backend_data. */
+/* Parameters.backend_data. The context lists all of them, to free those that were not released. */
 struct ParameterLists {
   AdamwPiece *pieces; /* device */
   unsigned piece_count;
@@ -53,6 +56,7 @@ struct ParameterLists {
   unsigned owned_count;
   AdamwPiece *vectors; /* device: its elements of Parameters.vectors, at `first`, and of its masters, at `m` */
   unsigned vectors_count;
+  ParameterLists *next;
 };
 
 /* Appends the pieces of `count` elements from these offsets on. */
@@ -118,24 +122,36 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
 }
 
 static void make_lists(Context *c, Parameters *params) {
-  ParameterLists *lists = NULL;
-  try {
-    const auto owned = std::make_shared<ParameterLists>();
-    c->lists.push_back(owned);
-    lists = owned.get();
-  } catch (const std::bad_alloc &) {
+  ParameterLists *lists = new (std::nothrow) ParameterLists();
+  if (!lists) {
     check(c, cudaErrorMemoryAllocation, "lists for the optimizers");
     return;
   }
+  lists->next = c->lists;
+  c->lists = lists;
   params->backend_data = lists;
   if (make_pieces(c, params, lists)) make_batches(c, params, lists);
 }
 
 static void release_lists(Context *c, ParameterLists *lists) {
-  if (!lists) return;
-  for (void *memory : {(void *)lists->pieces, (void *)lists->matrices, (void *)lists->owned, (void *)lists->vectors})
-    cuda_release(c, memory);
-  std::erase_if(c->lists, [&](const auto &owned) { return owned.get() == lists; });
+  ParameterLists **at = &c->lists;
+  while (*at && *at != lists) at = &(*at)->next;
+  if (!lists || !*at) return;
+  *at = lists->next;
+  cuda_release(c, lists->pieces);
+  cuda_release(c, lists->matrices);
+  cuda_release(c, lists->owned);
+  cuda_release(c, lists->vectors);
+  delete lists;
+}
+
+/* Called when the context is closed, which frees its device memory. */
+static void parameters_close(Context *c) {
+  while (c->lists) {
+    ParameterLists *next = c->lists->next;
+    delete c->lists;
+    c->lists = next;
+  }
 }
 
 /* weights [count] */
