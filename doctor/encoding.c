@@ -222,7 +222,7 @@ static Encoding guess(const ByteCounts *n) {
 }
 
 static void add_encoding(const DoctorView *view, const ByteCounts *n, Findings *out) {
-  const Encoding encoding = guess(n);
+  const int encoding = (int)guess(n);
   const OneLine wrong = doctor_percent(view, (double)n->wrong, (double)n->bytes);
   if (encoding == DAMAGED) {
     doctor_add(out, FINDING_ENCODING, encoding, "iconv -c -f utf-8 -t utf-8 @", "%s are not UTF-8, though the rest is",

@@ -293,7 +293,7 @@ static int longest_word(const Variable *v) {
 /* Finds the largest distance in any story: over all assignments of facts, with the longest other words. */
 static bool check_reach(const Grammar *g, size_t *max_distance, Error *error) {
   Writer r = {.grammar = g};
-  long longest[MAX_RULES];
+  long longest[MAX_RULES] = {0};
   int facts[MAX_VARIABLES];
   int count = 0;
   for (int i = 0; i < g->rules; i++) longest[i] = longest_text(g, i, 0);
