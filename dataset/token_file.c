@@ -225,7 +225,7 @@ void token_range_split(const TokenFile *file, double fraction, int64_t max_val, 
 bool token_range_documents(const TokenRange *range, int32_t end, DocumentFound found, void *context, Progress progress,
                            Error *error) {
   int64_t begin = range->begin, dropped = begin;
-  int32_t *ids = malloc(SCAN_TOKENS * sizeof *ids);
+  int32_t *ids = calloc(SCAN_TOKENS, sizeof *ids);
   if (!ids) return error_memory(error, "the lengths of documents");
   bool ok = true;
   for (int64_t at = begin; ok && at < range->end; at += SCAN_TOKENS) {

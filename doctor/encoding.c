@@ -30,14 +30,14 @@ static bool looks_wide(const DoctorSample *s, size_t unit, bool big) {
 static bool find_wide(const DoctorView *view, Findings *out) {
   static const struct {
     const char *mark; /* NULL: found without a mark */
-    size_t unit;      /* bytes of a unit, and of the mark */
-    bool big;
     const char *iconv;
+    size_t unit; /* bytes of a unit, and of the mark */
     int variant;
-  } kinds[] = {{"\xFF\xFE\0\0", 4, false, "utf-32", 0}, {"\0\0\xFE\xFF", 4, true, "utf-32", 0},
-               {"\xFF\xFE", 2, false, "utf-16", 1},     {"\xFE\xFF", 2, true, "utf-16", 1},
-               {NULL, 4, false, "utf-32le", 2},         {NULL, 4, true, "utf-32be", 3},
-               {NULL, 2, false, "utf-16le", 4},         {NULL, 2, true, "utf-16be", 5}};
+    bool big;
+  } kinds[] = {{"\xFF\xFE\0\0", "utf-32", 4, 0, false}, {"\0\0\xFE\xFF", "utf-32", 4, 0, true},
+               {"\xFF\xFE", "utf-16", 2, 1, false},     {"\xFE\xFF", "utf-16", 2, 1, true},
+               {NULL, "utf-32le", 4, 2, false},         {NULL, "utf-32be", 4, 3, true},
+               {NULL, "utf-16le", 2, 4, false},         {NULL, "utf-16be", 2, 5, true}};
   const DoctorSample *s = &view->samples[0];
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     const char *mark = kinds[i].mark;

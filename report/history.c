@@ -60,7 +60,7 @@ static void halve(History *h) {
 
 static bool add_point(History *h, const MetricsLine *line, Error *error) {
   if (!h->points) {
-    h->points = malloc(HISTORY_POINTS * sizeof *h->points);
+    h->points = calloc(HISTORY_POINTS, sizeof *h->points);
     h->lines_a_point = 1;
     if (!h->points) return error_memory(error, "the history of a run");
   }

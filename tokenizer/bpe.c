@@ -173,8 +173,8 @@ static bool copy_tokens(BpeTokens *to, const BpeTokens *from, Error *error) {
 
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
                 Error *error) {
-  const bool ok =
-      begin(out, (size_t)tokens->size, merges, merge_count, error) && copy_tokens(&(*out)->tokens, tokens, error);
+  const bool ok = begin(out, (size_t)tokens->size, merges, merge_count, error) && *out &&
+                  copy_tokens(&(*out)->tokens, tokens, error);
   return finish(out, options, ok, error);
 }
 
@@ -208,7 +208,7 @@ static bool make_own_tokens(BpeTokens *tokens, BpeMerge *merges, size_t merge_co
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
-  const bool ok = begin(out, BPE_BYTES + merge_count + 1, merges, merge_count, error) &&
+  const bool ok = begin(out, BPE_BYTES + merge_count + 1, merges, merge_count, error) && *out &&
                   make_own_tokens(&(*out)->tokens, (*out)->merges, merge_count, error);
   return finish(out, (BpeOptions){0}, ok, error);
 }

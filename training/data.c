@@ -136,6 +136,7 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
 }
 
 static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  if (!asked->name) return fail(error, EXIT_INTERNAL, "no tokenizer was chosen");
   if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
   if (asked->vocab_size)
     return fail(error, EXIT_USAGE,

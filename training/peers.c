@@ -250,7 +250,7 @@ static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile
   free(real);
   if (!all) error_memory(error, "the files of processes");
   if (run_agree(c, error)) collective_broadcast(c, &text.info, sizeof text.info);
-  while (run_agree(c, error) && !complete) {
+  while (run_agree(c, error) && all && !complete) {
     collective_all_gather(c, &mine, all, sizeof mine);
     for (int i = 0; i < c->size && !mine.seen; i++)
       if (*all[i].offered && (i == 0 || all[i].node == mine.node)) mine.seen = open_tokens(&text, all[i].offered);

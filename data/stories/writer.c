@@ -40,7 +40,9 @@ static int choose(Writer *w, const Head *heads, const int *weights, int count) {
     possible[i] = true;
     total += weights[i];
   }
-  for (int draw = random_below(&w->random, total); draw >= weights[chosen]; chosen++) draw -= weights[chosen];
+  if (total <= 0) return 0; /* weights are positive, but an analyzer cannot know */
+  for (int draw = random_below(&w->random, total); chosen + 1 < count && draw >= weights[chosen]; chosen++)
+    draw -= weights[chosen];
   for (size_t t = 0; total > weights[chosen]; t++) {
     if (t >= heads[chosen].length || w->length + t >= MAX_STORY) {
       w->error = "a choice does not show in the text";
