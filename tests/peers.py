@@ -216,7 +216,7 @@ def kills(kind, launcher, folder, full):
     wanted = 20 if full else 3
     while killed < wanted and tries < 3 * wanted:
         tries += 1
-        begun = os.path.exists(os.path.join(out, "last"))
+        begun = os.path.exists(os.path.join(out, "last", "state.safetensors"))
         flags = ["--resume=killed.run", "--quiet"] if begun else [*common, "--out", "killed.run", "--overwrite"]
         run = Run(launcher, folder, 3, flags)
         time.sleep(dice.uniform(0.1, 0.9) * takes)
@@ -230,7 +230,7 @@ def kills(kind, launcher, folder, full):
         if os.path.exists(os.path.join(out, "result.json")):  # it had ended before
             shutil.rmtree(out)
     check(f"{kind}: {killed} kills of a rank end all", killed == wanted and not slow, (killed, slow))
-    flags = ["--resume=killed.run", "--quiet"] if os.path.exists(os.path.join(out, "last")) else \
+    flags = ["--resume=killed.run", "--quiet"] if os.path.exists(os.path.join(out, "last", "state.safetensors")) else \
         [*common, "--out", "killed.run", "--overwrite"]
     status, run = train(launcher, folder, 3, flags)
     check(f"{kind}: and the bytes are those of an undisturbed run", status == 0 and weights(out) == weights(whole),
