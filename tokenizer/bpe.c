@@ -128,26 +128,29 @@ static int32_t symbol(const Bpe *bpe, const uint8_t *text, size_t size, size_t *
 
 /* ---- creation ---- */
 
-/* Creates a BPE without the bytes of its tokens. */
-static bool begin(Bpe **out, size_t size, const BpeMerge *merges, size_t merge_count, Error *error) {
-  *out = NULL;
+/* Creates a BPE without the bytes of its tokens. NULL: EXIT_CHECKPOINT, EXIT_MEMORY. */
+static Bpe *begin(size_t size, const BpeMerge *merges, size_t merge_count, Error *error) {
+  Bpe *bpe = NULL;
   if (merge_count > BPE_MERGES_LIMIT)
-    return fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
-  Bpe *bpe = *out = calloc(1, sizeof *bpe);
-  if (!bpe) return error_memory(error, "a BPE vocabulary");
+    fail(error, EXIT_CHECKPOINT, "%zu merges, more than %d", merge_count, BPE_MERGES_LIMIT);
+  else if (!(bpe = calloc(1, sizeof *bpe))) error_memory(error, "a BPE vocabulary");
+  if (!bpe) return NULL;
   bpe->tokens.size = (int32_t)size;
   bpe->tokens.begins = calloc(size + 1, sizeof *bpe->tokens.begins);
   bpe->merges = malloc((merge_count + 1) * sizeof *bpe->merges);
-  if (!make_slots(&bpe->slots, &bpe->slot_mask, merge_count) || !bpe->tokens.begins || !bpe->merges)
-    return error_memory(error, "a BPE vocabulary");
+  if (!make_slots(&bpe->slots, &bpe->slot_mask, merge_count) || !bpe->tokens.begins || !bpe->merges) {
+    error_memory(error, "a BPE vocabulary");
+    bpe_free(bpe);
+    return NULL;
+  }
   if (merge_count > 0) memcpy(bpe->merges, merges, merge_count * sizeof *merges);
   bpe->merge_count = (int32_t)merge_count;
-  return true;
+  return bpe;
 }
 
 /* Checks and indexes the tokens and merges if all went well so far (`ok`); frees the BPE on failure. */
-static bool finish(Bpe **out, BpeOptions options, bool ok, Error *error) {
-  Bpe *bpe = *out;
+static bool finish(Bpe **out, Bpe *bpe, BpeOptions options, bool ok, Error *error) {
+  *out = bpe;
   if (ok) {
     bpe->characters = options.byte_tokens != NULL;
     bpe->ignore_merges = options.ignore_merges;
@@ -173,9 +176,8 @@ static bool copy_tokens(BpeTokens *to, const BpeTokens *from, Error *error) {
 
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
                 Error *error) {
-  const bool ok = begin(out, (size_t)tokens->size, merges, merge_count, error) && *out &&
-                  copy_tokens(&(*out)->tokens, tokens, error);
-  return finish(out, options, ok, error);
+  Bpe *bpe = begin((size_t)tokens->size, merges, merge_count, error);
+  return finish(out, bpe, options, bpe && copy_tokens(&bpe->tokens, tokens, error), error);
 }
 
 /* ---- the ids of our own training ---- */
@@ -208,9 +210,9 @@ static bool make_own_tokens(BpeTokens *tokens, BpeMerge *merges, size_t merge_co
 }
 
 bool bpe_from_merges(Bpe **out, const BpeMerge *merges, size_t merge_count, Error *error) {
-  const bool ok = begin(out, BPE_BYTES + merge_count + 1, merges, merge_count, error) && *out &&
-                  make_own_tokens(&(*out)->tokens, (*out)->merges, merge_count, error);
-  return finish(out, (BpeOptions){0}, ok, error);
+  Bpe *bpe = begin(BPE_BYTES + merge_count + 1, merges, merge_count, error);
+  const bool ok = bpe && make_own_tokens(&bpe->tokens, bpe->merges, merge_count, error);
+  return finish(out, bpe, (BpeOptions){0}, ok, error);
 }
 
 /* ---- the alphabet ---- */

@@ -40,7 +40,7 @@ static int choose(Writer *w, const Head *heads, const int *weights, int count) {
     possible[i] = true;
     total += weights[i];
   }
-  if (total <= 0) return 0; /* weights are positive, but an analyzer cannot know */
+  if (total <= 0) return 0; /* nothing to choose from; no grammar has that */
   for (int draw = random_below(&w->random, total); chosen + 1 < count && draw >= weights[chosen]; chosen++)
     draw -= weights[chosen];
   for (size_t t = 0; total > weights[chosen]; t++) {
