@@ -207,6 +207,23 @@ typedef struct Rope {
   const int32_t *positions;
 } Rope;
 
+/* RMSNorm of the heads of queries and keys (Henry et al. 2020), before the rotation. */
+typedef struct HeadNorm {
+  const float *weight; /* fp32 [2][D]: of queries, of keys */
+  float eps;
+  int heads, kv_heads, head_dim;
+} HeadNorm;
+
+/* Gated causal short convolution (LFM2, Liquid AI 2025) of C channels, with gates b and c and input x:  z = b * x;
+ * s[t] = kernel[0]*z[t-2] + kernel[1]*z[t-1] + kernel[2]*z[t], without terms before the beginning of the text;
+ * y = c * s. */
+enum { CONVOLUTION_TAPS = 3 };
+typedef struct Convolution {
+  const float *kernel;      /* fp32 [C][CONVOLUTION_TAPS] */
+  int dim;                  /* C */
+  const int32_t *positions; /* int32 [B][T]; NULL means 0..T-1 in every sequence */
+} Convolution;
+
 typedef struct Attention {
   int batch, heads, kv_heads, head_dim; /* heads is a multiple of kv_heads; query head h reads kv head h*G/H */
   int queries, keys;                    /* Tq, Tk */
@@ -239,6 +256,12 @@ typedef struct KvCache {
   int capacity;
   int kv_heads, head_dim;
 } KvCache;
+
+/* What the convolution of one layer keeps of a sequence: z at the two last positions, z[p] at [slot][p % 2][C] dt. */
+typedef struct ConvolutionState {
+  void *z;
+  int64_t slot; /* elements from one slot to the next */
+} ConvolutionState;
 
 /* Sampling settings. sample() applies bias, penalties, top-k, top-p, min-p and temperature in this order and then
  * draws. Ties: the lower id wins. Penalties apply to the tokens among the last `repeat_last_n`, in the order of the
@@ -414,6 +437,15 @@ typedef struct Backend {
   /* Rotates `heads` heads of x [B][T] in place. Queries and keys of packed QKV are adjacent, so one call rotates
    * both. */
   void (*rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope);
+  /* out = rope(weight * x * rstd), rstd = (mean(x^2) + eps)^(-1/2), for every head x of queries and keys.
+   * qkv [B*T][H + 2G][D], out [B*T][H + G][D] dt; rstd fp32 [B*T][H + G]; rope NULL: not rotated. */
+  void (*head_norm)(Context *c, void *out, float *rstd, const void *qkv, const HeadNorm *norm, int batch, int length,
+                    const Rope *rope);
+  /* In the queries and keys of dqkv, in place: from dy, the gradient of the output before its rotation, with
+   * xh = x*rstd, g = weight*dy:  dx = rstd * (g - xh * mean(g*xh));  dweight fp32 [2][D] (+)= sum over rows and heads of
+   * dy*xh.  dqkv, qkv [B*T][H + 2G][D] dt; rstd of head_norm(). */
+  void (*head_norm_backward)(Context *c, void *dqkv, float *dweight, const void *qkv, const float *rstd,
+                             const HeadNorm *norm, int rows, bool accumulate);
   /* S = scale * Q K^T where visible;  lse = log sum exp S;  P = exp(S - lse);  out = dropout(P) V.
    * out, q [B][Tq][H], k, v [B][Tk][G] dt; lse fp32 [B][H][Tq] or NULL. A query without a visible key gives out = 0,
    * lse = -inf.
@@ -431,6 +463,15 @@ typedef struct Backend {
    * [B][H][Tq][Tk]; q, k and lse (not NULL) as in attention(); a->dropout is not applied. For inspection; not optimized
    * for speed. */
   void (*attention_map)(Context *c, const Attention *a, float *map, View q, View k, const float *lse);
+
+  /* -- convolution -- */
+  /* y of struct Convolution.  bcx [B*T][3C]: b, c, x; y [B*T][C] dt. */
+  void (*convolution)(Context *c, void *y, const void *bcx, const Convolution *v, int batch, int length);
+  /* ds = dy*c;  dz[t] = kernel[2]*ds[t] + kernel[1]*ds[t+1] + kernel[0]*ds[t+2], without terms after the end of the
+   * text;  db = dz*x, dc = dy*s, dx = dz*b;  dkernel[i] fp32 [C][CONVOLUTION_TAPS] (+)= sum over rows of
+   * ds[t] * z[t-2+i].  dbcx, bcx [B*T][3C], dy [B*T][C] dt. */
+  void (*convolution_backward)(Context *c, void *dbcx, float *dkernel, const void *dy, const void *bcx,
+                               const Convolution *v, int batch, int length, bool accumulate);
 
   /* -- MLP -- */
   /* h = dropout(act(u)), gated: dropout(act(gate) * up).  u [B*T][F] or [B*T][2F], h [B*T][F] dt; dropout element =
@@ -492,10 +533,12 @@ typedef struct Backend {
   /* y[r] = norm(x[r]).  x, y [rows][dim] dt; y may be x. */
   void (*decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim);
   /* In the operations below n[r] is norm(x[r]), or x[r] where `norm` is NULL; with NORM_LAYER it is rounded to dt. */
-  /* q, k, v = W n + b; q and k are rotated to position[r] unless rope is NULL; k and v are stored in the cache at
-   * position[r]. q [rows][H*D] dt; layer is the packed [H*D + 2*G*D][C] group. */
+  /* q, k, v = W n + b; q and k are normalized unless head_norm is NULL, then rotated to position[r] unless rope is
+   * NULL; k and v are stored in the cache at position[r]. q [rows][H*D] dt; layer is the packed [H*D + 2*G*D][C]
+   * group. */
   void (*decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
-                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s);
+                     const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
+                     const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r], or over counts[r] of them (counts int32
    * [rows] or NULL).  out, q [rows][H*D] dt. Positions are on the device, so a graph is captured for the cache's
    * capacity. */
@@ -508,6 +551,10 @@ typedef struct Backend {
    * [rows][M] dt. */
   void (*decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                         const Sequences *s);
+  /* b, c, x = W n;  y as in convolution(), with z of the two positions before position[r] from the state, which then
+   * receives z at position[r].  y [rows][C] dt; layer is the packed [3C][C] group; v->positions is not read. */
+  void (*decode_convolution)(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
+                             const Parameters *params, Linear layer, const Convolution *v, const Sequences *s);
   /* h = act(u), or act(gate) * up, with u = W n + b.  h [rows][F] dt; layer is the [F][C] or packed [2F][C] group. */
   void (*decode_mlp)(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                      const MlpShape *mlp, const Sequences *s);
@@ -521,6 +568,8 @@ typedef struct Backend {
   /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the first positions of the cache of
    * `slot`. */
   void (*cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length);
+  /* Stores z of the last two of `length` positions in the state of `slot`.  bcx [length][3C] dt. */
+  void (*convolution_store)(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length);
 } Backend;
 
 /* Lists the functions of the table, for code that repeats once for each of them (declarations, rows). */
@@ -529,11 +578,12 @@ typedef struct Backend {
   X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) \
   X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
-  X(linear_backward_input) X(linear_backward_weight) X(rope) X(attention) X(attention_backward) X(attention_map) \
-  X(activation) X(activation_backward) X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) \
-  X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) \
-  X(decode_qkv) X(decode_attention) X(decode_residual) X(decode_linear) X(decode_mlp) X(decode_logits) X(sample) \
-  X(cache_store)
+  X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) X(attention) \
+  X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) X(activation_backward) \
+  X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) X(peers_gather) X(peers_broadcast) \
+  X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) X(decode_attention) \
+  X(decode_residual) X(decode_linear) X(decode_convolution) X(decode_mlp) X(decode_logits) X(sample) X(cache_store) \
+  X(convolution_store)
 /* clang-format on */
 
 /* Returns the backends of this binary that the machine can run, best first; ends with NULL. The list has one CPU

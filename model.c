@@ -126,6 +126,7 @@ static const Dropout *dropout_at(const Pass *p, int layer, DropoutKind kind, Dro
 /* Returns the dropout of the branch that sublayer w adds to the residual stream, or NULL. */
 static const Dropout *branch_dropout(const Pass *p, const Sublayer *w, Dropout *dropout) {
   static const DropoutKind kinds[] = {[SUBLAYER_SELF] = DROPOUT_ATTENTION_BRANCH,
+                                      [SUBLAYER_CONVOLUTION] = DROPOUT_ATTENTION_BRANCH,
                                       [SUBLAYER_CROSS] = DROPOUT_CROSS_BRANCH,
                                       [SUBLAYER_MLP] = DROPOUT_MLP_BRANCH};
   return dropout_at(p, w->layer, kinds[w->kind], dropout);
@@ -168,6 +169,16 @@ static QkvViews qkv_views(const Pass *p, void *qkv) {
                     {element(p->model, qkv, query_width(c) + key_width(c)), batch, row, head}};
 }
 
+/* Views what attention reads of a SUBLAYER_SELF; with qk_norm queries and keys are in an array of their own. */
+static QkvViews self_views(const Pass *p, const SublayerActivations *a) {
+  QkvViews view = qkv_views(p, a->in);
+  if (!p->config->qk_norm) return view;
+  const int64_t row = query_width(p->config) + key_width(p->config), head = p->config->head_dim;
+  view.q = (View){a->heads, (int64_t)p->length * row, row, head};
+  view.k = (View){element(p->model, a->heads, query_width(p->config)), (int64_t)p->length * row, row, head};
+  return view;
+}
+
 static Attention attention_over(const Pass *p, int keys, const Dropout *dropout) {
   const ModelConfig *c = p->config;
   return (Attention){.batch = p->batch,
@@ -200,22 +211,31 @@ static Attention cross_attention(const Pass *p, const Dropout *dropout) {
 
 static const int32_t *positions_of(const Pass *p) { return p->packed ? input_of(p)->positions : NULL; }
 
-/* Fills `rope` and returns it, or returns NULL when the model has no rotary positions. */
-static const Rope *rope_of(const Pass *p, Rope *rope) {
+/* Fills `rope` and returns it, or returns NULL when the sublayer has no rotary positions. */
+static const Rope *rope_of(const Pass *p, const Sublayer *w, Rope *rope) {
   *rope = (Rope){p->model->rope_table, positions_of(p)};
-  return p->config->positions == POSITIONS_ROPE ? rope : NULL;
+  return w->rope ? rope : NULL;
 }
 
-/* branch = Wo attention(rope(Wqkv n)) */
-static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
+/* Normalizes and rotates the queries and keys of a->in, as the model has it. */
+static void prepare_heads(const Pass *p, const Sublayer *w, const SublayerActivations *a) {
   const ModelConfig *c = p->config;
   Rope table;
-  const Rope *rope = rope_of(p, &table);
+  const Rope *rope = rope_of(p, w, &table);
+  if (c->qk_norm) {
+    const HeadNorm norm = head_norm_of(p->model, w);
+    p->ops->head_norm(p->context, a->heads, a->heads_rstd, a->in, &norm, p->batch, p->length, rope);
+  } else if (rope)
+    p->ops->rope(p->context, qkv_views(p, a->in).q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
+}
+
+/* branch = Wo attention(rope(norm(Wqkv n))) */
+static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
   Dropout drop;
-  QkvViews view = qkv_views(p, a->in);
+  QkvViews view = self_views(p, a);
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
   linear(p, a->in, a->n, w->in);
-  if (rope) p->ops->rope(p->context, view.q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
+  prepare_heads(p, w, a);
   if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, view.k, view.v, p->length);
   p->ops->attention(p->context, &shape, heads_view(p, a->middle), view.q, view.k, view.v, a->lse);
   if (p->maps)
@@ -228,12 +248,17 @@ static void self_backward(const Pass *p, const Sublayer *w, const SublayerActiva
   const Activations *s = p->acts;
   Rope table;
   Dropout drop;
-  QkvViews view = qkv_views(p, a->in), d = qkv_views(p, s->din);
+  QkvViews view = self_views(p, a), d = qkv_views(p, s->din);
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
   weight_gradient(p, w->out, dbranch, a->middle);
   input_gradient(p, s->dmiddle, dbranch, w->out, false);
   p->ops->attention_backward(p->context, &shape, d.q, d.k, d.v, heads_view(p, s->dmiddle), view.q, view.k, view.v,
-                             heads_view(p, a->middle), a->lse, rope_of(p, &table));
+                             heads_view(p, a->middle), a->lse, rope_of(p, w, &table));
+  if (p->config->qk_norm) {
+    const HeadNorm norm = head_norm_of(p->model, w);
+    p->ops->head_norm_backward(p->context, s->din, gradient_of(p->model, w->head_norm), a->in, a->heads_rstd, &norm,
+                               p->rows, p->accumulate);
+  }
   weight_gradient(p, w->in, s->din, a->n);
   input_gradient(p, dn, s->din, w->in, add);
 }
@@ -286,6 +311,30 @@ static void cross_backward(const Pass *p, const Sublayer *w, const SublayerActiv
   input_gradient(p, s->dmemory, s->dkeys, w->memory, !first);
 }
 
+/* ---- convolution ---- */
+
+/* branch = Wout convolution(Win n) */
+static void convolution_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
+  const Convolution convolution = convolution_of(p->model, w, positions_of(p));
+  linear(p, a->in, a->n, w->in);
+  if (p->caches)
+    p->ops->convolution_store(p->context, &p->states[w->layer], p->slot, a->in, convolution.dim, p->length);
+  p->ops->convolution(p->context, a->middle, a->in, &convolution, p->batch, p->length);
+  linear(p, branch, a->middle, w->out);
+}
+
+static void convolution_backward(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch,
+                                 void *dn, bool add) {
+  const Activations *s = p->acts;
+  const Convolution convolution = convolution_of(p->model, w, positions_of(p));
+  weight_gradient(p, w->out, dbranch, a->middle);
+  input_gradient(p, s->dmiddle, dbranch, w->out, false);
+  p->ops->convolution_backward(p->context, s->din, gradient_of(p->model, w->kernel), s->dmiddle, a->in, &convolution,
+                               p->batch, p->length, p->accumulate);
+  weight_gradient(p, w->in, s->din, a->n);
+  input_gradient(p, dn, s->din, w->in, add);
+}
+
 /* ---- MLP ---- */
 
 /* branch = Wdown activation(Wup n) */
@@ -317,6 +366,7 @@ static const struct {
   void (*backward)(const Pass *p, const Sublayer *w, const SublayerActivations *a, const void *dbranch, void *dn,
                    bool add);
 } sublayers[] = {[SUBLAYER_SELF] = {self_forward, self_backward},
+                 [SUBLAYER_CONVOLUTION] = {convolution_forward, convolution_backward},
                  [SUBLAYER_CROSS] = {cross_forward, cross_backward},
                  [SUBLAYER_MLP] = {mlp_forward, mlp_backward}};
 
@@ -332,8 +382,7 @@ static void add_and_norm(const Pass *p, void *x_out, void *y, NormStats stats, c
 static void norm_backward(const Pass *p, void *dx, void *dbranch, const void *dy, const void *dres,
                           const SublayerActivations *a, NormParameters weights, const Dropout *dropout) {
   Norm norm = norm_of(p->model, weights);
-  float *grad = p->params->grad;
-  NormGradient gradient = {grad + weights.weight.offset, weights.bias.rows ? grad + weights.bias.offset : NULL};
+  NormGradient gradient = {gradient_of(p->model, weights.weight), gradient_of(p->model, weights.bias)};
   p->ops->residual_norm_backward(p->context, dx, dbranch, gradient, dy, dres, a->x, a->stats, &norm, p->batch,
                                  p->length, p->config->dim, dropout, p->accumulate);
 }

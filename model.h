@@ -1,8 +1,8 @@
 /* The Transformer: configuration, opening and closing, training, evaluation. Its table of parameters is in
  * model/parameters.h, decoding with a key/value cache in model/decoder.h.
  *
- * A decoder is a stack of sublayers, attention and MLP in turn, each of which adds a branch to the residual stream. An
- * encoder is another such stack, whose attention sees the whole source; a decoder above it has cross-attention between
+ * A decoder is a stack of sublayers, attention (or a convolution) and MLP in turn, each of which adds a branch to the
+ * residual stream. An encoder is another such stack, whose attention sees the whole source; a decoder above it has cross-attention between
  * attention and MLP. The configuration says what sublayers are made of: the kind and place of norms, activations,
  * biases, positions. Knows devices only through kernels.h and does no I/O. */
 #ifndef INKLING_MODEL_H
@@ -37,6 +37,25 @@ _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(NormPlace) == sizeof(in
 extern const char *const model_norm_names[], *const model_norm_place_names[], *const model_activation_names[],
                                                                                   *const model_position_names[];
 
+/* How the positions of a layer exchange information: a letter of ModelConfig.mixers. */
+typedef enum Mixer {
+  MIXER_ATTENTION = 'A',
+  MIXER_NOPE = 'N',       /* attention without rotary positions */
+  MIXER_CONVOLUTION = 'C' /* gated causal short convolution, in place of attention */
+} Mixer;
+#define MODEL_MIXERS "ANC"
+
+/* Limits of every model, in files as in flags; small enough that the product of any three fits 64 bits. */
+enum {
+  MODEL_MAX_LAYERS = 1024,
+  MODEL_MAX_HEADS = 1024,
+  MODEL_MIN_DIM = 2,
+  MODEL_MAX_DIM = 65536,
+  MODEL_MAX_FFN = 1 << 20,
+  MODEL_MAX_CTX = 1 << 20,
+  MODEL_MAX_VOCAB = 1 << 20
+};
+
 /* Switches are 0 or 1. A configuration that is still incomplete has -1 in switches and enums, NAN in rope_base and 0 in
  * sizes for what is not decided yet. */
 typedef struct ModelConfig {
@@ -50,21 +69,21 @@ typedef struct ModelConfig {
   Activation activation;
   int gated;                     /* act(gate) * up; else act(up) */
   int bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
+  int qk_norm;                   /* RMSNorm of each head's queries and keys in self-attention */
   PositionKind positions;
-  int encoder_layers; /* 0: a decoder alone */
-  int source_vocab;   /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */
+  char mixers[MODEL_MAX_LAYERS + 1]; /* of the decoder's layers, repeated if shorter; "": attention everywhere */
+  int encoder_layers;                /* 0: a decoder alone */
+  int source_vocab; /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */
 } ModelConfig;
 
-/* Limits of every model, in files as in flags; small enough that the product of any three fits 64 bits. */
-enum {
-  MODEL_MAX_LAYERS = 1024,
-  MODEL_MAX_HEADS = 1024,
-  MODEL_MIN_DIM = 2,
-  MODEL_MAX_DIM = 65536,
-  MODEL_MAX_FFN = 1 << 20,
-  MODEL_MAX_CTX = 1 << 20,
-  MODEL_MAX_VOCAB = 1 << 20
-};
+/* Returns the mixer of a layer of the decoder. */
+Mixer model_mixer(const ModelConfig *config, int layer);
+/* Returns the number of layers that have a convolution. */
+int model_convolutions(const ModelConfig *config);
+/* Returns whether two lists of mixers name the same for each of `layers` layers. */
+bool model_same_mixers(const char *a, const char *b, int layers);
+/* Shortens a list of mixers to the shortest one that names the same when it is repeated; "" becomes "A". */
+void model_shorten_mixers(char *mixers);
 
 /* 8/3 dim, rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
 int model_default_ffn(int dim);

@@ -21,7 +21,7 @@ static void call_decode_qkv(Bench *b, const Operands *o, int set) {
   const Norm norm = norm_of(o->model, sublayer->norm);
   Rope rope = {o->model->rope_table, NULL};
   b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, sublayer->in,
-                     &rope, &o->sequences);
+                     NULL, &rope, &o->sequences);
 }
 
 static void call_decode_attention(Bench *b, const Operands *o, int set) {

@@ -35,7 +35,7 @@ static void call_norm_backward(Bench *b, const Operands *o, int set) {
   const NormParameters final = o->model->table.decoder.norm;
   const Norm norm = norm_of(o->model, final);
   b->ops->residual_norm_backward(
-      b->c, a[0], a[1], (NormGradient){.weight = o->model->params.grad + final.weight.offset}, a[2], a[3], a[4],
+      b->c, a[0], a[1], (NormGradient){.weight = o->model->params.grad + final.weight.matrix.offset}, a[2], a[3], a[4],
       (NormStats){.rstd = a[5]}, &norm, o->batch, o->length, o->width, dropout_of(o), true);
 }
 

@@ -24,6 +24,9 @@
 #define TEXT(n, v, shows, shown, ...) OPTION_ROW(OPTION_TEXT, const char *, n, v, shown, __VA_ARGS__, .argument = shows)
 #define OPTIONAL(n, v, shows, ...) OPTION_ROW(OPTION_OPTIONAL, const char *, n, v, NULL, __VA_ARGS__, .argument = shows)
 #define LIST(n, v, shows, ...) OPTION_ROW(OPTION_LIST, TextList, n, v, NULL, __VA_ARGS__, .argument = shows)
+/* v: an array of limit + 1 letters */
+#define LETTERS(n, v, limit, allowed, shown, ...)                                                                      \
+  OPTION_NUMBER(OPTION_LETTERS, char, n, v, 1, limit, shown, __VA_ARGS__, .letters = allowed)
 #define CHOICE(n, v, names, shown, ...) OPTION_ROW(OPTION_CHOICE, int, n, v, shown, __VA_ARGS__, .choices = names)
 #define INTERVAL(n, v, ...) OPTION_ROW(OPTION_INTERVAL, Interval, n, v, NULL, __VA_ARGS__)
 

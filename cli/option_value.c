@@ -24,7 +24,8 @@ bool option_is_whole(const Option *row) {
 }
 
 bool option_is_text(const Option *row) {
-  return row->kind == OPTION_TEXT || row->kind == OPTION_OPTIONAL || row->kind == OPTION_LIST;
+  return row->kind == OPTION_TEXT || row->kind == OPTION_OPTIONAL || row->kind == OPTION_LIST ||
+         row->kind == OPTION_LETTERS;
 }
 
 OptionValue option_load(const Option *row) {
@@ -40,6 +41,7 @@ OptionValue option_load(const Option *row) {
   case OPTION_DOUBLE: out.real = *(const double *)row->value; break;
   case OPTION_TEXT:
   case OPTION_OPTIONAL: out.text = *(const char *const *)row->value; break;
+  case OPTION_LETTERS: out.text = *(const char *)row->value ? row->value : NULL; break;
   case OPTION_LIST: break;
   case OPTION_INTERVAL: out.interval = *(const Interval *)row->value; break;
   }
@@ -58,6 +60,9 @@ void option_store(const Option *row, OptionValue value) {
   case OPTION_DOUBLE: *(double *)row->value = value.real; break;
   case OPTION_TEXT:
   case OPTION_OPTIONAL: *(const char **)row->value = value.text; break;
+  case OPTION_LETTERS:
+    if (value.text != row->value) snprintf(row->value, (size_t)row->max + 1, "%s", value.text ? value.text : "");
+    break;
   case OPTION_LIST: break;
   case OPTION_INTERVAL: *(Interval *)row->value = value.interval; break;
   }
@@ -127,7 +132,8 @@ bool option_is_set(const Option *row, OptionValue value) {
   case OPTION_FLOAT:
   case OPTION_DOUBLE: return isfinite(value.real) && in_range(row, value.real);
   case OPTION_TEXT:
-  case OPTION_OPTIONAL: return value.text;
+  case OPTION_OPTIONAL:
+  case OPTION_LETTERS: return value.text;
   case OPTION_LIST: return ((const TextList *)row->value)->count > 0;
   case OPTION_INTERVAL: return value.interval.steps >= 0;
   }
@@ -146,6 +152,7 @@ void option_format(const Option *row, OptionValue value, char *out, size_t size)
   case OPTION_FLOAT: snprintf(out, size, "%s", text_number(value.real, true).text); break;
   case OPTION_DOUBLE: snprintf(out, size, "%s", text_number(value.real, false).text); break;
   case OPTION_INTERVAL: interval_text(value.interval, out, size); break;
+  case OPTION_LETTERS: snprintf(out, size, "%s", value.text); break;
   case OPTION_TEXT:
   case OPTION_OPTIONAL:
   case OPTION_LIST: break;
@@ -258,6 +265,7 @@ void option_demand_text(const Option *row, char *out, size_t size) {
   case OPTION_INTERVAL:
     snprintf(out, size, "steps (500) or a time (90s, 10m, 2h)%s%s", *range ? ", steps " : "", range);
     break;
+  case OPTION_LETTERS: snprintf(out, size, "1 to %.0f of the letters %s", row->max, row->letters); break;
   default:
     if (!*range && row->kind == OPTION_INT) snprintf(range, sizeof range, "%d..%d", INT_MIN, INT_MAX);
     if (!*range && row->kind == OPTION_UINT64) snprintf(range, sizeof range, ">= 0");
@@ -286,6 +294,9 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
   case OPTION_INTERVAL:
     return parse_interval(text, &out->interval) &&
            (out->interval.seconds > 0 || in_range(row, (double)out->interval.steps));
+  case OPTION_LETTERS:
+    out->text = text;
+    return *text && strlen(text) <= (size_t)row->max && text[strspn(text, row->letters)] == '\0';
   case OPTION_TEXT:
   case OPTION_OPTIONAL:
   case OPTION_LIST: out->text = text; return true;

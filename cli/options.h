@@ -52,6 +52,7 @@ typedef enum OptionKind {
   OPTION_DOUBLE,   /* double; outside min..max, or NaN */
   OPTION_TEXT,     /* const char *; NULL */
   OPTION_OPTIONAL, /* const char *, "" when given without `=TEXT`; NULL */
+  OPTION_LETTERS,  /* char[max + 1], of the letters in `letters`; "" */
   OPTION_CHOICE,   /* int, index into `choices`; -1 */
   OPTION_LIST,     /* TextList, repeatable; empty */
   OPTION_INTERVAL  /* Interval, the range is for steps; steps < 0 */
@@ -77,6 +78,7 @@ typedef struct Option {
   const char *argument;       /* shown in --help: "FILE"; NULL: N, X, TEXT or the choices */
   const char *shown_default;  /* shown instead of the variable's value; begins with "auto": `auto` may be given */
   const char *const *choices; /* OPTION_CHOICE: ends with NULL */
+  const char *letters;        /* OPTION_LETTERS: those that are allowed */
   double min, max;            /* both 0: only the type's limits. One-sided: INFINITY from <math.h> */
   bool above, below;          /* min itself, max itself is excluded */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */

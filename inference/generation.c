@@ -23,10 +23,7 @@ bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text,
 
 int generation_rows(const Model *model, int most) {
   enum { CACHE_BYTES = 64 << 20 };
-  const ModelConfig *c = model_config(model);
-  const int64_t stacks = c->encoder_layers ? 2 : 1; /* caches of the text, and of its source */
-  const int64_t row = 2 * stacks * c->layers * c->ctx * c->kv_heads * c->head_dim * (int64_t)sizeof(float);
-  const int64_t fit = CACHE_BYTES / row;
+  const int64_t fit = CACHE_BYTES / decoder_row_bytes(model_config(model), sizeof(float));
   return fit < 1 ? 1 : fit < most ? (int)fit : most;
 }
 
@@ -214,7 +211,7 @@ static bool begin_row(Writer *w, int r, Error *error) {
   const BpeIds *source = &row->request.prompt.source, *prompt = &row->request.prompt.decoder;
   Decoder *d = w->g->decoder;
   const int same = find_same(w, &row->request.prompt);
-  if (same >= 0) decoder_begin_as(d, r, same, (int)prompt->count);
+  if (same >= 0) decoder_begin_as(d, r, same);
   row->began.decoder.count = 0;
   if (same < 0 && ((source->count && !decoder_source(d, r, source->ids, (int)source->count, error)) ||
                    !decoder_prompt(d, r, prompt->ids, (int)prompt->count, error)))

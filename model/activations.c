@@ -2,6 +2,7 @@
 #include "model/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The default size of the logits in bytes. On a GPU the time to add a chunk to the head's gradient is 245 / rows of the
  * time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
@@ -26,16 +27,37 @@ static void layout_norm(SublayerActivations *p, Arena *arena, const ModelConfig 
   p->stats.mean = norm_has_mean(c->norm) ? take(arena, rows, sizeof(float)) : NULL;
 }
 
+static int middle_width(const ModelConfig *c, SublayerKind kind) {
+  return kind == SUBLAYER_MLP ? c->ffn : kind == SUBLAYER_CONVOLUTION ? c->dim : query_width(c);
+}
+
+/* The widest gradients that the sublayers of a model share. */
+static int64_t widest_middle(const ModelConfig *c) {
+  int widest = 0;
+  for (SublayerKind kind = 0; kind < SUBLAYER_KINDS; kind++)
+    widest = middle_width(c, kind) > widest ? middle_width(c, kind) : widest;
+  return widest;
+}
+static int64_t widest_in(const ModelConfig *c) {
+  const bool convolution = strchr(c->mixers, MIXER_CONVOLUTION) && 3 * c->dim > qkv_width(c);
+  return convolution ? 3 * c->dim : qkv_width(c);
+}
+
 static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
                             size_t dt) {
   const MlpShape mlp = mlp_of(c);
-  const int in[] = {
-      [SUBLAYER_SELF] = qkv_width(c), [SUBLAYER_CROSS] = query_width(c), [SUBLAYER_MLP] = mlp_width(&mlp)};
+  const bool self = kind == SUBLAYER_SELF, attention = self || kind == SUBLAYER_CROSS, qk_norm = self && c->qk_norm;
+  const int in[] = {[SUBLAYER_SELF] = qkv_width(c),
+                    [SUBLAYER_CONVOLUTION] = 3 * c->dim,
+                    [SUBLAYER_CROSS] = query_width(c),
+                    [SUBLAYER_MLP] = mlp_width(&mlp)};
   layout_norm(p, arena, c, rows, dt);
   p->in = take(arena, rows * in[kind], dt);
-  p->middle = take(arena, rows * (kind == SUBLAYER_MLP ? c->ffn : query_width(c)), dt);
-  p->lse = kind == SUBLAYER_MLP ? NULL : take(arena, rows * c->heads, sizeof(float));
+  p->middle = take(arena, rows * middle_width(c, kind), dt);
+  p->lse = attention ? take(arena, rows * c->heads, sizeof(float)) : NULL;
   p->memory = kind == SUBLAYER_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
+  p->heads = qk_norm ? take(arena, rows * (query_width(c) + key_width(c)), dt) : NULL;
+  p->heads_rstd = qk_norm ? take(arena, rows * (c->heads + c->kv_heads), sizeof(float)) : NULL;
 }
 
 /* `out` NULL: only measures. */
@@ -68,8 +90,8 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
   a->dx = take(arena, rows * c->dim, dt);
   a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
   a->dbranch = branch_dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
-  a->dmiddle = take(arena, rows * (c->ffn > query_width(c) ? c->ffn : query_width(c)), dt);
-  a->din = take(arena, rows * qkv_width(c), dt);
+  a->dmiddle = take(arena, rows * widest_middle(c), dt);
+  a->din = take(arena, rows * widest_in(c), dt);
   a->dkeys = encoder->count ? take(arena, rows * 2 * key_width(c), dt) : NULL;
   a->dmemory = encoder->count ? take(arena, rows * c->dim, dt) : NULL;
 }
@@ -158,10 +180,12 @@ double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind opti
   double mlp = (double)c->dim * mlp_width(&shape) + (double)c->ffn * c->dim;
   double out = (double)query_width(c) * c->dim, self = (double)c->dim * qkv_width(c) + out;
   double cross = has_encoder(c) ? (double)c->dim * (query_width(c) + 2.0 * key_width(c)) + out : 0;
-  double linear =
-      6.0 * (c->layers * (self + cross + mlp) + c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
+  double convolution = 4.0 * c->dim * c->dim;
+  const int convolutions = model_convolutions(c), attentions = c->layers - convolutions;
+  double linear = 6.0 * (attentions * self + convolutions * convolution + c->layers * (cross + mlp) +
+                         c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
   /* forward 2 products, backward 5; causal attention computes half of its square */
-  double squares = c->layers * (has_encoder(c) ? 3.0 : 1.0) + 2.0 * c->encoder_layers;
+  double squares = attentions + (has_encoder(c) ? 2.0 * c->layers : 0) + 2.0 * c->encoder_layers;
   return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c)) +
          (optimizer == OPTIMIZER_MUON ? iteration_flops(c, accelerator) : 0);
 }

@@ -2,6 +2,7 @@
 #include "model/internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #define ACTIVATION_NAME(id, name, ...) [ACTIVATION_##id] = name,
 #define NORM_NAME(id, name, ...) [NORM_##id] = name,
@@ -32,6 +33,41 @@ int64_t model_parameters_without_embeddings(const ModelConfig *c) {
   return count_parameters(c, 1u << ROLE_SINUSOIDS | 1u << ROLE_EMBEDDING | 1u << ROLE_POSITIONS);
 }
 
+/* ---- mixers ---- */
+
+static char letter_of(const char *mixers, int layer) {
+  const size_t count = strlen(mixers);
+  return count ? mixers[(size_t)layer % count] : MIXER_ATTENTION;
+}
+
+Mixer model_mixer(const ModelConfig *c, int layer) { return (Mixer)letter_of(c->mixers, layer); }
+
+int model_convolutions(const ModelConfig *c) {
+  int count = 0;
+  for (int layer = 0; layer < c->layers; layer++) count += model_mixer(c, layer) == MIXER_CONVOLUTION;
+  return count;
+}
+
+bool model_same_mixers(const char *a, const char *b, int layers) {
+  for (int layer = 0; layer < layers; layer++)
+    if (letter_of(a, layer) != letter_of(b, layer)) return false;
+  return true;
+}
+
+void model_shorten_mixers(char *mixers) {
+  const int count = (int)strlen(mixers);
+  int period = 1;
+  if (!count) strcpy(mixers, "A");
+  for (; period < count; period++) {
+    int same = period;
+    while (same < count && mixers[same] == mixers[same - period]) same++;
+    if (same == count) break;
+  }
+  mixers[period] = '\0';
+}
+
+/* ---- sizes and ranges ---- */
+
 int model_default_ffn(int dim) { return (int)round_up64(((int64_t)dim * 8 + 2) / 3, 32); }
 
 static bool in_range(const char *name, int value, int low, int high, ExitCode code, Error *error) {
@@ -41,7 +77,7 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
 
 /* Returns whether nothing is left open. */
 static bool is_decided(const ModelConfig *c) {
-  const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias};
+  const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias, c->qk_norm};
   bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_ON_BRANCH &&
                  (unsigned)c->activation <= ACTIVATION_RELU && (unsigned)c->positions <= POSITIONS_NONE;
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) decided = decided && (switches[i] | 1) == 1;
@@ -59,6 +95,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
       !in_range("ctx", c->ctx, 1, MODEL_MAX_CTX, code, error) ||
       !in_range("head size", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
     return false;
+  const size_t mixers = strlen(c->mixers), known = strspn(c->mixers, MODEL_MIXERS);
+  if (known < mixers)
+    return fail(error, code, "\"%c\" is no mixer of a layer; these are the letters of " MODEL_MIXERS, c->mixers[known]);
   if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
   if (c->heads % c->kv_heads)
     return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,

@@ -9,6 +9,7 @@
 
 typedef struct Row {
   int length, position; /* copies of the device's */
+  int prompt;           /* tokens of its prompt */
   int source;           /* tokens of its source; 0: none yet */
 } Row;
 
@@ -17,15 +18,17 @@ struct Decoder {
   Sequences sequences;
   int opened; /* rows with memory; sequences.rows of them are in use */
   Row *rows;
-  KvCache *caches;   /* one for each layer */
+  KvCache *caches;   /* one for each layer; without memory for a convolution */
   KvCache *memories; /* with an encoder, one for each layer: keys and values of the sources; in the array of caches */
   void *cache_memory;
-  int32_t *source_counts; /* device [rows]: lengths of the sources */
-  void *x, *q, *middle;   /* [rows][C], [rows][larger of H*D and C], [rows][larger of H*D and F] */
-  float *logits;          /* [rows][V] */
-  CapturedGraph *token;   /* decode_and_sample */
-  bool ready;             /* the logits of every row's next token have been computed */
-  void *memory[24];       /* [memory_count] all of the above on the device */
+  ConvolutionState *states; /* one for each layer; without memory for attention */
+  void *state_memory;       /* [rows][2][convolutions][2][C]: of the last token, and of the prompt's last but one */
+  int32_t *source_counts;   /* device [rows]: lengths of the sources */
+  void *x, *q, *middle;     /* [rows][C], [rows][larger of H*D and C], [rows][largest of H*D, C and F] */
+  float *logits;            /* [rows][V] */
+  CapturedGraph *token;     /* decode_and_sample */
+  bool ready;               /* the logits of every row's next token have been computed */
+  void *memory[24];         /* [memory_count] all of the above on the device */
   int memory_count;
 };
 
@@ -37,10 +40,38 @@ static void *take(Decoder *d, const char *name, size_t each) {
   return d->memory[d->memory_count++] = m->ops->alloc(m->context, name, (size_t)d->opened * each);
 }
 
-static bool decoder_buffers(Decoder *d, Error *error) {
+/* Elements of the states of all convolutions of a row. */
+static int64_t state_width(const ModelConfig *c) { return (int64_t)model_convolutions(c) * 2 * c->dim; }
+
+/* Elements of the caches of a row. */
+static int64_t cache_width(const ModelConfig *c) {
+  const int caches = c->layers - model_convolutions(c) + (has_encoder(c) ? c->layers : 0);
+  return (int64_t)caches * 2 * c->ctx * key_width(c);
+}
+
+int64_t decoder_row_bytes(const ModelConfig *c, size_t dtype_size) {
+  return (cache_width(c) + 2 * state_width(c)) * (int64_t)dtype_size;
+}
+
+/* Divides the memory of caches and states among the layers. */
+static void place_caches(Decoder *d) {
   const ModelConfig *c = &d->model->config;
   const size_t dt = d->model->dt, each = (size_t)d->opened * (size_t)c->ctx * (size_t)key_width(c) * dt;
-  const int caches = c->layers * (has_encoder(c) ? 2 : 1);
+  char *k = d->cache_memory, *z = d->state_memory;
+  for (int i = 0; i < c->layers * (has_encoder(c) ? 2 : 1); i++) {
+    if (i < c->layers && model_mixer(c, i) == MIXER_CONVOLUTION) {
+      d->states[i] = (ConvolutionState){z, 2 * state_width(c)};
+      z += 2 * (size_t)c->dim * dt;
+    } else {
+      d->caches[i] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
+      k += 2 * each;
+    }
+  }
+}
+
+static bool decoder_buffers(Decoder *d, Error *error) {
+  const ModelConfig *c = &d->model->config;
+  const size_t dt = d->model->dt;
   Sequences *s = &d->sequences;
   s->rows = d->opened;
   s->capacity = c->ctx > DECODER_LOOKBACK ? c->ctx : DECODER_LOOKBACK;
@@ -53,17 +84,16 @@ static bool decoder_buffers(Decoder *d, Error *error) {
   s->sampling = take(d, "sampling", sizeof(Sampling));
   d->x = take(d, "decoded rows", (size_t)c->dim * dt);
   d->q = take(d, "decoded queries", (size_t)larger(query_width(c), c->dim) * dt);
-  d->middle = take(d, "decoded attention or MLP", (size_t)larger(query_width(c), c->ffn) * dt);
+  d->middle = take(d, "decoded middles", (size_t)larger(larger(query_width(c), c->dim), c->ffn) * dt);
   d->logits = take(d, "decoded logits", (size_t)c->vocab * sizeof(float));
-  d->cache_memory = take(d, "key/value cache", 2 * (size_t)c->ctx * (size_t)key_width(c) * dt * (size_t)caches);
-  d->caches = calloc((size_t)caches, sizeof *d->caches);
+  if (cache_width(c)) d->cache_memory = take(d, "key/value cache", (size_t)cache_width(c) * dt);
+  if (state_width(c)) d->state_memory = take(d, "states of convolutions", 2 * (size_t)state_width(c) * dt);
+  d->caches = calloc(2 * (size_t)c->layers, sizeof *d->caches);
+  d->states = calloc((size_t)c->layers, sizeof *d->states);
   d->rows = calloc((size_t)d->opened, sizeof *d->rows);
-  if (!d->caches || !d->rows) return error_memory(error, "the decoder");
+  if (!d->caches || !d->states || !d->rows) return error_memory(error, "the decoder");
   if (!model_check_backend(d->model, error)) return false;
-  for (int i = 0; i < caches; i++) {
-    char *k = (char *)d->cache_memory + 2 * each * (size_t)i;
-    d->caches[i] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
-  }
+  place_caches(d);
   if (!has_encoder(c)) return true;
   d->memories = d->caches + c->layers;
   d->source_counts = take(d, "lengths of sources", sizeof(int32_t));
@@ -90,6 +120,7 @@ void decoder_close(Decoder *d) {
   k->drop(d->model->context, &d->token);
   for (int i = 0; i < d->memory_count; i++) k->release(d->model->context, d->memory[i]);
   free(d->caches);
+  free(d->states);
   free(d->rows);
   free(d);
 }
@@ -98,6 +129,7 @@ void decoder_close(Decoder *d) {
 static Pass cached_pass(Decoder *d, int row, int length) {
   Pass pass = model_evaluation_pass(d->model, 1, length);
   pass.caches = d->caches;
+  pass.states = d->states;
   pass.memories = d->memories;
   pass.slot = row;
   pass.memory_length = d->memories ? d->rows[row].source : 0;
@@ -131,7 +163,17 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
   return model_check_backend(m, error);
 }
 
-/* Stores the keys and values of all tokens but the last in the caches of `row`; the last token is decoded later. */
+/* Copies the states of all convolutions of a row: 0 those of its last token, 1 those kept of its prompt. */
+static void copy_state(Decoder *d, int to, int to_kept, int from, int from_kept) {
+  const Model *m = d->model;
+  const size_t bytes = (size_t)state_width(&m->config) * m->dt;
+  char *memory = d->state_memory;
+  if (bytes)
+    m->ops->copy(m->context, memory + (size_t)(2 * to + to_kept) * bytes,
+                 memory + (size_t)(2 * from + from_kept) * bytes, bytes);
+}
+
+/* Stores keys and values, or states, of all tokens but the last in `row`; the last token is decoded later. */
 static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
   d->rows[row].position = count - 1;
@@ -141,6 +183,7 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count - 1);
   model_forward(&pass);
+  copy_state(d, row, 1, row, 0);
 }
 
 bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
@@ -151,7 +194,7 @@ bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error
                 m->config.ctx);
   if (d->memories && !d->rows[row].source) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
   m->ops->upload(m->context, s->tokens + (int64_t)row * s->capacity, tokens, (size_t)count * sizeof *tokens);
-  d->rows[row].length = count;
+  d->rows[row].length = d->rows[row].prompt = count;
   put_number(d, s->lengths, row, count);
   put_number(d, s->status, row, SEQUENCE_OK);
   prefill(d, row, tokens, count);
@@ -208,9 +251,13 @@ void decoder_copy(Decoder *d, int to, int from) {
   const size_t key = (size_t)key_width(c) * d->model->dt, slot = (size_t)c->ctx * key, ring = (size_t)s->capacity;
   const int kept = row.length < s->capacity ? row.length : s->capacity;
   int32_t *const numbers[] = {s->lengths, s->positions, s->streams, s->status, d->source_counts, s->bias.counts};
+  copy_state(d, to, 0, from, 0);
+  copy_state(d, to, 1, from, 1);
   for (int i = 0; i < c->layers; i++) {
-    copy_row(d, d->caches[i].k, slot, to, from, (size_t)row.position * key);
-    copy_row(d, d->caches[i].v, slot, to, from, (size_t)row.position * key);
+    if (d->caches[i].k) {
+      copy_row(d, d->caches[i].k, slot, to, from, (size_t)row.position * key);
+      copy_row(d, d->caches[i].v, slot, to, from, (size_t)row.position * key);
+    }
     if (!d->memories) continue;
     copy_row(d, d->memories[i].k, slot, to, from, (size_t)row.source * key);
     copy_row(d, d->memories[i].v, slot, to, from, (size_t)row.source * key);
@@ -232,8 +279,10 @@ const Model *decoder_model(const Decoder *d) { return d->model; }
 
 int decoder_capacity_left(const Decoder *d, int row) { return d->model->config.ctx - d->rows[row].position; }
 
-void decoder_begin_as(Decoder *d, int to, int from, int count) {
+void decoder_begin_as(Decoder *d, int to, int from) {
+  const int count = d->rows[from].prompt;
   if (to != from) decoder_copy(d, to, from);
+  copy_state(d, to, 0, to, 1);
   d->rows[to].length = count;
   d->rows[to].position = count - 1;
   put_number(d, d->sequences.lengths, to, count);
@@ -251,11 +300,16 @@ static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const MlpShape mlp = mlp_of(g);
   const float scale = 1.0f / sqrtf((float)g->head_dim);
   const Rope rope = {m->rope_table, NULL};
+  const HeadNorm heads = head_norm_of(m, w);
+  const Convolution convolution = convolution_of(m, w, NULL);
   switch (w->kind) {
   case SUBLAYER_SELF:
-    k->decode_qkv(m->context, d->q, &d->caches[w->layer], d->x, norm, &m->params, w->in,
-                  g->positions == POSITIONS_ROPE ? &rope : NULL, s);
+    k->decode_qkv(m->context, d->q, &d->caches[w->layer], d->x, norm, &m->params, w->in, g->qk_norm ? &heads : NULL,
+                  w->rope ? &rope : NULL, s);
     k->decode_attention(m->context, d->middle, d->q, &d->caches[w->layer], g->heads, scale, NULL, s);
+    break;
+  case SUBLAYER_CONVOLUTION:
+    k->decode_convolution(m->context, d->middle, &d->states[w->layer], d->x, norm, &m->params, w->in, &convolution, s);
     break;
   case SUBLAYER_CROSS:
     k->decode_linear(m->context, d->q, d->x, norm, &m->params, w->in, s);

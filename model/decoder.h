@@ -8,6 +8,8 @@ enum { DECODER_LOOKBACK = 4096 }; /* tokens a repeat penalty can look back at, e
 
 typedef struct Decoder Decoder;
 
+/* The bytes that a row needs on the device, without logits. `dtype_size`: bytes of the compute dtype. */
+int64_t decoder_row_bytes(const ModelConfig *config, size_t dtype_size);
 /* Caches for `rows` sequences of up to ctx positions. Shares the model's weights; may be used while training is paused
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);
@@ -28,8 +30,8 @@ void decoder_sampling(Decoder *decoder, int row, const Sampling *sampling, uint3
 bool decoder_bias(Decoder *decoder, int row, const int32_t *tokens, const float *values, int count, Error *error);
 /* Copies the state of row `from` to row `to`. */
 void decoder_copy(Decoder *decoder, int to, int from);
-/* Starts row `to` with the source and the first `count` tokens of row `from`, which must not have slid. */
-void decoder_begin_as(Decoder *decoder, int to, int from, int count);
+/* Starts row `to` with the source and the prompt of row `from`, which must not have slid. */
+void decoder_begin_as(Decoder *decoder, int to, int from);
 /* Samples the next token of every row in use into next[rows]. EXIT_NONFINITE when logits are not finite. */
 bool decoder_next(Decoder *decoder, int32_t *next, Error *error);
 /* The number of positions left in the row's context: decoder_next() may be called that many times. */

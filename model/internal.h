@@ -34,10 +34,13 @@ static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activ
 typedef struct SublayerActivations {
   void *x, *n;       /* [N][C] input of the norm, input of the sublayer */
   NormStats stats;   /* [N] */
-  void *in, *middle; /* SELF: [N][H*D + 2*G*D] rotated, [N][H*D] attention; CROSS: [N][H*D] queries, [N][H*D]; MLP:
-                        [N][F] or [N][2F], which becomes its gradient in the backward, [N][F] h */
+  void *in, *middle; /* SELF: [N][H*D + 2*G*D], rotated if there is no qk_norm, [N][H*D] attention; CONVOLUTION: [N][3C]
+                        b, c, x, [N][C] y; CROSS: [N][H*D] queries, [N][H*D]; MLP: [N][F] or [N][2F], which becomes its
+                        gradient in the backward, [N][F] h */
   void *memory;      /* CROSS: [N of the source][2*G*D] keys and values */
   float *lse;        /* SELF, CROSS: [B][H][T] */
+  void *heads;       /* SELF with qk_norm: [N][H*D + G*D] queries and keys, normalized and rotated... */
+  float *heads_rstd; /* ...and their 1/rms, [N][H + G] */
 } SublayerActivations;
 
 typedef struct Activations {
@@ -51,7 +54,7 @@ typedef struct Activations {
   /* training only */
   void *dx, *dn;         /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
   void *dbranch;         /* [N][C] gradient of a branch with dropout or a norm; else NULL */
-  void *dmiddle, *din;   /* [N][larger of F and H*D], [N][H*D + 2*G*D] gradients of middle and, in attention, of in */
+  void *dmiddle, *din;   /* gradients of middle and, in attention and convolutions, of in */
   void *dkeys, *dmemory; /* with an encoder: [N][2*G*D] gradient of keys and values in cross-attention, [N][C] of the
                             encoder's output */
 } Activations;
@@ -111,13 +114,14 @@ typedef struct Pass {
   int batch, length; /* of the sequences of decoder and encoder */
   int rows;          /* batch * length */
   bool train;
-  bool packed;                /* sequences hold several documents: TokenBatch.positions */
-  bool accumulate;            /* gradients are added to those of earlier micro-batches */
-  bool reduce;                /* gradients are complete and are summed over all processes */
-  const KvCache *caches;      /* NULL, or one for each layer, whose `slot` receives the keys and values of the prompt */
-  const KvCache *memories;    /* with caches and an encoder: one for each layer, keys and values of the source */
-  int slot, memory_length;    /* memory_length: of the source in `slot` */
-  struct AttentionMaps *maps; /* NULL, or the receiver of attention weights (attention_maps.c) */
+  bool packed;           /* sequences hold several documents: TokenBatch.positions */
+  bool accumulate;       /* gradients are added to those of earlier micro-batches */
+  bool reduce;           /* gradients are complete and are summed over all processes */
+  const KvCache *caches; /* NULL, or one for each layer, whose `slot` receives the keys and values of the prompt */
+  const ConvolutionState *states; /* with caches: one for each layer with a convolution, by layer */
+  const KvCache *memories;        /* with caches and an encoder: one for each layer, keys and values of the source */
+  int slot, memory_length;        /* memory_length: of the source in `slot` */
+  struct AttentionMaps *maps;     /* NULL, or the receiver of attention weights (attention_maps.c) */
 } Pass;
 
 /* Returns the context's first error, if any. */
@@ -157,13 +161,26 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
 /* Returns a forward pass without dropout that uses the buffers of training or evaluation (model_evaluate_begin). */
 Pass model_evaluation_pass(Model *m, int batch, int length);
 
-/* Returns a norm of the table for operations; its bias follows its weight in memory. */
-static inline Norm norm_of(const Model *m, NormParameters norm) {
+/* Returns the address of the group's numbers, or of their gradients; NULL: there is no such group. */
+static inline const float *vectors_of(const Model *m, VectorGroup group) {
   const Parameters *p = &m->params;
-  if (!norm.weight.rows) return (Norm){.kind = m->config.norm, .eps = m->config.norm_eps};
-  const float *weight = p->vectors ? p->vectors + norm.vector : p->master + norm.weight.offset;
-  return (Norm){m->config.norm, weight, norm.bias.rows ? weight + (norm.bias.offset - norm.weight.offset) : NULL,
-                m->config.norm_eps};
+  if (!group.matrix.rows) return NULL;
+  return p->vectors ? p->vectors + group.vector : p->master + group.matrix.offset;
+}
+static inline float *gradient_of(const Model *m, VectorGroup group) {
+  return group.matrix.rows ? m->params.grad + group.matrix.offset : NULL;
+}
+
+/* Return what operations read of the table. */
+static inline Norm norm_of(const Model *m, NormParameters norm) {
+  return (Norm){m->config.norm, vectors_of(m, norm.weight), vectors_of(m, norm.bias), m->config.norm_eps};
+}
+static inline HeadNorm head_norm_of(const Model *m, const Sublayer *w) {
+  const ModelConfig *c = &m->config;
+  return (HeadNorm){vectors_of(m, w->head_norm), c->norm_eps, c->heads, c->kv_heads, c->head_dim};
+}
+static inline Convolution convolution_of(const Model *m, const Sublayer *w, const int32_t *positions) {
+  return (Convolution){vectors_of(m, w->kernel), m->config.dim, positions};
 }
 
 static inline Embedding embedding_of(const Stack *stack, const int32_t *positions) {

@@ -83,12 +83,17 @@ static Linear add_linear(ParameterTable *t, Scope at, const Piece *pieces, int c
   return linear;
 }
 
+/* Starts a group that no GEMM reads. */
+static VectorGroup begin_vectors(ParameterTable *t, int rows, int cols) {
+  const size_t vector = t->vectors;
+  return (VectorGroup){begin_group(t, rows, cols, false, false), vector};
+}
+
 static NormParameters add_norm(ParameterTable *t, const ModelConfig *c, Scope at, const char *module) {
-  NormParameters norm = {.vector = t->vectors};
-  norm.weight = begin_group(t, 1, c->dim, false, false);
+  NormParameters norm = {.weight = begin_vectors(t, 1, c->dim)};
   add_vector(t, at, module, "weight", c->dim, ROLE_NORM_WEIGHT, c->dim);
   if (!norm_has_bias(c->norm)) return norm;
-  norm.bias = begin_group(t, 1, c->dim, false, false);
+  norm.bias = begin_vectors(t, 1, c->dim);
   add_vector(t, at, module, "bias", c->dim, ROLE_NORM_BIAS, c->dim);
   return norm;
 }
@@ -104,14 +109,33 @@ static Matrix add_table(ParameterTable *t, const char *prefix, const char *modul
   return table;
 }
 
-static Sublayer add_self(ParameterTable *t, const ModelConfig *c, Scope at) {
+static Sublayer add_self(ParameterTable *t, const ModelConfig *c, Scope at, bool rope) {
   const Piece qkv[] = {
       {"self_attn.q_proj", query_width(c)}, {"self_attn.k_proj", key_width(c)}, {"self_attn.v_proj", key_width(c)}};
   const Piece output = {"self_attn.o_proj", c->dim};
-  Sublayer sublayer = {.kind = SUBLAYER_SELF, .layer = at.layer};
+  Sublayer sublayer = {.kind = SUBLAYER_SELF, .layer = at.layer, .rope = rope};
   sublayer.norm = add_norm(t, c, at, "input_layernorm");
   sublayer.in = add_linear(t, at, qkv, 3, c->dim, ROLE_WEIGHT, c->qkv_bias);
+  if (c->qk_norm) {
+    sublayer.head_norm = begin_vectors(t, 2, c->head_dim);
+    add_vector(t, at, "self_attn.q_norm", "weight", c->head_dim, ROLE_NORM_WEIGHT, c->head_dim);
+    add_vector(t, at, "self_attn.k_norm", "weight", c->head_dim, ROLE_NORM_WEIGHT, c->head_dim);
+  }
   sublayer.out = add_linear(t, at, &output, 1, query_width(c), ROLE_RESIDUAL, c->bias);
+  return sublayer;
+}
+
+static Sublayer add_convolution(ParameterTable *t, const ModelConfig *c, Scope at) {
+  const Piece in[] = {{"conv.b_proj", c->dim}, {"conv.c_proj", c->dim}, {"conv.x_proj", c->dim}};
+  const Piece output = {"conv.out_proj", c->dim};
+  const ParameterTensor kernel = {
+      .rows = c->dim, .cols = CONVOLUTION_TAPS, .rank = 3, .role = ROLE_KERNEL, .inputs = CONVOLUTION_TAPS};
+  Sublayer sublayer = {.kind = SUBLAYER_CONVOLUTION, .layer = at.layer};
+  sublayer.norm = add_norm(t, c, at, "input_layernorm");
+  sublayer.in = add_linear(t, at, in, 3, c->dim, ROLE_WEIGHT, false);
+  sublayer.kernel = begin_vectors(t, c->dim, CONVOLUTION_TAPS);
+  add_tensor(t, at, "conv.conv", "weight", kernel);
+  sublayer.out = add_linear(t, at, &output, 1, c->dim, ROLE_RESIDUAL, false);
   return sublayer;
 }
 
@@ -135,6 +159,13 @@ static Sublayer add_mlp(ParameterTable *t, const ModelConfig *c, Scope at) {
   return sublayer;
 }
 
+/* The sublayer that mixes positions. A layer of an encoder attends to its whole text. */
+static Sublayer add_mixer(ParameterTable *t, const ModelConfig *c, Scope at, bool decoder) {
+  const Mixer mixer = decoder ? model_mixer(c, at.layer) : MIXER_ATTENTION;
+  if (mixer == MIXER_CONVOLUTION) return add_convolution(t, c, at);
+  return add_self(t, c, at, mixer != MIXER_NOPE && c->positions == POSITIONS_ROPE);
+}
+
 /* `prefix` begins the names of its tensors; `cross`: its layers have cross-attention. */
 static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const char *prefix, int layers, bool cross) {
   if (c->positions == POSITIONS_LEARNED || c->positions == POSITIONS_SINUSOIDAL)
@@ -142,7 +173,7 @@ static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const c
                                       c->positions == POSITIONS_LEARNED ? ROLE_POSITIONS : ROLE_SINUSOIDS);
   for (int layer = 0; layer < layers; layer++) {
     const Scope at = {prefix, layer, s->first_layer, layers * (cross ? 3 : 2)};
-    s->sublayers[s->count++] = add_self(t, c, at);
+    s->sublayers[s->count++] = add_mixer(t, c, at, s == &t->decoder);
     if (cross) s->sublayers[s->count++] = add_cross(t, c, at);
     s->sublayers[s->count++] = add_mlp(t, c, at);
   }
@@ -297,6 +328,7 @@ void parameter_table_init(const ParameterTable *table, Initialization how, float
     case ROLE_EMBEDDING:
     case ROLE_POSITIONS: init_normal(tensor, site, how.kind == INIT_TORCH || sinusoids ? 1 : how.std, w, seed); break;
     case ROLE_SINUSOIDS: parameter_sinusoids(tensor, w); break;
+    case ROLE_KERNEL: init_uniform(tensor, site, 1 / sqrtf((float)tensor->inputs), w, seed); break;
     case ROLE_NORM_WEIGHT: init_constant(tensor, 1, w); break;
     case ROLE_NORM_BIAS: init_constant(tensor, 0, w); break;
     case ROLE_WEIGHT:

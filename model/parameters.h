@@ -12,6 +12,7 @@ typedef enum TensorRole {
   ROLE_WEIGHT,
   ROLE_RESIDUAL, /* the weight of a product that is added to the residual stream */
   ROLE_BIAS,
+  ROLE_KERNEL, /* of a convolution, [channels][1][taps] in files */
   ROLE_NORM_WEIGHT,
   ROLE_NORM_BIAS
 } TensorRole;
@@ -19,8 +20,8 @@ typedef enum TensorRole {
 typedef struct ParameterTensor {
   char name[64];  /* in the checkpoint, e.g. "model.layers.0.self_attn.q_proj.weight" */
   int rows, cols; /* logical shape; rank 1 (norms, biases): rows = 1 and the checkpoint's shape is [cols] */
-  int rank;
-  size_t offset; /* in the arenas */
+  int rank;       /* of the tensor in files */
+  size_t offset;  /* in the arenas */
   TensorRole role;
   int64_t v_offset; /* in the arena of second moments; -1: it has none */
   int inputs;       /* of the product that it belongs to; of a table: the length of a row */
@@ -28,23 +29,37 @@ typedef struct ParameterTensor {
   int branches;     /* number of branches added to the same residual stream; 0 outside of layers */
 } ParameterTensor;
 
+/* Numbers that no GEMM reads, such as the weights of a norm. */
+typedef struct VectorGroup {
+  Matrix matrix; /* rows 0: none */
+  size_t vector; /* offset of the first in Parameters.vectors */
+} VectorGroup;
+
 typedef struct NormParameters {
-  Matrix weight, bias; /* bias.rows 0: none; else the next group */
-  size_t vector;       /* offset of its weight in Parameters.vectors */
+  VectorGroup weight, bias; /* bias.matrix.rows 0: none; else the next group */
 } NormParameters;
 
-/* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF, with an encoder a SUBLAYER_CROSS, and a
- * SUBLAYER_MLP. */
-typedef enum SublayerKind { SUBLAYER_SELF, SUBLAYER_CROSS, SUBLAYER_MLP, SUBLAYER_KINDS } SublayerKind;
+/* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF or a SUBLAYER_CONVOLUTION, with an encoder
+ * a SUBLAYER_CROSS, and a SUBLAYER_MLP. */
+typedef enum SublayerKind {
+  SUBLAYER_SELF,
+  SUBLAYER_CONVOLUTION,
+  SUBLAYER_CROSS,
+  SUBLAYER_MLP,
+  SUBLAYER_KINDS
+} SublayerKind;
 
 typedef struct Sublayer {
   SublayerKind kind;
   int layer; /* of its stack */
+  bool rope; /* SELF: queries and keys are rotated */
   NormParameters norm;
-  Linear in;     /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; CROSS: queries [H*D][C]; MLP: [F][C], gated:
-                    gate and up packed [2F][C] */
+  Linear in;     /* SELF: queries, keys, values packed [H*D + 2*G*D][C]; CONVOLUTION: b, c, x packed [3C][C]; CROSS:
+                    queries [H*D][C]; MLP: [F][C], gated: gate and up packed [2F][C] */
   Linear memory; /* CROSS: keys and values of the source packed [2*G*D][C] */
-  Linear out;    /* SELF, CROSS [C][H*D]; MLP [C][F] */
+  Linear out;    /* SELF, CROSS [C][H*D]; CONVOLUTION [C][C]; MLP [C][F] */
+  VectorGroup head_norm; /* SELF with qk_norm: of queries and of keys [2][D] */
+  VectorGroup kernel;    /* CONVOLUTION [C][CONVOLUTION_TAPS] */
 } Sublayer;
 
 /* The embedding, the sublayers in order, and the final norm. */

@@ -190,7 +190,8 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   const MlpShape mlp = {ACTIVATION_SILU, true, s->ffn};
   const Norm *norm = &layer.norm;
   m->ops->decode_embedding(m->context, embedded, &layer.params, &e, &seq);
-  m->ops->decode_qkv(m->context, query, &cache, x, norm, &layer.params, layer_of(w[PART_QKV].matrix), &rope, &seq);
+  m->ops->decode_qkv(m->context, query, &cache, x, norm, &layer.params, layer_of(w[PART_QKV].matrix), NULL, &rope,
+                     &seq);
   m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, NULL, &seq);
   m->ops->decode_residual(m->context, residual, in, &layer.params, layer_of(w[PART_OUTPUT].matrix), &seq);
   m->ops->decode_mlp(m->context, hidden, x, norm, &layer.params, layer_of(w[PART_GATE_UP].matrix), &mlp, &seq);

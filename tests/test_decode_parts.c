@@ -160,7 +160,7 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   KvCache cache = {machine_put_rows(m, NULL, rows, cached), machine_put_rows(m, NULL, rows, cached), CAPACITY,
                    s->kv_heads, s->head_dim};
   void *x = put_rows(m, k->x, ids, rows, k->inputs), *q = put_rows(m, NULL, ids, rows, query);
-  m->ops->decode_qkv(m->context, q, &cache, x, o.used, &o.params, o.layer, k->rope ? &rope : NULL, &o.sequences);
+  m->ops->decode_qkv(m->context, q, &cache, x, o.used, &o.params, o.layer, NULL, k->rope ? &rope : NULL, &o.sequences);
   const double *queries = machine_get_rows(m, q, rows, query);
   double *all = host_values(m->fixture, (size_t)(rows * k->width));
   for (int r = 0; r < rows; r++) memcpy(all + r * k->width, queries + r * query, (size_t)query * sizeof *all);

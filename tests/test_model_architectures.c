@@ -262,9 +262,9 @@ static double *head_of_embedding(Fixture *f, Model *m, int token, int position) 
     mean += c->norm == NORM_LAYER ? x[i] / dim : 0;
   }
   for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean) / dim;
-  for (int i = 0; i < dim && s->norm.weight.rows; i++) {
-    x[i] = (x[i] - mean) / sqrt(square + (double)c->norm_eps) * (double)arena[s->norm.weight.offset + (size_t)i];
-    if (s->norm.bias.rows) x[i] += (double)arena[s->norm.bias.offset + (size_t)i];
+  for (int i = 0; i < dim && s->norm.weight.matrix.rows; i++) {
+    x[i] = (x[i] - mean) / sqrt(square + (double)c->norm_eps) * (double)arena[s->norm.weight.matrix.offset + (size_t)i];
+    if (s->norm.bias.matrix.rows) x[i] += (double)arena[s->norm.bias.matrix.offset + (size_t)i];
   }
   for (int k = 0; k < c->vocab; k++) {
     logits[k] = t->head.bias.rows ? (double)arena[t->head.bias.offset + (size_t)k] : 0;

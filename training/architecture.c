@@ -1,14 +1,19 @@
 #include "training/architecture.h"
 
 #include "model/parameters.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define ARCHITECTURE_NAME(id, name, ...) name,
-#define ARCHITECTURE_PRESET(id, name, norm_, place_, activation_, gated_, positions_, bias_, tie_, help)               \
+#define ARCHITECTURE_PRESET(id, name, norm_, place_, mixers_, qk_norm_, activation_, gated_, positions_, bias_, tie_,  \
+                            help)                                                                                      \
   {.norm = norm_,                                                                                                      \
    .norm_place = place_,                                                                                               \
+   .mixers = mixers_,                                                                                                  \
+   .qk_norm = qk_norm_,                                                                                                \
    .activation = activation_,                                                                                          \
    .gated = gated_,                                                                                                    \
    .positions = positions_,                                                                                            \
@@ -17,6 +22,8 @@
 const char *const architecture_names[] = {ARCHITECTURES(ARCHITECTURE_NAME) NULL};
 const char *const architecture_inits[] = {[INIT_GPT2] = "gpt2", [INIT_TORCH] = "torch", NULL};
 static const ModelConfig presets[] = {ARCHITECTURES(ARCHITECTURE_PRESET)};
+
+bool architecture_is_llama(int arch) { return arch >= 0 && arch <= ARCHITECTURE_LFM2; }
 
 static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
@@ -34,6 +41,8 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill((int *)&m->norm_place, (int)preset->norm_place);
   fill((int *)&m->activation, (int)preset->activation);
   fill((int *)&m->positions, (int)preset->positions);
+  fill(&m->qk_norm, preset->qk_norm);
+  if (!*m->mixers) memcpy(m->mixers, preset->mixers, sizeof m->mixers);
   fill(&m->gated, preset->gated);
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
@@ -42,7 +51,7 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)
-    s->init_std = s->arch == ARCHITECTURE_LLAMA ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
+    s->init_std = architecture_is_llama(s->arch) ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
   if (!m->ffn) m->ffn = m->gated ? model_default_ffn(m->dim) : 4 * m->dim;
 }
 
@@ -65,6 +74,9 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 model_position_names[s->model.positions]);
+  if (strchr(s->model.mixers, MIXER_NOPE) && s->model.positions != POSITIONS_ROPE)
+    return fail(error, EXIT_USAGE, "--mixer with %c is for rotary positions, and these are %s; use %c", MIXER_NOPE,
+                model_position_names[s->model.positions], MIXER_ATTENTION);
   if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (!trained && s->model.tie && s->model.positions == POSITIONS_SINUSOIDAL)
@@ -82,6 +94,20 @@ static const char *bias_words(const ModelConfig *m) {
   return m->head_bias ? "a bias of the head" : "no biases";
 }
 
+typedef struct MixerWords {
+  char text[128];
+} MixerWords;
+
+/* "convolutions in 4 of 6 layers, "; empty: none. */
+static MixerWords mixer_words(const ModelConfig *m) {
+  const int convolutions = model_convolutions(m);
+  MixerWords words = {""};
+  if (convolutions)
+    snprintf(words.text, sizeof words.text, "convolutions in %d of %s, ", convolutions,
+             text_plural(m->layers, "layer").text);
+  return words;
+}
+
 ArchitectureWords architecture_words(const ModelConfig *m) {
 #define NORM_WORDS(id, name, words) [NORM_##id] = words,
   static const char *const norms[] = {NORMS(NORM_WORDS)};
@@ -95,7 +121,8 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
-  snprintf(words.text, sizeof words.text, "%s %s, %s, %s, %s", norms[m->norm], places[m->norm_place],
-           mlps[m->activation][m->gated], positions[m->positions], bias_words(m));
+  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s, %s, %s", norms[m->norm], places[m->norm_place],
+           mixer_words(m).text, m->qk_norm ? "norms of queries and keys, " : "", mlps[m->activation][m->gated],
+           positions[m->positions], bias_words(m));
   return words;
 }

@@ -5,15 +5,20 @@
 
 #include "training/settings.h"
 
-/* name; norm and its place; activation, gated; positions; biases, including those of queries, keys and values; tied
- * (-1: narrow models, 0: never, 1: always); the text of --help. */
+/* name; norm and its place; mixers of the layers, norms of queries and keys; activation, gated; positions; biases,
+ * including those of queries, keys and values; tied (-1: narrow models, 0: never, 1: always); the text of --help. */
 #define ARCHITECTURES(X)                                                                                               \
-  X(LLAMA, "llama", NORM_RMS, NORM_BEFORE, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                           \
+  X(LLAMA, "llama", NORM_RMS, NORM_BEFORE, "A", false, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,               \
     "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
-  X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,                    \
+  X(QWEN3, "qwen3", NORM_RMS, NORM_BEFORE, "A", true, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                \
+    "like llama, with norms of queries and keys")                                                                      \
+  X(LFM2, "lfm2", NORM_RMS, NORM_BEFORE, "CCA", true, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                \
+    "like qwen3, with short convolutions in two of three layers")                                                      \
+  X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, "A", false, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,        \
     "LayerNorm, GELU, learned positions, biases, tied")                                                                \
-  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1, "like gpt2, but ReLU")    \
-  X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,               \
+  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, "A", false, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1,               \
+    "like gpt2, but ReLU")                                                                                             \
+  X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, "A", false, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,   \
     "the original 2017 Transformer (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; "     \
     "with an encoder for pairs)")
 
@@ -26,6 +31,9 @@
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;
 extern const char *const architecture_names[]; /* as ArchitectureKind; both lists end with NULL */
 extern const char *const architecture_inits[]; /* as InitKind */
+
+/* Returns whether the rates and the initial weights of llama suit the architecture: RMSNorm, SwiGLU, no biases. */
+bool architecture_is_llama(int arch);
 
 /* Returns whether the model will have an encoder. `pairs`: the text has prompts and responses. */
 bool architecture_has_encoder(const TrainSettings *settings, bool pairs);
@@ -42,7 +50,7 @@ bool architecture_check(const TrainSettings *settings, bool trained, Error *erro
 
 /* "LayerNorm before each sublayer, GELU (tanh), learned positions, biases" */
 typedef struct ArchitectureWords {
-  char text[256];
+  char text[384];
 } ArchitectureWords;
 ArchitectureWords architecture_words(const ModelConfig *model);
 

@@ -77,9 +77,11 @@ static bool check_field(const Run *r, const Option *row, Error *error) {
   char given[40], kept[40];
   const bool resumes = r->settings.resume, is_ctx = row->value == &asked->ctx;
   const bool unused = row->value == &asked->rope_base && asked->positions != POSITIONS_ROPE;
+  const bool same_mixers =
+      row->value == asked->mixers && model_same_mixers(asked->mixers, r->base.config.mixers, r->base.config.layers);
   option_format_variable(row, row->value, given, sizeof given);
   option_format_variable(row, saved_field(r, row), kept, sizeof kept);
-  if (strcmp(given, kept) == 0 || !option_known(row) || unused) return true;
+  if (strcmp(given, kept) == 0 || !option_known(row) || unused || same_mixers) return true;
   if (is_ctx && !resumes && asked->ctx < r->base.config.ctx) return true;
   if (resumes)
     return fail(error, EXIT_USAGE,

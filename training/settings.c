@@ -89,7 +89,8 @@ static const OptionHint hints[] = {
     {"force overwrite-output-dir", HERE("overwrite")},
 };
 
-#define ARCHITECTURE_HELP(id, name, norm, place, activation, gated, positions, bias, tie, help) name ": " help "; "
+#define ARCHITECTURE_HELP(id, name, norm, place, mixers, qk_norm, activation, gated, positions, bias, tie, help)       \
+  name ": " help "; "
 #define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
 
 void train_options(Options *options, TrainSettings *s) {
@@ -162,6 +163,12 @@ void train_options(Options *options, TrainSettings *s) {
       CHOICE("norm-place", (int *)&m->norm_place, model_norm_place_names, "auto: arch",
              "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP",
              .follows = "arch"),
+      LETTERS(
+          "mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
+          "what connects the positions of each layer, a letter a layer, repeated if shorter: attention (A), a gated "
+          "convolution over 3 positions (C), attention without rotary positions (N)",
+          .argument = "CCA", .follows = "arch"),
+      TRISTATE("qk-norm", &m->qk_norm, "auto: arch", "RMSNorm of the queries and keys of each head", .follows = "arch"),
       FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
       CHOICE("act", (int *)&m->activation, model_activation_names, "auto: arch", "activation function of the MLP",
              .follows = "arch"),

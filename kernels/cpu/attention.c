@@ -1,4 +1,4 @@
-/* Rotary positions and attention, forward and backward (Dao et al., "FlashAttention", 2022: blocks of keys with a
+/* Attention, forward and backward (Dao et al., "FlashAttention", 2022: blocks of keys with a
  * running maximum; the forward pass stores no probabilities beyond a block, and the backward pass recomputes them from
  * the log-sum-exp).
  * One thread works on one (sequence, head), so the results do not depend on the number of threads. It packs keys
@@ -13,40 +13,6 @@ enum {
   FORWARD_QUERIES = 2 * TILE_ROWS, /* small, so that a causal block wastes little */
   BACKWARD_QUERIES = 5 * TILE_ROWS
 };
-
-static inline Element *view_row(View v, int b, int64_t row, int head) {
-  return (Element *)v.data + b * v.batch + row * v.row + head * v.head;
-}
-
-static inline const float *rope_row(const Rope *rope, int b, int length, int64_t t, int head_dim) {
-  int64_t position = rope->positions ? rope->positions[(int64_t)b * length + t] : t;
-  return rope->table + position * head_dim;
-}
-
-typedef struct RopeJob {
-  View x;
-  int length, heads, head_dim;
-  const Rope *rope;
-} RopeJob;
-
-static void rope_rows(const void *job, int begin, int end, int thread) {
-  (void)thread;
-  const RopeJob *s = job;
-  for (int n = begin; n < end; n++) {
-    int b = n / s->length, t = n % s->length;
-    const float *table = rope_row(s->rope, b, s->length, t, s->head_dim);
-    for (int h = 0; h < s->heads; h++) {
-      float wide[HEAD_DIM_LIMIT];
-      Element *x = view_row(s->x, b, t, h);
-      rope_head(x, wide_row(x, wide, s->head_dim), table, s->head_dim, 1.0f);
-    }
-  }
-}
-
-void CPU(rope)(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
-  if (c->error.code) return;
-  pool_run(c->pool, batch * length, 1, SPAN_ROWS, rope_rows, &(RopeJob){x, length, heads, head_dim, rope});
-}
 
 /* The keys that query i of sequence b attends to: [begin, end); none when begin >= end. */
 typedef struct Visible {

@@ -57,6 +57,12 @@ const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, 
  * on the number of threads. */
 enum { REDUCTION_BLOCK = 4096 };
 
+/* Rows whose terms of the gradient of a vector are added before the sums of such blocks are, in order. */
+enum { PARTIAL_ROWS = 32 };
+/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols
+ * (kernels/cpu/norm.c). */
+void CPU(sum_partials)(Context *c, float *out, const float *from, int rows, int64_t stride, int cols, bool accumulate);
+
 enum { SPAN_ROWS = 64 }; /* the most rows of a micro-batch that a thread takes at a time (pool_run) */
 
 /* The functions of the table: kernels/cpu/context.c has context and memory, the other files one family of operations

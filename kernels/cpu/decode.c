@@ -44,31 +44,32 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const 
   }
 }
 
-static void store_head(Element *to, const float *from, const float *angles, int dim) {
-  if (angles) rope_head(to, from, angles, dim, 1);
-  else narrow_row(to, from, dim);
-}
-
 /* Rotates the packed q, k, v of one sequence, and stores them in q and the cache. */
-static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const Rope *rope, int row,
-                      int32_t position) {
+static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const HeadNorm *norm,
+                      const Rope *rope, int row, int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   const float *angles = rope ? rope->table + (int64_t)position * dim : NULL;
-  for (int h = 0; h < heads; h++) store_head(q + h * dim, qkv + h * dim, angles, dim);
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
-  const float *k = qkv + heads * dim, *v = k + groups * dim;
-  for (int g = 0; g < groups; g++) store_head((Element *)cache->k + slot + g * dim, k + g * dim, angles, dim);
-  narrow_row((Element *)cache->v + slot, v, groups * dim);
+  for (int h = 0; h < heads + groups; h++) {
+    Element *to = h < heads ? q + h * dim : (Element *)cache->k + slot + (h - heads) * dim;
+    const float *head = qkv + h * dim;
+    float normed[HEAD_DIM_LIMIT];
+    if (norm) head = normalize_head(normed, head, head_rstd(head, dim, norm->eps), norm, h);
+    if (angles) rope_head(to, head, angles, dim, 1);
+    else narrow_row(to, head, dim);
+  }
+  narrow_row((Element *)cache->v + slot, qkv + (heads + groups) * dim, groups * dim);
 }
 
 void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
-                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s) {
+                     const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
+                     const Sequences *s) {
   int width = layer.weight.rows, heads = width / cache->head_dim - 2 * cache->kv_heads;
   const float *qkv = product(c, NULL, x, norm, params, layer, width, s->rows);
   for (int r = 0; r < s->rows && qkv; r++)
-    store_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, rope, r,
-              s->positions[r]);
+    store_qkv((Element *)q + (int64_t)r * heads * cache->head_dim, cache, qkv + (int64_t)r * width, heads, head_norm,
+              rope, r, s->positions[r]);
 }
 
 /* The running state of a softmax over blocks of keys (Milakov & Gimelshein 2018): the weighted sum of values, the sum
@@ -170,6 +171,37 @@ void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters 
   if (!sums) return;
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) to[i] = narrow(widen(to[i]) + sums[i]);
+}
+
+/* One sequence of a convolution: bcx [3C] of the token at `position`, `z` its state [2][C]. */
+static void convolve(Element *y, Element *z, const float *bcx, const Convolution *v, int32_t position) {
+  const int dim = v->dim;
+  const float before = position > 0, before_that = position > 1;
+  Element *last = z + (position + 1) % 2 * dim, *newest = z + position % 2 * dim; /* z[p-1], z[p-2] and then z[p] */
+  for (int i = 0; i < dim; i++) {
+    const float *kernel = v->kernel + CONVOLUTION_TAPS * i, now = bcx[i] * bcx[2 * dim + i];
+    const float sum = kernel[0] * (before_that * widen(newest[i])) + kernel[1] * (before * widen(last[i]));
+    newest[i] = narrow(now);
+    y[i] = narrow(bcx[dim + i] * (sum + kernel[2] * now));
+  }
+}
+
+void CPU(decode_convolution)(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
+                             const Parameters *params, Linear layer, const Convolution *v, const Sequences *s) {
+  const float *bcx = product(c, NULL, x, norm, params, layer, layer.weight.rows, s->rows);
+  for (int64_t r = 0; r < s->rows && bcx; r++)
+    if (s->positions[r] >= 0)
+      convolve((Element *)y + r * v->dim, (Element *)state->z + r * state->slot, bcx + r * layer.weight.rows, v,
+               s->positions[r]);
+}
+
+void CPU(convolution_store)(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length) {
+  if (c->error.code || slot < 0) return;
+  for (int t = length > 1 ? length - 2 : 0; t < length; t++) {
+    const Element *b = (const Element *)bcx + (int64_t)t * 3 * dim, *x = b + 2 * (int64_t)dim;
+    Element *z = (Element *)state->z + slot * state->slot + t % 2 * dim;
+    for (int i = 0; i < dim; i++) z[i] = narrow(widen(b[i]) * widen(x[i]));
+  }
 }
 
 static inline __attribute__((always_inline)) void activate(Activation kind, bool gated, int ffn, Element *h,

@@ -4,10 +4,7 @@
 #include "kernels/cpu/dots.h"
 #include "kernels/cpu/rows.h"
 
-enum {
-  WEIGHT_BLOCK = 32,  /* rows whose terms of the gradients of weight and bias are added before blocks are, in order */
-  LEAST_COLUMNS = 256 /* columns of partial sums that a thread takes at least */
-};
+enum { LEAST_COLUMNS = 256 /* columns of partial sums that a thread takes at least */ };
 
 typedef struct RowStats {
   float mean, rstd; /* mean only with `center` */
@@ -158,8 +155,8 @@ static inline __attribute__((always_inline)) void backward_blocks(bool center, c
   for (int block = begin; block < end; block++) {
     float *dweight = s->partial + (int64_t)block * width;
     memset(dweight, 0, (size_t)width * sizeof(float));
-    int last = smaller((block + 1) * WEIGHT_BLOCK, s->rows);
-    for (int n = block * WEIGHT_BLOCK; n < last; n++) {
+    int last = smaller((block + 1) * PARTIAL_ROWS, s->rows);
+    for (int n = block * PARTIAL_ROWS; n < last; n++) {
       int64_t at = (int64_t)n * dim;
       RowStats stats = {center ? s->stats.mean[n] : 0.0f, s->stats.rstd[n]};
       norm_backward_row(center, s->dx + at, dweight, dweight + dim, s->dy + at, s->dres ? s->dres + at : NULL,
@@ -198,23 +195,21 @@ static void sum_columns(const void *job, int begin, int end, int thread) {
   }
 }
 
-/* Computes out[j] (+)= sum of from[row * stride + j] over `rows` rows, in ascending order, for j < cols. */
-static void sum_partials(Context *c, float *out, const float *from, int rows, int64_t stride, int cols,
-                         bool accumulate) {
+void CPU(sum_partials)(Context *c, float *out, const float *from, int rows, int64_t stride, int cols, bool accumulate) {
   pool_run(c->pool, cols, LEAST_COLUMNS, cols, sum_columns, &(Partials){out, from, rows, stride, accumulate});
 }
 
 void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradient gradient, const void *dy,
                                  const void *dres, const void *x, NormStats stats, const Norm *norm, int batch,
                                  int length, int dim, const Dropout *dropout, bool accumulate) {
-  int rows = batch * length, blocks = (rows + WEIGHT_BLOCK - 1) / WEIGHT_BLOCK;
+  int rows = batch * length, blocks = (rows + PARTIAL_ROWS - 1) / PARTIAL_ROWS;
   int64_t width = norm_has_bias(norm->kind) ? 2 * (int64_t)dim : dim;
   float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)width);
   if (!partial) return;
   const Backward backward = {dx, dbranch, dy, dres, x, stats, norm, rows, length, dim, dropout, partial};
   pool_run(c->pool, blocks, 1, 1, norm_backward_blocks, &backward);
-  sum_partials(c, gradient.weight, partial, blocks, width, dim, accumulate);
-  if (norm_has_bias(norm->kind)) sum_partials(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
+  CPU(sum_partials)(c, gradient.weight, partial, blocks, width, dim, accumulate);
+  if (norm_has_bias(norm->kind)) CPU(sum_partials)(c, gradient.bias, partial + dim, blocks, width, dim, accumulate);
 }
 
 /* ---- decoding ---- */

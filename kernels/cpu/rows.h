@@ -1,10 +1,12 @@
 /* What is done to rows of activations: dropout masks of the residual stream, recomputed at every use (struct Dropout in
- * kernels.h), and the rotation of a head. */
+ * kernels.h), and the norm and rotation of a head. */
 #ifndef INKLING_KERNELS_CPU_ROWS_H
 #define INKLING_KERNELS_CPU_ROWS_H
 
 #include "kernels/cpu/element.h"
 #include "kernels/philox.h"
+
+#include <math.h>
 
 /* Returns the number of the step in progress, a key of the random numbers. */
 static inline uint32_t dropout_step(const Dropout *dropout) { return (uint32_t)(dropout->state->step + 1); }
@@ -35,6 +37,33 @@ static inline void dropout_elements(const Dropout *dropout, int sequence, int64_
     dropout_row(dropout, sequence, first + j, some, in + j, kept);
     narrow_row(out + j, kept, some);
   }
+}
+
+static inline Element *view_row(View v, int b, int64_t row, int head) {
+  return (Element *)v.data + b * v.batch + row * v.row + head * v.head;
+}
+
+/* Returns the row of the rotary table for position t of sequence b. */
+static inline const float *rope_row(const Rope *rope, int b, int length, int64_t t, int head_dim) {
+  int64_t position = rope->positions ? rope->positions[(int64_t)b * length + t] : t;
+  return rope->table + position * head_dim;
+}
+
+/* Returns 1/rms of a head. */
+static inline float head_rstd(const float *head, int dim, float eps) {
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int i = 0; i < dim; i++) squares += head[i] * head[i];
+  return 1.0f / sqrtf(squares / (float)dim + eps);
+}
+
+/* Normalizes head `h` of queries and keys into `out`, which it returns. */
+static inline const float *normalize_head(float *out, const float *head, float rstd, const HeadNorm *norm, int h) {
+  const int dim = norm->head_dim;
+  const float *weight = norm->weight + (h < norm->heads ? 0 : dim);
+#pragma omp simd
+  for (int i = 0; i < dim; i++) out[i] = weight[i] * (head[i] * rstd);
+  return out;
 }
 
 /* Rotates `in` by the angles of `table` ([D/2][2] = cos, sin) into `out`; direction -1 rotates back. in and out may be
