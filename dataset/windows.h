@@ -28,15 +28,15 @@ typedef struct Window {
   int32_t *cross_begin, *cross_end;
 } Window;
 
-/* Reads a random window, for sequence `sequence` of step `step`. It is uniform, by a 64-bit fraction from philox(seed,
- * 0, SITE_WINDOW, step, sequence), over the packed windows, or over all runs of ctx + 1 tokens in the range, which must
- * have one. EXIT_CHECKPOINT for a damaged token file. */
-bool windows_draw(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence, const Window *out,
-                  Error *error);
+/* Reads window `number` of the training: the windows of all steps are numbered from 0. Every epoch takes each window
+ * once, in an order of its own: the packed windows, or windows of the stream that follow each other from a random offset
+ * of the epoch on (one that would reach beyond the end is left out). The range has at least ctx + 1 tokens.
+ * EXIT_CHECKPOINT for a damaged token file. */
+bool windows_draw(const Windows *windows, uint64_t seed, int64_t number, const Window *out, Error *error);
 /* Starts reading the window that windows_draw() will return for these arguments from the disk. */
-void windows_prefetch(const Windows *windows, uint64_t seed, uint32_t step, uint32_t sequence);
+void windows_prefetch(const Windows *windows, uint64_t seed, int64_t number);
 /* Returns the index of the first token of that window in the stream. */
-int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, uint32_t step, uint32_t sequence, int ctx);
+int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, int64_t number, int ctx);
 
 /* Returns the number of windows for reading in order: packed ones, or windows of the stream that begin every `stride`
  * tokens (1..ctx). A window of the stream keeps only its last `stride` targets (the first window keeps all), so that

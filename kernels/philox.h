@@ -15,7 +15,7 @@ typedef struct PhiloxWords {
 enum {
   SITE_INIT = 0,             /* + row of the tensor in the parameter table: initial weights */
   SITE_DROPOUT = 0x01000000, /* + 8 * layer + DROPOUT_ kind */
-  SITE_WINDOW = 0x02000000,  /* start of the training window of (step, sequence) */
+  SITE_WINDOW = 0x02000000,  /* order of the training windows in an epoch: step = epoch, stream = round */
   SITE_SAMPLE = 0x03000000,  /* a token drawn while generating: step = index of the token, stream = sample */
 };
 

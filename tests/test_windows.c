@@ -50,47 +50,70 @@ static void test_split(void **state) {
 
 /* ---- windows of the stream ---- */
 
-static void test_draws_lie_inside(void **state) {
-  (void)state;
-  enum { CTX = 32, WINDOWS = 8 }; /* 40 tokens hold 8 windows of 33 */
-  const TokenRange range = {NULL, 20, 60}, exact = {NULL, 7, 7 + CTX + 1};
-  int seen[WINDOWS] = {0};
-  for (uint32_t step = 0; step < 200; step++)
-    for (uint32_t sequence = 0; sequence < 20; sequence++) {
-      int64_t begin = windows_draw_begin(&range, 1337, step, sequence, CTX);
-      assert_true(begin >= 20 && begin + CTX + 1 <= 60);
-      assert_int_equal(begin, windows_draw_begin(&range, 1337, step, sequence, CTX));
-      seen[begin - 20]++;
-    }
-  for (int i = 0; i < WINDOWS; i++) assert_true(seen[i] > 400 && seen[i] < 600); /* 500 +- 21 */
-  assert_int_equal(windows_draw_begin(&exact, 1, 2, 3, CTX), 7);
+/* Checks that the windows of epoch `epoch` follow each other without gaps, each once, and returns the first. */
+static int64_t check_epoch(const TokenRange *range, uint64_t seed, int64_t epoch, int ctx, int count) {
+  bool *seen = calloc((size_t)count, sizeof *seen);
+  int64_t first = INT64_MAX;
+  assert_non_null(seen);
+  for (int i = 0; i < count; i++) {
+    const int64_t begin = windows_draw_begin(range, seed, epoch * count + i, ctx);
+    if (begin < first) first = begin;
+  }
+  assert_true(first >= range->begin && first < range->begin + ctx);
+  assert_true(first + (int64_t)count * ctx + 1 <= range->end);
+  for (int i = 0; i < count; i++) {
+    const int64_t offset = windows_draw_begin(range, seed, epoch * count + i, ctx) - first;
+    assert_true(offset % ctx == 0 && offset / ctx < count && !seen[offset / ctx]);
+    seen[offset / ctx] = true;
+  }
+  free(seen);
+  return first - range->begin;
 }
 
-/* floor(u * windows / 2^64) for huge streams, against long division of the product's halves. */
-static void test_draws_are_64_bit(void **state) {
+static void test_epochs(void **state) {
   (void)state;
-  const int64_t sizes[] = {2, 1000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 62) + 99999999};
-  for (int i = 0; i < 5; i++) {
-    const TokenRange range = {NULL, 5, 5 + sizes[i] + 1};
-    for (uint32_t step = 0; step < 100; step++) {
-      PhiloxWords words = philox(11, 0, SITE_WINDOW, step, 3);
-      long double u = (long double)((uint64_t)words.word[1] << 32 | words.word[0]) * 0x1p-64L;
-      long double expected = floorl(u * (long double)sizes[i]);
-      long double got = (long double)(windows_draw_begin(&range, 11, step, 3, 1) - 5);
-      assert_true(fabsl(got - expected) <= 1 && got >= 0 && got < (long double)sizes[i]);
-      if (sizes[i] <= 1000) assert_true(got == expected);
+  const struct {
+    int ctx, size, count;
+  } cases[] = {{32, 40, 1}, {32, 33, 1}, {32, 64, 1},    {32, 95, 1},    {32, 96, 2},
+               {1, 2, 1},   {1, 9, 8},   {16, 1000, 61}, {3, 5000, 1665}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const TokenRange range = {NULL, 20, 20 + cases[i].size};
+    const int most = cases[i].size - cases[i].count * cases[i].ctx;
+    const int offsets = most < cases[i].ctx ? most : cases[i].ctx;
+    int seen[32] = {0};
+    for (int64_t epoch = 0; epoch < 200; epoch++)
+      seen[check_epoch(&range, 1337, epoch, cases[i].ctx, cases[i].count)]++;
+    for (int at = 0; at < 32; at++) assert_true(at < offsets ? seen[at] > 0 || offsets > 20 : seen[at] == 0);
+  }
+}
+
+/* The windows at the beginning of an epoch come from all of the text, and neighbors in time are no neighbors in it. */
+static void test_order_is_random(void **state) {
+  (void)state;
+  const int64_t sizes[] = {100000, ((int64_t)1 << 32) + 12345, (int64_t)1 << 40, ((int64_t)1 << 61) + 99999999};
+  for (int i = 0; i < 4; i++) {
+    const TokenRange range = {NULL, 0, sizes[i]};
+    int quarters[4] = {0};
+    int64_t last = 0;
+    for (int64_t number = 0; number < 400; number++) {
+      const int64_t begin = windows_draw_begin(&range, 11, number, 16);
+      assert_true(begin >= 0 && begin + 17 <= sizes[i] && llabs(begin - last) != 16);
+      quarters[begin / (sizes[i] / 4 + 1)]++;
+      last = begin;
     }
+    for (int k = 0; k < 4; k++) assert_true(quarters[k] > 60 && quarters[k] < 140); /* 100 +- 9 */
   }
 }
 
 static void test_draws_depend_on_everything(void **state) {
   (void)state;
   const TokenRange range = {NULL, 0, (int64_t)1 << 40};
-  int64_t base = windows_draw_begin(&range, 1, 1, 1, 16);
-  assert_int_not_equal(base, windows_draw_begin(&range, 2, 1, 1, 16));
-  assert_int_not_equal(base, windows_draw_begin(&range, 1, 2, 1, 16));
-  assert_int_not_equal(base, windows_draw_begin(&range, 1, 1, 2, 16));
-  assert_int_not_equal(base, windows_draw_begin(&range, 1 + ((uint64_t)1 << 32), 1, 1, 16));
+  const int64_t epoch = (((int64_t)1 << 40) - 16) / 16, base = windows_draw_begin(&range, 1, 1, 16);
+  assert_int_equal(base, windows_draw_begin(&range, 1, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 2, 1, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1, 2, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1, 1 + epoch, 16));
+  assert_int_not_equal(base, windows_draw_begin(&range, 1 + ((uint64_t)1 << 32), 1, 16));
 }
 
 static void test_drawn_window(void **state) {
@@ -99,11 +122,11 @@ static void test_drawn_window(void **state) {
   Error error = {0};
   write_documents(f, 40, 30);
   const Windows windows = {.range = {&f->file, 3, f->tokens - 2}, .ctx = 24};
-  for (uint32_t step = 0; step < 50; step++) {
+  for (int64_t number = 0; number < 50; number++) {
     const Window out = {.tokens = b.tokens, .targets = b.targets};
-    int64_t begin = windows_draw_begin(&windows.range, 5, step, 1, 24);
-    windows_prefetch(&windows, 5, step, 1);
-    assert_true(windows_draw(&windows, 5, step, 1, &out, &error));
+    int64_t begin = windows_draw_begin(&windows.range, 5, number, 24);
+    windows_prefetch(&windows, 5, number);
+    assert_true(windows_draw(&windows, 5, number, &out, &error));
     assert_memory_equal(b.tokens, f->ids + begin, 24 * sizeof *b.tokens);
     for (int i = 0; i < 24; i++) assert_int_equal(b.targets[i], target_of(f, begin + 1 + i));
   }
@@ -252,9 +275,9 @@ static void test_packed_windows(void **state) {
   assert_int_equal(windows_count(&windows, 32), p.table.windows);
   int *seen = calloc((size_t)p.table.windows, sizeof *seen);
   assert_non_null(seen);
-  for (uint32_t step = 0; step < 400; step++) {
-    windows_prefetch(&windows, 3, step, 0);
-    assert_true(windows_draw(&windows, 3, step, 0, &a, &error));
+  for (int64_t number = 0; number < 3 * p.table.windows; number++) {
+    windows_prefetch(&windows, 3, number);
+    assert_true(windows_draw(&windows, 3, number, &a, &error));
     int64_t found = -1;
     for (int64_t i = 0; found < 0 && i < p.table.windows; i++) {
       assert_true(windows_read(&windows, 32, i, &b, &error));
@@ -265,8 +288,8 @@ static void test_packed_windows(void **state) {
     assert_memory_equal(drawn.positions, read.positions, 32 * sizeof *read.positions);
     seen[found]++;
   }
-  for (int64_t i = 0; i < p.table.windows; i++) assert_true(seen[i] > 0);
-  assert_true(windows_read(&windows, 32, p.table.windows, &b, &error)); /* beyond the end: no targets */
+  for (int64_t i = 0; i < p.table.windows; i++) assert_int_equal(seen[i], 3); /* once an epoch */
+  assert_true(windows_read(&windows, 32, p.table.windows, &b, &error));       /* beyond the end: no targets */
   for (int i = 0; i < 32; i++) assert_true(read.targets[i] == IGNORE_INDEX && read.positions[i] == 0);
   free(seen);
   packing_free(&p);
@@ -299,15 +322,15 @@ static void test_errors(void **state) {
   assert_int_equal(damaged.code, EXIT_CHECKPOINT);
   const Windows windows = {.range = {&f->file, 10, 12}, .ctx = 1};
   const Window out = {.tokens = b.tokens, .targets = b.targets};
-  assert_false(windows_draw(&windows, 1, 1, 1, &out, &drawn));
+  assert_false(windows_draw(&windows, 1, 1, &out, &drawn));
   assert_int_equal(drawn.code, EXIT_CHECKPOINT);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_split),
-      cmocka_unit_test(test_draws_lie_inside),
-      cmocka_unit_test(test_draws_are_64_bit),
+      cmocka_unit_test(test_epochs),
+      cmocka_unit_test(test_order_is_random),
       cmocka_unit_test(test_draws_depend_on_everything),
       cmocka_unit_test_setup_teardown(test_drawn_window, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_stream_in_order, set_up, tear_down),

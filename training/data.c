@@ -350,15 +350,16 @@ bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
   const TrainSettings *s = &r->settings;
   const SequenceShare share = run_sequence_share(r);
   const int ctx = r->model.config.ctx;
+  const int64_t per_step = (int64_t)s->batch * s->grad_accum;
   if (!token_file_check(&r->text.tokens_file, error)) return false;
   for (int i = 0; i < share.batch * share.micro_batches; i++) {
     const Window window = batch_window(&r->model.batch, i);
-    const uint32_t sequence = (uint32_t)(share.first + i);
+    const int64_t number = (step - 1) * per_step + share.first + i;
     const bool empty = i >= share.count;
     if (empty ? !windows_read(&r->text.windows, ctx, INT64_MAX / ctx, &window, error)
-              : !windows_draw(&r->text.windows, s->seed, (uint32_t)step, sequence, &window, error))
+              : !windows_draw(&r->text.windows, s->seed, number, &window, error))
       return false;
-    if (!empty) windows_prefetch(&r->text.windows, s->seed, (uint32_t)step + 1, sequence);
+    if (!empty) windows_prefetch(&r->text.windows, s->seed, number + per_step);
   }
   *out = batch_tokens(&r->model.batch);
   return true;

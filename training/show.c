@@ -230,8 +230,7 @@ bool run_show_windows(const Run *r, Error *error) {
   bool ok = true;
   for (int i = 0; ok && i < s->show; i++) {
     const int step = 1 + i / sequences, sequence = i % sequences;
-    ok = startup_go_on("showing windows", error) &&
-         windows_draw(&r->text.windows, s->seed, (uint32_t)step, (uint32_t)sequence, &window, error);
+    ok = startup_go_on("showing windows", error) && windows_draw(&r->text.windows, s->seed, i, &window, error);
     if (ok) show_window(&page, &r->text, r->model.config.ctx, &window, i + 1, step, sequence);
     if (ferror(stdout)) break;
   }
