@@ -124,6 +124,20 @@ EXPERIMENTS["15m-muon"] = Experiment(
     "20 MB of Python's standard library, BPE: Muon, 15m, 1 M tokens",
     {**NANO, **MUON, "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "tie": "yes", "batch": 8, "tokens": 1024000},
     {"muon-lr": (0.02,), "adamw": ADAMW_ROWS}, text_bytes=20000000)
+EXPERIMENTS["mixers-nano"] = Experiment(
+    "Convolutions and norms of queries and keys: Muon, nano, bytes, 1.5 M tokens of 1 MB of text",
+    {**NANO, **MUON, "arch": "llama"},
+    {"arch": ("qwen3", "lfm2"),
+     "mixer": ({"arch": "lfm2", "mixer": "CCCA"}, {"arch": "lfm2", "mixer": "CA"}, {"arch": "lfm2", "mixer": "C"}),
+     "longer windows": ({"ctx": 256, "batch": 6}, {"arch": "lfm2", "ctx": 256, "batch": 6}),
+     "momentum": ({"arch": "lfm2", "ctx": 256, "batch": 6, "momentum": 0.9},)})
+EXPERIMENTS["mixers-baby"] = Experiment(
+    "Convolutions and norms of queries and keys: Muon, baby, bytes, 500,000 tokens of 1 MB of text",
+    {**BABY, **MUON, "arch": "llama", "batch": 8, "tokens": 512000}, {"arch": ("qwen3", "lfm2")})
+EXPERIMENTS["mixers-bpe"] = Experiment(
+    "Convolutions and norms of queries and keys: Muon, 15m, BPE, 500,000 tokens of 5 MB of text",
+    {**BABY, **MUON, "arch": "llama", "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "batch": 8,
+     "tokens": 512000}, {"arch": ("qwen3", "lfm2")}, text_bytes=5000000)
 
 
 # ---- running ----
@@ -182,7 +196,7 @@ def train(program, text, experiment, settings, seed, out):
     """Trains one run. Returns its evaluations as [tokens, nats per byte] and its seconds, or None if it failed (stderr says
     why)."""
     settings = dict(settings)
-    context = {"nano": 64}.get(settings.get("preset"), settings.get("ctx", 256))
+    context = settings.get("ctx", {"nano": 64}.get(settings.get("preset"), 256))
     tokens = settings.pop("tokens") if "tokens" in settings else experiment.text_bytes * settings.pop("epochs")
     steps = max(1, round(tokens / (settings["batch"] * context)))
     command = [program, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
