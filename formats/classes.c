@@ -1,4 +1,4 @@
-/* The table of classes, checked against transformers 5.23, with their keys of config.json in the order in which they
+/* The table of classes, checked against transformers 5.24, with their keys of config.json in the order in which they
  * are written; defaults are those of its configuration classes. */
 #include "formats/classes.h"
 

@@ -11,8 +11,8 @@ RUN of ./train, must
     ./generate --lines;
   - be byte-identical (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
 Inkling then reads models that transformers has initialized at random and saved (GPT-2, OPT and others); they must give
-the same logits and tokens. For GPT-2, OPT, Marian, Pegasus and Blenderbot with a byte-level BPE trained by the
-tokenizers library, ./generate must give the same text.
+the same logits and tokens. For GPT-2, OPT, Qwen 3, LFM2, Marian, Pegasus and Blenderbot with a byte-level BPE trained
+by the tokenizers library, ./generate must give the same text.
 Prints one line per model; exit status 1 if any differs.
 """
 
@@ -528,7 +528,7 @@ def main():
             check(name, made(name, check_sources if wanted == OWN[1] else check_padding))
     for kind in foreign(None):
         check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
-    for kind in ("gpt2", "opt"):
+    for kind in ("gpt2", "opt", "qwen3, head_dim, tied", "lfm2, layer_types"):
         check("text: " + kind, lambda scratch, kind=kind: check_text(inkling, kind, scratch))
     for kind in ("marian", "pegasus", "blenderbot"):
         check("text: " + kind, lambda scratch, kind=kind: check_answers(inkling, kind, scratch))
