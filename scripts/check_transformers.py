@@ -82,8 +82,8 @@ MODELS = {  # name: (class, settings)
         BIASES, mixers="CCA", layers=4, qk_norm=True, activation="gelu", kv_heads=2, head_bias=True)),
     "own: all mixers, without norms of heads": ("InklingPartsForCausalLM", dict(mixers="CNA", layers=4, tie=True)),
     "own: no RoPE in any layer": ("InklingPartsForCausalLM", dict(mixers="N")),
-    "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(LAYER, **BIASES, positions="learned", qk_norm=True,
-                                                                      activation="gelu_tanh", mixers="AC")),
+    "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(
+        LAYER, **BIASES, positions="learned", qk_norm=True, activation="gelu_tanh", mixers="AC")),
     "own: convolutions, norms after": ("InklingPartsForCausalLM", dict(mixers="NC", norm_place="after", qk_norm=True)),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),

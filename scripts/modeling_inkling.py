@@ -2,8 +2,8 @@
 
 A layer adds two branches to the residual stream, attention (or a convolution) and MLP; with an encoder, it has a third
 one between them, cross-attention to the encoder's output. config.json defines their components: the type and place of
-norms, the activation, biases, positions and the mixers of the decoder's layers. ./train copies this file next to config.json. (transformers has an unrelated model
-called Inkling; these classes are called InklingParts.)
+norms, the activation, biases, positions and the mixers of the decoder's layers. ./train copies this file next to
+config.json. (transformers has an unrelated model called Inkling; these classes are called InklingParts.)
 """
 
 from collections import namedtuple
@@ -107,7 +107,7 @@ class SelfAttention(Attention):
 
 
 class Convolution(nn.Module):
-    """out_proj(c * conv(b * x)): b, c, x = in_proj(...); each channel's kernel sees a token and the TAPS - 1 before it."""
+    """out_proj(c * conv(b * x)), where b, c, x = in_proj(input); conv sees a token and the TAPS - 1 before it."""
 
     def __init__(self, config, layer):
         super().__init__()
@@ -119,7 +119,7 @@ class Convolution(nn.Module):
     def forward(self, x, context):
         b, c, x = self.in_proj(x).chunk(3, -1)
         inputs, length = b * x * context.present, x.shape[1]
-        if context.cache is not None:  # as keys without values, which every kind of cache can hold
+        if context.cache is not None:  # all b * x so far, as keys without values: every kind of cache can hold them
             inputs = context.cache.update(inputs[:, None], inputs[:, None, :, :0], self.layer)[0][:, 0]
         inputs = F.pad(inputs[:, -(length + TAPS - 1):], (0, 0, max(0, length + TAPS - 1 - inputs.shape[1]), 0))
         return self.out_proj(c * self.conv(inputs.transpose(1, 2)).transpose(1, 2))
