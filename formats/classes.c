@@ -1,4 +1,4 @@
-/* The table of classes, checked against transformers 5.23, with their keys of config.json in the order in which they
+/* The table of classes, checked against transformers 5.24, with their keys of config.json in the order in which they
  * are written; defaults are those of its configuration classes. */
 #include "formats/classes.h"
 
@@ -47,6 +47,22 @@ static const Rename encoder_decoder_names[] = {{"model.embed_tokens", "model.sha
                                                {"model.encoder.norm", "model.encoder.layer_norm"},
                                                {"model.decoder.norm", "model.decoder.layer_norm"},
                                                {0}};
+/* Of convolutions. */
+#define ONE_IN_PROJ                                                                                                    \
+  {"conv.b_proj", "conv.in_proj"}, {"conv.c_proj", "conv.in_proj"}, { "conv.x_proj", "conv.in_proj" }
+
+static const Rename lfm2_names[] = {{"input_layernorm", "operator_norm"},
+                                    {"self_attn.q_norm", "self_attn.q_layernorm"},
+                                    {"self_attn.k_norm", "self_attn.k_layernorm"},
+                                    {"self_attn.o_proj", "self_attn.out_proj"},
+                                    ONE_IN_PROJ,
+                                    {"post_attention_layernorm", "ffn_norm"},
+                                    {"mlp.gate_proj", "feed_forward.w1"},
+                                    {"mlp.up_proj", "feed_forward.w3"},
+                                    {"mlp.down_proj", "feed_forward.w2"},
+                                    {"model.norm", "model.embedding_norm"},
+                                    {0}};
+static const Rename own_names[] = {ONE_IN_PROJ, {0}};
 static const char *const rope_ignored[] = {".rotary_emb.inv_freq", NULL};            /* old exports */
 static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NULL}; /* masks */
 
@@ -67,6 +83,11 @@ static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_A
 static const Choice tables[] = {
     {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
 
+static const Choice rope_or_none[] = {{"1", POSITIONS_ROPE}, {"0", POSITIONS_NONE}, {0}};
+static const Choice lfm2_mixers[] = {{"full_attention", MIXER_ATTENTION}, {"conv", MIXER_CONVOLUTION}, {0}};
+static const Choice own_mixers[] = {
+    {"attention", MIXER_ATTENTION}, {"attention_without_rope", MIXER_NOPE}, {"convolution", MIXER_CONVOLUTION}, {0}};
+
 /* ---- keys ---- */
 
 #define SET(key, json)                                                                                                 \
@@ -82,6 +103,8 @@ static const Choice tables[] = {
 #define BOOL_AGAIN(key, other, member, value) FIELD(key, KEY_BOOL_AGAIN, member, .absent = value, .text = other)
 #define CHOICE(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .choices = list)
 #define NAMED(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .names = list)
+#define MIXERS(key, list, ...) FIELD(key, KEY_MIXERS, mixers, .choices = list, __VA_ARGS__)
+#define ROPE_LAYERS(key) FIELD(key, KEY_ROPE_LAYERS, positions, .choices = rope_or_none)
 #define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
 #define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
 #define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
@@ -104,6 +127,8 @@ static const Choice tables[] = {
   BIASES("attention_bias", of_attention, false), BIASES("mlp_bias", BIAS_MLP, false)
 #define ROTARY(base) THETA(base), ROPE(1), SCALING
 #define NO_DROPOUT SET("attention_dropout", "0.0")
+#define KV_HEADS_OR_NULL(value)                                                                                        \
+  FIELD("num_key_value_heads", KEY_INT, kv_heads, .absent = value, .high = MODEL_MAX_HEADS, .null_follows = true)
 #define DEVIATION SET("initializer_range", "0.02")
 #define TIE(value) BOOL("tie_word_embeddings", tie, value)
 #define DECODER(act_, vocab_, dim_, ffn_, layers_, heads_, kv_heads_, head_dim_, ctx_)                                 \
@@ -116,18 +141,46 @@ static const ConfigKey llama_keys[] = {DECODER("silu", 32000, 4096, 11008, 32, 3
 static const ConfigKey arcee_keys[] = {DECODER("relu2", 32000, 2560, 18432, 32, 32, 0, 0, 4096),
                                        RMS_ROTARY(1e-5, 10000), END_OF_DECODER(false),
                                        ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT), END};
-static const ConfigKey smollm3_keys[] = {
-    ACT("silu"),
-    SIZES(128256, 2048, 11008, 36, 16),
-    FIELD("num_key_value_heads", KEY_INT, kv_heads, .absent = 4, .high = MODEL_MAX_HEADS, .null_follows = true),
-    INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
-    CTX(32768),
-    RMS_EPS(1e-6),
-    {.name = "no_rope_layers", .kind = KEY_ROPE_LAYERS},
-    FIXED("use_sliding_window", "false"),
-    ROTARY(2000000),
-    END_OF_DECODER(true),
-    ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
+static const ConfigKey smollm3_keys[] = {ACT("silu"),
+                                         SIZES(128256, 2048, 11008, 36, 16),
+                                         KV_HEADS_OR_NULL(4),
+                                         INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
+                                         CTX(32768),
+                                         RMS_EPS(1e-6),
+                                         ROPE_LAYERS("no_rope_layers"),
+                                         FIXED("use_sliding_window", "false"),
+                                         ROTARY(2000000),
+                                         END_OF_DECODER(true),
+                                         ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
+                                         END};
+static const ConfigKey qwen3_keys[] = {ACT("silu"),
+                                       SIZES(151936, 4096, 22016, 32, 32),
+                                       KV_HEADS_OR_NULL(32),
+                                       INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                       CTX(32768),
+                                       FIXED("use_sliding_window", "false"),
+                                       RMS_ROTARY(1e-6, 10000),
+                                       END_OF_DECODER(false),
+                                       BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, false),
+                                       END};
+static const ConfigKey lfm2_keys[] = {
+    INT("vocab_size", vocab, 65536, MODEL_MAX_VOCAB),
+    INT("hidden_size", dim, 2560, MODEL_MAX_DIM),
+    FIELD("intermediate_size", KEY_INT, ffn, .absent = 12288, .high = MODEL_MAX_FFN, .also = "block_ff_dim"),
+    SET("block_multiple_of", "256"),
+    SET("block_ffn_dim_multiplier", "1.0"),
+    FIELD("block_auto_adjust_ff_dim", KEY_FFN_ADJUSTED, ffn, .absent = true, .high = MODEL_MAX_FFN),
+    INT("num_hidden_layers", layers, 32, MODEL_MAX_LAYERS),
+    MIXERS("layer_types", lfm2_mixers, .text = "full_attn_idxs"),
+    FIXED("conv_L_cache", "3"),
+    FIXED("conv_bias", "false"),
+    INT("num_attention_heads", heads, 32, MODEL_MAX_HEADS),
+    HEADS(8, 0),
+    CTX(128000),
+    REAL("norm_eps", norm_eps, 1e-5),
+    ROTARY(1000000),
+    DEVIATION,
+    FIELD("tie_word_embeddings", KEY_BOOL, tie, .absent = true, .also = "tie_embedding"),
     END};
 static const ConfigKey starcoder2_keys[] = {DECODER("gelu_pytorch_tanh", 49152, 3072, 12288, 30, 24, 2, 0, 4096),
                                             REAL("norm_epsilon", norm_eps, 1e-5),
@@ -237,6 +290,7 @@ static const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560,
   DECODER("silu", 257, 64, 256, 2, 4, 0, 0, 64), NAMED("norm", norm, "rms", model_norm_names),                         \
       NAMED("norm_place", norm_place, "before", model_norm_place_names), REAL("norm_eps", norm_eps, 1e-5),             \
       BOOL("gated", gated, true), NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),         \
+      BOOL("qk_norm", qk_norm, false), MIXERS("mixers", own_mixers, .optional = true),                                 \
       BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
       BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
 
@@ -257,6 +311,14 @@ static bool heads_are_plain(const ModelConfig *c) {
 }
 
 static bool fits_decoder(const ModelConfig *c) { return !has_encoder(c) && !c->head_bias && heads_divide(c); }
+
+/* Classes without biases of outputs, in which the width need not be a multiple of the heads. */
+static bool fits_qwen3(const ModelConfig *c) { return !has_encoder(c) && !c->head_bias && !c->bias; }
+
+/* transformers cannot generate with convolutions alone. */
+static bool fits_lfm2(const ModelConfig *c) {
+  return fits_qwen3(c) && !c->qkv_bias && model_convolutions(c) < c->layers;
+}
 
 /* For classes that are only read: LLaMA's class computes the same. */
 static bool fits_nothing(const ModelConfig *c) { return c == NULL; }
@@ -295,6 +357,9 @@ static const ModelClass classes[] = {
     CLASS("ArceeForCausalLM", "arcee", "model.", fits_decoder, arcee_keys, 128000, 128001, BASE(.gated = false)),
     CLASS("SmolLM3ForCausalLM", "smollm3", "model.", fits_decoder, smollm3_keys, 128000, 128001,
           BASE(.gated = true, .positions = POSITIONS_NONE)),
+    CLASS("Qwen3ForCausalLM", "qwen3", "model.", fits_qwen3, qwen3_keys, -1, -1, BASE(.gated = true, .qk_norm = true)),
+    CLASS("Lfm2ForCausalLM", "lfm2", "model.", fits_lfm2, lfm2_keys, 1, 2, BASE(.gated = true, .qk_norm = true),
+          .names = lfm2_names),
     CLASS("Starcoder2ForCausalLM", "starcoder2", "model.", fits_decoder, starcoder2_keys, 50256, 50256,
           BASE(.norm = NORM_LAYER), .names = starcoder2_names, .ignored = rope_ignored),
     CLASS("StableLmForCausalLM", "stablelm", "model.", fits_stablelm, stablelm_keys, 0, 0,
@@ -324,20 +389,47 @@ static const ModelClass classes[] = {
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS | BIAS_HEAD,
           .names = encoder_decoder_names, .head_bias = "final_logits_bias", .shared = true),
     CLASS("InklingPartsForCausalLM", "inkling_parts", "model.", fits_own, own_keys, -1, -1, BASE(.gated = true),
-          .own = true),
+          .names = own_names, .own = true),
     CLASS("InklingPartsForConditionalGeneration", "inkling_parts", "model.", has_encoder, own_encoder_keys, -1, -1,
-          BASE(.gated = true), .own = true),
+          BASE(.gated = true), .names = own_names, .own = true),
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
 /* Kinds of keys of which a model may have another value than a class without the key; sizes are compared by `fits`. */
 static bool is_component(const ConfigKey *key) {
-  return key->kind == KEY_CHOICE || key->kind == KEY_BOOL || key->kind == KEY_REAL;
+  return key->kind == KEY_CHOICE || key->kind == KEY_BOOL || key->kind == KEY_REAL || key->kind == KEY_MIXERS ||
+         key->kind == KEY_ROPE_LAYERS;
+}
+
+static const ConfigKey *key_of_kind(const ModelClass *a, KeyKind kind) {
+  const ConfigKey *key = a->keys;
+  while (key->name && key->kind != kind) key++;
+  return key->name ? key : NULL;
+}
+
+/* Returns whether all layers have mixers among the letters. */
+static bool all_among(const ModelConfig *c, const char *letters) {
+  int layer = 0;
+  while (layer < c->layers && strchr(letters, model_mixer(c, layer))) layer++;
+  return layer == c->layers;
+}
+
+/* Returns whether a class can have the model's mixers. A list that tells RoPE from none cannot tell layers without
+ * positions from those without RoPE in a model that has RoPE in no layer. */
+static bool has_mixers(const ModelClass *a, const ModelConfig *c) {
+  const ConfigKey *named = key_of_kind(a, KEY_MIXERS);
+  char letters[8] = {MIXER_ATTENTION}, *end = letters;
+  if (key_of_kind(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
+    return all_among(c, (char[]){MIXER_ATTENTION, MIXER_NOPE, '\0'}) && !all_among(c, (char[]){MIXER_NOPE, '\0'});
+  for (const Choice *choice = named ? named->choices : NULL; choice && choice->text; choice++)
+    *end++ = (char)choice->value;
+  return all_among(c, letters);
 }
 
 /* Returns whether a class can have the model's value: by a key, or always. */
 static bool has_value(const ModelClass *a, const ModelConfig *config, size_t field) {
   const ConfigKey *key = a->keys;
+  if (field == offsetof(ModelConfig, mixers)) return has_mixers(a, config);
   while (key->name && !(is_component(key) && key->field == field)) key++;
   const char *const value = (const char *)config + field;
   if (!key->name) return memcmp(value, (const char *)&a->base + field, sizeof(int)) == 0;

@@ -21,20 +21,22 @@ extern const char *const bias_names[BIAS_KINDS]; /* names in the list under KEY_
 /* ---- keys of config.json ---- */
 
 typedef enum KeyKind {
-  KEY_SET,        /* `text`, JSON, is written and never read */
-  KEY_FIXED,      /* the same, but any other value is refused */
-  KEY_INT,        /* int from 1 to `high`; `absent` 0: derived from others (config_json.c) */
-  KEY_INT_AGAIN,  /* the int of another key, `text`, repeated; `absent` 0: derived from that key */
-  KEY_REAL,       /* float */
-  KEY_BOOL,       /* bool */
-  KEY_BOOL_AGAIN, /* the bool of another key, `text`, repeated */
-  KEY_CHOICE,     /* an enum by name; written always, or unless it is `text` (`optional`) */
-  KEY_BIASES,     /* whether the file has `biases` */
-  KEY_THETA,      /* rope_theta next to... */
-  KEY_ROPE,       /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head */
-  KEY_SCALING,    /* rope_scaling, the same for transformers 4 */
-  KEY_WINDOW,     /* sliding_window; `absent`: its size when the key is absent; null: no window */
-  KEY_ROPE_LAYERS /* a list: 1 for a layer with RoPE, 0 without; all must be equal */
+  KEY_SET,         /* `text`, JSON, is written, not read by itself */
+  KEY_FIXED,       /* the same, but any other value is refused */
+  KEY_INT,         /* int from 1 to `high`; `absent` 0: derived from others (config_json.c) */
+  KEY_INT_AGAIN,   /* the int of another key, `text`, repeated; `absent` 0: derived from that key */
+  KEY_REAL,        /* float */
+  KEY_BOOL,        /* bool */
+  KEY_BOOL_AGAIN,  /* the bool of another key, `text`, repeated */
+  KEY_CHOICE,      /* an enum by name; written always, or unless it is `text` (`optional`) */
+  KEY_BIASES,      /* whether the file has `biases` */
+  KEY_THETA,       /* rope_theta next to... */
+  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head */
+  KEY_SCALING,     /* rope_scaling, the same for transformers 4 */
+  KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent; null: no window */
+  KEY_ROPE_LAYERS, /* the kind of positions by a list: 1 for a layer with RoPE, 0 without */
+  KEY_MIXERS, /* a list of the layers' mixers by name; absent: read from `text`, a list of the layers with attention */
+  KEY_FFN_ADJUSTED /* whether the width of the MLP, already read, is rounded as in LFM2; written as false */
 } KeyKind;
 
 /* The name of an enum value in JSON; `true` and `false` are the JSON booleans. For a value with several names the first
@@ -46,16 +48,17 @@ typedef struct Choice {
 
 typedef struct ConfigKey {
   const char *name; /* NULL: end */
+  const char *also; /* another name in files, which then takes precedence; or NULL */
   KeyKind kind;
-  size_t field;      /* in ModelConfig */
-  double absent;     /* transformers' default of the class when the key is absent or null */
-  int high;          /* KEY_INT */
-  bool null_follows; /* KEY_INT: null means derived from others, not the default */
-  const char *text;  /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice if absent or null; ..._AGAIN: the other key */
-  const Choice *choices;    /* KEY_CHOICE... */
+  size_t field;          /* in ModelConfig */
+  double absent;         /* transformers' default of the class when the key is absent or null */
+  int high;              /* KEY_INT */
+  bool null_follows;     /* KEY_INT: null means derived from others, not the default */
+  const char *text;      /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice if absent or null; others: another key */
+  const Choice *choices; /* KEY_CHOICE, KEY_ROPE_LAYERS, KEY_MIXERS... */
   const char *const *names; /* ...or this list of model.h, by value */
-  bool optional;
-  unsigned biases; /* KEY_BIASES */
+  bool optional;            /* KEY_CHOICE, KEY_MIXERS: the default is not written */
+  unsigned biases;          /* KEY_BIASES */
 } ConfigKey;
 
 /* ---- tensors ---- */

@@ -35,6 +35,12 @@ static int find_choice(const ConfigKey *key, const char *text, bool flag) {
   return -1;
 }
 
+/* Returns whether the model has the value of a class whose file lacks the key. */
+static bool is_default(const ConfigKey *key, ModelConfig *c) {
+  if (key->kind == KEY_MIXERS) return model_same_mixers(c->mixers, "", c->layers);
+  return find_choice(key, key->text, is_flag(key->text)) == *int_field(c, key);
+}
+
 /* ---- writing: json_text() reports it when memory was out for a part of the object ---- */
 
 /* Returns the shortest decimal that is `value` in fp32: 1e-5f becomes 1e-05, not 9.99999974737875e-06. */
@@ -50,7 +56,16 @@ static json_t *choice_json(const ConfigKey *key, int value) {
 
 static json_t *rope_layers(const ModelConfig *c) {
   json_t *list = json_array();
-  for (int i = 0; i < c->layers; i++) json_array_append_new(list, json_integer(c->positions == POSITIONS_ROPE));
+  for (int i = 0; i < c->layers; i++) {
+    const bool rope = c->positions == POSITIONS_ROPE && model_mixer(c, i) != MIXER_NOPE;
+    json_array_append_new(list, json_integer(rope));
+  }
+  return list;
+}
+
+static json_t *mixers_json(const ConfigKey *key, const ModelConfig *c) {
+  json_t *list = json_array();
+  for (int i = 0; i < c->layers; i++) json_array_append_new(list, choice_json(key, model_mixer(c, i)));
   return list;
 }
 
@@ -71,6 +86,8 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
   case KEY_SCALING:
   case KEY_WINDOW: return json_null();
   case KEY_ROPE_LAYERS: return rope_layers(c);
+  case KEY_MIXERS: return mixers_json(key, c);
+  case KEY_FFN_ADJUSTED: return json_false();
   }
   return NULL;
 }
@@ -95,7 +112,7 @@ static void add_keys(json_t *root, const ModelClass *a, const ModelConfig *confi
   ModelConfig c = *config;
   const unsigned missing = class_file_biases(a, &c) & ~class_model_biases(&c);
   for (const ConfigKey *key = a->keys; key->name; key++) {
-    if (key->optional && find_choice(key, key->text, is_flag(key->text)) == *int_field(&c, key)) continue;
+    if (key->optional && is_default(key, &c)) continue;
     json_object_set_new(root, key->name, key_json(key, a, &c));
   }
   if (missing) json_object_set_new(root, KEY_MISSING_BIASES, bias_list(missing));
@@ -344,18 +361,74 @@ static bool read_rope_layers(const ConfigReader *r, const ConfigKey *key) {
   if (every && (!json_is_integer(every) || json_integer_value(every) < 1))
     return refuse(r, "%s is not a positive integer", INTERVAL);
   const json_int_t interval = every ? json_integer_value(every) : 4;
-  const int first = layer_rope(list, interval, 0);
+  c->positions = POSITIONS_NONE;
   for (int i = 0; i < c->layers; i++) {
     const int rope = layer_rope(list, interval, i);
     if (rope < 0) return refuse(r, "%s does not have an integer for each layer", key->name);
-    if (rope != first)
-      return refuse(r, "%s: layer 0 and layer %d differ; RoPE in only some layers is not supported", key->name, i);
+    if (rope) c->positions = POSITIONS_ROPE;
+    c->mixers[i] = rope ? MIXER_ATTENTION : MIXER_NOPE;
   }
-  c->positions = first ? POSITIONS_ROPE : POSITIONS_NONE;
+  c->mixers[c->positions == POSITIONS_ROPE ? c->layers : 0] = '\0';
   return true;
 }
 
-static bool read_key(const ConfigReader *r, const ConfigKey *key) {
+/* ---- mixers ---- */
+
+/* Reads the numbers of the layers with attention; the others have convolutions. */
+static bool read_attention_layers(const ConfigReader *r, const char *key, const json_t *list) {
+  ModelConfig *c = &r->out->config;
+  if (!json_is_array(list)) return refuse(r, "%s is not a list", key);
+  memset(c->mixers, MIXER_CONVOLUTION, (size_t)c->layers);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *value = json_array_get(list, i);
+    const json_int_t layer = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (layer < 0 || layer >= c->layers)
+      return refuse(r, "%s has %s, which is none of the layers 0 to %d", key, shown(value).text, c->layers - 1);
+    c->mixers[layer] = MIXER_ATTENTION;
+  }
+  return true;
+}
+
+static bool read_mixers(const ConfigReader *r, const ConfigKey *key) {
+  const json_t *list = lookup(r->root, key->name), *attention = key->text ? lookup(r->root, key->text) : NULL;
+  ModelConfig *c = &r->out->config;
+  if (!list) return !attention || read_attention_layers(r, key->text, attention);
+  if (!json_is_array(list)) return refuse(r, "%s is not a list", key->name);
+  if (json_array_size(list) != (size_t)c->layers)
+    return refuse(r, "%s has %zu entries for %d layers", key->name, json_array_size(list), c->layers);
+  for (int i = 0; i < c->layers; i++) {
+    const json_t *value = json_array_get(list, (size_t)i);
+    const int mixer = json_is_string(value) ? find_choice(key, json_string_value(value), false) : -1;
+    if (mixer < 0) return refuse_choice(r, key, shown(value).text);
+    c->mixers[i] = (char)mixer;
+  }
+  return true;
+}
+
+/* Derives the width of the MLP as class Lfm2MLP does: 2/3 of intermediate_size, multiplied and rounded up to a multiple
+ * of a block. */
+static bool read_adjusted_ffn(const ConfigReader *r, const ConfigKey *key) {
+  static const char FACTOR[] = "block_ffn_dim_multiplier", BLOCK[] = "block_multiple_of";
+  const json_t *multiple = lookup(r->root, BLOCK), *factor = lookup(r->root, FACTOR);
+  const json_int_t block = multiple ? json_integer_value(multiple) : 256;
+  int *ffn = int_field(&r->out->config, key);
+  bool adjust;
+  float checked;
+  if (!read_flag(r, key, &adjust) || !read_number(r, r->root, FACTOR, 1, &checked)) return false;
+  if (!adjust) return true;
+  if (block < 1 || block > key->high)
+    return refuse(r, "%s is %s; it must be from 1 to %d", BLOCK, shown(multiple).text, key->high);
+  const double width = (factor ? json_number_value(factor) : 1) * (2 * *ffn / 3);
+  if (!(width >= 1 && width <= key->high))
+    return refuse(r, "%s makes the MLP %g wide; it must be from 1 to %d", key->name, width, key->high);
+  *ffn = (int)(((json_int_t)width + block - 1) / block * block);
+  return true;
+}
+
+static bool read_key(const ConfigReader *r, const ConfigKey *row) {
+  ConfigKey under = *row;
+  const ConfigKey *key = &under;
+  if (row->also && lookup(r->root, row->also)) under.name = row->also;
   switch (key->kind) {
   case KEY_SET: return true;
   case KEY_FIXED: return read_fixed(r, key);
@@ -371,6 +444,8 @@ static bool read_key(const ConfigReader *r, const ConfigKey *key) {
   case KEY_SCALING: return read_rope(r, key);
   case KEY_WINDOW: return read_window(r, key);
   case KEY_ROPE_LAYERS: return read_rope_layers(r, key);
+  case KEY_MIXERS: return read_mixers(r, key);
+  case KEY_FFN_ADJUSTED: return read_adjusted_ffn(r, key);
   }
   return false;
 }
@@ -425,6 +500,7 @@ static bool read_keys(const ConfigReader *r) {
 /* Derives sizes without keys from other sizes. */
 static bool complete_sizes(const ConfigReader *r) {
   ModelConfig *c = &r->out->config;
+  model_shorten_mixers(c->mixers);
   if (!c->vocab) c->vocab = c->source_vocab;
   if (!c->source_vocab && c->encoder_layers) c->source_vocab = c->vocab;
   if (!c->ffn) c->ffn = 4 * c->dim;

@@ -160,7 +160,6 @@ void file_layout_free(FileLayout *layout) {
 SafeTensor file_tensor_shape(const FileTensor *t) {
   SafeTensor out = {.name = t->name, .type = TENSOR_F32, .rank = t->rank};
   const int64_t rows = (int64_t)t->rows + t->unused + t->longer;
-  out.shape[0] = t->transposed ? t->cols : rows;
-  out.shape[1] = t->rank == 1 ? 0 : t->transposed ? rows : t->cols;
+  safetensors_set_shape(&out, t->transposed ? t->cols : rows, t->transposed ? rows : t->cols);
   return out;
 }

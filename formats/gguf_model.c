@@ -22,14 +22,29 @@ static const struct {
 #define NAMES_OF_ALL                                                                                                   \
   {"model.layers", "blk"}, {"model.embed_tokens", "token_embd"}, {"model.embed_positions", "position_embd"},           \
       {"input_layernorm", "attn_norm"}, {"self_attn.o_proj", "attn_output"}, {"post_attention_layernorm", "ffn_norm"}, \
-      {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"},                         \
-      {"model.norm", "output_norm"}, {                                                                                 \
+      {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}, {                       \
     "lm_head", "output"                                                                                                \
   }
+#define NAMES_OF_HEADS                                                                                                 \
+  {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"},                      \
+      {"self_attn.q_norm", "attn_q_norm"}, {                                                                           \
+    "self_attn.k_norm", "attn_k_norm"                                                                                  \
+  }
+#define LAST_NORM                                                                                                      \
+  { "model.norm", "output_norm" }
 
-static const Rename names[] = {
-    NAMES_OF_ALL, {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"}, {0}};
+static const Rename names[] = {NAMES_OF_ALL, LAST_NORM, NAMES_OF_HEADS, {0}};
+static const Rename lfm2_names[] = {NAMES_OF_ALL,
+                                    NAMES_OF_HEADS,
+                                    {"conv.b_proj", "shortconv.in_proj"},
+                                    {"conv.c_proj", "shortconv.in_proj"},
+                                    {"conv.x_proj", "shortconv.in_proj"},
+                                    {"conv.conv", "shortconv.conv"},
+                                    {"conv.out_proj", "shortconv.out_proj"},
+                                    {"model.norm", "token_embd_norm"},
+                                    {0}};
 static const Rename fused_names[] = {NAMES_OF_ALL,
+                                     LAST_NORM,
                                      {"self_attn.q_proj", "attn_qkv"},
                                      {"self_attn.k_proj", "attn_qkv"},
                                      {"self_attn.v_proj", "attn_qkv"},
@@ -42,12 +57,16 @@ typedef struct Architecture {
   Activation activation;
   unsigned biases; /* biases that it always has */
   bool gated;
-  bool plain_heads;  /* the size of a head is dim / heads */
-  bool output_bias;  /* attention's output and the MLP may have biases */
-  bool own_head;     /* tied models are not supported */
-  ModelClass layout; /* .model_type: its name; names, concatenation and order of tensors */
+  bool qk_norm;
+  const char *mixers; /* ModelConfig.mixers; ANY_CONVOLUTIONS: attention and convolutions in any order */
+  bool plain_heads;   /* the size of a head is dim / heads */
+  bool output_bias;   /* attention's output and the MLP may have biases */
+  bool own_head;      /* tied models are not supported */
+  ModelClass layout;  /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
+#define ANY_CONVOLUTIONS NULL
+#define ROPE_BUT_FOURTH "AAAN" /* no rotary positions in every fourth layer */
 #define ARCHITECTURE(name, names_, interleaved_, norm_, positions_, activation_, ...)                                  \
   {                                                                                                                    \
     .layout = {.model_type = name, .names = names_, .interleaved = interleaved_}, .norm = norm_,                       \
@@ -55,15 +74,34 @@ typedef struct Architecture {
   }
 
 static const Architecture architectures[] = {
-    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true),
+    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true,
+                 .mixers = "A"),
+    ARCHITECTURE("qwen3", names, false, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .qk_norm = true,
+                 .mixers = "A"),
+    ARCHITECTURE("lfm2", lfm2_names, false, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .qk_norm = true,
+                 .mixers = ANY_CONVOLUTIONS, .plain_heads = true),
+    ARCHITECTURE("smollm3", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
+                 .mixers = ROPE_BUT_FOURTH),
     ARCHITECTURE("gpt2", fused_names, false, NORM_LAYER, POSITIONS_LEARNED, ACTIVATION_GELU_TANH, .plain_heads = true,
-                 .output_bias = true, .biases = BIAS_LAYERS),
+                 .output_bias = true, .biases = BIAS_LAYERS, .mixers = "A"),
     ARCHITECTURE("starcoder2", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_GELU_TANH, .plain_heads = true,
-                 .output_bias = true, .biases = BIAS_LAYERS),
+                 .output_bias = true, .biases = BIAS_LAYERS, .mixers = "A"),
     ARCHITECTURE("stablelm", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
-                 .plain_heads = true, .own_head = true),
+                 .plain_heads = true, .own_head = true, .mixers = "A"),
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static const char *unsupported_mixers(const ModelConfig *c) {
+  const int convolutions = model_convolutions(c);
+  const bool mixed = !convolutions && !model_same_mixers(c->mixers, "A", c->layers);
+  if (c->qk_norm && c->norm != NORM_RMS) return "LayerNorm and norms of queries and keys";
+  if (convolutions && !c->qk_norm) return "convolutions and no norms of queries and keys";
+  if (convolutions == c->layers) return "convolutions in all layers";
+  if (convolutions && strchr(c->mixers, MIXER_NOPE)) return "convolutions and layers without rotary positions";
+  if (mixed && (c->norm != NORM_RMS || !model_same_mixers(c->mixers, ROPE_BUT_FOURTH, c->layers)))
+    return "these layers without rotary positions";
+  return mixed && c->qk_norm ? "norms of queries and keys and layers without rotary positions" : NULL;
+}
 
 static const char *unsupported(const ModelConfig *c) {
   if (c->encoder_layers) return "such an encoder";
@@ -73,16 +111,25 @@ static const char *unsupported(const ModelConfig *c) {
   if (c->positions == POSITIONS_NONE) return "no positions";
   if (c->head_bias) return "a bias of the output head";
   if (c->norm == NORM_RMS && c->positions == POSITIONS_LEARNED) return "RMSNorm and learned positions";
-  return NULL;
+  return unsupported_mixers(c);
 }
 
 static const char *misfit(const Architecture *a, const ModelConfig *c) {
   if (c->activation != a->activation || c->gated != a->gated) return "this activation with these norms and positions";
-  if (c->bias && !a->output_bias) return "biases of outputs with LayerNorm and SwiGLU";
+  if (c->bias && !a->output_bias)
+    return a->norm == NORM_LAYER ? "biases of outputs with LayerNorm and SwiGLU" : "biases of outputs and such layers";
   const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
-  if (a->plain_heads && !plain) return "a head size other than dim / heads with LayerNorm";
+  if (a->plain_heads && !plain)
+    return a->norm == NORM_LAYER ? "a head size other than dim / heads with LayerNorm"
+                                 : "a head size other than dim / heads with convolutions";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
   return class_lacks(class_named(a->layout.model_type, NULL), c); /* of the same name, with the same parts */
+}
+
+/* Returns whether the model is of the kind of the architecture; its sizes, biases and activation may not fit. */
+static bool is_kind(const Architecture *a, const ModelConfig *c) {
+  const bool mixers = a->mixers ? model_same_mixers(a->mixers, c->mixers, c->layers) : model_convolutions(c) > 0;
+  return a->norm == c->norm && a->positions == c->positions && a->qk_norm == (c->qk_norm != 0) && mixers;
 }
 
 /* Returns NULL with EXIT_CHECKPOINT when no architecture computes the model. */
@@ -90,15 +137,16 @@ static const Architecture *architecture_of(const GgufModel *m, Error *error) {
   const ModelConfig *c = model_files_config(m->files);
   const char *why = unsupported(c);
   for (const Architecture *a = architectures; !why && a < architectures + ARCHITECTURES; a++) {
-    if (a->norm != c->norm || a->positions != c->positions) continue;
+    if (!is_kind(a, c)) continue;
     const char *wrong = misfit(a, c);
     if (!wrong) return a;
     if (a->gated == c->gated) why = wrong;
   }
   fail(error, EXIT_CHECKPOINT,
-       "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), "
-       "LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU and "
-       "rotary positions (stablelm)",
+       "%s: llama.cpp computes no model with %s; what it can read: RMSNorm, SwiGLU and rotary positions (llama), the "
+       "same without them in every fourth layer (smollm3), with norms of queries and keys (qwen3) and convolutions "
+       "(lfm2), LayerNorm, GELU (tanh) and learned positions (gpt2) or rotary ones (starcoder2), LayerNorm, SwiGLU "
+       "and rotary positions (stablelm)",
        m->files->dir, why ? why : "this activation with these norms and positions");
   return NULL;
 }
@@ -122,8 +170,9 @@ typedef struct Writer {
 } Writer;
 
 static GgufTensorType type_of(const Writer *w, const FileTensor *t) {
-  const bool positions = t->count && w->table.tensors[t->first].role == ROLE_POSITIONS;
-  return t->rank == 1 || positions ? GGUF_TENSOR_F32 : types[w->model->type].matrices;
+  const TensorRole role = t->count ? w->table.tensors[t->first].role : ROLE_WEIGHT;
+  return t->rank == 1 || role == ROLE_POSITIONS || role == ROLE_KERNEL ? GGUF_TENSOR_F32
+                                                                       : types[w->model->type].matrices;
 }
 
 static bool make_layout(Writer *w, Error *error) {
@@ -150,6 +199,18 @@ static Key key_of(const Architecture *a, const char *name) {
   return key;
 }
 
+/* Adds the number of key and value heads; if there are convolutions, that of each layer, and their taps. */
+static void add_kv_heads(GgufHeader *h, const Architecture *a, const ModelConfig *c) {
+  const Key key = key_of(a, "attention.head_count_kv");
+  if (!model_convolutions(c)) {
+    gguf_key_u32(h, key.text, (uint32_t)c->kv_heads);
+    return;
+  }
+  gguf_key_array(h, key.text, GGUF_VALUE_I32, c->layers);
+  for (int i = 0; i < c->layers; i++) gguf_i32(h, model_mixer(c, i) == MIXER_CONVOLUTION ? 0 : c->kv_heads);
+  gguf_key_u32(h, key_of(a, "shortconv.l_cache").text, CONVOLUTION_TAPS);
+}
+
 static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c) {
   const struct {
     const char *name;
@@ -160,11 +221,11 @@ static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c
                {"block_count", c->layers},
                {"feed_forward_length", c->ffn},
                {"attention.head_count", c->heads},
-               {"attention.head_count_kv", c->kv_heads},
                {"attention.key_length", c->head_dim},
                {"attention.value_length", c->head_dim}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     gguf_key_u32(h, key_of(a, sizes[i].name).text, (uint32_t)sizes[i].value);
+  add_kv_heads(h, a, c);
   const char *eps = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
   gguf_key_f32(h, key_of(a, eps).text, c->norm_eps);
   if (a->positions != POSITIONS_ROPE) return;

@@ -6,7 +6,7 @@
 #include "formats/gguf_tokenizer.h"
 #include "util/progress.h"
 
-/* The type of matrices; vectors and tables of positions are f32. */
+/* The type of matrices; vectors, tables of positions and kernels of convolutions are f32. */
 typedef enum GgufType { GGUF_F32, GGUF_F16, GGUF_BF16, GGUF_Q8_0 } GgufType;
 extern const char *const gguf_type_names[]; /* as GgufType; ends with NULL */
 

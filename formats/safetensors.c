@@ -307,10 +307,16 @@ bool safetensors_write(const char *path, const SafeTensor *tensors, int count, c
 
 /* ---- tensors that are expected ---- */
 
+void safetensors_set_shape(SafeTensor *t, int64_t rows, int64_t cols) {
+  memset(t->shape, 0, sizeof t->shape);
+  t->shape[0] = rows;
+  if (t->rank == 3) t->shape[1] = 1;
+  if (t->rank > 1) t->shape[t->rank - 1] = cols;
+}
+
 SafeTensor safetensors_of_parameter(const ParameterTensor *p, const char *name, const float *arena) {
   SafeTensor tensor = {.name = name, .type = TENSOR_F32, .rank = p->rank, .data = arena ? arena + p->offset : NULL};
-  tensor.shape[0] = p->rank == 1 ? p->cols : p->rows;
-  tensor.shape[1] = p->rank == 1 ? 0 : p->cols;
+  safetensors_set_shape(&tensor, p->rank == 1 ? p->cols : p->rows, p->cols);
   tensor.bytes = (size_t)p->rows * (size_t)p->cols * sizeof *arena;
   return tensor;
 }

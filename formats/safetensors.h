@@ -71,6 +71,8 @@ bool safetensors_same_shape(const SafeTensor *a, const SafeTensor *b);
 /* Returns the file's tensor with the name of `expected`, which must have the same shape; NULL with EXIT_CHECKPOINT. */
 const SafeTensor *safetensors_expect(const char *path, const SafeTensors *file, const SafeTensor *expected,
                                      Error *error);
+/* Sets the shape by the rank, 1 to 3: [rows], [rows][cols], [rows][1][cols]. */
+void safetensors_set_shape(SafeTensor *tensor, int64_t rows, int64_t cols);
 /* Returns a row of the parameter table as an fp32 tensor called `name`. `arena` as in the table, or NULL. */
 SafeTensor safetensors_of_parameter(const ParameterTensor *p, const char *name, const float *arena);
 

@@ -164,7 +164,7 @@ static size_t index_in_file(const TensorLocation *location, int row, int col) {
 }
 
 static void copy_row(const TensorLocation *location, const ParameterTensor *p, int row, float *out) {
-  if (location->tensor->rank == 2 && !location->tensor->transposed)
+  if (location->tensor->rank > 1 && !location->tensor->transposed)
     convert(out, location->data, index_in_file(location, row, 0), (size_t)p->cols);
   else
     for (int col = 0; col < p->cols; col++) convert(out + col, location->data, index_in_file(location, row, col), 1);

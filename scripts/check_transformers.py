@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares models of every architecture with Hugging Face transformers (needs PyTorch and transformers).
 
-    scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [RUN ...]
+    scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [--only TEXT] [RUN ...]
 
 build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each of them, and each
 RUN of ./train, must
@@ -11,8 +11,8 @@ RUN of ./train, must
     ./generate --lines;
   - be byte-identical (config.json and model.safetensors) after save_pretrained and a second reading by Inkling.
 Inkling then reads models that transformers has initialized at random and saved (GPT-2, OPT and others); they must give
-the same logits and tokens. For GPT-2, OPT, Marian, Pegasus and Blenderbot with a byte-level BPE trained by the
-tokenizers library, ./generate must give the same text.
+the same logits and tokens. For GPT-2, OPT, Qwen 3, LFM2, Marian, Pegasus and Blenderbot with a byte-level BPE trained
+by the tokenizers library, ./generate must give the same text.
 Prints one line per model; exit status 1 if any differs.
 """
 
@@ -45,6 +45,15 @@ MODELS = {  # name: (class, settings)
     "arcee, no biases of q k v": ("ArceeForCausalLM", dict(gated=False, activation="silu", bias=True)),
     "smollm3": ("SmolLM3ForCausalLM", dict(BIASES, positions="none", kv_heads=2)),
     "smollm3, no biases": ("SmolLM3ForCausalLM", dict(positions="none", tie=True, head_dim=16)),
+    "smollm3, RoPE in some layers": ("SmolLM3ForCausalLM", dict(mixers="AAN", layers=5, kv_heads=2, qkv_bias=True)),
+    "smollm3, gelu, RoPE in one layer": ("SmolLM3ForCausalLM", dict(mixers="NA", tie=True, activation="gelu")),
+    "qwen3": ("Qwen3ForCausalLM", dict(qk_norm=True, kv_heads=2, head_dim=16, norm_eps=1e-6, rope_base=1e6)),
+    "qwen3, 3 heads of 8 in 32": ("Qwen3ForCausalLM", dict(qk_norm=True, heads=3, kv_heads=1, tie=True)),
+    "qwen3, biases of q k v, relu": ("Qwen3ForCausalLM", dict(qk_norm=True, qkv_bias=True, activation="relu")),
+    "lfm2": ("Lfm2ForCausalLM", dict(qk_norm=True, mixers="CCA", layers=5, kv_heads=2, tie=True)),
+    "lfm2, attention first, untied": ("Lfm2ForCausalLM", dict(qk_norm=True, mixers="AC", layers=3, head_dim=16,
+                                                              norm_eps=1e-6, rope_base=1e6)),
+    "lfm2, 3 heads of 8 in 32": ("Lfm2ForCausalLM", dict(qk_norm=True, mixers="CA", heads=3, kv_heads=3)),
     "starcoder2": ("Starcoder2ForCausalLM", dict(LAYER, **BIASES, activation="gelu_tanh", kv_heads=2, tie=True)),
     "starcoder2, no biases": ("Starcoder2ForCausalLM", dict(LAYER, activation="relu", norm_eps=1e-6, head_dim=16)),
     "starcoder2, biases of q k v": ("Starcoder2ForCausalLM", dict(LAYER, qkv_bias=True, activation="gelu")),
@@ -68,6 +77,14 @@ MODELS = {  # name: (class, settings)
                                                                      tie=True, activation="gelu_tanh")),
     "own: opt with another eps": ("InklingPartsForCausalLM", dict(LAYER, **BIASES, positions="sinusoidal", norm_eps=1e-6,
                                                              activation="relu")),
+    "own: convolutions alone": ("InklingPartsForCausalLM", dict(mixers="C", layers=2)),
+    "own: lfm2 with biases and GELU": ("InklingPartsForCausalLM", dict(
+        BIASES, mixers="CCA", layers=4, qk_norm=True, activation="gelu", kv_heads=2, head_bias=True)),
+    "own: all mixers, without norms of heads": ("InklingPartsForCausalLM", dict(mixers="CNA", layers=4, tie=True)),
+    "own: no RoPE in any layer": ("InklingPartsForCausalLM", dict(mixers="N")),
+    "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(
+        LAYER, **BIASES, positions="learned", qk_norm=True, activation="gelu_tanh", mixers="AC")),
+    "own: convolutions, norms after": ("InklingPartsForCausalLM", dict(mixers="NC", norm_place="after", qk_norm=True)),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),
     "marian, own vocabularies, head bias": ("MarianMTModel", dict(ENCODER, bias=True, head_bias=True, source_vocab=99,
@@ -80,6 +97,11 @@ MODELS = {  # name: (class, settings)
                                                                                tie=True)),
     "own: norm on the branch, encoder": (OWN[1], dict(ENCODER, **BIASES, norm_place="branch", norm_eps=1e-8,
                                                       positions="sinusoidal", head_bias=True)),
+    "own: norms of heads, encoder": (OWN[1], dict(encoder_layers=2, source_vocab=257, kv_heads=2, qk_norm=True)),
+    "own: lfm2 with an encoder": (OWN[1], dict(encoder_layers=1, layers=3, source_vocab=99, mixers="CAN", qk_norm=True,
+                                               norm_eps=1e-6, head_dim=16)),
+    "own: convolutions above an encoder": (OWN[1], dict(ENCODER, **BIASES, positions="sinusoidal", mixers="CA",
+                                                        tie=True)),
     "own: llama with an encoder, grouped": (OWN[1], dict(encoder_layers=1, source_vocab=257, kv_heads=2, tie=True)),
     "own: rms, rope, after, encoder": (OWN[1], dict(encoder_layers=2, source_vocab=300, norm_place="after",
                                                     head_dim=16, qkv_bias=True)),
@@ -97,7 +119,8 @@ class Differs(Exception):
 
 def settings_of(model):
     tables = dict(norm=NORM, norm_place=PLACE, activation=ACT, positions=POSITIONS)
-    return [f"{key}={tables[key][value] if key in tables else float(value)}" for key, value in model.items()]
+    return [f"{key}={tables[key][value] if key in tables else value if key == 'mixers' else float(value)}"
+            for key, value in model.items()]
 
 
 class Inkling:
@@ -348,6 +371,20 @@ def foreign(kind, small=None):
         "llama, in shards": lambda: t.LlamaForCausalLM(t.LlamaConfig(**llama)),
         "gpt2, in shards": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
         "arcee": lambda: t.ArceeForCausalLM(t.ArceeConfig(**llama, hidden_act="gelu_new")),
+        "qwen3, head_dim, tied": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(
+            **llama, head_dim=16, tie_word_embeddings=True)),
+        "qwen3, attention_bias": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**llama, head_dim=8, attention_bias=True)),
+        "qwen3, 5 heads of 6 in 32": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**dict(
+            llama, head_dim=6, num_attention_heads=5, num_key_value_heads=5))),
+        "lfm2, layer_types": lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**dict(llama, num_hidden_layers=4), layer_types=[
+            "conv", "full_attention", "conv", "conv"], block_auto_adjust_ff_dim=False, pad_token_id=None)),
+        "lfm2, full_attn_idxs, other names": lambda: t.Lfm2ForCausalLM(t.Lfm2Config(
+            **dict(llama, num_hidden_layers=4), full_attn_idxs=[1, 3], block_ff_dim=100, block_multiple_of=24,
+            block_ffn_dim_multiplier=1.3, tie_embedding=False, norm_eps=1e-3, pad_token_id=None)),
+        "lfm2, attention alone, in shards": lambda: t.Lfm2ForCausalLM(t.Lfm2Config(
+            **llama, block_multiple_of=16, pad_token_id=None)),
+        "smollm3, every fourth layer": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+            **dict(llama, num_hidden_layers=5), pad_token_id=None)),
         "smollm3, all RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
             **llama, no_rope_layers=[1, 1], pad_token_id=None)),
         "smollm3, no RoPE": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
@@ -453,6 +490,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dump", default="build/dump_model", help="default: %(default)s")
     parser.add_argument("--generate", default="./generate", help="default: %(default)s")
+    parser.add_argument("--only", default="", help="models whose name has this text")
     parser.add_argument("runs", nargs="*", metavar="RUN")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
@@ -463,6 +501,8 @@ def main():
 
     def check(title, work):
         nonlocal failures
+        if options.only not in title:
+            return
         scratch = tempfile.mkdtemp()
         try:
             print(f"{title:44s} {work(scratch)}", flush=True)
@@ -488,7 +528,7 @@ def main():
             check(name, made(name, check_sources if wanted == OWN[1] else check_padding))
     for kind in foreign(None):
         check("by transformers: " + kind, lambda scratch, kind=kind: check_foreign(inkling, kind, scratch))
-    for kind in ("gpt2", "opt"):
+    for kind in ("gpt2", "opt", "qwen3, head_dim, tied", "lfm2, layer_types"):
         check("text: " + kind, lambda scratch, kind=kind: check_text(inkling, kind, scratch))
     for kind in ("marian", "pegasus", "blenderbot"):
         check("text: " + kind, lambda scratch, kind=kind: check_answers(inkling, kind, scratch))

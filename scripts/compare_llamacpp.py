@@ -39,6 +39,12 @@ MODELS = {
     "grouped queries": [*SMALL, *BPE, "--kv-heads", 2],
     "biases": [*SMALL, "--bias"],
     "biases of queries, keys and values": [*SMALL, "--qkv-bias"],
+    "norms of queries and keys (qwen3)": [*SMALL, *BPE, "--arch", "qwen3", "--kv-heads", 2],
+    "the same with biases, untied": [*SMALL, "--arch", "qwen3", "--qkv-bias", "--no-tie"],
+    "convolutions (lfm2)": [*SMALL, *BPE, "--arch", "lfm2", "--layers", 5],
+    "convolutions, grouped, untied": [*SMALL, "--arch", "lfm2", "--mixer", "AC", "--kv-heads", 2, "--no-tie"],
+    "RoPE but in every fourth (smollm3)": [*SMALL, *BPE, "--mixer", "AAAN", "--layers", 5, "--kv-heads", 2],
+    "the same with biases": [*SMALL, "--mixer", "AAAN", "--layers", 4, "--qkv-bias"],
     "gpt2": [*SMALL, *BPE, "--arch", "gpt2"],
     "gpt2, no biases, untied": [*SMALL, "--arch", "gpt2", "--no-bias", "--no-tie"],
     "gpt2 with RoPE, grouped (starcoder2)": [*SMALL, "--arch", "gpt2", "--positions", "rope", "--kv-heads", 2],
@@ -262,7 +268,7 @@ class Comparison:
 
     def mutation(self, run, path):
         """The same file with the key rows of the first layer in Inkling's order instead of llama.cpp's."""
-        if self.architecture(path) != "llama":
+        if self.architecture(path) not in ("llama", "smollm3"):
             return ""
         import numpy
         with open(run + "/config.json", encoding="utf-8") as stream:

@@ -1,11 +1,12 @@
 """Transformers of Inkling that no class of Hugging Face transformers can represent (trust_remote_code=True).
 
-A layer adds two branches to the residual stream, attention and MLP; with an encoder, it has a third one between them,
-cross-attention to the encoder's output. config.json defines their components: the type and place of norms, the
-activation, biases and positions. ./train copies this file next to config.json. (transformers has an unrelated model
-called Inkling; these classes are called InklingParts.)
+A layer adds two branches to the residual stream, attention (or a convolution) and MLP; with an encoder, it has a third
+one between them, cross-attention to the encoder's output. config.json defines their components: the type and place of
+norms, the activation, biases, positions and the mixers of the decoder's layers. ./train copies this file next to
+config.json. (transformers has an unrelated model called Inkling; these classes are called InklingParts.)
 """
 
+from collections import namedtuple
 from functools import partial
 
 import torch
@@ -25,8 +26,10 @@ class InklingPartsConfig(PretrainedConfig):
     def __init__(self, vocab_size=257, hidden_size=64, intermediate_size=256, num_hidden_layers=2,
                  num_attention_heads=4, num_key_value_heads=None, head_dim=None, max_position_embeddings=64,
                  hidden_act="silu", norm="rms", norm_place="before", norm_eps=1e-5, gated=True, positions="rope",
-                 rope_theta=10000.0, qkv_bias=False, bias=False, head_bias=False, tie_word_embeddings=False,
-                 encoder_layers=0, source_vocab_size=None, **others):
+                 rope_theta=10000.0, qk_norm=False, mixers=None, qkv_bias=False, bias=False, head_bias=False,
+                 tie_word_embeddings=False, encoder_layers=0, source_vocab_size=None, **others):
+        if mixers is not None:
+            self.mixers = mixers  # of each layer of the decoder, a key of MIXERS; default: attention
         self.encoder_layers, self.source_vocab_size = encoder_layers, source_vocab_size or vocab_size
         self.vocab_size, self.max_position_embeddings = vocab_size, max_position_embeddings
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
@@ -35,11 +38,15 @@ class InklingPartsConfig(PretrainedConfig):
         self.head_dim = head_dim or hidden_size // num_attention_heads
         self.hidden_act, self.gated = hidden_act, gated
         self.norm, self.norm_place, self.norm_eps = norm, norm_place, norm_eps
-        self.positions, self.rope_theta = positions, rope_theta
+        self.positions, self.rope_theta, self.qk_norm = positions, rope_theta, qk_norm
         self.qkv_bias, self.bias, self.head_bias = qkv_bias, bias, head_bias
         others["is_encoder_decoder"] = encoder_layers > 0
         super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
 
+
+TAPS = 3  # of a convolution
+# What a mixer reads besides x: the angles of RoPE, the visible keys, [B, T, 1] 0: padding, the KV cache.
+Context = namedtuple("Context", "angles visible present cache")
 
 # What generate() calls keys and values, and looks for in outputs: another name since transformers 5.24.
 CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
@@ -48,6 +55,10 @@ CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "
 def make_norm(config):
     kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
     return kind(config.hidden_size, config.norm_eps)
+
+
+def mixers_of(config):
+    return getattr(config, "mixers", ["attention"] * config.num_hidden_layers)
 
 
 def rotate(x, angles):
@@ -75,13 +86,47 @@ class Attention(nn.Module):
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
         return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2))
 
-    def forward(self, x, angles, visible, cache):
+
+class SelfAttention(Attention):
+    def __init__(self, config, layer, rope):
+        super().__init__(config, layer)
+        self.rope, self.normed = rope, config.qk_norm
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(config.head_dim, config.norm_eps)
+            self.k_norm = nn.RMSNorm(config.head_dim, config.norm_eps)
+
+    def forward(self, x, context):
         q, k, v = (self.heads(project, x) for project in (self.q_proj, self.k_proj, self.v_proj))
-        if angles is not None:
-            q, k = rotate(q, angles), rotate(k, angles)
-        if cache is not None:
-            k, v = cache.update(k, v, self.layer)
-        return self.attend(q, k, v, visible)
+        if self.normed:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if self.rope:
+            q, k = rotate(q, context.angles), rotate(k, context.angles)
+        if context.cache is not None:
+            k, v = context.cache.update(k, v, self.layer)
+        return self.attend(q, k, v, context.visible)
+
+
+class Convolution(nn.Module):
+    """out_proj(c * conv(b * x)), where b, c, x = in_proj(input); conv sees a token and the TAPS - 1 before it."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        width, self.layer = config.hidden_size, layer
+        self.in_proj = nn.Linear(width, 3 * width, bias=False)
+        self.conv = nn.Conv1d(width, width, TAPS, groups=width, bias=False)
+        self.out_proj = nn.Linear(width, width, bias=False)
+
+    def forward(self, x, context):
+        b, c, x = self.in_proj(x).chunk(3, -1)
+        inputs, length = b * x * context.present, x.shape[1]
+        if context.cache is not None:  # all b * x so far, as keys without values: every kind of cache can hold them
+            inputs = context.cache.update(inputs[:, None], inputs[:, None, :, :0], self.layer)[0][:, 0]
+        inputs = F.pad(inputs[:, -(length + TAPS - 1):], (0, 0, max(0, length + TAPS - 1 - inputs.shape[1]), 0))
+        return self.out_proj(c * self.conv(inputs.transpose(1, 2)).transpose(1, 2))
+
+
+MIXERS = {"attention": lambda config, layer: SelfAttention(config, layer, rope=config.positions == "rope"),
+          "attention_without_rope": partial(SelfAttention, rope=False), "convolution": Convolution}
 
 
 class CrossAttention(Attention):
@@ -114,10 +159,11 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, config, layer, cross):
+    def __init__(self, config, layer, mixer, cross):
         super().__init__()
-        self.place = config.norm_place
-        self.input_layernorm, self.self_attn = make_norm(config), Attention(config, layer)
+        self.place, self.mixer = config.norm_place, "conv" if mixer == "convolution" else "self_attn"
+        self.input_layernorm = make_norm(config)
+        setattr(self, self.mixer, MIXERS[mixer](config, layer))
         if cross:
             self.cross_attention_layernorm, self.cross_attn = make_norm(config), CrossAttention(config, layer)
         self.post_attention_layernorm, self.mlp = make_norm(config), Mlp(config)
@@ -127,22 +173,22 @@ class Layer(nn.Module):
             return x + branch(norm(x))
         return norm(x + branch(x)) if self.place == "after" else x + norm(branch(x))
 
-    def forward(self, x, angles, visible, cache, cross):
-        x = self.join(x, self.input_layernorm, lambda n: self.self_attn(n, angles, visible, cache))
+    def forward(self, x, context, cross):
+        x = self.join(x, self.input_layernorm, lambda n: getattr(self, self.mixer)(n, context))
         if cross is not None:
             x = self.join(x, self.cross_attention_layernorm, lambda n: self.cross_attn(n, *cross))
         return self.join(x, self.post_attention_layernorm, self.mlp)
 
 
 class Stack(nn.Module):
-    def __init__(self, config, layers, vocab, cross=False):
+    def __init__(self, config, mixers, vocab, cross=False):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(vocab, config.hidden_size)
         if config.positions in ("learned", "sinusoidal"):
             self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
             self.embed_positions.weight.requires_grad_(config.positions == "learned")
-        self.layers = nn.ModuleList(Layer(config, i, cross) for i in range(layers))
+        self.layers = nn.ModuleList(Layer(config, i, mixer, cross) for i, mixer in enumerate(mixers))
         if config.norm_place == "before":
             self.norm = make_norm(config)
 
@@ -152,14 +198,14 @@ class Stack(nn.Module):
         half = torch.arange(0, self.config.head_dim, 2, device=places.device, dtype=torch.float32)
         return places[:, None, :, None] * self.config.rope_theta ** (-half / self.config.head_dim)
 
-    def run(self, tokens, places, visible, cache=None, cross=None):
-        """`cross`: the arguments of CrossAttention after x."""
+    def run(self, tokens, places, visible, present, cache=None, cross=None):
+        """`present` [B, T]: 0: padding; `cross`: the arguments of CrossAttention after x."""
         x = self.embed_tokens(tokens)
         if hasattr(self, "embed_positions"):
             x = x + self.embed_positions(places)
-        angles = self.angles(places)
+        context = Context(self.angles(places), visible, present[..., None].to(x.dtype), cache)
         for layer in self.layers:
-            x = layer(x, angles, visible, cache, cross)
+            x = layer(x, context, cross)
         return self.norm(x) if hasattr(self, "norm") else x
 
 
@@ -170,7 +216,7 @@ class Encoder(Stack):
         """attention_mask [B, S], 0: padding, which is not attended to and does not count as a position."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         places = (mask.cumsum(-1) - 1).clamp(min=0)
-        return BaseModelOutput(last_hidden_state=self.run(input_ids, places, mask.bool()[:, None, None]))
+        return BaseModelOutput(last_hidden_state=self.run(input_ids, places, mask.bool()[:, None, None], mask))
 
 
 class Decoder(Stack):
@@ -184,7 +230,7 @@ class Decoder(Stack):
         queries = torch.arange(past, past + length, device=tokens.device)[:, None]
         keys = torch.arange(past + length, device=tokens.device)
         visible = (keys <= queries) & mask.bool()[:, None] | (keys == queries)  # a pad sees itself
-        return self.run(tokens, places, visible[:, None], cache, cross)
+        return self.run(tokens, places, visible[:, None], mask[:, past:], cache, cross)
 
 
 class InklingPartsForCausalLM(PreTrainedModel, GenerationMixin):
@@ -194,7 +240,7 @@ class InklingPartsForCausalLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config):
         super().__init__(config)
-        self.model = Decoder(config, config.num_hidden_layers, config.vocab_size)
+        self.model = Decoder(config, mixers_of(config), config.vocab_size)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.head_bias)
         self.post_init()
 
@@ -214,8 +260,8 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         if config.tie_word_embeddings:
             self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.encoder = Encoder(config, config.encoder_layers, config.source_vocab_size)
-        self.decoder = Decoder(config, config.num_hidden_layers, config.vocab_size, cross=True)
+        self.encoder = Encoder(config, ["attention"] * config.encoder_layers, config.source_vocab_size)
+        self.decoder = Decoder(config, mixers_of(config), config.vocab_size, cross=True)
 
 
 class InklingPartsForConditionalGeneration(PreTrainedModel, GenerationMixin):

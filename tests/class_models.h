@@ -4,6 +4,8 @@
 
 #include "model.h"
 
+#include <stdio.h>
+
 /* A LLaMA. */
 static const ModelConfig plain = {.vocab = 5,
                                   .ctx = 3,
@@ -36,6 +38,13 @@ static inline ModelConfig rope(NormKind norm, bool gated) {
   return c;
 }
 
+static inline ModelConfig mixed(const char *mixers, bool qk_norm) {
+  ModelConfig c = plain;
+  c.qk_norm = qk_norm;
+  snprintf(c.mixers, sizeof c.mixers, "%s", mixers);
+  return c;
+}
+
 /* MarianMTModel, PegasusForConditionalGeneration; with learned positions BlenderbotForConditionalGeneration. */
 static inline ModelConfig encoder_decoder(NormPlace place, PositionKind positions) {
   ModelConfig c = opt(place, positions);
@@ -51,8 +60,9 @@ static inline ModelConfig own(void) {
 }
 
 /* Model number `n` of all that differ in the parts. */
-enum { NUMBERED_MODELS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 };
+enum { NUMBERED_MODELS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
 static inline ModelConfig numbered(int n) {
+  static const char *const mixers[] = {"A", "C", "AC", "NA", "N"};
   ModelConfig c = plain;
   c.activation = (Activation)(n / 11 % 4);
 #define PART(field, kinds)                                                                                             \
@@ -66,7 +76,9 @@ static inline ModelConfig numbered(int n) {
   PART(qkv_bias, 2);
   PART(head_bias, 2);
   PART(tie, 2);
+  PART(qk_norm, 2);
 #undef PART
+  snprintf(c.mixers, sizeof c.mixers, "%s", mixers[n]);
   return c;
 }
 

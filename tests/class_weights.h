@@ -66,6 +66,8 @@ static inline void expect_same(const ModelConfig *a, const ModelConfig *b) {
   assert_true(a->bias == b->bias && a->qkv_bias == b->qkv_bias && a->head_bias == b->head_bias);
   assert_true(a->positions == b->positions && a->encoder_layers == b->encoder_layers);
   assert_int_equal(a->source_vocab, b->source_vocab);
+  assert_int_equal(a->qk_norm, b->qk_norm);
+  assert_true(model_same_mixers(a->mixers, b->mixers, a->layers));
 }
 
 static inline bool read_model(void **state, Weights *out, float pad, Error *error) {
@@ -114,7 +116,8 @@ static const float *floats(const SafeTensors *file, const char *name, int rank, 
   if (!t) fail_msg("there is no %s", name);
   assert_int_equal(t->rank, rank);
   assert_int_equal(t->shape[0], rows);
-  if (rank == 2) assert_int_equal(t->shape[1], cols);
+  if (rank == 3) assert_int_equal(t->shape[1], 1);
+  if (rank > 1) assert_int_equal(t->shape[rank - 1], cols);
   return t->data;
 }
 

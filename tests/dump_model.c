@@ -22,7 +22,7 @@ enum { MAX_TOKENS = 1024 };
 static const struct {
   const char *name;
   size_t field;
-  char kind; /* int, bool, float */
+  char kind; /* int, bool, float, text */
 } fields[] = {
 #define FIELD(member, kind)                                                                                            \
   { #member, offsetof(ModelConfig, member), kind }
@@ -31,7 +31,7 @@ static const struct {
     FIELD(tie, 'b'),          FIELD(rope_base, 'f'),  FIELD(norm_eps, 'f'),  FIELD(norm, 'i'),
     FIELD(norm_place, 'i'),   FIELD(activation, 'i'), FIELD(gated, 'b'),     FIELD(bias, 'b'),
     FIELD(qkv_bias, 'b'),     FIELD(head_bias, 'b'),  FIELD(positions, 'i'), FIELD(encoder_layers, 'i'),
-    FIELD(source_vocab, 'i'),
+    FIELD(source_vocab, 'i'), FIELD(qk_norm, 'b'),    FIELD(mixers, 's'),
 #undef FIELD
 };
 
@@ -43,7 +43,8 @@ static bool set_field(ModelConfig *config, const char *assignment, Error *error)
       continue;
     void *field = (char *)config + fields[i].field;
     const double value = strtod(equals + 1, NULL);
-    if (fields[i].kind == 'f') *(float *)field = (float)value;
+    if (fields[i].kind == 's') snprintf(field, sizeof config->mixers, "%s", equals + 1);
+    else if (fields[i].kind == 'f') *(float *)field = (float)value;
     else if (fields[i].kind == 'b') *(bool *)field = value != 0;
     else *(int *)field = (int)value;
     return true;

@@ -143,7 +143,13 @@ LLAMA = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
          "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.c_fc": "ffn_up",
-         "mlp.c_proj": "ffn_down"}
+         "mlp.c_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+LFM2 = {"model.embed_tokens": "token_embd", "model.embedding_norm": "token_embd_norm", "lm_head": "output",
+        "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+        "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
+        "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
+        "feed_forward.w2": "ffn_down"}
 GPT2 = {"transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
         "lm_head": "output", "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv",
         "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
@@ -153,7 +159,7 @@ def wanted(folder, architecture):
     """{name: (shape, numbers)} with the names of llama.cpp, from the tensors of transformers."""
     with open(folder + "/config.json", encoding="utf-8") as stream:
         config = json.load(stream)
-    out, names = {}, GPT2 if architecture == "gpt2" else LLAMA
+    out, names = {}, {"gpt2": GPT2, "lfm2": LFM2}.get(architecture, LLAMA)
     for name, (shape, values) in weights_of(folder).items():
         module, kind = name.rsplit(".", 1)
         parts = module.split(".")
@@ -161,12 +167,16 @@ def wanted(folder, architecture):
         if number:
             module = module.split(f".{number}.", 1)[1]
         target = (f"blk.{number}." if number else "") + names[module] + "." + kind
-        if architecture == "llama" and module in ("self_attn.q_proj", "self_attn.k_proj"):
+        if len(shape) == 3:  # a kernel [channels][1][taps]
+            shape = [shape[0], shape[2]]
+        if architecture in ("llama", "smollm3") and module in ("self_attn.q_proj", "self_attn.k_proj"):
             values = turned(shape, values, config["head_dim"])
         if architecture == "gpt2" and number and len(shape) == 2:  # inputs first
             values = tuple(values[i * shape[1] + j] for j in range(shape[1]) for i in range(shape[0]))
             shape = shape[::-1]
-        out[target] = (shape, values)
+        zeros = architecture in ("qwen3", "smollm3") and target.endswith("attn_output.bias") and not any(values)
+        if not (zeros and "output" in config.get("missing_biases", ())):
+            out[target] = (shape, values)
     if architecture == "stablelm" and "output.weight" not in out:
         out["output.weight"] = out["token_embd.weight"]
     return out
@@ -179,7 +189,7 @@ def compare_tensors(name, reader, folder, architecture, kind):
     wrong = []
     for tensor, (shape, values) in expected.items():
         extents, type_, data = reader.tensors.get(tensor, ((), 0, b""))
-        plain = len(shape) == 1 or tensor.startswith("position_embd")
+        plain = len(shape) == 1 or tensor.startswith("position_embd") or tensor.endswith("shortconv.conv.weight")
         right = F32 if plain else {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0}[kind]
         if list(extents) != shape[::-1] or type_ != right or data != encoded(right, values):
             wrong.append(tensor)
@@ -194,7 +204,8 @@ def compare_keys(name, reader, folder, architecture, kind):
     get = lambda *keys: next(config[key] for key in keys if config.get(key) is not None)
     dim, heads = get("hidden_size", "n_embd"), get("num_attention_heads", "n_head")
     head = config.get("head_dim") or dim // heads
-    eps = "attention.layer_norm_rms_epsilon" if architecture == "llama" else "attention.layer_norm_epsilon"
+    rms = architecture in ("llama", "qwen3", "lfm2", "smollm3")
+    eps = "attention.layer_norm_rms_epsilon" if rms else "attention.layer_norm_epsilon"
     expected = {
         "general.architecture": architecture, "general.type": "model", "general.name": os.path.basename(folder),
         "general.file_type": FILE_TYPES[kind], "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
@@ -207,7 +218,11 @@ def compare_keys(name, reader, folder, architecture, kind):
         f"{architecture}.feed_forward_length": get("intermediate_size", "n_inner"),
         f"{architecture}.attention.head_count_kv": config.get("num_key_value_heads") or heads,
         f"{architecture}.attention.key_length": head, f"{architecture}.attention.value_length": head,
-        f"{architecture}.{eps}": round_f32(get("rms_norm_eps", "layer_norm_epsilon", "norm_epsilon", "layer_norm_eps"))}
+        f"{architecture}.{eps}": round_f32(get("rms_norm_eps", "layer_norm_epsilon", "norm_epsilon", "layer_norm_eps", "norm_eps"))}
+    if architecture == "lfm2":
+        expected["lfm2.attention.head_count_kv"] = [config["num_key_value_heads"] * (kind == "full_attention")
+                                                    for kind in config["layer_types"]]
+        expected["lfm2.shortconv.l_cache"] = 3
     if architecture != "gpt2":
         expected[f"{architecture}.rope.dimension_count"] = head
         expected[f"{architecture}.rope.freq_base"] = config["rope_theta"]
@@ -254,6 +269,10 @@ SMALL = ["--layers", 2, "--heads", 2, "--dim", 32, "--ctx", 16, "--batch", 4, "-
 BPE = ["--tokenizer", "bpe", "--vocab-size", 300]
 MODELS = {"byte": ("llama", SMALL), "BPE, untied": ("llama", [*SMALL, *BPE, "--no-tie"]),
           "grouped": ("llama", [*SMALL, *BPE, "--kv-heads", 1]), "biases": ("llama", [*SMALL, "--bias"]),
+          "qwen3": ("qwen3", [*SMALL, *BPE, "--arch", "qwen3", "--kv-heads", 1, "--qkv-bias"]),
+          "lfm2": ("lfm2", [*SMALL, "--arch", "lfm2", "--layers", 5, "--kv-heads", 1]),
+          "lfm2, untied": ("lfm2", [*SMALL, *BPE, "--arch", "lfm2", "--mixer", "AC", "--no-tie"]),
+          "smollm3": ("smollm3", [*SMALL, "--mixer", "AAAN", "--layers", 5, "--qkv-bias"]),
           "documents": ("llama", [*SMALL, "--pack", "docs"]), "gpt2": ("gpt2", [*SMALL, *BPE, "--arch", "gpt2"]),
           "starcoder2": ("starcoder2", [*SMALL, "--arch", "gpt2", "--positions", "rope"]),
           "stablelm": ("stablelm", [*SMALL, "--norm", "layer", "--qkv-bias"]),
@@ -280,7 +299,7 @@ def check_models():
         folder = "".join(c for c in name if c.isalnum()) + ".run"
         done = run(BIN + "/train", "text.txt", *flags, "--out", folder)
         check(f"{name}: is trained", done.returncode == 0, done.stderr)
-        for kind in FILE_TYPES if name in ("byte", "gpt2") else ("f32", "q8_0"):
+        for kind in FILE_TYPES if name in ("byte", "gpt2", "lfm2") else ("f32", "q8_0"):
             path = f"{folder}.{kind}.gguf"
             done = run(BIN + "/generate", folder, "--gguf", path, "--gguf-type", kind)
             check(f"{name}, {kind}: is written", done.returncode == 0 and path.encode() in done.stdout, done.stderr)
@@ -295,7 +314,15 @@ def check_refusals():
     for flags, words in ((["--positions", "none"], "no positions"), (["--norm-place", "branch"], "norms on its branches"),
                          (["--arch", "original"], "norms after its sublayers"), (["--act", "relu"], "this activation"),
                          (["--head-bias"], "a bias of the output head"), (["--arch", "opt"], "this activation"),
-                         (["--positions", "learned"], "RMSNorm and learned positions")):
+                         (["--positions", "learned"], "RMSNorm and learned positions"),
+                         (["--mixer", "CA"], "convolutions and no norms of queries and keys"),
+                         (["--arch", "lfm2", "--mixer", "C"], "convolutions in all layers"),
+                         (["--arch", "lfm2", "--mixer", "CN"], "convolutions and layers without rotary positions"),
+                         (["--arch", "lfm2", "--mixer", "CA", "--bias"], "biases of outputs and such layers"),
+                         (["--arch", "qwen3", "--act", "relu"], "this activation"),
+                         (["--mixer", "AN"], "these layers without rotary positions"),
+                         (["--mixer", "AAAN", "--layers", "4", "--qk-norm"], "norms of queries and keys and layers without"),
+                         (["--qk-norm", "--norm", "layer"], "LayerNorm and norms of queries and keys")):
         run(BIN + "/train", "text.txt", *SMALL, *flags, "--out", "other.run", "--overwrite")
         refused(f"no model of llama.cpp: {' '.join(flags)}", 4, words, generate, "other.run", "--gguf", "x.gguf")
     run(BIN + "/train", "text.txt", *SMALL, "--dim", 24, "--out", "odd.run")

@@ -27,6 +27,8 @@ static void test_classes(void **state) {
   expect_class(c, "SmolLM3ForCausalLM");
   c.positions = POSITIONS_LEARNED;
   expect_class(c, "InklingPartsForCausalLM");
+  c = plain, c.positions = POSITIONS_NONE, c.gated = false;
+  expect_class(c, "InklingPartsForCausalLM");
   c = plain, c.norm_place = NORM_AFTER;
   expect_class(c, "InklingPartsForCausalLM");
   c = plain, c.dim = 6, c.heads = 4, c.kv_heads = 4; /* transformers refuses heads that do not divide the width */
@@ -46,11 +48,46 @@ static void test_classes(void **state) {
   expect_class(c, "InklingPartsForCausalLM");
 }
 
+static void test_classes_of_mixers(void **state) {
+  (void)state;
+  expect_class(mixed("A", false), "LlamaForCausalLM");
+  expect_class(mixed("AAAN", false), "LlamaForCausalLM"); /* of two layers */
+  expect_class(mixed("NA", false), "SmolLM3ForCausalLM");
+  expect_class(mixed("N", false), "InklingPartsForCausalLM"); /* would be read as a model without positions */
+  expect_class(mixed("NA", true), "InklingPartsForCausalLM");
+  expect_class(mixed("A", true), "Qwen3ForCausalLM");
+  expect_class(mixed("CA", true), "Lfm2ForCausalLM");
+  expect_class(mixed("CA", false), "InklingPartsForCausalLM");
+  expect_class(mixed("C", true), "InklingPartsForCausalLM");
+  expect_class(mixed("CN", true), "InklingPartsForCausalLM");
+  ModelConfig c = mixed("A", true);
+  c.dim = 6, c.heads = 4, c.kv_heads = 2, c.qkv_bias = true, c.activation = ACTIVATION_RELU;
+  expect_class(c, "Qwen3ForCausalLM"); /* the heads need not divide the width */
+  c.bias = true;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = mixed("A", true), c.norm = NORM_LAYER;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = gpt2(), c.qk_norm = true;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = mixed("AC", true), c.dim = 6, c.heads = 4, c.kv_heads = 4, c.tie = true, c.norm_eps = 1e-8f;
+  expect_class(c, "Lfm2ForCausalLM");
+  c.activation = ACTIVATION_GELU;
+  expect_class(c, "InklingPartsForCausalLM");
+  c.activation = ACTIVATION_SILU, c.qkv_bias = true;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = mixed("AC", true), c.positions = POSITIONS_NONE;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = encoder_decoder(NORM_BEFORE, POSITIONS_LEARNED), c.qk_norm = true;
+  expect_class(c, "InklingPartsForConditionalGeneration");
+  c.qk_norm = false, snprintf(c.mixers, sizeof c.mixers, "AC");
+  expect_class(c, "InklingPartsForConditionalGeneration");
+}
+
 /* ---- round trips ---- */
 
-/* Every eleventh of them: each value of each part many times. */
+/* Every 97th of them: each value of each part many times. */
 static void test_round_trips(void **state) {
-  for (int n = 0; n < NUMBERED_MODELS; n += 11) {
+  for (int n = 0; n < NUMBERED_MODELS; n += 97) {
     ModelConfig c = numbered(n);
     if (n % 5 == 0) c.norm_eps = 1e-8f;
     if (n % 3 == 0) c.kv_heads = 1;
@@ -68,7 +105,9 @@ static void test_missing_biases(void **state) {
                                  gpt2(),
                                  opt(NORM_BEFORE, POSITIONS_SINUSOIDAL),
                                  opt(NORM_AFTER, POSITIONS_LEARNED),
-                                 opt(NORM_AFTER, POSITIONS_NONE)};
+                                 opt(NORM_AFTER, POSITIONS_NONE),
+                                 mixed("A", true),
+                                 mixed("CA", true)};
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
     for (int biases = 0; biases < 4; biases++) {
       ModelConfig c = classes[i];
@@ -156,6 +195,61 @@ static void test_starcoder2_tensors(void **state) {
   assert_non_null(strstr(text, "\"use_bias\": true"));
   assert_non_null(strstr(text, "\"missing_biases\": [\n    \"output\",\n    \"mlp\"\n  ]"));
   free(text);
+  weights_free(&w);
+}
+
+static void test_lfm2_tensors(void **state) {
+  ModelConfig c = mixed("CA", true);
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  SafeTensors file = open_weights(state);
+  assert_int_equal(file.count, 3 + (2 + 3 + 3) + (2 + 6 + 3));
+  const float *in = floats(&file, "model.layers.0.conv.in_proj.weight", 2, 12, 4); /* b, c, x */
+  const float *kernel = floats(&file, "model.layers.0.conv.conv.weight", 3, 4, 3);
+  for (int row = 0; row < 4; row++) {
+    for (int col = 0; col < 4; col++) {
+      assert_true(in[row * 4 + col] == at_row(&w, "model.layers.0.conv.b_proj.weight", row, col));
+      assert_true(in[(4 + row) * 4 + col] == at_row(&w, "model.layers.0.conv.c_proj.weight", row, col));
+      assert_true(in[(8 + row) * 4 + col] == at_row(&w, "model.layers.0.conv.x_proj.weight", row, col));
+    }
+    for (int tap = 0; tap < 3; tap++)
+      assert_true(kernel[row * 3 + tap] == at_row(&w, "model.layers.0.conv.conv.weight", row, tap));
+  }
+  assert_true(floats(&file, "model.layers.1.self_attn.q_layernorm.weight", 1, 2, 0)[1] ==
+              at_row(&w, "model.layers.1.self_attn.q_norm.weight", 0, 1));
+  assert_true(floats(&file, "model.layers.1.self_attn.k_layernorm.weight", 1, 2, 0)[0] ==
+              at_row(&w, "model.layers.1.self_attn.k_norm.weight", 0, 0));
+  assert_true(floats(&file, "model.layers.0.feed_forward.w1.weight", 2, 6, 4)[9] ==
+              at_row(&w, "model.layers.0.mlp.gate_proj.weight", 2, 1));
+  assert_true(floats(&file, "model.layers.0.feed_forward.w3.weight", 2, 6, 4)[9] ==
+              at_row(&w, "model.layers.0.mlp.up_proj.weight", 2, 1));
+  floats(&file, "model.layers.1.feed_forward.w2.weight", 2, 4, 6);
+  floats(&file, "model.layers.0.conv.out_proj.weight", 2, 4, 4);
+  floats(&file, "model.layers.1.self_attn.out_proj.weight", 2, 4, 4);
+  floats(&file, "model.layers.0.operator_norm.weight", 1, 4, 0);
+  floats(&file, "model.layers.1.ffn_norm.weight", 1, 4, 0);
+  floats(&file, "model.embedding_norm.weight", 1, 4, 0);
+  safetensors_close(&file);
+  weights_free(&w);
+  char *text = config_text(state);
+  assert_non_null(strstr(text, "\"layer_types\": [\n    \"conv\",\n    \"full_attention\"\n  ]"));
+  assert_non_null(strstr(text, "\"block_auto_adjust_ff_dim\": false"));
+  free(text);
+}
+
+/* A kernel of another shape: one file of transformers has [4][1][3]. */
+static void test_kernel_shape(void **state) {
+  static const float kernel[12];
+  const SafeTensor flat = {
+      .name = "model.layers.0.conv.conv.weight", .type = TENSOR_F32, .rank = 2, .shape = {4, 3}, .data = kernel};
+  ModelConfig c = mixed("CA", true);
+  Weights w = weights_new(&c, 0), back;
+  Error error;
+  write_model(state, &w);
+  rewrite(state, NULL, "conv.conv", &flat, 1);
+  expect_error(read_model(state, &back, 0, &error), &error, EXIT_CHECKPOINT,
+               "tensor model.layers.0.conv.conv.weight is [4, 3] where the configuration says [4, 1, 3]");
+  weights_free(&back);
   weights_free(&w);
 }
 
@@ -286,9 +380,12 @@ static void test_interleaved(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_classes), TEST(test_round_trips),       TEST(test_missing_biases),
-      TEST(test_interleaved),         TEST(test_gpt2_tensors),      TEST(test_opt_tensors),
-      TEST(test_starcoder2_tensors),  TEST(test_missing_but_there), TEST(test_foreign_tensors),
+      cmocka_unit_test(test_classes), cmocka_unit_test(test_classes_of_mixers),
+      TEST(test_lfm2_tensors),        TEST(test_kernel_shape),
+      TEST(test_round_trips),         TEST(test_missing_biases),
+      TEST(test_interleaved),         TEST(test_gpt2_tensors),
+      TEST(test_opt_tensors),         TEST(test_starcoder2_tensors),
+      TEST(test_missing_but_there),   TEST(test_foreign_tensors),
       TEST(test_foreign_biases),
   };
   return cmocka_run_group_tests_name("checkpoint_architectures", tests, NULL, NULL);

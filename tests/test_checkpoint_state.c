@@ -201,6 +201,27 @@ static void test_state_of_muon(void **state) {
   expect_error(done, &error, EXIT_CHECKPOINT, "adam.m.model.layers.0.self_attn.q_proj.weight");
 }
 
+/* The kernel of a convolution has three dimensions in files. */
+static void test_state_of_convolution(void **state) {
+  const ParameterTensor kernel = {.name = "model.layers.0.conv.conv.weight", .rows = 4, .cols = 3, .rank = 3};
+  const ParameterTable table = {.tensors = (ParameterTensor *)&kernel, .count = 1, .arena = 12};
+  Error error = {0};
+  Arenas a, b;
+  CheckpointState run = {0};
+  SafeTensors file;
+  make_arenas(&a);
+  make_arenas(&b);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) fill(a.at[i], 1000 * (float)i);
+  expect_done(checkpoint_write_state(*state, &table, a.at, NULL, 0, &error), &error);
+  expect_done(checkpoint_read_state(*state, &table, b.at, &run, &error), &error);
+  checkpoint_state_free(&run);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) assert_memory_equal(a.at[i], b.at[i], 12 * sizeof(float));
+  expect_done(safetensors_open(&file, at(state, "last/state.safetensors").text, &error), &error);
+  const SafeTensor *saved = safetensors_find(&file, kernel.name);
+  assert_true(saved && saved->rank == 3 && saved->shape[0] == 4 && saved->shape[1] == 1 && saved->shape[2] == 3);
+  safetensors_close(&file);
+}
+
 /* kill -9 at random moments of saving: a state is always there, complete, and never older than the one acknowledged. */
 static void test_state_killed(void **state) {
   char warning[1024];
@@ -240,7 +261,8 @@ static void test_state_killed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_state_round_trip), TEST(test_state_every_byte_counts), TEST(test_state_save_over_damaged),
-      TEST(test_state_refused),    TEST(test_state_of_muon),           TEST(test_state_killed),
+      TEST(test_state_refused),    TEST(test_state_of_muon),           TEST(test_state_of_convolution),
+      TEST(test_state_killed),
   };
   return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
 }
