@@ -10,9 +10,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const architectures[] = {"arcee",     "starcoder2", "stablelm",   "gpt2",         "opt_before",
-                                            "opt_after", "smollm3",    "decoder",    "branch",       "gated",
-                                            "rms_after", "marian",     "blenderbot", "cross_branch", "cross_rope"};
+static const char *const architectures[] = {"arcee",
+                                            "starcoder2",
+                                            "stablelm",
+                                            "gpt2",
+                                            "opt_before",
+                                            "opt_after",
+                                            "smollm3",
+                                            "decoder",
+                                            "branch",
+                                            "gated",
+                                            "rms_after",
+                                            "marian",
+                                            "blenderbot",
+                                            "cross_branch",
+                                            "cross_rope",
+                                            "lfm2",
+                                            "lfm2_packed",
+                                            "qwen3",
+                                            "nope",
+                                            "convolutions",
+                                            "convolution_after",
+                                            "convolution_branch",
+                                            "cross_convolution"};
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures, STEPS = 10, MICRO_BATCHES = 2, BATCH = 3 };
 
 typedef struct Architecture {
@@ -59,6 +79,11 @@ static Architecture architecture_read(Fixture *f, const char *name) {
   a.setup.tokens = golden_ints(f, g, -1, "tokens");
   a.setup.targets = golden_ints(f, g, -1, "targets");
   if (golden_has(g, -1, "positions")) a.positions = repeated(f, g, "positions", v[1]);
+  if (golden_has(g, -1, "mixing")) {
+    const int32_t *mixing = golden_ints(f, g, -1, "mixing"); /* qk_norm, the number of mixers, their letters */
+    a.setup.config.qk_norm = mixing[0];
+    for (int i = 0; i < mixing[1]; i++) a.setup.config.mixers[i] = (char)mixing[2 + i];
+  }
   if (!golden_has(g, -1, "encoder")) return a;
   const int32_t *encoder = golden_ints(f, g, -1, "encoder");
   a.setup.config.encoder_layers = encoder[0];
@@ -86,10 +111,13 @@ static TokenBatch step_batch(const Architecture *a, int step) {
 /* In bf16 the rounding of a whole model adds up. */
 static double tolerance(const Fixture *f, double wanted) { return f->dtype == DTYPE_BF16 ? 6e-2 : wanted; }
 
-/* What rounding moves across 0 passes ReLU or does not: of small models' gradients that is a tenth. */
+/* What rounding moves across 0 passes ReLU or does not: of small models' gradients that is a tenth. A convolution
+ * multiplies what was rounded, and a norm of heads divides by it: PyTorch, rounding in the same places, is 0.12 off in a
+ * gradient of "lfm2_packed", 0.09 in one of "nope". */
 static double gradient_tolerance(const Fixture *f, const Model *m) {
-  bool relu = model_config(m)->activation == ACTIVATION_RELU;
-  return f->dtype == DTYPE_BF16 && relu ? 0.3 : tolerance(f, 1e-4);
+  const ModelConfig *c = model_config(m);
+  if (f->dtype != DTYPE_BF16) return 1e-4;
+  return c->activation == ACTIVATION_RELU ? 0.3 : c->qk_norm || model_convolutions(c) ? 0.2 : tolerance(f, 1e-4);
 }
 
 static void expect_arena(Fixture *f, const char *name, const Model *m, const float *arena, const Golden *g,
