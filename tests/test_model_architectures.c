@@ -588,7 +588,8 @@ static void test_dropout(void **state) {
   dropout_case(f, "marian");
   dropout_case(f, "blenderbot");
   dropout_case(f, "cross_branch");
-  dropout_case(f, "lfm2_packed");
+  dropout_case(f, "nope");
+  dropout_case(f, "convolutions");
   dropout_case(f, "convolution_after");
   dropout_case(f, "cross_convolution");
 }
