@@ -328,9 +328,9 @@ rm -rf line.run
 
 # ---- stopping and resuming ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
-survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random moments, and resumed
-  $train text.txt $long --optimizer "$1" --steps "$3" --out "whole-$2.run" 2>/dev/null
-  stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" --out "$2.run"
+survives() { # OPTIMIZER NAME STEPS ROUNDS [FLAGS]: interrupted, then killed at random moments, and resumed
+  $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "whole-$2.run" 2>/dev/null
+  stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "$2.run"
   check "$1, SIGINT: status 130" test $? -eq 130
   refused "$1, lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out "$2.run"
   rounds=0
@@ -355,8 +355,11 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
   check "$1, a resumed run repeats no sample and misses none" cmp "whole-$2.run/samples.txt" "$2.run/samples.txt"
 }
 if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; else whole=1500 more=1600 early=; fi
-survives adamw parts $whole 6
-survives muon muon $whole 3
+survives adamw parts $whole 6 ""
+survives muon muon $whole 3 "--mixer CA --qk-norm"
+refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC
+$train --resume=muon.run --mixer CACA --dry-run 2>err
+check "which may be written in another way" sh -c "! grep -q mixer err"
 refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps $more
 echo 'optimizer = adamw' >adamw.txt
 refused "nor does it take one from a file" 2 "keeps its optimizer" "$train" --resume=muon.run --config adamw.txt --steps $more
