@@ -173,19 +173,17 @@ void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters 
   for (int64_t i = 0; i < count; i++) to[i] = narrow(widen(to[i]) + sums[i]);
 }
 
-/* One sequence of a convolution: bcx [3C] of the token at `position`, `z` its state [CONVOLUTION_TAPS][C]. What the state
- * holds at the beginning of a text is not read: it may be anything. */
+/* One sequence of a convolution: bcx [3C] of the token at `position`, `z` its state [CONVOLUTION_TAPS][C]. */
 static void convolve(Element *y, Element *z, const float *bcx, const Convolution *v, int32_t position) {
   const int dim = v->dim;
-  Element *now = z + position % CONVOLUTION_TAPS * dim;
-  const Element *last = position > 0 ? z + (position + 2) % CONVOLUTION_TAPS * dim : NULL;
-  const Element *before_last = position > 1 ? z + (position + 1) % CONVOLUTION_TAPS * dim : NULL;
+  const Element *before_last = z + (position + 1) % CONVOLUTION_TAPS * dim;
+  const Element *last = z + (position + 2) % CONVOLUTION_TAPS * dim;
+  Element *newest = z + position % CONVOLUTION_TAPS * dim;
   for (int i = 0; i < dim; i++) {
-    const float *kernel = v->kernel + CONVOLUTION_TAPS * i, newest = bcx[i] * bcx[2 * dim + i];
-    const float second = last ? kernel[1] * widen(last[i]) : 0,
-                third = before_last ? kernel[0] * widen(before_last[i]) : 0;
-    now[i] = narrow(newest);
-    y[i] = narrow(bcx[dim + i] * (third + second + kernel[2] * newest));
+    const float *kernel = v->kernel + CONVOLUTION_TAPS * i;
+    const float z2 = position > 1 ? widen(before_last[i]) : 0.0f, z1 = position > 0 ? widen(last[i]) : 0.0f;
+    newest[i] = narrow(bcx[i] * bcx[2 * dim + i]);
+    y[i] = narrow(bcx[dim + i] * (kernel[0] * z2 + kernel[1] * z1 + kernel[2] * widen(newest[i])));
   }
 }
 
