@@ -346,52 +346,6 @@ static void test_cache_store(void **state) {
   machine_close(&m);
 }
 
-/* The tokens of texts one by one, with a prompt of `stored` positions, and each token twice: kernels.h in double. The
- * state holds NaN in the beginning, and rows have other positions. */
-static void convolution_case(Fixture *f, int stored) {
-  enum { ROWS = 2, LENGTH = 6, LAG = 1, TAPS = CONVOLUTION_TAPS };
-  const int dim = fitting_width(f, 34), slot = TAPS * dim + fitting_width(f, 8);
-  Machine m = machine_open(f, 0);
-  const ParameterSpec specs[] = {{.rows = 3 * dim,
-                                  .cols = dim,
-                                  .gemm = true,
-                                  .decay = true,
-                                  .values = random_values(f, 1, 3 * (size_t)(dim * dim))}};
-  const Parameters params = machine_parameters(&m, specs, 1);
-  const double *kernel = random_values(f, 2, (size_t)(dim * TAPS)), *x = random_values(f, 3, (size_t)(LENGTH * dim));
-  const double *bcx = linear_rows(f, specs[0].values, NULL, x, LENGTH, 3 * dim, dim);
-  double *z = host_values(f, (size_t)(LENGTH * dim)), *want = host_values(f, (size_t)dim);
-  const ConvolutionState state = {machine_put_rows(&m, NULL, ROWS, slot), slot};
-  const Convolution v = {machine_put(&m, KIND_F32, kernel, (size_t)(dim * TAPS)), dim, NULL};
-  for (int t = 0; t < LENGTH; t++)
-    for (int i = 0; i < dim; i++) z[t * dim + i] = bcx[t * 3 * dim + i] * bcx[t * 3 * dim + 2 * dim + i];
-  if (stored) m.ops->convolution_store(m.context, &state, LAG, machine_put_rows(&m, bcx, stored, 3 * dim), dim, stored);
-  for (int step = 2 * stored; step < 2 * LENGTH; step++) { /* row 0 is behind */
-    const int32_t t = step / 2, positions[] = {t - stored, t};
-    double *rows = host_values(f, (size_t)(ROWS * dim));
-    for (int r = 0; r < ROWS; r++) memcpy(rows + r * dim, x + positions[r] * dim, (size_t)dim * sizeof *x);
-    const Sequences s = {.rows = ROWS, .capacity = 1, .positions = machine_put_ints(&m, positions, ROWS)};
-    void *y = machine_put_rows(&m, NULL, ROWS, dim);
-    m.ops->decode_convolution(m.context, y, &state, machine_put_rows(&m, rows, ROWS, dim), NULL, &params,
-                              layer_of(params.groups[0].matrix), &v, &s);
-    const double *got = machine_get_rows(&m, y, ROWS, dim);
-    for (int r = 0; r < ROWS; r++) {
-      const int p = positions[r];
-      for (int i = 0; i < dim; i++) {
-        want[i] = 0;
-        for (int k = 0; k < TAPS && k <= p; k++) want[i] += kernel[i * TAPS + TAPS - 1 - k] * z[(p - k) * dim + i];
-        want[i] *= bcx[p * 3 * dim + dim + i];
-      }
-      expect_close(f, "convolution", got + r * dim, want, (size_t)dim, TOLERANCE_F32);
-    }
-  }
-  machine_close(&m);
-}
-
-static void test_decode_convolution(void **state) {
-  for (int stored = 0; stored < 5; stored++) convolution_case(*state, stored);
-}
-
 /* A model that has diverged shows it in the logits. */
 static void test_decode_nan_reaches_the_logits(void **state) {
   Fixture *f = *state;
@@ -414,7 +368,6 @@ int main(void) {
       cmocka_unit_test(test_decode_attention_sizes),
       cmocka_unit_test(test_decode_full_cache),
       cmocka_unit_test(test_cache_store),
-      cmocka_unit_test(test_decode_convolution),
       cmocka_unit_test(test_decode_nan_reaches_the_logits),
   };
   return run_on_backends("decode", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
