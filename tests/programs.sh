@@ -416,6 +416,10 @@ rm fifo.run/config.txt
 mv fifo fifo.run/config.txt
 refused "a pipe for config.txt" 4 "not a regular file" timeout 10 "$train" --resume=fifo.run
 $train text.txt $tiny --steps 1 --threads 999 --out threads.run 2>/dev/null
+for threads in 1 3; do
+  $train text.txt $few --mixer CNA --layers 3 --qk-norm --threads $threads --out mixed-$threads.run 2>/dev/null
+done
+check "convolutions: the same bits on any number of threads" cmp mixed-1.run/model.safetensors mixed-3.run/model.safetensors
 check "999 threads are as many as there are processors" sh -c "! grep -q '^threads = 999' threads.run/config.txt"
 
 # Killed after the state of an evaluation step was saved and before it was evaluated: the resumed run evaluates, once.
