@@ -197,7 +197,8 @@ def forward(c, w, tokens, pairs, source):
         q = linear(w, prefix + ".q_proj", n).view(batch, length, -1, s["head_dim"])
         k, v = (linear(w, f"{prefix}.{name}_proj", memory).view(batch, length, -1, s["head_dim"]) for name in "kv")
         if prefix + ".q_norm.weight" in w:
-            q, k = (rms_norm(x, w[f"{prefix}.{name}_norm.weight"], f32(c["eps"]))[0] for x, name in ((q, "q"), (k, "k")))
+            q = rms_norm(q, w[prefix + ".q_norm.weight"], f32(c["eps"]))[0]
+            k = rms_norm(k, w[prefix + ".k_norm.weight"], f32(c["eps"]))[0]
         if rotation is not None:
             q, k = rope(q, rotation, s["base"]), rope(k, rotation, s["base"])
         out, _ = attention(q, k, v, s["head_dim"] ** -0.5, visible)
