@@ -257,7 +257,8 @@ typedef struct KvCache {
   int kv_heads, head_dim;
 } KvCache;
 
-/* What the convolution of one layer keeps of a sequence: z at the two last positions, z[p] at [slot][p % 2][C] dt. */
+/* What the convolution of one layer keeps of a sequence: z at the last positions, z[p] at
+ * [slot][p % CONVOLUTION_TAPS][C] dt. With room for z of the position itself, a token can be decoded a second time. */
 typedef struct ConvolutionState {
   void *z;
   int64_t slot; /* elements from one slot to the next */

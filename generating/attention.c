@@ -253,6 +253,18 @@ bool attention_check(const GenerateSettings *s, Error *error) {
   return true;
 }
 
+/* The layers of the decoder with attention: with an encoder all have cross-attention. */
+static int attention_layers(const ModelConfig *c) {
+  return c->encoder_layers ? c->layers : c->layers - model_convolutions(c);
+}
+
+bool attention_check_model(const Program *p, Error *error) {
+  const LoadedModel *m = &p->model;
+  if (!p->settings.attention.count || attention_layers(&m->config)) return true;
+  return fail(error, EXIT_USAGE, "--attention: %s has convolutions in all layers, and no attention to show",
+              text_one_line(m->dir, 200).text);
+}
+
 static bool write_file(Program *p, const char *path, Error *error) {
   const LoadedModel *m = &p->model;
   const BpeIds *source = &p->prompt.tokens.source, *ids = &p->prompt.tokens.decoder;
@@ -274,7 +286,7 @@ static bool write_file(Program *p, const char *path, Error *error) {
     return false;
   }
   if (!file_writer_commit(&file, error)) return false;
-  console_note(&p->console, "attention of %s x %s is in %s", text_plural(m->config.layers, "layer").text,
+  console_note(&p->console, "attention of %s x %s is in %s", text_plural(attention_layers(&m->config), "layer").text,
                text_plural(m->config.heads, "head").text, path);
   return true;
 }

@@ -162,8 +162,10 @@ void unseen_note_lines(const SeenBytes *seen, const LoadedModel *model, int64_t 
 /* text.c: prints a note with the number of tokens, the speed and the reason for stopping. */
 void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result);
 
-/* attention.c, for --attention: checks the names of the files; writes them for the tokens of p->prompt. */
+/* attention.c, for --attention: checks the names of the files, and that the model has attention, before a text is
+ * generated; writes the files for the tokens of p->prompt. */
 bool attention_check(const GenerateSettings *settings, Error *error);
+bool attention_check_model(const Program *p, Error *error);
 bool attention_write(Program *p, Error *error);
 
 /* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,

@@ -61,6 +61,7 @@ static bool generate(TextMode *m, Output *text, Error *error) {
 bool program_text(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   const bool surprisal = surprisal_is_shown(s);
+  if (!attention_check_model(p, error)) return false;
   if (s->samples > 1) return program_samples(p, error);
   TextMode m = {.p = p, .keep = surprisal || p->overlap, .at_end = p->overlap && isatty(STDOUT_FILENO)};
   Output text = {.request = request_make(p, &p->prompt.tokens), .keep_ids = p->overlap || s->attention.count};

@@ -22,7 +22,8 @@ struct Decoder {
   KvCache *memories; /* with an encoder, one for each layer: keys and values of the sources; in the array of caches */
   void *cache_memory;
   ConvolutionState *states; /* one for each layer; without memory for attention */
-  void *state_memory;       /* [rows][2][convolutions][2][C]: of the last token, and of the prompt's last but one */
+  void *state_memory;       /* [rows][2][convolutions][CONVOLUTION_TAPS][C]: of the last token, and of the prompt's last
+                               but one */
   int32_t *source_counts;   /* device [rows]: lengths of the sources */
   void *x, *q, *middle;     /* [rows][C], [rows][larger of H*D and C], [rows][largest of H*D, C and F] */
   float *logits;            /* [rows][V] */
@@ -41,7 +42,7 @@ static void *take(Decoder *d, const char *name, size_t each) {
 }
 
 /* Elements of the states of all convolutions of a row. */
-static int64_t state_width(const ModelConfig *c) { return (int64_t)model_convolutions(c) * 2 * c->dim; }
+static int64_t state_width(const ModelConfig *c) { return (int64_t)model_convolutions(c) * CONVOLUTION_TAPS * c->dim; }
 
 /* Elements of the caches of a row. */
 static int64_t cache_width(const ModelConfig *c) {
@@ -61,7 +62,7 @@ static void place_caches(Decoder *d) {
   for (int i = 0; i < c->layers * (has_encoder(c) ? 2 : 1); i++) {
     if (i < c->layers && model_mixer(c, i) == MIXER_CONVOLUTION) {
       d->states[i] = (ConvolutionState){z, 2 * state_width(c)};
-      z += 2 * (size_t)c->dim * dt;
+      z += CONVOLUTION_TAPS * (size_t)c->dim * dt;
     } else {
       d->caches[i] = (KvCache){k, k + each, c->ctx, c->kv_heads, c->head_dim};
       k += 2 * each;

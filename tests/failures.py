@@ -25,9 +25,9 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-SHAPE = ("--layers 1 --heads 2 --dim 16 --ctx 16 --batch 2 --tokenizer bpe --vocab-size 270 --pack docs --threads 2 "
-         "--device cpu --quiet --sample-tokens 6 --save-every 2 --eval-every 2 --sample-every 3 "
-         "--optimizer adamw --lr 0.5 --schedule constant --warmup 0").split()  # step 4 is better than step 6
+SHAPE = ("--layers 2 --mixer AC --qk-norm --heads 2 --dim 16 --ctx 16 --batch 2 --tokenizer bpe --vocab-size 270 "
+         "--pack docs --threads 2 --device cpu --quiet --sample-tokens 6 --save-every 2 --eval-every 2 --sample-every 3 "
+         "--optimizer adamw --lr 1 --schedule constant --warmup 0").split()  # step 4 is better than step 6
 FRESH = ["train", "text.txt", *SHAPE, "--steps", "6", "--out", "run"]
 RESUMED = ["train", "--resume=run", "--quiet", "--threads", "2"]
 CALLS = {"write": "ENOSPC", "pwrite64": "ENOSPC", "fsync": "EIO", "rename": "EACCES", "link": "EPERM", "mkdir": "EACCES",

@@ -444,6 +444,15 @@ $train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 32 --batch 
 runs="a.run b.run a.run b.run a.run"
 $generate b.run -p Once --quiet --attention maps.html
 check "short names stand upright above a map" grep -q 'text-anchor="middle">O</text>' maps.html
+for mixer in CCA C; do
+  $train text.txt --tokenizer byte --mixer $mixer --qk-norm --layers 3 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 2 --sample-tokens 0 \
+    --quiet --out $mixer.run 2>/dev/null
+done
+$generate CCA.run -p Once --attention maps.json 2>err
+check "maps of the layers with attention" sh -c "test \$(grep -c '\"layer\"' maps.json) -eq 1 && grep -q '\"layer\": 2' maps.json && grep -q 'attention of 1 layer x 1 head ' err"
+refused "maps of convolutions" 2 "has convolutions in all layers" "$generate" C.run -p Once -n 5 --attention maps.html
+check "the lens of convolutions" sh -c "$generate C.run -p Once --lens --quiet | grep -q '^layer  3 '"
+check "the score of convolutions" sh -c "$generate C.run --score plain.txt --quiet | grep -q nats"
 # shellcheck disable=SC2086 # words
 $generate --compare $runs --quiet -p Once -n 40 -s 5 >blocks.txt
 for run in a b; do $generate $run.run --quiet -p Once -n 40 -s 5 >$run.txt; done

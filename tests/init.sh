@@ -130,6 +130,12 @@ refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it
   "$train" second.txt --init base.run --dim 64 --out no.run
 refused "another part" 2 "positions is learned, but the model in base.run has rope" \
   "$train" second.txt --init base.run --positions learned --out no.run
+letters() { printf "%040d$1" 0 | tr 0 C; } # 40 times C, and one more
+"$train" first.txt --mixer "$(letters A)" --layers 41 --heads 1 --dim 4 --ctx 8 --batch 2 --steps 2 --val-frac 0 --sample-tokens 0 \
+  --quiet --out mixed.run
+check "mixers in another spelling" "$train" second.txt --init mixed.run --mixer "$(letters A)$(letters A)" --steps 2 --quiet --out spelled.run
+refused "other mixers, of which the last one differs" 2 "mixer is CCC.*, but the model in mixed.run has CCC" \
+  "$train" second.txt --init mixed.run --mixer "$(letters N)" --out no.run
 "$train" second.txt --init base.run --minutes 0.03 --out timed.run --quiet 2>err
 check "a measured length: the weights are read twice" test $? -eq 0 -a -s timed.run/model.safetensors
 "$train" second.txt --init base.run --layers auto --norm auto --tie=auto --steps 2 --out auto.run --quiet 2>err

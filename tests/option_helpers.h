@@ -25,6 +25,7 @@ typedef struct Settings {
   int64_t steps, tokens;
   uint64_t seed;
   bool checks, dry_run;
+  char mixer[9];
   Interval save_every;
 } Settings;
 
@@ -61,6 +62,7 @@ static inline void describe(Fixture *f) {
       INT("layers", &s->layers, 1, 64, "auto", "blocks", .letter = 'l'),
       FLOAT("dropout", &s->dropout, 0, 0.1, NULL, "dropout", .follows = "epochs"),
       TRISTATE("tie", &s->tie, "auto", "tied embeddings", .follows = "layers schedule", .stays = true),
+      LETTERS("mixer", s->mixer, 8, "ANC", "auto", "letters", .argument = "CCA"),
 
       GROUP("optimizer"),
       DOUBLE("lr", &s->lr, 0, 10, "auto", "peak learning rate", .above = true),

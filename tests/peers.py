@@ -160,7 +160,7 @@ def weights(run):
 def same_losses(kind, launcher, folder, full):
     cases = {"batch": ["text.txt", "--batch", "7", "--tokenizer", "byte"],
              "accumulation": ["text.txt", "--batch", "3", "--grad-accum", "3", "--tokenizer", "bpe", "--vocab-size", "400",
-                              "--optimizer", "adamw", "--lr", "1e-3"],
+                              "--optimizer", "adamw", "--lr", "1e-3", "--mixer", "CA", "--qk-norm"],
              "encoder": ["pairs.tsv", "--arch", "original", "--layers", "1", "--batch", "5"],
              "packing": ["pairs.tsv", "--encoder-layers", "0", "--pack", "docs", "--batch", "4", "--tokenizer", "byte"],
              "fine-tuning": ["text.txt", "--init", "base.run", "--batch", "5"]}

@@ -328,9 +328,9 @@ rm -rf line.run
 
 # ---- stopping and resuming ----
 long="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 4 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
-survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random moments, and resumed
-  $train text.txt $long --optimizer "$1" --steps "$3" --out "whole-$2.run" 2>/dev/null
-  stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" --out "$2.run"
+survives() { # OPTIMIZER NAME STEPS ROUNDS [FLAGS]: interrupted, then killed at random moments, and resumed
+  $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "whole-$2.run" 2>/dev/null
+  stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "$2.run"
   check "$1, SIGINT: status 130" test $? -eq 130
   refused "$1, lock: nothing is left of it" 2 "holds a run" "$train" text.txt $long --out "$2.run"
   rounds=0
@@ -355,8 +355,16 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS: interrupted, then killed at random m
   check "$1, a resumed run repeats no sample and misses none" cmp "whole-$2.run/samples.txt" "$2.run/samples.txt"
 }
 if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; else whole=1500 more=1600 early=; fi
-survives adamw parts $whole 6
-survives muon muon $whole 3
+survives adamw parts $whole 6 ""
+survives muon muon $whole 3 "--mixer CA --qk-norm"
+refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC
+refused "which may be written in another way" 2 "is finished" "$train" --resume=muon.run --mixer CACA
+scored() { $generate muon.run --device cpu --dtype "$1" --score text.txt --quiet | sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p'; }
+wide=$(scored f32)
+for dtype in bf16 int8; do
+  check "convolutions with weights in $dtype" awk -v a="$wide" -v b="$(scored $dtype)" \
+    'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 0.01 && d > -0.01) }'
+done
 refused "a resumed run keeps its optimizer" 2 "keeps its optimizer" "$train" --resume=muon.run --optimizer adamw --steps $more
 echo 'optimizer = adamw' >adamw.txt
 refused "nor does it take one from a file" 2 "keeps its optimizer" "$train" --resume=muon.run --config adamw.txt --steps $more
@@ -408,6 +416,10 @@ rm fifo.run/config.txt
 mv fifo fifo.run/config.txt
 refused "a pipe for config.txt" 4 "not a regular file" timeout 10 "$train" --resume=fifo.run
 $train text.txt $tiny --steps 1 --threads 999 --out threads.run 2>/dev/null
+for threads in 1 3; do
+  $train text.txt $few --mixer CNA --layers 3 --qk-norm --threads $threads --out mixed-$threads.run 2>/dev/null
+done
+check "convolutions: the same bits on any number of threads" cmp mixed-1.run/model.safetensors mixed-3.run/model.safetensors
 check "999 threads are as many as there are processors" sh -c "! grep -q '^threads = 999' threads.run/config.txt"
 
 # Killed after the state of an evaluation step was saved and before it was evaluated: the resumed run evaluates, once.

@@ -25,6 +25,15 @@ static const ModelConfig shape = {.vocab = 257,
                                   .norm_eps = 1e-5f,
                                   .gated = true};
 
+/* The same with convolutions, norms of queries and keys, and attention without rotary positions. */
+static ModelConfig mixed_shape(void) {
+  ModelConfig config = shape;
+  config.layers = 4;
+  config.qk_norm = 1;
+  strcpy(config.mixers, "CANC");
+  return config;
+}
+
 /* A model of random weights, and the byte tokenizer. */
 typedef struct Speaker {
   Machine machine;
@@ -32,12 +41,10 @@ typedef struct Speaker {
   Tokenizer *tokenizer;
 } Speaker;
 
-static Speaker speaker_of(Fixture *f, int threads, int vocab) {
+static Speaker speaker_of(Fixture *f, int threads, const ModelConfig *config) {
   Speaker s = {.machine = machine_open(f, threads), .tokenizer = tokenizer_byte()};
-  ModelConfig config = shape;
   Error error = {0};
-  config.vocab = vocab;
-  need(model_open(&s.model, s.machine.ops, s.machine.context, &config, &error), &error);
+  need(model_open(&s.model, s.machine.ops, s.machine.context, config, &error), &error);
   float *weights = host_memory(f, model_arena_size(s.model, ARENA_MASTER) * sizeof *weights);
   parameter_table_init(model_table(s.model), (Initialization){.std = 0.3f}, weights, 11);
   model_upload(s.model, ARENA_MASTER, weights);
@@ -45,7 +52,7 @@ static Speaker speaker_of(Fixture *f, int threads, int vocab) {
   return s;
 }
 
-static Speaker speaker_open(Fixture *f, int threads) { return speaker_of(f, threads, shape.vocab); }
+static Speaker speaker_open(Fixture *f, int threads) { return speaker_of(f, threads, &shape); }
 
 static void speaker_close(Speaker *s) {
   model_close(s->model);
@@ -163,13 +170,13 @@ static void various_requests(GenerationRequest out[TEXTS], const PatternList *st
   out[7].alternatives = TOP;
   out[7].rules = rules;
   out[8].stops = *stops;
+  out[8].prompt.decoder.count = 2;
   out[8].keep = 1;
   out[8].ignore_end = true;
   out[8].max_tokens = 60;
 }
 
-static void test_rows_are_single_texts(void **state) {
-  Fixture *f = *state;
+static void rows_are_single_texts(Fixture *f, const ModelConfig *config) {
   const int most_threads = fixture_is_cuda(f) ? 1 : 3;
   Pattern patterns[2] = {{0}};
   Error error = {0};
@@ -178,7 +185,7 @@ static void test_rows_are_single_texts(void **state) {
   const PatternList stops = {patterns, 2};
   GenerationRequest requests[TEXTS];
   TokenRules rules;
-  Speaker alone = speaker_open(f, 1);
+  Speaker alone = speaker_of(f, 1, config);
   Tokenizer *tokenizer = tokenizer_byte(); /* outlives all speakers */
   need(token_rules_make(&rules, tokenizer, &error), &error);
   need(token_rules_bias(&rules, 'Q', 30, &error) && token_rules_ban(&rules, (const uint8_t *)"QQQ", 3, &error), &error);
@@ -195,7 +202,7 @@ static void test_rows_are_single_texts(void **state) {
   assert_int_equal(single[2].result.tokens, 40);
   for (int threads = 1; threads <= most_threads; threads += 2)
     for (int rows = 2; rows <= TEXTS; rows += fixture_is_cuda(f) ? 5 : 2) {
-      Speaker s = speaker_open(f, threads);
+      Speaker s = speaker_of(f, threads, config);
       const Written *all = write_all(f, &s, requests, TEXTS, rows);
       for (int i = 0; i < TEXTS; i++)
         if (memcmp(&all[i], &single[i], sizeof all[i]) != 0)
@@ -207,6 +214,12 @@ static void test_rows_are_single_texts(void **state) {
   pattern_free(&patterns[1]);
   token_rules_free(&rules);
   tokenizer_free(tokenizer);
+}
+
+static void test_rows_are_single_texts(void **state) {
+  const ModelConfig mixed = mixed_shape();
+  rows_are_single_texts(*state, &shape);
+  rows_are_single_texts(*state, &mixed);
 }
 
 static bool contains(const Written *w, const char *text) {
@@ -261,7 +274,9 @@ static void test_rules(void **state) {
 static void test_unused_rows(void **state) {
   Fixture *f = *state;
   enum { LENGTH = 60, ROWS = 600 };
-  Speaker s = speaker_of(f, 1, ROWS);
+  ModelConfig config = shape;
+  config.vocab = ROWS;
+  Speaker s = speaker_of(f, 1, &config);
   TokenRules rules;
   Error error = {0};
   GenerationRequest request = plain(LENGTH, 3);
@@ -325,10 +340,9 @@ static void test_stop_texts(void **state) {
 }
 
 /* When as much is kept as there is room for, each token is that of a new text whose prompt is what was kept. */
-static void test_slides(void **state) {
-  Fixture *f = *state;
+static void slides_case(Fixture *f, const ModelConfig *config) {
   enum { LENGTH = CTX + 6 };
-  Speaker s = speaker_open(f, 1);
+  Speaker s = speaker_of(f, 1, config);
   GenerationRequest request = plain(LENGTH, 0);
   request.sampling = sampling_greedy();
   request.ignore_end = true;
@@ -348,6 +362,12 @@ static void test_slides(void **state) {
     assert_int_equal(write_one(f, &s, next).ids[0], whole.ids[at]);
   }
   speaker_close(&s);
+}
+
+static void test_slides(void **state) {
+  const ModelConfig mixed = mixed_shape();
+  slides_case(*state, &shape);
+  slides_case(*state, &mixed);
 }
 
 /* Against the logits themselves, and begins against the bytes. */

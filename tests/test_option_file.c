@@ -14,13 +14,15 @@ static void config_is_read(void **state) {
   Fixture *f = *state;
   const char *config =
       "\xEF\xBB\xBF# a comment\r\n\n  lr = 1e-3   # why\r\ndata = a#b.txt\n\tdata=\"two words.txt\" # c\n"
-      "prompt = \"tab\\there \\\"x\\\" \\\\ \\x41\\n\"\ntie = off\nsteps=7\nsave-every = 5m\nschedule = constant";
+      "prompt = \"tab\\there \\\"x\\\" \\\\ \\x41\\n\"\ntie = off\nmixer = CAN # letters\nsteps=7\nsave-every = "
+      "5m\nschedule = constant";
   if (!parse_config(f, config, "")) fail_msg("%s", f->error.text);
   assert_true(f->s.lr == 1e-3 && f->s.tie == 0 && f->s.steps == 7 && f->s.save_every.seconds == 300 &&
               f->s.schedule == 2);
   assert_int_equal(f->s.data.count, 2);
   assert_string_equal(f->s.data.items[0], "a#b.txt");
   assert_string_equal(f->s.data.items[1], "two words.txt");
+  assert_string_equal(f->s.mixer, "CAN");
   assert_string_equal(f->s.prompt, "tab\there \"x\" \\ A\n");
 }
 
@@ -61,6 +63,7 @@ static void config_errors(void **state) {
                                   {"= 9\n", ":1: unknown key \"\""},
                                   {"qqqqqq = 9\n", ":1: unknown key \"qqqqqq\""},
                                   {"config = x\n", ":1: unknown key \"config\""},
+                                  {"mixer = \"A C\"\n", ":1: mixer: got \"A C\", need 1 to 8 of the letters ANC"},
                                   {"help = yes\n", ":1: unknown key \"help\""},
                                   {"prompt = \"x\n", ":1: prompt: the closing quote is missing"},
                                   {"prompt = \"x\\\"\n", "the closing quote is missing"},
@@ -112,7 +115,7 @@ static void config_round_trip(void **state) {
   char every[256];
   for (int i = 0; i < 255; i++) every[i] = (char)(unsigned char)(i + 1);
   every[255] = '\0';
-  expect_ok(f, "a.txt b_c.txt #d --resume --dry-run --save-every 90s --tie --seed 18446744073709551615");
+  expect_ok(f, "a.txt b_c.txt #d --resume --dry-run --save-every 90s --tie --mixer CCAN --seed 18446744073709551615");
   f->s.prompt = every;
   f->s.lr = 1.0 / 3;
   f->s.clip = 0.1f;
@@ -121,6 +124,8 @@ static void config_round_trip(void **state) {
   write_and_reload(f, first);
   assert_string_equal(f->s.prompt, every);
   assert_non_null(strstr(first, "\"\\x01\\x02")); /* the file stays readable */
+  assert_non_null(strstr(first, "\nmixer = CCAN\n"));
+  assert_string_equal(f->s.mixer, "CCAN");
   assert_true(f->s.lr == 1.0 / 3 && f->s.clip == 0.1f && f->s.steps == 123456789012 && f->s.tokens == INT64_MIN);
   assert_true(f->s.tie == 1 && f->s.save_every.seconds == 90 && f->s.seed == UINT64_MAX && f->s.dropout == 0.1f);
   assert_int_equal(f->s.data.count, 3);
@@ -142,6 +147,7 @@ static void unknown_values_are_not_written(void **state) {
   assert_null(strstr(written, "lr ="));
   assert_null(strstr(written, "layers"));
   assert_null(strstr(written, "tie"));
+  assert_null(strstr(written, "mixer"));
   assert_non_null(strstr(written, "epochs = 2\n"));
   assert_non_null(strstr(written, "# data\ndata = x\n"));
   f->s.epochs = NAN;

@@ -5,7 +5,8 @@ static void values_of_every_kind(void **state) {
   Fixture *f = *state;
   expect_ok(f,
             "a.txt --layers 3 --lr=1e-3 --clip 0.5 --tie --schedule linear --steps 1e5 --seed 18446744073709551615 - "
-            "--prompt=Once_upon --quiet --no-checks --save-every 30s --tokens -9223372036854775808 --resume b.txt");
+            "--prompt=Once_upon --quiet --no-checks --mixer CCA --save-every 30s --tokens -9223372036854775808 "
+            "--resume b.txt");
   const Settings *s = &f->s;
   assert_int_equal(s->data.count, 3);
   assert_string_equal(s->data.items[0], "a.txt");
@@ -19,6 +20,7 @@ static void values_of_every_kind(void **state) {
   assert_true(s->seed == UINT64_MAX && s->tokens == INT64_MIN);
   assert_string_equal(s->prompt, "Once upon");
   assert_string_equal(s->resume, "");
+  assert_string_equal(s->mixer, "CCA");
   assert_true(f->options.quiet && !s->checks && !s->dry_run);
 }
 
@@ -62,6 +64,8 @@ static void letters_dashes_and_negatives(void **state) {
   assert_true(f->s.tie == 0 && f->options.quiet && f->s.lr == 2);
   expect_ok(f, "--lr 1 --lr auto --tie --tie=auto --layers 2 --layers=auto");
   assert_true(isnan(f->s.lr) && f->s.tie == -1 && f->s.layers == 0);
+  expect_ok(f, "--mixer AN --mixer auto");
+  assert_string_equal(f->s.mixer, "");
 }
 
 static void intervals(void **state) {
@@ -116,6 +120,12 @@ static void ranges(void **state) {
   expect_error(f, "--lr -1e-3", "--lr: got \"-1e-3\"");
   expect_error(f, "--val-frac 1", "--val-frac: got \"1\"|>= 0, < 1");
   expect_error(f, "--schedule cosin", "--schedule: got \"cosin\"|one of cosine, linear, constant");
+  expect_error(f, "--mixer CAX", "--mixer: got \"CAX\", need 1 to 8 of the letters ANC");
+  expect_error(f, "--mixer cca", "--mixer: got \"cca\"");
+  expect_error(f, "--mixer=", "--mixer: got \"\"");
+  expect_error(f, "--mixer CCCCCCCCA", "--mixer: got \"CCCCCCCCA\"");
+  expect_ok(f, "--mixer CCCCCCCA");
+  assert_string_equal(f->s.mixer, "CCCCCCCA");
   expect_ok(f, "--layers 64 --lr 10 --val-frac 0");
   expect_ok(f, "--dropout 0.1"); /* 0.1f lies above 0.1 */
   expect_error(f, "--dropout 0.1001", "--dropout: got \"0.1001\", need a number 0..0.1");
@@ -237,6 +247,8 @@ static void help_fits_and_is_complete(void **state) {
                                   "--schedule cosine|linear|constant",
                                   "[cosine]",
                                   "--resume[=DIR]",
+                                  "  --mixer CCA",
+                                  "letters [auto]",
                                   "--config FILE",
                                   "-h, --help",
                                   "--version",
@@ -444,8 +456,55 @@ static void rows_of_an_object(void **state) {
   assert_true(s->layers == 5 && s->tie == -1 && s->batch == other.batch);
 }
 
+/* Letters are in the variable itself: those of an object are copied. */
+static void letters_of_an_object(void **state) {
+  Fixture *f = *state;
+  char text[40];
+  assert_true(parse(f, "--mixer CCA"));
+  Settings other = f->s;
+  strcpy(other.mixer, "AN");
+  const Option *row = options_next_in(&f->options, NULL, f->s.mixer, sizeof f->s.mixer);
+  assert_ptr_equal(row->value, f->s.mixer);
+  option_format_variable(row, other.mixer, text, sizeof text);
+  assert_string_equal(text, "AN");
+  option_take(row, other.mixer);
+  assert_string_equal(f->s.mixer, "AN");
+  other.mixer[0] = '\0';
+  option_format_variable(row, other.mixer, text, sizeof text);
+  assert_string_equal(text, "unset");
+}
+
+/* All values and origins, whatever the other process was given. */
+static void between_processes(void **state) {
+  Fixture *f = *state;
+  static const char *const lines[][2] = {
+      {"a b --mixer CAN --prompt x --lr 2 --resume --no-checks", "--mixer AAAAAA --val v c"},
+      {"--val v --tie", "a --mixer AAAAAA --prompt x --lr 2"}};
+  for (int i = 0; i < 2; i++) {
+    char *dump = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&dump, &size);
+    assert_non_null(stream);
+    expect_ok(f, lines[i][0]);
+    assert_true(options_dump(&f->options, stream) && fclose(stream) == 0);
+    expect_ok(f, lines[i][1]);
+    assert_true(options_copy(&f->options, dump, &f->error));
+    free(dump);
+    const Settings *s = &f->s;
+    assert_string_equal(s->mixer, i == 0 ? "CAN" : "");
+    assert_int_equal(s->data.count, i == 0 ? 2 : 0);
+    assert_int_equal(s->tie, i == 0 ? -1 : 1);
+    assert_int_equal(s->checks, i != 0);
+    if (i == 0) assert_true(!s->val && s->lr == 2 && strcmp(s->prompt, "x") == 0 && strcmp(s->resume, "") == 0);
+    else assert_true(strcmp(s->val, "v") == 0 && isnan(s->lr) && !s->prompt && !s->resume);
+    assert_int_equal(options_given(&f->options, &s->mixer), i == 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      WITH_FIXTURE(letters_of_an_object),
+      WITH_FIXTURE(between_processes),
       WITH_FIXTURE(values_of_every_kind),
       WITH_FIXTURE(origins),
       WITH_FIXTURE(defaults_stay),

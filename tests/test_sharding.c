@@ -24,6 +24,21 @@ static const ModelConfig decoder = {.vocab = 257,
                                     .tie = true,
                                     .rope_base = 1e4f,
                                     .norm_eps = 1e-5f};
+/* Kernels, and norms of heads. */
+static const ModelConfig convolutions = {.vocab = 257,
+                                         .source_vocab = 257,
+                                         .ctx = 16,
+                                         .layers = 5,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .dim = 40,
+                                         .head_dim = 10,
+                                         .ffn = 104,
+                                         .gated = true,
+                                         .qk_norm = true,
+                                         .mixers = "CCA",
+                                         .rope_base = 1e4f,
+                                         .norm_eps = 1e-5f};
 static const ModelConfig encoder = {.vocab = 99,
                                     .source_vocab = 55,
                                     .ctx = 16,
@@ -143,6 +158,8 @@ static void test_shares(void **state) {
   for (int ranks = 2; ranks <= 9; ranks++) {
     expect_shares(&decoder, OPTIMIZER_ADAMW, ranks);
     expect_shares(&decoder, OPTIMIZER_MUON, ranks);
+    expect_shares(&convolutions, OPTIMIZER_ADAMW, ranks);
+    expect_shares(&convolutions, OPTIMIZER_MUON, ranks);
     expect_shares(&encoder, OPTIMIZER_ADAMW, ranks);
     expect_shares(&encoder, OPTIMIZER_MUON, ranks);
   }
@@ -153,6 +170,7 @@ static void test_more_than_there_is(void **state) {
   (void)state;
   expect_shares(&encoder, OPTIMIZER_MUON, 200);
   expect_shares(&decoder, OPTIMIZER_ADAMW, 1000);
+  expect_shares(&convolutions, OPTIMIZER_MUON, 300);
 }
 
 static void test_whole(void **state) {

@@ -71,17 +71,22 @@ static const Option *next_field(const Run *r, const Option *row) {
 
 static const char *base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
 
+/* Returns whether the field has the value of the saved model, as text; mixers may be longer, and repeated. */
+static bool same_field(const Run *r, const Option *row, const char *given, const char *kept) {
+  const ModelConfig *asked = &r->settings.model, *saved = &r->base.config;
+  if (row->value == asked->mixers) return model_same_mixers(asked->mixers, saved->mixers, saved->layers);
+  return strcmp(given, kept) == 0;
+}
+
 /* Refuses a known value that differs from the saved model. */
 static bool check_field(const Run *r, const Option *row, Error *error) {
   const ModelConfig *asked = &r->settings.model;
   char given[40], kept[40];
   const bool resumes = r->settings.resume, is_ctx = row->value == &asked->ctx;
   const bool unused = row->value == &asked->rope_base && asked->positions != POSITIONS_ROPE;
-  const bool same_mixers =
-      row->value == asked->mixers && model_same_mixers(asked->mixers, r->base.config.mixers, r->base.config.layers);
   option_format_variable(row, row->value, given, sizeof given);
   option_format_variable(row, saved_field(r, row), kept, sizeof kept);
-  if (strcmp(given, kept) == 0 || !option_known(row) || unused || same_mixers) return true;
+  if (!option_known(row) || unused || same_field(r, row, given, kept)) return true;
   if (is_ctx && !resumes && asked->ctx < r->base.config.ctx) return true;
   if (resumes)
     return fail(error, EXIT_USAGE,

@@ -94,6 +94,21 @@ static inline __attribute__((always_inline)) void backward_row(const Convolution
   }
 }
 
+/* Documents may be short: each of their rows has its own number of neighbors. */
+static void backward_neighbors(const ConvolutionJob *s, float *dtaps, int64_t n, int before, int after) {
+  switch (before * CONVOLUTION_TAPS + after) {
+  case 0: backward_row(s, dtaps, n, 0, 0); break;
+  case 1: backward_row(s, dtaps, n, 0, 1); break;
+  case 2: backward_row(s, dtaps, n, 0, 2); break;
+  case 3: backward_row(s, dtaps, n, 1, 0); break;
+  case 4: backward_row(s, dtaps, n, 1, 1); break;
+  case 5: backward_row(s, dtaps, n, 1, 2); break;
+  case 6: backward_row(s, dtaps, n, 2, 0); break;
+  case 7: backward_row(s, dtaps, n, 2, 1); break;
+  default: backward_row(s, dtaps, n, 2, 2);
+  }
+}
+
 static void backward_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
   const ConvolutionJob *s = job;
@@ -102,11 +117,8 @@ static void backward_blocks(const void *job, int begin, int end, int thread) {
     float *dtaps = s->partial + block * width;
     memset(dtaps, 0, (size_t)width * sizeof(float));
     const int64_t last = smaller((block + 1) * PARTIAL_ROWS, s->rows);
-    for (int64_t n = (int64_t)block * PARTIAL_ROWS; n < last; n++) {
-      const int before = rows_before(s, n), after = rows_after(s, n);
-      if (before == 2 && after == 2) backward_row(s, dtaps, n, 2, 2);
-      else backward_row(s, dtaps, n, before, after);
-    }
+    for (int64_t n = (int64_t)block * PARTIAL_ROWS; n < last; n++)
+      backward_neighbors(s, dtaps, n, rows_before(s, n), rows_after(s, n));
   }
 }
 

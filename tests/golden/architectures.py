@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from family import DTYPE, Family, f32, leaf
 from formulas import (IGNORE, attention, inverse_count, loss_of, make_optimizer, rms_norm, rope, visible_keys)
-from model import MAX_NORM, learning_rate
+from model import MAX_NORM, learning_rate, no_rounding_to_fp32, relative
 
 SHAPE = dict(vocab=31, ctx=12, heads=2, dim=16, head_dim=8, ffn=40, base=10000.0)
 BATCH, STEPS, MICRO_BATCHES = 3, 10, 2
@@ -16,7 +16,8 @@ PACKED = [[5, 1, 6], [12], [1, 2, 3, 6]]  # lengths of the documents of each seq
 SOURCES = [[3, 7, 2], [9], [2, 1, 4]]
 
 LLAMA = dict(norm="rms", place="before", act="silu", gated=True, positions="rope", bias=False, qkv_bias=False,
-             head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False, layers=2, encoder=0, source_vocab=0)
+             head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False, layers=2, encoder=0, source_vocab=0,
+             mixers="A", qk_norm=False)
 LAYER = dict(LLAMA, norm="layer", gated=False, bias=True, qkv_bias=True)
 PAIRS = dict(LAYER, packed=True, encoder=2, source_vocab=31)
 MODELS = {
@@ -36,10 +37,26 @@ MODELS = {
     "blenderbot": dict(PAIRS, act="gelu", positions="learned", tie=True, layers=1),
     "cross_branch": dict(PAIRS, place="branch", act="relu", positions="sinusoidal", head_bias=True, eps=1e-8),
     "cross_rope": dict(LLAMA, kv_heads=1, packed=True, encoder=1, source_vocab=31),
+    "lfm2": dict(LLAMA, mixers="CCA", qk_norm=True, kv_heads=1, tie=True, layers=3),
+    "lfm2_packed": dict(LLAMA, mixers="CCCA", qk_norm=True, packed=True, layers=4),
+    "qwen3": dict(LLAMA, qk_norm=True, kv_heads=1),
+    "nope": dict(LLAMA, mixers="AN", qk_norm=True, qkv_bias=True, packed=True),
+    "convolutions": dict(LLAMA, mixers="C", act="gelu", tie=True, packed=True),
+    "convolution_after": dict(LAYER, mixers="CA", place="after", act="gelu"),
+    "convolution_branch": dict(LAYER, mixers="AC", qk_norm=True, place="branch", act="gelu", positions="learned"),
+    "cross_convolution": dict(LLAMA, mixers="CA", qk_norm=True, packed=True, encoder=1, source_vocab=31),
 }
 KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch"], act=["silu", "gelu", "gelu_tanh", "relu"],
              positions=["rope", "learned", "sinusoidal", "none"])
 ACTIVATIONS = dict(silu=F.silu, relu=F.relu, gelu=F.gelu, gelu_tanh=lambda x: F.gelu(x, approximate="tanh"))
+
+
+TAPS = 3  # of a convolution
+
+
+def mixer(c, layer):
+    """Of a layer of the decoder: attention (A), attention without rotary positions (N), or a convolution (C)."""
+    return c["mixers"][layer % len(c["mixers"])]
 
 
 def shapes(c):
@@ -60,7 +77,16 @@ def shapes(c):
     def attention_weights(prefix, module):
         for name, outputs in (("q", query), ("k", key), ("v", key)):
             yield from linear(f"{prefix}{module}.{name}_proj", outputs, s["dim"], c["qkv_bias"])
+        if c["qk_norm"] and module == "self_attn":
+            for name in "qk":
+                yield f"{prefix}{module}.{name}_norm.weight", (s["head_dim"],)
         yield from linear(f"{prefix}{module}.o_proj", s["dim"], query, c["bias"])
+
+    def convolution_weights(prefix):
+        for name in "bcx":
+            yield from linear(f"{prefix}{name}_proj", s["dim"], s["dim"], False)
+        yield prefix + "conv.weight", (s["dim"], 1, TAPS)
+        yield from linear(prefix + "out_proj", s["dim"], s["dim"], False)
 
     def stack(prefix, layers, cross):
         if c["positions"] in ("learned", "sinusoidal"):
@@ -68,7 +94,11 @@ def shapes(c):
         for i in range(layers):
             p = f"{prefix}layers.{i}."
             yield from norm(p + "input_layernorm")
-            yield from attention_weights(p, "self_attn")
+            is_decoder = cross or not c["encoder"]
+            if is_decoder and mixer(c, i) == "C":
+                yield from convolution_weights(p + "conv.")
+            else:
+                yield from attention_weights(p, "self_attn")
             if cross:
                 yield from norm(p + "cross_attention_layernorm")
                 yield from attention_weights(p, "cross_attn")
@@ -118,6 +148,17 @@ def joined(c, w, norm, x, branch):
     return x + normalize(c, w, norm, branch(x))
 
 
+def convolve(w, prefix, n, positions):
+    """torch.conv1d over each document alone, whose positions begin at 0."""
+    b, c, x = (F.linear(n, w[f"{prefix}{name}_proj.weight"]) for name in "bcx")
+    kernel, rows = w[prefix + "conv.weight"], []
+    for z, at in zip(b * x, positions):
+        begins = (at == 0).nonzero().flatten().tolist() + [len(at)]
+        documents = (F.pad(z[i:j].T, (TAPS - 1, 0)) for i, j in zip(begins, begins[1:]))
+        rows.append(torch.cat([F.conv1d(d, kernel, groups=len(kernel)).T for d in documents]))
+    return F.linear(c * torch.stack(rows), w[prefix + "out_proj.weight"])
+
+
 class Pairs:
     """What encoder and decoder see, [BATCH][ctx] each: padding of a source sees itself, of a target no source."""
 
@@ -155,6 +196,9 @@ def forward(c, w, tokens, pairs, source):
     def attend(prefix, n, memory, visible, rotation):
         q = linear(w, prefix + ".q_proj", n).view(batch, length, -1, s["head_dim"])
         k, v = (linear(w, f"{prefix}.{name}_proj", memory).view(batch, length, -1, s["head_dim"]) for name in "kv")
+        if prefix + ".q_norm.weight" in w:
+            q = rms_norm(q, w[prefix + ".q_norm.weight"], f32(c["eps"]))[0]
+            k = rms_norm(k, w[prefix + ".k_norm.weight"], f32(c["eps"]))[0]
         if rotation is not None:
             q, k = rope(q, rotation, s["base"]), rope(k, rotation, s["base"])
         out, _ = attention(q, k, v, s["head_dim"] ** -0.5, visible)
@@ -173,7 +217,11 @@ def forward(c, w, tokens, pairs, source):
         rotation = at if c["positions"] == "rope" else None
         for i in range(layers):
             p = f"{prefix}layers.{i}."
-            x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, rotation))
+            if p + "conv.conv.weight" in w:
+                x = joined(c, w, p + "input_layernorm", x, lambda n: convolve(w, p + "conv.", n, at))
+            else:
+                turned = None if visible is seen and mixer(c, i) == "N" else rotation
+                x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, turned))
             if memory is not None:
                 x = joined(c, w, p + "cross_attention_layernorm", x,
                            lambda n: attend(p + "cross_attn", n, memory, cross, None))
@@ -257,6 +305,8 @@ def make_architecture(name, seed):
                    losses=torch.tensor(losses, dtype=DTYPE))
     if c["packed"]:
         tensors["positions"] = pairs.positions
+    if c["mixers"] != "A" or c["qk_norm"]:
+        family.put("mixing", torch.tensor([int(c["qk_norm"]), len(c["mixers"])] + [ord(x) for x in c["mixers"]]))
     if c["encoder"]:
         family.put("encoder", torch.tensor([c["encoder"], c["source_vocab"]]))
         tensors["source"] = source
@@ -332,7 +382,62 @@ def compare_with_torch(name, seed):
         raise SystemExit(f"{name} is {error} away from torch.nn.Transformer")
 
 
+def transformers_model(name):
+    """A causal model of transformers that computes MODELS[name], and its names of tensors."""
+    import transformers
+    c, s = MODELS[name], SHAPE
+    both = dict(vocab_size=s["vocab"], hidden_size=s["dim"], intermediate_size=s["ffn"], num_hidden_layers=c["layers"],
+                num_attention_heads=s["heads"], num_key_value_heads=c["kv_heads"], rope_theta=s["base"],
+                max_position_embeddings=s["ctx"], tie_word_embeddings=c["tie"], attn_implementation="sdpa")
+    if name == "qwen3":
+        return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+            **both, head_dim=s["head_dim"], rms_norm_eps=f32(c["eps"]))), {}
+    kinds = ["conv" if mixer(c, i) == "C" else "full_attention" for i in range(c["layers"])]
+    return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(
+        **both, norm_eps=f32(c["eps"]), layer_types=kinds, block_auto_adjust_ff_dim=False, conv_L_cache=TAPS)), {
+            "operator_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "q_layernorm": "q_norm",
+            "k_layernorm": "k_norm", "self_attn.out_proj": "self_attn.o_proj", "feed_forward.w1": "mlp.gate_proj",
+            "feed_forward.w3": "mlp.up_proj", "feed_forward.w2": "mlp.down_proj", "embedding_norm": "norm"}
+
+
+def compare_with_transformers(name, seed):
+    """The formulas above against a class of transformers: logits, and the gradient of every tensor."""
+    try:
+        theirs, names = transformers_model(name)
+    except ImportError:
+        print(f"transformers is not installed: {name} was not compared with it")
+        return
+    c = MODELS[name]
+    weights, tokens, targets, _ = start(c, Family("none", seed).random)
+    ours = {key: leaf(value) for key, value in weights.items()}
+
+    def value(tensor, of):
+        for old, new in names.items():
+            tensor = tensor.replace(old, new)
+        if tensor.endswith("conv.in_proj.weight"):
+            return torch.cat([of(ours[tensor.replace("in_proj", x + "_proj")]) for x in "bcx"])
+        return of(ours.get(tensor, ours["model.embed_tokens.weight"]))
+
+    theirs = theirs.double()
+    theirs.load_state_dict({key: value(key, torch.Tensor.detach) for key in theirs.state_dict()})
+    rotary = getattr(theirs.model, "rotary_emb", None) or theirs.model.pos_emb
+    rotary.inv_freq = SHAPE["base"] ** (-torch.arange(0, SHAPE["head_dim"], 2, dtype=DTYPE) / SHAPE["head_dim"])
+    ids, inv_targets = (tokens[0, 0], targets[0, 0]), inverse_count(targets[0, 0])
+    logits, loss = model_loss(c, ours, *ids, inv_targets, Pairs(c), None)
+    with no_rounding_to_fp32():
+        their_logits = theirs(ids[0]).logits
+        loss_of(their_logits.flatten(0, 1), ids[1].flatten(), SMOOTHING, inv_targets).backward()
+    loss.backward()
+    error = max([relative(logits.detach(), their_logits.detach())] +
+                [relative(value(key, lambda x: x.grad), p.grad) for key, p in theirs.named_parameters()])
+    if not error < 1e-10:
+        raise SystemExit(f"{name} is {error} away from {type(theirs).__name__}")
+    print(f"{name} equals {type(theirs).__name__} of transformers: worst relative L2 {error:.1e}")
+
+
 def make_architectures():
     compare_with_torch("marian", 1)
     compare_with_torch("blenderbot", 2)
+    compare_with_transformers("qwen3", 3)
+    compare_with_transformers("lfm2", 4)
     return sum(make_architecture(name, 20 + sum(map(ord, name))) for name in MODELS)
