@@ -176,13 +176,12 @@ void CPU(decode_residual)(Context *c, void *x, const void *in, const Parameters 
 /* One sequence of a convolution: bcx [3C] of the token at `position`, `z` its state [2][C]. */
 static void convolve(Element *y, Element *z, const float *bcx, const Convolution *v, int32_t position) {
   const int dim = v->dim;
-  const float before = position > 0, before_that = position > 1;
   Element *last = z + (position + 1) % 2 * dim, *newest = z + position % 2 * dim; /* z[p-1], z[p-2] and then z[p] */
   for (int i = 0; i < dim; i++) {
-    const float *kernel = v->kernel + CONVOLUTION_TAPS * i, now = bcx[i] * bcx[2 * dim + i];
-    const float sum = kernel[0] * (before_that * widen(newest[i])) + kernel[1] * (before * widen(last[i]));
-    newest[i] = narrow(now);
-    y[i] = narrow(bcx[dim + i] * (sum + kernel[2] * now));
+    const float *kernel = v->kernel + CONVOLUTION_TAPS * i;
+    const float z2 = position > 1 ? widen(newest[i]) : 0.0f, z1 = position > 0 ? widen(last[i]) : 0.0f;
+    newest[i] = narrow(bcx[i] * bcx[2 * dim + i]);
+    y[i] = narrow(bcx[dim + i] * (kernel[0] * z2 + kernel[1] * z1 + kernel[2] * widen(newest[i])));
   }
 }
 
