@@ -117,22 +117,22 @@ template <class T, int N>
 __device__ __forceinline__ Pack<T, N> add_row(ConvolutionSums<N> &sums, float (&dz)[N], const ConvolutionRow<T, N> &row,
                                               const Product<T, N> &z1, const Product<T, N> &z2, const float *kernel,
                                               bool inside) {
-  float dc[N], taps[3 * N];
-  load<3 * N>(taps, kernel); /* from the cache: registers are scarce */
+  float dc[N], taps[12]; /* of 4 channels, from the cache: registers are scarce */
 #pragma unroll
   for (int j = 0; j < N; j++) {
-    const float dy = number(row.dy, j), ds = dy * number(row.c, j), z = row.z.at(j);
-    float s = taps[3 * j + 2] * z;
-    dz[j] = taps[3 * j + 2] * ds;
+    if (j % 4 == 0) load<12>(taps, kernel + 3 * j);
+    const float dy = number(row.dy, j), ds = dy * number(row.c, j), z = row.z.at(j), *const tap = taps + j % 4 * 3;
+    float s = tap[2] * z;
+    dz[j] = tap[2] * ds;
     if (inside) sums.dkernel[3 * j + 2] += ds * z;
     if (row.before > 0) {
-      s += taps[3 * j + 1] * z1.at(j);
-      sums.dz1[j] += taps[3 * j + 1] * ds;
+      s += tap[1] * z1.at(j);
+      sums.dz1[j] += tap[1] * ds;
       if (inside) sums.dkernel[3 * j + 1] += ds * z1.at(j);
     }
     if (row.before > 1) {
-      s += taps[3 * j] * z2.at(j);
-      sums.dz2[j] += taps[3 * j] * ds;
+      s += tap[0] * z2.at(j);
+      sums.dz2[j] += tap[0] * ds;
       if (inside) sums.dkernel[3 * j] += ds * z2.at(j);
     }
     dc[j] = dy * s;
