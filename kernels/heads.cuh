@@ -17,6 +17,7 @@
 namespace {
 
 constexpr int HEADS_BLOCK = 256;
+constexpr int HEADS_BLOCKS = 3; /* of the backward on a multiprocessor, which allows 85 registers for a thread */
 
 /* Rotates pairs (first[j], second[j]) by `angles` [N][2] = {cos, sin}. */
 template <int N>
@@ -141,30 +142,37 @@ template <class T> struct HeadNormBackward {
 
 /* Replaces dy of a head by dx and adds dy * xh to the lane's sums of dweight. */
 template <class T, int N>
-__device__ __forceinline__ void head_backward(const HeadLane<N> &lane, T *dy, const T *x, float rstd,
+__device__ __forceinline__ void head_backward(const HeadLane<N> &lane, T *head, const T *x_head, float rstd,
                                               const float (&weight)[2][N], float (&sums)[2][N]) {
-  float d[2][N], xh[2][N], dot = 0;
-  lane.load_parts(d[0], d[1], dy);
-  lane.load_parts(xh[0], xh[1], x);
+  Pack<T, N> dy[2] = {}, x[2] = {};
+  float dot = 0;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (!lane.inside) continue;
+    dy[i] = load_pack<N>(head + i * lane.half + lane.at);
+    x[i] = load_pack<N>(x_head + i * lane.half + lane.at);
+  }
 #pragma unroll
   for (int i = 0; i < 2; i++)
 #pragma unroll
     for (int j = 0; j < N; j++) {
-      xh[i][j] *= rstd;
-      const float along = d[i][j] * xh[i][j];
+      const float along = number(dy[i], j) * (number(x[i], j) * rstd);
       sums[i][j] += along;
       dot += weight[i][j] * along;
     }
   const float mean = lane.sum(dot) / (float)(2 * lane.half); /* of g * xh */
 #pragma unroll
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
+    float dx[N];
 #pragma unroll
-    for (int j = 0; j < N; j++) d[i][j] = rstd * (weight[i][j] * d[i][j] - xh[i][j] * mean);
-  lane.store_parts(dy, d[0], d[1]);
+    for (int j = 0; j < N; j++) dx[j] = rstd * (weight[i][j] * number(dy[i], j) - number(x[i], j) * rstd * mean);
+    if (lane.inside) store<N>(head + i * lane.half + lane.at, dx);
+  }
 }
 
 /* Lanes of a warp take every so many heads, first of queries, then of keys; then the block adds their sums. */
-template <class T, int N> __global__ void __launch_bounds__(HEADS_BLOCK, 2) head_norm_backward(HeadNormBackward<T> p) {
+template <class T, int N>
+__global__ void __launch_bounds__(HEADS_BLOCK, HEADS_BLOCKS) head_norm_backward(HeadNormBackward<T> p) {
   constexpr int WARPS = HEADS_BLOCK / 32;
   __shared__ __align__(16) float part[WARPS][HEAD_DIM_MAX];
   const int dim = p.norm.head_dim, warp = (int)threadIdx.x / 32, groups = HEADS_BLOCK / p.lanes;
@@ -255,7 +263,7 @@ void cuda_head_norm_backward(Context *c, void *dqkv, float *dweight, const void 
       p.dqkv = static_cast<T *>(dqkv), p.qkv = static_cast<const T *>(qkv), p.rstd = rstd, p.norm = *norm;
       p.rows = rows, p.lanes = lanes_of_head(norm->head_dim, part);
       const int width = 2 * norm->head_dim;
-      const dim3 grid = loop_grid(c, divide_up((int64_t)rows * norm->heads, HEADS_BLOCK / p.lanes), 4);
+      const dim3 grid = loop_grid(c, divide_up((int64_t)rows * norm->heads, HEADS_BLOCK / p.lanes), HEADS_BLOCKS);
       p.partial = (float *)scratch(c, (size_t)grid.x * (size_t)width * sizeof(float));
       launch(c, "head_norm_backward", head_norm_backward<T, part>, grid, HEADS_BLOCK, 0, p);
       add_parts(c, "gradients of the norms of heads", dweight, NULL, p.partial, (int)grid.x, width, accumulate);
