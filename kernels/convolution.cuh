@@ -124,7 +124,7 @@ __device__ __forceinline__ Pack<T, N> add_row(ConvolutionSums<N> &sums, float (&
     const float dy = number(row.dy, j), ds = dy * number(row.c, j), z = row.z.at(j), *const tap = taps + j % 4 * 3;
     float s = tap[2] * z;
     dz[j] = tap[2] * ds;
-    if (inside) sums.dkernel[3 * j + 2] += ds * z;
+    sums.dkernel[3 * j + 2] += ds * z; /* z is 0 where it is not `inside` */
     if (row.before > 0) {
       s += tap[1] * z1.at(j);
       sums.dz1[j] += tap[1] * ds;
