@@ -1,10 +1,12 @@
 /* The CUDA backend: its context, memory, graphs and reports, and the table of its operations. The kernels are in
  * kernels/, a file for each family; attention compiles for minutes and is a separate translation unit. */
+#include "kernels/convolution.cuh"
 #include "kernels/cuda.cuh"
 #include "kernels/decode.cuh"
 #include "kernels/decode_attention.cuh"
 #include "kernels/embedding.cuh"
 #include "kernels/gemm.cuh"
+#include "kernels/heads.cuh"
 #include "kernels/loss.cuh"
 #include "kernels/mlp.cuh"
 #include "kernels/muon.cuh"

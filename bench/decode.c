@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* arrays: x, q, attention, h, logits, spare logits. There is only one set; `set` counts layers. */
+/* arrays: x, q, attention, h, logits, spare logits, weights of the norms of heads. There is only one set; `set` counts
+ * layers. */
 static void call_decode_embedding(Bench *b, const Operands *o, int set) {
   (void)set;
   const Embedding e = {.table = o->model->table.decoder.embedding};
@@ -15,13 +16,20 @@ static void call_decode_embedding(Bench *b, const Operands *o, int set) {
 
 static int layer_of(const Operands *o, int set) { return set % o->model->config.layers; }
 
-static void call_decode_qkv(Bench *b, const Operands *o, int set) {
+static void decode_qkv(Bench *b, const Operands *o, int set, const HeadNorm *head_norm) {
   int layer = layer_of(o, set);
   const Sublayer *sublayer = bench_sublayer(o->model, layer, SUBLAYER_SELF);
   const Norm norm = norm_of(o->model, sublayer->norm);
   Rope rope = {o->model->rope_table, NULL};
   b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, sublayer->in,
-                     NULL, &rope, &o->sequences);
+                     head_norm, &rope, &o->sequences);
+}
+
+static void call_decode_qkv(Bench *b, const Operands *o, int set) { decode_qkv(b, o, set, NULL); }
+
+static void call_decode_normed_qkv(Bench *b, const Operands *o, int set) {
+  const ModelConfig *c = &o->model->config;
+  decode_qkv(b, o, set, &(HeadNorm){o->array[0][6], 1e-5f, c->heads, c->kv_heads, c->head_dim});
 }
 
 static void call_decode_attention(Bench *b, const Operands *o, int set) {
@@ -109,8 +117,9 @@ static bool decode_operands(Bench *b, Operands *o, BenchModel *m, int rows, KvCa
   *o = (Operands){.model = m->model, .sets = 1, .rows = rows, .width = c->vocab, .caches = caches};
   const Need needs[] = {{FILL_COMPUTE, (int64_t)rows * c->dim},         {FILL_COMPUTE, (int64_t)rows * query_width(c)},
                         {FILL_COMPUTE, (int64_t)rows * query_width(c)}, {FILL_COMPUTE, (int64_t)rows * c->ffn},
-                        {FILL_FLOATS, (int64_t)rows * c->vocab},        {FILL_FLOATS, (int64_t)rows * c->vocab}};
-  for (int i = 0; i < 6; i++)
+                        {FILL_FLOATS, (int64_t)rows * c->vocab},        {FILL_FLOATS, (int64_t)rows * c->vocab},
+                        {FILL_FLOATS, 2 * (int64_t)c->head_dim}};
+  for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
     if (!(o->array[0][i] = bench_array(b, needs[i].fill, needs[i].count))) return false;
   for (int layer = 0; layer < c->layers; layer++) {
     int64_t count = (int64_t)rows * c->ctx * key_width(c);
@@ -179,6 +188,7 @@ void bench_decode(Bench *b, BenchModel *m, int rows, bool token_alone) {
               {{"decode_residual, down", call_decode_down, .bytes = bytes.down}, c->layers, &none},
               {{"decode_logits", call_decode_logits, .bytes = bytes.head}, 1, &none},
               {{"a token: all of the above", call_decode_token, .bytes = bench_token_bytes(b, m, rows)}, 1, &none},
+              {{"decode_qkv, norms of heads", call_decode_normed_qkv, .bytes = bytes.qkv}, c->layers, &none},
               {{"sample, top-k 40 top-p 0.95", call_sample, .bytes = logits, .note = copies}, 1, &usual},
               {{"sample, no filter", call_sample, .bytes = logits, .note = copies}, 1, &none},
               {{"sample, greedy", call_sample, .bytes = logits, .note = copies}, 1, &greedy}};

@@ -1,5 +1,5 @@
 /* Benchmarks of the operations of training: memory-bound ones and Muon, which is compute-bound; matrix products;
- * attention, RoPE and storing keys and values. */
+ * attention, RoPE, norms of heads and storing keys and values. */
 #include "bench/bench.h"
 #include "kernels/philox.h"
 
@@ -48,6 +48,19 @@ static void call_activation_backward(Bench *b, const Operands *o, int set) {
   const MlpShape mlp = mlp_of(&o->model->config);
   b->ops->activation_backward(b->c, o->array[set][0], o->array[set][1], o->array[set][2], &mlp, o->batch, o->length,
                               NULL);
+}
+
+/* arrays: y, bcx, kernel */
+static void call_convolution(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->convolution(b->c, a[0], a[1], &(Convolution){a[2], o->width, NULL}, o->batch, o->length);
+}
+
+/* arrays: dbcx, dkernel, dy, bcx, kernel */
+static void call_convolution_backward(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->convolution_backward(b->c, a[0], a[1], a[2], a[3], &(Convolution){a[4], o->width, NULL}, o->batch, o->length,
+                               true);
 }
 
 static void call_loss(Bench *b, const Operands *o, int set) {
@@ -133,6 +146,20 @@ static void mlp_rows(Bench *b, BenchModel *m) {
   bench_rows(b, &group, &o, cases, 2);
 }
 
+static void convolution_rows(Bench *b, BenchModel *m) {
+  const ModelConfig *c = &m->config;
+  const int64_t rows = (int64_t)m->batch * c->ctx, count = rows * c->dim;
+  const double u = (double)count * (double)b->dt;
+  const Need y = {FILL_COMPUTE, count}, bcx = {FILL_COMPUTE, 3 * count},
+             kernel = {FILL_FLOATS, CONVOLUTION_TAPS * (int64_t)c->dim};
+  Operands o = {.of = m, .batch = m->batch, .length = c->ctx, .width = c->dim};
+  const Group group = bench_group("elementwise", m->name, "%" PRId64 " x %d", rows, c->dim);
+  const Case cases[] = {
+      {"convolution", call_convolution, 4 * u, .needs = {y, bcx, kernel}},
+      {"convolution_backward (+=)", call_convolution_backward, 7 * u, .needs = {bcx, kernel, y, bcx, kernel}}};
+  bench_rows(b, &group, &o, cases, 2);
+}
+
 static void loss_rows(Bench *b, BenchModel *m) {
   const ModelConfig *c = &m->config;
   const int64_t rows = (int64_t)m->batch * c->ctx, chunk = rows < 8192 ? rows : 8192,
@@ -214,6 +241,7 @@ void bench_elementwise(Bench *b, BenchModel *m) {
   embedding_rows(b, m);
   norm_rows(b, m);
   mlp_rows(b, m);
+  convolution_rows(b, m);
   loss_rows(b, m);
   optimizer_rows(b, m);
   muon_row(b, m);
@@ -314,6 +342,25 @@ static void call_rope(Bench *b, const Operands *o, int set) {
                &rope);
 }
 
+static HeadNorm head_norm_with(const Attention *a, const float *weight) {
+  return (HeadNorm){weight, 1e-5f, a->heads, a->kv_heads, a->head_dim};
+}
+
+/* arrays: out, rstd, qkv, weight */
+static void call_head_norm(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  const HeadNorm norm = head_norm_with(&o->attention, a[3]);
+  const Rope rope = {o->model->rope_table, NULL};
+  b->ops->head_norm(b->c, a[0], a[1], a[2], &norm, o->attention.batch, o->attention.queries, &rope);
+}
+
+/* arrays: dqkv, dweight, qkv, rstd, weight. In place: the numbers become 0, infinite or NaN, which takes as long. */
+static void call_head_norm_backward(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  const HeadNorm norm = head_norm_with(&o->attention, a[4]);
+  b->ops->head_norm_backward(b->c, a[0], a[1], a[2], a[3], &norm, o->attention.batch * o->attention.queries, true);
+}
+
 static void call_cache_store(Bench *b, const Operands *o, int set) {
   const Attention *a = &o->attention;
   HeadViews in = packed(b, a, o->array[set][0]);
@@ -355,12 +402,17 @@ void bench_attention(Bench *b, BenchModel *m) {
   Attention a = causal(m->batch, c->heads, c->head_dim, c->ctx);
   attention_pair(b, m, m->name, a, 0);
   const int64_t rows = (int64_t)m->batch * c->ctx, keys = (int64_t)c->ctx * key_width(c);
+  const int64_t normed = rows * (query_width(c) + key_width(c)), heads = rows * (c->heads + c->kv_heads);
+  const double u = (double)normed * (double)b->dt, r = 4.0 * (double)heads;
+  const Need all = {FILL_COMPUTE, rows * qkv_width(c)}, out = {FILL_COMPUTE, normed}, rstd = {FILL_FLOATS, heads},
+             weight = {FILL_FLOATS, 2 * (int64_t)c->head_dim};
   Operands o = {.of = m, .attention = a};
   Group group = bench_group("attention", m->name, "B%d T%d H%d D%d", a.batch, a.queries, a.heads, a.head_dim);
-  bench_row(b, &group, &o,
-            (Case){"rope, queries and keys", call_rope,
-                   2.0 * (double)(rows * (query_width(c) + key_width(c))) * (double)b->dt,
-                   .needs = {{FILL_COMPUTE, rows * qkv_width(c)}}});
+  const Case cases[] = {
+      {"rope, queries and keys", call_rope, 2 * u, .needs = {all}},
+      {"head_norm", call_head_norm, 2 * u + r, .needs = {out, rstd, all, weight}},
+      {"head_norm_backward (+=)", call_head_norm_backward, 3 * u + r, .needs = {all, weight, all, rstd, weight}}};
+  bench_rows(b, &group, &o, cases, 3);
   o.attention.batch = 1;
   group = bench_group("attention", m->name, "T%d H%d D%d", a.queries, a.kv_heads, a.head_dim);
   const Need qkv = {FILL_COMPUTE, (int64_t)c->ctx * qkv_width(c)}, cache = {FILL_COMPUTE, keys};

@@ -1,8 +1,7 @@
-/* Rotary positions and attention: a separate translation unit, because it compiles for minutes. */
+/* Attention: a separate translation unit, because it compiles for minutes. */
 #include "kernels/attention_backward.cuh"
 #include "kernels/attention_f32.cuh"
 #include "kernels/attention_forward.cuh"
-#include "kernels/rope.cuh"
 
 void cuda_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
   if (!check_head_size(c, a->head_dim)) return;

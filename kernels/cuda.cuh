@@ -253,6 +253,20 @@ template <int N, class T> __device__ __forceinline__ void store(T *to, const flo
   for (int i = 0; i < N; i += PART) store_pack(to + i, pack<T, PART>(in, i));
 }
 
+/* Loads N neighbors that do not change while the kernel runs, or zeros, without a branch, so that many loads can be in
+ * flight. */
+template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
+  constexpr int LOADS = (int)sizeof(Pack<T, N>) / 16;
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) {
+    const uint4 words = load16_ordered(reinterpret_cast<const uint4 *>(from) + i, present);
+    pack.word[4 * i] = words.x, pack.word[4 * i + 1] = words.y;
+    pack.word[4 * i + 2] = words.z, pack.word[4 * i + 3] = words.w;
+  }
+  return pack;
+}
+
 template <class S> __device__ __forceinline__ S warp_sum(S x) {
 #pragma unroll
   for (int offset = 16; offset; offset /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, offset);

@@ -1,4 +1,5 @@
-/* Decoding of one token: the operations of kernels.h whose rows are sequences. Each is one launch, with LayerNorm two.
+/* Decoding of one token: the operations of kernels.h whose rows are sequences. Each is one launch; LayerNorm and the
+ * norms of heads are another one each.
  *
  *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
@@ -23,6 +24,7 @@
 
 #include "kernels/cuda.cuh"
 #include "kernels/decode_attention.cuh"
+#include "kernels/heads.cuh"
 #include "kernels/mlp.cuh"
 #include "kernels/norm.cuh"
 
@@ -120,21 +122,31 @@ template <int ROWS> __device__ __forceinline__ float of_lane(const float (&value
   return mine;
 }
 
-/* Computes outputs `low` and `high` of a layer for all sequences, ROWS at a time, and calls finish(row, low output,
- * high output) on one lane for each sequence. The biases are requested first: a later request would have to be waited
- * for. */
+/* Computes some outputs of a layer for all sequences, ROWS at a time, and calls finish(row, outputs) on one lane for
+ * each sequence. The biases are requested first: a later request would have to be waited for. */
+template <bool NORM, int ROWS, class T, int OUT, class F>
+__device__ __forceinline__ void outputs_of(const DecodeLayer<T> &layer, const int64_t (&outputs)[OUT],
+                                           const DecodeInput<T> &in, F finish) {
+  const T *weights[OUT];
+  float bias[OUT];
+#pragma unroll
+  for (int o = 0; o < OUT; o++) weights[o] = layer.w + outputs[o] * in.depth, bias[o] = layer.bias_of(outputs[o]);
+  const int lane = (int)threadIdx.x % 32;
+  for (int first = 0; first < in.rows; first += ROWS) {
+    float products[OUT][ROWS], mine[OUT];
+    warp_products<NORM>(products, weights, in, first);
+#pragma unroll
+    for (int o = 0; o < OUT; o++) mine[o] = __fadd_rn(of_lane(products[o]), bias[o]);
+    if (lane < ROWS && first + lane < in.rows) finish(first + lane, mine);
+  }
+}
+
+/* The same for outputs `low` and `high`: finish(row, low output, high output). */
 template <bool NORM, int ROWS, class T, class F>
 __device__ __forceinline__ void output_pair(const DecodeLayer<T> &layer, int64_t low, int64_t high,
                                             const DecodeInput<T> &in, F finish) {
-  const T *const pair[2] = {layer.w + low * in.depth, layer.w + high * in.depth};
-  const float bias[2] = {layer.bias_of(low), layer.bias_of(high)};
-  const int lane = (int)threadIdx.x % 32;
-  for (int first = 0; first < in.rows; first += ROWS) {
-    float products[2][ROWS];
-    warp_products<NORM>(products, pair, in, first);
-    const float a = __fadd_rn(of_lane(products[0]), bias[0]), b = __fadd_rn(of_lane(products[1]), bias[1]);
-    if (lane < ROWS && first + lane < in.rows) finish(first + lane, a, b);
-  }
+  const int64_t pair[2] = {low, high};
+  outputs_of<NORM, ROWS>(layer, pair, in, [&](int row, const float(&out)[2]) { finish(row, out[0], out[1]); });
 }
 
 __device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_WARPS + (int)threadIdx.x / 32; }
@@ -191,6 +203,53 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     }
     to[i] = from_float<T>(a);
     to[i + half] = from_float<T>(b);
+  });
+}
+
+/* q, k and v of all sequences from their packed product, `qkv` [rows][H + 2G][D]: heads of queries and keys are
+ * normalized, and rotated unless `table` is NULL. Lanes of a warp for each head. */
+template <class T>
+__global__ void __launch_bounds__(HEADS_BLOCK)
+    decode_heads_kernel(T *q, Cache<T> cache, const float *qkv, HeadNorm norm, int rows, int lanes, const float *table,
+                        const int32_t *positions) {
+  constexpr int N = VECTOR<float>;
+  const int dim = norm.head_dim, normed = norm.heads + norm.kv_heads, heads = normed + norm.kv_heads;
+  const HeadLane<N> lane(lanes, dim);
+  const int item = (int)(blockIdx.x * HEADS_BLOCK + threadIdx.x) / lanes, row = item / heads, head = item % heads;
+  const int position = row < rows ? positions[row] : -1;
+  if (position < 0 || position >= cache.capacity) return; /* all lanes of a head */
+  float first[N], second[N];
+  lane.load_parts(first, second, qkv + (int64_t)item * dim);
+  if (head < normed) {
+    lane.normalize(first, second, norm.weight + (head < norm.heads ? 0 : dim), norm.eps);
+    if (table && lane.inside) rotate_pairs<N>(first, second, table + (int64_t)position * dim + 2 * lane.at);
+  }
+  T *to;
+  if (head < norm.heads) to = q + ((int64_t)row * norm.heads + head) * dim;
+  else if (head < normed) to = cache.k + cache.at(row, position, head - norm.heads);
+  else to = cache.v + cache.at(row, position, head - normed);
+  lane.store_parts(to, first, second);
+}
+
+/* y = c * s with b, c, x = W n + b, and z of this position to the state. A warp owns the rows i, C + i and 2C + i. */
+template <class T, int ROWS, bool NORM>
+__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
+    decode_convolution_kernel(T *y, ConvolutionState state, DecodeInput<T> in, DecodeLayer<T> layer,
+                              const float *kernel, int dim, const int32_t *positions) {
+  const int i = warp_number();
+  if (i >= dim) return;
+  const int64_t outputs[3] = {i, (int64_t)dim + i, 2 * (int64_t)dim + i};
+  outputs_of<NORM, ROWS>(layer, outputs, in, [&](int row, const float(&bcx)[3]) {
+    const int position = positions[row];
+    if (position < 0) return;
+    T *const z = static_cast<T *>(state.z) + row * state.slot + i;
+    T *const now = z + position % 2 * dim; /* still z of two positions before */
+    const T rounded = from_float<T>(bcx[0] * bcx[2]);
+    float s = kernel[3 * i + 2] * to_float(rounded);
+    if (position > 0) s = fmaf(kernel[3 * i + 1], to_float(z[(position + 1) % 2 * dim]), s);
+    if (position > 1) s = fmaf(kernel[3 * i], to_float(*now), s);
+    *now = rounded;
+    y[(int64_t)row * dim + i] = from_float<T>(bcx[1] * s);
   });
 }
 
@@ -277,13 +336,16 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const 
   with_element(c, run);
 }
 
-/* with_product() of norm(x). A norm that does not fit the product is computed before it. */
+/* with_product() of norm(x). A norm that does not fit the product is computed before it, into scratch space behind the
+ * first `taken` bytes, which f uses. */
 template <class F>
 static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
-                            const Parameters *params, Linear layer, int rows, F f) {
+                            const Parameters *params, Linear layer, int rows, F f, size_t taken = 0) {
   if (norm && !fits_product(norm)) {
     const int dim = layer.weight.cols;
-    void *y = scratch(c, (size_t)rows * (size_t)dim * dtype_bytes(c->dtype));
+    const size_t before = (size_t)divide_up((int64_t)taken, 256) * 256;
+    char *space = (char *)scratch(c, before + (size_t)rows * (size_t)dim * dtype_bytes(c->dtype));
+    void *y = space ? space + before : NULL;
     cuda_decode_norm(c, y, x, norm, rows, dim);
     x = y, norm = NULL;
   }
@@ -291,14 +353,47 @@ static void with_normalized(Context *c, const char *operation, const void *x, co
   else with_product<false>(c, operation, x, NULL, params, layer, rows, f);
 }
 
+/* Normalized heads need all numbers of a head: the product goes to scratch space, in fp32. */
+static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
+                                    const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
+                                    const Sequences *s) {
+  const char *const name = "decode_qkv";
+  const int outputs = layer.weight.rows, lanes = lanes_of_head(cache->head_dim, VECTOR<float>);
+  const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
+  if (!check_head_size(c, cache->head_dim)) return;
+  require_alignment(c, name, {}, {q, cache->k, cache->v, head_norm->weight, rope ? rope->table : NULL});
+  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+    using T = decltype(e);
+    float *const qkv = (float *)scratch(c, bytes);
+    launch(c, name, decode_pairs_kernel<T, float, rows, normed>, decode_blocks(divide_up(outputs, 2)),
+           32 * DECODE_WARPS, 0, qkv, in, weights, outputs);
+    const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
+    launch(c, name, decode_heads_kernel<T>, (unsigned)divide_up(heads * lanes, HEADS_BLOCK), HEADS_BLOCK, 0, q,
+           cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, rope ? rope->table : NULL, s->positions);
+  };
+  with_normalized(c, name, x, norm, params, layer, s->rows, run, bytes);
+}
+
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
-                     const Parameters *params, Linear layer, const Rope *rope, const Sequences *s) {
+                     const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
+                     const Sequences *s) {
+  if (head_norm) return decode_normalized_heads(c, q, cache, x, norm, params, layer, head_norm, rope, s);
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
   const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
     using T = decltype(e);
     launch(c, name, decode_qkv_kernel<T, rows, normed>, decode_blocks(outputs / 2), 32 * DECODE_WARPS, 0, q,
            cache_of<T>(cache), in, weights, heads, rope ? rope->table : NULL, s->positions);
+  };
+  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+}
+
+void cuda_decode_convolution(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
+                             const Parameters *params, Linear layer, const Convolution *v, const Sequences *s) {
+  const char *const name = "decode_convolution";
+  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+    launch(c, name, decode_convolution_kernel<decltype(e), rows, normed>, decode_blocks(v->dim), 32 * DECODE_WARPS, 0,
+           y, *state, in, weights, v->kernel, v->dim, s->positions);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }

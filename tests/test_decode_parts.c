@@ -21,12 +21,14 @@ struct Part {
   double *(*run)(Machine *m, const Part *k, const int *ids, int rows); /* [rows][width] */
   int inputs, outputs, width;
   NormUse norm;
-  bool bias, rope;
+  bool bias, rope, head_norm;
   MlpShape mlp;
   HeadShape heads;
   const double *w, *b, *weight, *shift; /* [outputs][inputs] [outputs] [inputs] [inputs] */
   const double *x, *wide;               /* [SEQUENCES][inputs]; [SEQUENCES][outputs], that results are added to */
   const double *keys, *values;          /* [SEQUENCES][CAPACITY][kv_heads][head_dim] */
+  const double *head_weight;            /* [2][head_dim] */
+  const double *taps, *state;           /* [width of y][CONVOLUTION_TAPS]; [SEQUENCES][2][width of y] */
   const int *counts;
 };
 
@@ -160,7 +162,10 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   KvCache cache = {machine_put_rows(m, NULL, rows, cached), machine_put_rows(m, NULL, rows, cached), CAPACITY,
                    s->kv_heads, s->head_dim};
   void *x = put_rows(m, k->x, ids, rows, k->inputs), *q = put_rows(m, NULL, ids, rows, query);
-  m->ops->decode_qkv(m->context, q, &cache, x, o.used, &o.params, o.layer, NULL, k->rope ? &rope : NULL, &o.sequences);
+  HeadNorm norm = {NULL, (float)EPSILON, s->heads, s->kv_heads, s->head_dim};
+  if (k->head_norm) norm.weight = machine_put(m, KIND_F32, k->head_weight, 2 * (size_t)s->head_dim);
+  m->ops->decode_qkv(m->context, q, &cache, x, o.used, &o.params, o.layer, k->head_norm ? &norm : NULL,
+                     k->rope ? &rope : NULL, &o.sequences);
   const double *queries = machine_get_rows(m, q, rows, query);
   double *all = host_values(m->fixture, (size_t)(rows * k->width));
   for (int r = 0; r < rows; r++) memcpy(all + r * k->width, queries + r * query, (size_t)query * sizeof *all);
@@ -172,6 +177,30 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
       else assert_true(isnan(stored[i]));
     }
   }
+  return all;
+}
+
+/* y, and z of the position in the state; the rest of the state, and what lies behind it in a slot, must not change. */
+static double *run_convolution(Machine *m, const Part *k, const int *ids, int rows) {
+  Operands o;
+  operands_new(m, k, ids, rows, &o);
+  const int dim = k->width / 2, slot = 2 * dim + fitting_width(m->fixture, 5);
+  double *states = host_values(m->fixture, (size_t)(rows * slot)),
+         *all = host_values(m->fixture, (size_t)(rows * k->width));
+  for (int i = 0; i < rows * slot; i++)
+    states[i] = i % slot < 2 * dim ? k->state[ids[i / slot] * 2 * dim + i % slot] : NAN;
+  const ConvolutionState state = {machine_put_rows(m, states, rows, slot), slot};
+  const Convolution v = {machine_put(m, KIND_F32, k->taps, CONVOLUTION_TAPS * (size_t)dim), dim, NULL};
+  void *x = put_rows(m, k->x, ids, rows, k->inputs), *y = put_rows(m, NULL, ids, rows, dim);
+  m->ops->decode_convolution(m->context, y, &state, x, o.used, &o.params, o.layer, &v, &o.sequences);
+  const double *got = machine_get_rows(m, y, rows, dim), *after = machine_get_rows(m, state.z, rows, slot);
+  for (int r = 0; r < rows; r++) {
+    const int now = r * slot + positions_of[ids[r]] % 2 * dim;
+    memcpy(all + r * k->width, got + r * dim, (size_t)dim * sizeof *all);
+    memcpy(all + r * k->width + dim, after + now, (size_t)dim * sizeof *all);
+    memcpy(states + now, after + now, (size_t)dim * sizeof *all);
+  }
+  expect_same("the rest of the state", after, states, (size_t)(rows * slot));
   return all;
 }
 
@@ -323,24 +352,116 @@ static void test_decode_far_from_zero(void **state) {
   }
 }
 
-static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, bool bias, bool rope) {
-  Part k = {.name = "decode_qkv", .run = run_qkv, .inputs = inputs, .norm = norm, .bias = bias, .rope = rope};
-  k.heads = *s;
-  k.outputs = k.width = (s->heads + 2 * s->kv_heads) * s->head_dim;
+/* kind: bits for a bias, positions and norms of heads. */
+static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, int kind) {
+  Part k = {.name = "decode_qkv",
+            .run = run_qkv,
+            .inputs = inputs,
+            .norm = norm,
+            .bias = kind % 2 == 1,
+            .rope = kind / 2 % 2 == 1,
+            .head_norm = kind / 4 == 1,
+            .heads = *s};
+  const int dim = s->head_dim, used = s->heads + s->kv_heads;
+  k.outputs = k.width = (used + s->kv_heads) * dim;
   fill_part(f, &k);
+  k.head_weight = random_values(f, 7, 2 * (size_t)dim);
   double *want = products(f, &k);
-  for (int i = 0; rope && i < SEQUENCES; i++)
-    rotate_heads(want + i * k.width, s->heads + s->kv_heads, s->head_dim, positions_of[i]);
+  for (int i = 0; i < SEQUENCES; i++) {
+    for (int h = 0; k.head_norm && h < used; h++) {
+      const NormValues head = {NORM_RMS, k.head_weight + (h < s->heads ? 0 : dim), NULL, EPSILON};
+      double *const at = want + i * k.width + h * dim;
+      normalize_row(&head, at, at, (size_t)dim);
+    }
+    if (k.rope) rotate_heads(want + i * k.width, used, dim, positions_of[i]);
+  }
   expect_part(f, &k, want);
 }
 
 static void test_decode_qkv(void **state) {
   Fixture *f = *state;
-  const HeadShape shapes[] = {{3, 1, fitting_width(f, 10)}, {4, 2, 32}, {2, 2, fitting_width(f, 6)}};
-  const int inputs[] = {fitting_width(f, 36), 128, fitting_width(f, 33)};
-  for (int i = 0; i < 3; i++)
+  const HeadShape shapes[] = {{3, 1, fitting_width(f, 10)}, {4, 2, 32}, {2, 2, fitting_width(f, 6)}, {1, 1, 120}};
+  const int inputs[] = {fitting_width(f, 36), 128, fitting_width(f, 33), 16}, kinds[] = {0, 1, 2, 3, 4, 7};
+  for (int i = 0; i < 4; i++)
     for (NormUse norm = NO_NORM; norm < NORM_USES; norm++)
-      for (int kind = 0; kind < 4; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kind % 2 == 1, kind / 2 == 1);
+      for (int kind = 0; kind < 6; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kinds[kind]);
+}
+
+/* ---- convolution ---- */
+
+/* y of channel j at position t of a text bcx [T][3C]. */
+static double convolved(const double *taps, const double *bcx, int dim, int j, int t) {
+  double sum = 0;
+  for (int i = 0; i < CONVOLUTION_TAPS; i++) {
+    const int from = t - (CONVOLUTION_TAPS - 1) + i;
+    if (from < 0) continue;
+    sum += taps[CONVOLUTION_TAPS * j + i] * bcx[3 * from * dim + j] * bcx[(3 * from + 2) * dim + j];
+  }
+  return bcx[(3 * t + 1) * dim + j] * sum;
+}
+
+/* The state before position 0 is NaN, as after a sequence that diverged: it is not read. */
+static void convolution_part(Fixture *f, int dim, int inputs, NormUse norm) {
+  Part k = {.name = "decode_convolution", .run = run_convolution, .inputs = inputs, .outputs = 3 * dim, .norm = norm};
+  k.width = 2 * dim;
+  fill_part(f, &k);
+  const double *bcx = products(f, &k);
+  double *z = random_values(f, 8, (size_t)(SEQUENCES * 2 * dim)), *want = host_values(f, (size_t)(SEQUENCES * k.width));
+  for (int j = 0; j < 2 * dim; j++) z[j] = NAN; /* of sequence 0, at position 0 */
+  k.taps = random_values(f, 7, CONVOLUTION_TAPS * (size_t)dim), k.state = z;
+  for (int i = 0; i < SEQUENCES * dim; i++) {
+    const int id = i / dim, j = i % dim, now = 2 * id + positions_of[id] % 2, last = 4 * id + 1 - now;
+    const double *row = bcx + id * 3 * dim + j, *taps = k.taps + CONVOLUTION_TAPS * j;
+    const double newest = row[0] * row[2 * dim];
+    double sum = taps[2] * newest;
+    if (positions_of[id] > 0) sum += taps[0] * z[now * dim + j] + taps[1] * z[last * dim + j];
+    want[id * k.width + j] = row[dim] * sum;
+    want[id * k.width + dim + j] = newest;
+  }
+  expect_part(f, &k, want);
+}
+
+static void test_decode_convolution(void **state) {
+  Fixture *f = *state;
+  static const int shapes[][2] = {{1, 8}, {5, 33}, {136, 128}, {8, 1064}, {264, 72}};
+  for (int i = 0; i < 5; i++)
+    for (NormUse norm = NO_NORM; norm < NORM_USES; norm++)
+      convolution_part(f, fitting_width(f, shapes[i][0]), fitting_width(f, shapes[i][1]), norm);
+}
+
+/* Sequences after prompts of 0, 1, 2 and 5 tokens, token by token in one batch, equal the convolution of the text. */
+static void test_decode_convolution_steps(void **state) {
+  Fixture *f = *state;
+  enum { ROWS = 4, STEPS = 6, LONGEST = 5 + STEPS, DIM = 40, INPUTS = 24, SLOT = 2 * DIM + 8 };
+  static const int prompts[ROWS] = {0, 1, 2, 5}, ids[ROWS] = {0, 1, 2, 3};
+  Part k = {.inputs = INPUTS, .outputs = 3 * DIM};
+  fill_part(f, &k);
+  const double *x = random_values(f, 5, (size_t)(ROWS * LONGEST * INPUTS)),
+               *taps = random_values(f, 7, CONVOLUTION_TAPS * DIM),
+               *bcx = linear_rows(f, k.w, NULL, x, ROWS * LONGEST, 3 * DIM, INPUTS);
+  k.x = x;
+  Machine m = machine_open(f, 1);
+  Operands o;
+  operands_new(&m, &k, ids, ROWS, &o);
+  const ConvolutionState z = {machine_put_rows(&m, NULL, ROWS, SLOT), SLOT};
+  const Convolution v = {machine_put(&m, KIND_F32, taps, CONVOLUTION_TAPS * DIM), DIM, NULL};
+  for (int r = 1; r < ROWS; r++)
+    m.ops->convolution_store(m.context, &z, r, machine_put_rows(&m, bcx + r * LONGEST * 3 * DIM, prompts[r], 3 * DIM),
+                             DIM, prompts[r]);
+  for (int step = 0; step < STEPS; step++) {
+    int32_t positions[ROWS];
+    double *now = host_values(f, ROWS * INPUTS), *want = host_values(f, ROWS * DIM);
+    for (int r = 0; r < ROWS; r++) {
+      const int t = positions[r] = prompts[r] + step;
+      memcpy(now + r * INPUTS, x + (r * LONGEST + t) * INPUTS, INPUTS * sizeof *now);
+      for (int j = 0; j < DIM; j++) want[r * DIM + j] = convolved(taps, bcx + r * LONGEST * 3 * DIM, DIM, j, t);
+    }
+    m.ops->upload(m.context, o.sequences.positions, positions, sizeof positions);
+    void *y = machine_put_rows(&m, NULL, ROWS, DIM), *in = machine_put_rows(&m, now, ROWS, INPUTS);
+    m.ops->decode_convolution(m.context, y, &z, in, NULL, &o.params, o.layer, &v, &o.sequences);
+    expect_close(f, "a step", machine_get_rows(&m, y, ROWS, DIM), want, ROWS * DIM, TOLERANCE_F32);
+  }
+  machine_close(&m);
 }
 
 /* Keys beyond a row's count are NaN: none may be read, whatever the row's position. */
@@ -430,6 +551,8 @@ int main(void) {
       cmocka_unit_test(test_decode_norm),
       cmocka_unit_test(test_decode_far_from_zero),
       cmocka_unit_test(test_decode_qkv),
+      cmocka_unit_test(test_decode_convolution),
+      cmocka_unit_test(test_decode_convolution_steps),
       cmocka_unit_test(test_decode_attention_counts),
       cmocka_unit_test(test_decode_attention_without_counts),
       cmocka_unit_test(test_decode_positions),

@@ -9,7 +9,8 @@ set -u
 
 # The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
 programs='test_sample test_decode test_kernels_norm test_model_train test_model test_kernels test_context'
-programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout"
+programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout test_kernels_heads"
+programs="$programs test_kernels_convolution"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
 orders=${ORDERS:-fwd rev rand}

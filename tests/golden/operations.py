@@ -205,6 +205,63 @@ def make_attention():
     return family.write()
 
 
+def make_head_norm():
+    """Heads of queries and keys of packed rows; dims: B, T, H, G, D, rope base or 0. dy and dx hold values too, which
+    are not normalized; dy is the gradient before the rotation."""
+    family = Family("head_norm", 24)
+    for batch, length, heads, kv_heads, dim, base in [
+            (1, 1, 1, 1, 2, 0), (2, 5, 3, 1, 6, 10000), (1, 2, 2, 2, 8, 0), (2, 3, 4, 2, 24, 500),
+            (1, 3, 2, 1, 64, 10000)]:
+        random, used = family.random, heads + kv_heads
+        qkv = leaf(random.normal(batch, length, used + kv_heads, dim))
+        weight = leaf(random.normal(2, dim, std=0.3, mean=1.0))
+        dy = random.normal(batch, length, used + kv_heads, dim)
+        eps = f32(1e-5) if dim != 24 else 0.25  # a large one, so that its place in the formula is seen
+        normed = torch.cat([F.rms_norm(qkv[:, :, :heads], (dim,), weight[0], eps),
+                            F.rms_norm(qkv[:, :, heads:used], (dim,), weight[1], eps), qkv[:, :, used:]], 2)
+        dx, dweight = gradients([normed], [dy], [qkv, weight])
+        positions = random.integers(0, 300, batch, length)
+        natural, out = torch.arange(length).expand(batch, length), normed[:, :, :used]
+        rstd = (qkv.pow(2).mean(-1) + eps).rsqrt()[:, :, :used]
+        tensors = dict(eps=scalar(eps), qkv=qkv, weight=weight, dy=dy, rstd=rstd, out=out, dx=dx, dweight=dweight)
+        if base:
+            tensors.update(positions=positions, out_rotated=rope(out, positions, base),
+                           out_natural=rope(out, natural, base))
+        family.add([batch, length, heads, kv_heads, dim, base], **tensors)
+    return family.write()
+
+
+CONVOLUTION_CASES = [
+    # C, lengths of the texts of each sequence
+    (1, [[1]]), (5, [[2], [2]]), (8, [[1, 2], [3]]), (33, [[7], [7]]), (24, [[1, 1, 2, 3, 2, 1], [4, 6], [2, 1, 7]]),
+    (40, [[9, 1], [2, 8]]),
+]
+
+
+def short_convolution(bcx, kernel):
+    """bcx [T][3C], kernel [C][3]: y [T][C] of one text, as Lfm2ShortConv of transformers."""
+    b, c, x = bcx.T.chunk(3)
+    s = F.conv1d((b * x)[None], kernel[:, None], groups=kernel.shape[0], padding=kernel.shape[1] - 1)[0, :, :len(bcx)]
+    return (c * s).T
+
+
+def make_convolution():
+    """dims: B, T, C, whether a sequence has several texts; then there are positions."""
+    family = Family("convolution", 25)
+    for dim, texts in CONVOLUTION_CASES:
+        batch, length, packed = len(texts), sum(texts[0]), any(len(lengths) > 1 for lengths in texts)
+        bcx, kernel = leaf(family.random.normal(batch, length, 3 * dim)), leaf(family.random.normal(dim, 3))
+        dy = family.random.normal(batch, length, dim)
+        y = torch.stack([torch.cat([short_convolution(part, kernel) for part in row.split(lengths)])
+                         for row, lengths in zip(bcx, texts)])
+        dbcx, dkernel = gradients([y], [dy], [bcx, kernel])
+        tensors = dict(bcx=bcx, kernel=kernel, dy=dy, y=y, dbcx=dbcx, dkernel=dkernel)
+        if packed:
+            tensors["positions"] = torch.stack([torch.cat([torch.arange(n) for n in lengths]) for lengths in texts])
+        family.add([batch, length, dim, int(packed)], **tensors)
+    return family.write()
+
+
 def make_swiglu():
     family = Family("swiglu", 6)
     for rows, ffn in [(1, 1), (3, 5), (7, 33), (2, 352)]:
