@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(CONVOLUTION_BLOCK, 2) convolution_backward(Con
   }
 }
 
-/* z of the last two of `length` rows, to the state of a slot [2][C]. A block for each row. */
+/* z of the last two of `length` rows, to the state of a slot [CONVOLUTION_TAPS][C]. A block for each row. */
 template <class T> __global__ void convolution_store_kernel(T *z, const T *bcx, int dim, int length) {
   constexpr int N = VECTOR<T>;
   const int t = length - 1 - (int)blockIdx.x;
@@ -203,7 +203,7 @@ template <class T> __global__ void convolution_store_kernel(T *z, const T *bcx, 
     float now[N];
 #pragma unroll
     for (int j = 0; j < N; j++) now[j] = product.at(j);
-    store<N>(z + (t % 2) * dim + i, now);
+    store<N>(z + (t % CONVOLUTION_TAPS) * dim + i, now);
   }
 }
 

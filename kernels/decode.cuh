@@ -243,11 +243,11 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
     const int position = positions[row];
     if (position < 0) return;
     T *const z = static_cast<T *>(state.z) + row * state.slot + i;
-    T *const now = z + position % 2 * dim; /* still z of two positions before */
+    T *const now = z + position % CONVOLUTION_TAPS * dim;
     const T rounded = from_float<T>(bcx[0] * bcx[2]);
     float s = kernel[3 * i + 2] * to_float(rounded);
-    if (position > 0) s = fmaf(kernel[3 * i + 1], to_float(z[(position + 1) % 2 * dim]), s);
-    if (position > 1) s = fmaf(kernel[3 * i], to_float(*now), s);
+    if (position > 0) s = fmaf(kernel[3 * i + 1], to_float(z[(position + 2) % CONVOLUTION_TAPS * dim]), s);
+    if (position > 1) s = fmaf(kernel[3 * i], to_float(z[(position + 1) % CONVOLUTION_TAPS * dim]), s);
     *now = rounded;
     y[(int64_t)row * dim + i] = from_float<T>(bcx[1] * s);
   });

@@ -28,7 +28,7 @@ struct Part {
   const double *x, *wide;               /* [SEQUENCES][inputs]; [SEQUENCES][outputs], that results are added to */
   const double *keys, *values;          /* [SEQUENCES][CAPACITY][kv_heads][head_dim] */
   const double *head_weight;            /* [2][head_dim] */
-  const double *taps, *state;           /* [width of y][CONVOLUTION_TAPS]; [SEQUENCES][2][width of y] */
+  const double *taps, *state;           /* [width of y][CONVOLUTION_TAPS]; [SEQUENCES][CONVOLUTION_TAPS][width of y] */
   const int *counts;
 };
 
@@ -184,18 +184,17 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
 static double *run_convolution(Machine *m, const Part *k, const int *ids, int rows) {
   Operands o;
   operands_new(m, k, ids, rows, &o);
-  const int dim = k->width / 2, slot = 2 * dim + fitting_width(m->fixture, 5);
+  const int dim = k->width / 2, kept = CONVOLUTION_TAPS * dim, slot = kept + fitting_width(m->fixture, 5);
   double *states = host_values(m->fixture, (size_t)(rows * slot)),
          *all = host_values(m->fixture, (size_t)(rows * k->width));
-  for (int i = 0; i < rows * slot; i++)
-    states[i] = i % slot < 2 * dim ? k->state[ids[i / slot] * 2 * dim + i % slot] : NAN;
+  for (int i = 0; i < rows * slot; i++) states[i] = i % slot < kept ? k->state[ids[i / slot] * kept + i % slot] : NAN;
   const ConvolutionState state = {machine_put_rows(m, states, rows, slot), slot};
   const Convolution v = {machine_put(m, KIND_F32, k->taps, CONVOLUTION_TAPS * (size_t)dim), dim, NULL};
   void *x = put_rows(m, k->x, ids, rows, k->inputs), *y = put_rows(m, NULL, ids, rows, dim);
   m->ops->decode_convolution(m->context, y, &state, x, o.used, &o.params, o.layer, &v, &o.sequences);
   const double *got = machine_get_rows(m, y, rows, dim), *after = machine_get_rows(m, state.z, rows, slot);
   for (int r = 0; r < rows; r++) {
-    const int now = r * slot + positions_of[ids[r]] % 2 * dim;
+    const int now = r * slot + positions_of[ids[r]] % CONVOLUTION_TAPS * dim;
     memcpy(all + r * k->width, got + r * dim, (size_t)dim * sizeof *all);
     memcpy(all + r * k->width + dim, after + now, (size_t)dim * sizeof *all);
     memcpy(states + now, after + now, (size_t)dim * sizeof *all);
@@ -406,15 +405,18 @@ static void convolution_part(Fixture *f, int dim, int inputs, NormUse norm) {
   k.width = 2 * dim;
   fill_part(f, &k);
   const double *bcx = products(f, &k);
-  double *z = random_values(f, 8, (size_t)(SEQUENCES * 2 * dim)), *want = host_values(f, (size_t)(SEQUENCES * k.width));
-  for (int j = 0; j < 2 * dim; j++) z[j] = NAN; /* of sequence 0, at position 0 */
+  double *z = random_values(f, 8, (size_t)(SEQUENCES * CONVOLUTION_TAPS * dim)),
+         *want = host_values(f, (size_t)(SEQUENCES * k.width));
+  for (int j = 0; j < CONVOLUTION_TAPS * dim; j++) z[j] = NAN; /* of sequence 0, at position 0 */
   k.taps = random_values(f, 7, CONVOLUTION_TAPS * (size_t)dim), k.state = z;
   for (int i = 0; i < SEQUENCES * dim; i++) {
-    const int id = i / dim, j = i % dim, now = 2 * id + positions_of[id] % 2, last = 4 * id + 1 - now;
+    const int id = i / dim, j = i % dim, t = positions_of[id];
+    const double *kept = z + id * CONVOLUTION_TAPS * dim + j;
     const double *row = bcx + id * 3 * dim + j, *taps = k.taps + CONVOLUTION_TAPS * j;
     const double newest = row[0] * row[2 * dim];
     double sum = taps[2] * newest;
-    if (positions_of[id] > 0) sum += taps[0] * z[now * dim + j] + taps[1] * z[last * dim + j];
+    if (t > 0)
+      sum += taps[0] * kept[(t + 1) % CONVOLUTION_TAPS * dim] + taps[1] * kept[(t + 2) % CONVOLUTION_TAPS * dim];
     want[id * k.width + j] = row[dim] * sum;
     want[id * k.width + dim + j] = newest;
   }
@@ -429,10 +431,11 @@ static void test_decode_convolution(void **state) {
       convolution_part(f, fitting_width(f, shapes[i][0]), fitting_width(f, shapes[i][1]), norm);
 }
 
-/* Sequences after prompts of 0, 1, 2 and 5 tokens, token by token in one batch, equal the convolution of the text. */
+/* Sequences after prompts of 0, 1, 2 and 5 tokens, token by token in one batch, equal the convolution of the text. Each
+ * token is decoded twice, as a row's is when another row begins a text. */
 static void test_decode_convolution_steps(void **state) {
   Fixture *f = *state;
-  enum { ROWS = 4, STEPS = 6, LONGEST = 5 + STEPS, DIM = 40, INPUTS = 24, SLOT = 2 * DIM + 8 };
+  enum { ROWS = 4, STEPS = 6, LONGEST = 5 + STEPS, DIM = 40, INPUTS = 24, SLOT = CONVOLUTION_TAPS * DIM + 8 };
   static const int prompts[ROWS] = {0, 1, 2, 5}, ids[ROWS] = {0, 1, 2, 3};
   Part k = {.inputs = INPUTS, .outputs = 3 * DIM};
   fill_part(f, &k);
@@ -448,7 +451,8 @@ static void test_decode_convolution_steps(void **state) {
   for (int r = 1; r < ROWS; r++)
     m.ops->convolution_store(m.context, &z, r, machine_put_rows(&m, bcx + r * LONGEST * 3 * DIM, prompts[r], 3 * DIM),
                              DIM, prompts[r]);
-  for (int step = 0; step < STEPS; step++) {
+  for (int twice = 0; twice < 2 * STEPS; twice++) {
+    const int step = twice / 2;
     int32_t positions[ROWS];
     double *now = host_values(f, ROWS * INPUTS), *want = host_values(f, ROWS * DIM);
     for (int r = 0; r < ROWS; r++) {

@@ -195,7 +195,7 @@ static void test_convolution_nan(void **state) {
   }
 }
 
-/* z of the last two positions, at their parity, in one slot of several; of a prompt of one token, only z[0]. */
+/* z of the last two positions, each at its place, in one slot of several; of a prompt of one token, only z[0]. */
 static void test_convolution_store(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -204,25 +204,26 @@ static void test_convolution_store(void **state) {
   for (int i = 0; i < 4; i++)
     for (int length = 0; length <= MOST; length++)
       for (int slot = -1; slot < SLOTS; slot++) {
-        const int dim = fitting_width(f, dims[i]), stride = 2 * dim + fitting_width(f, 7);
+        const int dim = fitting_width(f, dims[i]), stride = TAPS * dim + fitting_width(f, 7);
         const size_t count = (size_t)(MOST * 3 * dim);
         const double *bcx = random_values(f, 1, count);
-        double *want = host_values(f, (size_t)(SLOTS * 2 * dim));
+        double *want = host_values(f, (size_t)(SLOTS * TAPS * dim));
         Array in = array_compute(f, bcx, count),
-              z = array_new(f, KIND_COMPUTE, layout_rows(SLOTS, 2 * dim, stride), NULL);
+              z = array_new(f, KIND_COMPUTE, layout_rows(SLOTS, TAPS * dim, stride), NULL);
         ops->convolution_store(c, &(ConvolutionState){z.data, stride}, slot, in.data, dim, length);
         const double *got = array_read(f, &z);
-        for (int j = 0; j < SLOTS * 2 * dim; j++) {
-          const int parity = j / dim % 2, t = (length - 1) % 2 == parity ? length - 1 : length - 2;
+        for (int j = 0; j < SLOTS * TAPS * dim; j++) {
+          int t = length - 1;
+          while (t >= length - 2 && t >= 0 && t % TAPS != j / dim % TAPS) t--;
+          const bool stored = j / (TAPS * dim) == slot && t >= 0 && t >= length - 2;
           const double *row = bcx + 3 * (t < 0 ? 0 : t) * dim + j % dim;
           want[j] = row[0] * row[2 * dim];
-          const bool stored = j / (2 * dim) == slot && t >= 0 && length > 0;
           assert_int_equal(isnan(got[j]) == 0, stored);
           if (!stored) want[j] = 0;
         }
-        double *stored = host_values(f, (size_t)(SLOTS * 2 * dim));
-        for (int j = 0; j < SLOTS * 2 * dim; j++) stored[j] = isnan(got[j]) ? 0 : got[j];
-        expect_close(f, "z", stored, want, (size_t)(SLOTS * 2 * dim), 1e-6);
+        double *stored = host_values(f, (size_t)(SLOTS * TAPS * dim));
+        for (int j = 0; j < SLOTS * TAPS * dim; j++) stored[j] = isnan(got[j]) ? 0 : got[j];
+        expect_close(f, "z", stored, want, (size_t)(SLOTS * TAPS * dim), 1e-6);
       }
 }
 
