@@ -6,10 +6,10 @@
  *              db = dz * x, dc = dy * s, dx = dz * b;  dkernel[i] (+)= sum over rows of ds[t] z[t-2+i]
  *   Terms of other texts are left out: row n has rows_before(n) rows of its text before it.
  *
- * A lane takes N neighboring channels and a warp consecutive rows, one after the other. The lane holds in registers what
- * the next two rows need, and has the next row in flight, so every array is read and written once, except for two rows
- * where the rows of another warp begin. In the backward dz of a row is complete two rows later; the lane keeps b and x
- * until then.
+ * A lane takes N neighboring channels and a warp consecutive rows, one after the other. The lane holds in registers
+ * what the next two rows need, and has the next row in flight, so every array is read and written once, except for two
+ * rows where the rows of another warp begin. In the backward dz of a row is complete two rows later; the lane keeps b
+ * and x until then.
  *
  * dkernel is summed in two steps of fixed order: the warps of a block add their sums into a row of partial sums
  * [parts][3C], whose columns are then summed (columns.cuh). */

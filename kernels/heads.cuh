@@ -6,8 +6,8 @@
  *   backward   xh = x * rstd, g = weight * dy:  dx = rstd * (g - xh * mean(g * xh));
  *              dweight (+)= sum over rows and heads of dy * xh
  *
- * A lane holds N neighbors of each half of a head, which are rotated together, and 1 to 16 lanes of a warp a head: every
- * array is read and written once. dweight is summed in two steps of fixed order, as in norm.cuh. */
+ * A lane holds N neighbors of each half of a head, which are rotated together, and 1 to 16 lanes of a warp a head:
+ * every array is read and written once. dweight is summed in two steps of fixed order, as in norm.cuh. */
 #ifndef INKLING_KERNELS_HEADS_CUH
 #define INKLING_KERNELS_HEADS_CUH
 
