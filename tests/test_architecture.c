@@ -41,6 +41,13 @@ static void test_presets(void **state) {
   } cases[] = {{ARCHITECTURE_LLAMA,
                 {.tie = true, .gated = true},
                 "RMSNorm before each sublayer, SwiGLU, rotary positions, no biases"},
+               {ARCHITECTURE_QWEN3,
+                {.tie = true, .gated = true, .qk_norm = true, .mixers = "AAA"},
+                "RMSNorm before each sublayer, norms of queries and keys, SwiGLU, rotary positions, no biases"},
+               {ARCHITECTURE_LFM2,
+                {.tie = true, .gated = true, .qk_norm = true, .mixers = "CCA"},
+                "RMSNorm before each sublayer, convolutions in 2 of 3 layers, norms of queries and keys, SwiGLU, "
+                "rotary positions, no biases"},
                {ARCHITECTURE_GPT2,
                 {.tie = true,
                  .norm = NORM_LAYER,
@@ -71,6 +78,7 @@ static void test_presets(void **state) {
     assert_true(got.tie == want.tie && got.norm == want.norm && got.norm_place == want.norm_place);
     assert_true(got.activation == want.activation && got.gated == want.gated && got.bias == want.bias);
     assert_true(got.qkv_bias == want.qkv_bias && !got.head_bias && got.positions == want.positions);
+    assert_true(got.qk_norm == want.qk_norm && model_same_mixers(got.mixers, want.mixers, 3));
     assert_true(got.norm_eps == 1e-5f && (rope ? got.rope_base == 10000 : isnan(got.rope_base)));
     assert_string_equal(architecture_words(&got).text, cases[i].words);
   }
@@ -93,6 +101,11 @@ static void test_components(void **state) {
   s.model.bias = true, s.model.qkv_bias = false, s.model.positions = POSITIONS_SINUSOIDAL;
   m = made(s, false);
   assert_true(m.bias && !m.qkv_bias && !m.tie);
+  s = defaults(ARCHITECTURE_LLAMA);
+  strcpy(s.model.mixers, "NA");
+  m = made(s, false);
+  assert_string_equal(architecture_words(&m).text,
+                      "RMSNorm before each sublayer, SwiGLU, rotary positions in 1 of 3 layers, no biases");
 }
 
 /* Widths, initial weights and encoders that follow from other settings. */
@@ -137,6 +150,12 @@ static void test_contradictions(void **state) {
   s = defaults(ARCHITECTURE_LLAMA);
   s.init_like = INIT_TORCH, s.init_std = 0.1f;
   refused(s, "--init-std is for --init-like gpt2");
+  s = defaults(ARCHITECTURE_LLAMA);
+  strcpy(s.model.mixers, "CCCA");
+  refused(s, "--mixer has 4 letters, and the model 3 layers");
+  s = defaults(ARCHITECTURE_GPT2);
+  strcpy(s.model.mixers, "N");
+  refused(s, "--mixer with N is for rotary positions, and these are learned");
 }
 
 int main(void) {

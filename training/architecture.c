@@ -42,7 +42,7 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill((int *)&m->activation, (int)preset->activation);
   fill((int *)&m->positions, (int)preset->positions);
   fill(&m->qk_norm, preset->qk_norm);
-  if (!*m->mixers) memcpy(m->mixers, preset->mixers, sizeof m->mixers);
+  if (!*m->mixers) snprintf(m->mixers, sizeof m->mixers, "%.*s", m->layers, preset->mixers);
   fill(&m->gated, preset->gated);
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
@@ -74,6 +74,10 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 model_position_names[s->model.positions]);
+  const int mixers = (int)strlen(s->model.mixers);
+  if (mixers > s->model.layers)
+    return fail(error, EXIT_USAGE, "--mixer has %d letters, and the model %s; give a letter a layer, or fewer", mixers,
+                text_plural(s->model.layers, "layer").text);
   if (strchr(s->model.mixers, MIXER_NOPE) && s->model.positions != POSITIONS_ROPE)
     return fail(error, EXIT_USAGE, "--mixer with %c is for rotary positions, and these are %s; use %c", MIXER_NOPE,
                 model_position_names[s->model.positions], MIXER_ATTENTION);
@@ -94,18 +98,21 @@ static const char *bias_words(const ModelConfig *m) {
   return m->head_bias ? "a bias of the head" : "no biases";
 }
 
-typedef struct MixerWords {
-  char text[128];
-} MixerWords;
+typedef struct LayerWords {
+  char text[64];
+} LayerWords;
 
-/* "convolutions in 4 of 6 layers, "; empty: none. */
-static MixerWords mixer_words(const ModelConfig *m) {
-  const int convolutions = model_convolutions(m);
-  MixerWords words = {""};
-  if (convolutions)
-    snprintf(words.text, sizeof words.text, "convolutions in %d of %s, ", convolutions,
-             text_plural(m->layers, "layer").text);
+/* " in 3 of 4 layers"; "" for all. */
+static LayerWords layer_words(int count, const ModelConfig *m) {
+  LayerWords words = {""};
+  if (count < m->layers) snprintf(words.text, sizeof words.text, " in %d of %d layers", count, m->layers);
   return words;
+}
+
+static int count_layers(const ModelConfig *m, Mixer mixer) {
+  int count = 0;
+  for (int i = 0; i < m->layers; i++) count += model_mixer(m, i) == mixer;
+  return count;
 }
 
 ArchitectureWords architecture_words(const ModelConfig *m) {
@@ -121,8 +128,10 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
-  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s, %s, %s", norms[m->norm], places[m->norm_place],
-           mixer_words(m).text, m->qk_norm ? "norms of queries and keys, " : "", mlps[m->activation][m->gated],
-           positions[m->positions], bias_words(m));
+  const int convolutions = model_convolutions(m), without = count_layers(m, MIXER_NOPE);
+  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s%s%s, %s%s, %s", norms[m->norm], places[m->norm_place],
+           convolutions ? "convolutions" : "", convolutions ? layer_words(convolutions, m).text : "",
+           convolutions ? ", " : "", m->qk_norm ? "norms of queries and keys, " : "", mlps[m->activation][m->gated],
+           positions[m->positions], layer_words(m->layers - without, m).text, bias_words(m));
   return words;
 }
