@@ -40,7 +40,7 @@ extern const char *const model_norm_names[], *const model_norm_place_names[], *c
 /* How the positions of a layer exchange information: a letter of ModelConfig.mixers. */
 typedef enum Mixer {
   MIXER_ATTENTION = 'A',
-  MIXER_NOPE = 'N',       /* attention without rotary positions */
+  MIXER_NOPE = 'N',       /* attention without rotary positions, in a model that has them */
   MIXER_CONVOLUTION = 'C' /* gated causal short convolution, in place of attention */
 } Mixer;
 #define MODEL_MIXERS "ANC"
@@ -78,8 +78,8 @@ typedef struct ModelConfig {
 
 /* Returns the mixer of a layer of the decoder. */
 Mixer model_mixer(const ModelConfig *config, int layer);
-/* Returns the number of layers that have a convolution. */
-int model_convolutions(const ModelConfig *config);
+/* Returns the number of layers of the decoder with that mixer. */
+int model_count_mixers(const ModelConfig *config, Mixer mixer);
 /* Returns whether two lists of mixers name the same for each of `layers` layers. */
 bool model_same_mixers(const char *a, const char *b, int layers);
 /* Shortens a list of mixers to the shortest one that names the same when it is repeated; "" becomes "A". */

@@ -317,7 +317,7 @@ static bool fits_qwen3(const ModelConfig *c) { return !has_encoder(c) && !c->hea
 
 /* transformers cannot generate with convolutions alone. */
 static bool fits_lfm2(const ModelConfig *c) {
-  return fits_qwen3(c) && !c->qkv_bias && model_convolutions(c) < c->layers;
+  return fits_qwen3(c) && !c->qkv_bias && model_count_mixers(c, MIXER_CONVOLUTION) < c->layers;
 }
 
 /* For classes that are only read: LLaMA's class computes the same. */

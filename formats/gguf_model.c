@@ -92,7 +92,7 @@ static const Architecture architectures[] = {
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 static const char *unsupported_mixers(const ModelConfig *c) {
-  const int convolutions = model_convolutions(c);
+  const int convolutions = model_count_mixers(c, MIXER_CONVOLUTION);
   const bool mixed = !convolutions && !model_same_mixers(c->mixers, "A", c->layers);
   if (c->qk_norm && c->norm != NORM_RMS) return "LayerNorm and norms of queries and keys";
   if (convolutions && !c->qk_norm) return "convolutions and no norms of queries and keys";
@@ -128,7 +128,8 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
 
 /* Returns whether the model is of the kind of the architecture; its sizes, biases and activation may not fit. */
 static bool is_kind(const Architecture *a, const ModelConfig *c) {
-  const bool mixers = a->mixers ? model_same_mixers(a->mixers, c->mixers, c->layers) : model_convolutions(c) > 0;
+  const bool mixers =
+      a->mixers ? model_same_mixers(a->mixers, c->mixers, c->layers) : model_count_mixers(c, MIXER_CONVOLUTION) > 0;
   return a->norm == c->norm && a->positions == c->positions && a->qk_norm == (c->qk_norm != 0) && mixers;
 }
 
@@ -202,7 +203,7 @@ static Key key_of(const Architecture *a, const char *name) {
 /* Adds the number of key and value heads; if there are convolutions, that of each layer, and their taps. */
 static void add_kv_heads(GgufHeader *h, const Architecture *a, const ModelConfig *c) {
   const Key key = key_of(a, "attention.head_count_kv");
-  if (!model_convolutions(c)) {
+  if (!model_count_mixers(c, MIXER_CONVOLUTION)) {
     gguf_key_u32(h, key.text, (uint32_t)c->kv_heads);
     return;
   }

@@ -255,7 +255,7 @@ bool attention_check(const GenerateSettings *s, Error *error) {
 
 /* The layers of the decoder with attention: with an encoder all have cross-attention. */
 static int attention_layers(const ModelConfig *c) {
-  return c->encoder_layers ? c->layers : c->layers - model_convolutions(c);
+  return c->encoder_layers ? c->layers : c->layers - model_count_mixers(c, MIXER_CONVOLUTION);
 }
 
 bool attention_check_model(const Program *p, Error *error) {

@@ -181,7 +181,7 @@ double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind opti
   double out = (double)query_width(c) * c->dim, self = (double)c->dim * qkv_width(c) + out;
   double cross = has_encoder(c) ? (double)c->dim * (query_width(c) + 2.0 * key_width(c)) + out : 0;
   double convolution = 4.0 * c->dim * c->dim;
-  const int convolutions = model_convolutions(c), attentions = c->layers - convolutions;
+  const int convolutions = model_count_mixers(c, MIXER_CONVOLUTION), attentions = c->layers - convolutions;
   double linear = 6.0 * (attentions * self + convolutions * convolution + c->layers * (cross + mlp) +
                          c->encoder_layers * (self + mlp) + (double)c->dim * c->vocab);
   /* forward 2 products, backward 5; causal attention computes half of its square */

@@ -42,9 +42,9 @@ static char letter_of(const char *mixers, int layer) {
 
 Mixer model_mixer(const ModelConfig *c, int layer) { return (Mixer)letter_of(c->mixers, layer); }
 
-int model_convolutions(const ModelConfig *c) {
+int model_count_mixers(const ModelConfig *c, Mixer mixer) {
   int count = 0;
-  for (int layer = 0; layer < c->layers; layer++) count += model_mixer(c, layer) == MIXER_CONVOLUTION;
+  for (int layer = 0; layer < c->layers; layer++) count += model_mixer(c, layer) == mixer;
   return count;
 }
 

@@ -42,11 +42,13 @@ static void *take(Decoder *d, const char *name, size_t each) {
 }
 
 /* Elements of the states of all convolutions of a row. */
-static int64_t state_width(const ModelConfig *c) { return (int64_t)model_convolutions(c) * CONVOLUTION_TAPS * c->dim; }
+static int64_t state_width(const ModelConfig *c) {
+  return (int64_t)model_count_mixers(c, MIXER_CONVOLUTION) * CONVOLUTION_TAPS * c->dim;
+}
 
 /* Elements of the caches of a row. */
 static int64_t cache_width(const ModelConfig *c) {
-  const int caches = c->layers - model_convolutions(c) + (has_encoder(c) ? c->layers : 0);
+  const int caches = c->layers - model_count_mixers(c, MIXER_CONVOLUTION) + (has_encoder(c) ? c->layers : 0);
   return (int64_t)caches * 2 * c->ctx * key_width(c);
 }
 

@@ -25,8 +25,8 @@ stop=$(head -c 60 whole.txt | tail -c 11)
 write -p 'Once' -n 100 -s 4 --on-full slide --stop "$stop" --stop 'never to be seen' >cut.txt
 check "a stop text over several tokens" sh -c 'head -c "$(wc -c <cut.txt)" whole.txt | cmp - cut.txt && test "$(wc -c <cut.txt)" -le 49'
 check "why it stopped" sh -c "$generate a.run -p Once -n 100 -s 4 --stop '$stop' 2>&1 >/dev/null | grep -q 'stopped: stop text'"
-write -p 'Once' -n 300 -s 4 --keep 48 >a
-write -p 'Once' -n 300 -s 4 --keep 1 >b
+write -p 'Once' -n 300 --ignore-eos -s 4 --keep 48 >a
+write -p 'Once' -n 300 --ignore-eos -s 4 --keep 1 >b
 check "--keep" sh -c '! cmp -s a b'
 write -p 'Once' -n 80 --greedy --frequency-penalty 2 >a
 write -p 'Once' -n 80 --greedy --presence-penalty 0 >b

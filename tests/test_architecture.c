@@ -102,10 +102,11 @@ static void test_components(void **state) {
   m = made(s, false);
   assert_true(m.bias && !m.qkv_bias && !m.tie);
   s = defaults(ARCHITECTURE_LLAMA);
-  strcpy(s.model.mixers, "NA");
+  strcpy(s.model.mixers, "CNA");
   m = made(s, false);
   assert_string_equal(architecture_words(&m).text,
-                      "RMSNorm before each sublayer, SwiGLU, rotary positions in 1 of 3 layers, no biases");
+                      "RMSNorm before each sublayer, convolutions in 1 of 3 layers, SwiGLU, rotary positions in 1 of 3 "
+                      "layers, no biases");
 }
 
 /* Widths, initial weights and encoders that follow from other settings. */
@@ -126,6 +127,12 @@ static void test_what_follows(void **state) {
   s.model.encoder_layers = 5;
   assert_true(architecture_has_encoder(&s, false));
   assert_int_equal(made(s, true).encoder_layers, 5);
+  s = defaults(ARCHITECTURE_LFM2);
+  s.model.layers = 2;
+  assert_string_equal(made(s, false).mixers, "CA");
+  s = defaults(ARCHITECTURE_LFM2);
+  s.model.layers = 1;
+  assert_string_equal(made(s, false).mixers, "A");
   s = defaults(ARCHITECTURE_LLAMA);
   s.model.dim = ARCHITECTURE_TIE_DIM;
   assert_false(made(s, false).tie);

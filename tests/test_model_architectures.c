@@ -117,7 +117,9 @@ static double tolerance(const Fixture *f, double wanted) { return f->dtype == DT
 static double gradient_tolerance(const Fixture *f, const Model *m) {
   const ModelConfig *c = model_config(m);
   if (f->dtype != DTYPE_BF16) return 1e-4;
-  return c->activation == ACTIVATION_RELU ? 0.3 : c->qk_norm || model_convolutions(c) ? 0.2 : tolerance(f, 1e-4);
+  return c->activation == ACTIVATION_RELU                         ? 0.3
+         : c->qk_norm || model_count_mixers(c, MIXER_CONVOLUTION) ? 0.2
+                                                                  : tolerance(f, 1e-4);
 }
 
 static void expect_arena(Fixture *f, const char *name, const Model *m, const float *arena, const Golden *g,

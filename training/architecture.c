@@ -23,7 +23,7 @@ const char *const architecture_names[] = {ARCHITECTURES(ARCHITECTURE_NAME) NULL}
 const char *const architecture_inits[] = {[INIT_GPT2] = "gpt2", [INIT_TORCH] = "torch", NULL};
 static const ModelConfig presets[] = {ARCHITECTURES(ARCHITECTURE_PRESET)};
 
-bool architecture_is_llama(int arch) { return arch >= 0 && arch <= ARCHITECTURE_LFM2; }
+bool architecture_has_rms(int arch) { return arch >= 0 && presets[arch].norm == NORM_RMS; }
 
 static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
@@ -42,7 +42,10 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill((int *)&m->activation, (int)preset->activation);
   fill((int *)&m->positions, (int)preset->positions);
   fill(&m->qk_norm, preset->qk_norm);
-  if (!*m->mixers) snprintf(m->mixers, sizeof m->mixers, "%.*s", m->layers, preset->mixers);
+  const int mixers = (int)strlen(preset->mixers); /* a model of fewer layers has the last ones, which attend */
+  if (!*m->mixers)
+    snprintf(m->mixers, sizeof m->mixers, "%.*s", MODEL_MAX_LAYERS,
+             preset->mixers + (m->layers < mixers ? mixers - m->layers : 0));
   fill(&m->gated, preset->gated);
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
@@ -51,7 +54,7 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)
-    s->init_std = architecture_is_llama(s->arch) ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
+    s->init_std = architecture_has_rms(s->arch) ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));
   if (!m->ffn) m->ffn = m->gated ? model_default_ffn(m->dim) : 4 * m->dim;
 }
 
@@ -98,21 +101,12 @@ static const char *bias_words(const ModelConfig *m) {
   return m->head_bias ? "a bias of the head" : "no biases";
 }
 
-typedef struct LayerWords {
-  char text[64];
-} LayerWords;
-
-/* " in 3 of 4 layers"; "" for all. */
-static LayerWords layer_words(int count, const ModelConfig *m) {
-  LayerWords words = {""};
-  if (count < m->layers) snprintf(words.text, sizeof words.text, " in %d of %d layers", count, m->layers);
-  return words;
-}
-
-static int count_layers(const ModelConfig *m, Mixer mixer) {
-  int count = 0;
-  for (int i = 0; i < m->layers; i++) count += model_mixer(m, i) == mixer;
-  return count;
+/* Appends ", WHAT in 3 of 4 layers"; nothing if it is in none. */
+static void add_layers(ArchitectureWords *words, const char *what, int count, const ModelConfig *m) {
+  const size_t used = strlen(words->text);
+  char *end = words->text + used;
+  if (count == m->layers) snprintf(end, sizeof words->text - used, ", %s", what);
+  else if (count) snprintf(end, sizeof words->text - used, ", %s in %d of %d layers", what, count, m->layers);
 }
 
 ArchitectureWords architecture_words(const ModelConfig *m) {
@@ -128,10 +122,12 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
-  const int convolutions = model_convolutions(m), without = count_layers(m, MIXER_NOPE);
-  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s%s%s, %s%s, %s", norms[m->norm], places[m->norm_place],
-           convolutions ? "convolutions" : "", convolutions ? layer_words(convolutions, m).text : "",
-           convolutions ? ", " : "", m->qk_norm ? "norms of queries and keys, " : "", mlps[m->activation][m->gated],
-           positions[m->positions], layer_words(m->layers - without, m).text, bias_words(m));
+  const int rotary = model_count_mixers(m, MIXER_NOPE) ? model_count_mixers(m, MIXER_ATTENTION) : m->layers;
+  snprintf(words.text, sizeof words.text, "%s %s", norms[m->norm], places[m->norm_place]);
+  add_layers(&words, "convolutions", model_count_mixers(m, MIXER_CONVOLUTION), m);
+  add_layers(&words, "norms of queries and keys", m->qk_norm ? m->layers : 0, m);
+  add_layers(&words, mlps[m->activation][m->gated], m->layers, m);
+  add_layers(&words, positions[m->positions], rotary, m);
+  add_layers(&words, bias_words(m), m->layers, m);
   return words;
 }

@@ -32,8 +32,8 @@ typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureK
 extern const char *const architecture_names[]; /* as ArchitectureKind; both lists end with NULL */
 extern const char *const architecture_inits[]; /* as InitKind */
 
-/* Returns whether the rates and the initial weights of llama suit the architecture: RMSNorm, SwiGLU, no biases. */
-bool architecture_is_llama(int arch);
+/* Returns whether it is an architecture with RMSNorm, which has rates and initial weights of its own. */
+bool architecture_has_rms(int arch);
 
 /* Returns whether the model will have an encoder. `pairs`: the text has prompts and responses. */
 bool architecture_has_encoder(const TrainSettings *settings, bool pairs);

@@ -260,7 +260,7 @@ static bool choose_batch(TrainSettings *s, const AutoInputs *given, const ModelC
 
 double auto_learning_rate(const TrainSettings *s, const ModelConfig *model) {
   const double share = s->init ? AUTO_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
-  const bool llama = s->init ? model->norm == NORM_RMS : architecture_is_llama(s->arch);
+  const bool llama = s->init ? model->norm == NORM_RMS : architecture_has_rms(s->arch);
   if (s->optimizer == OPTIMIZER_MUON) return share * AUTO_BESIDE_MUON;
   if (!llama && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
   return share * (parameters < AUTO_LR_SIZE * 1e6 ? AUTO_LR : AUTO_LR_LARGE);
