@@ -221,7 +221,8 @@ enum { CONVOLUTION_TAPS = 3 };
 typedef struct Convolution {
   const float *kernel;      /* fp32 [C][CONVOLUTION_TAPS] */
   int dim;                  /* C */
-  const int32_t *positions; /* int32 [B][T]; NULL means 0..T-1 in every sequence */
+  const int32_t *positions; /* int32 [B][T]: the rows before row n of its sequence that belong to its text, so at most
+                               n % T; NULL means 0..T-1 in every sequence */
 } Convolution;
 
 typedef struct Attention {
@@ -553,7 +554,7 @@ typedef struct Backend {
   void (*decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                         const Sequences *s);
   /* b, c, x = W n;  y as in convolution(), with z of the two positions before position[r] from the state, which then
-   * receives z at position[r].  y [rows][C] dt; layer is the packed [3C][C] group; v->positions is not read. */
+   * receives z at position[r]; all three are rounded to dt.  y [rows][C] dt; layer is the packed [3C][C] group; v->positions is not read. */
   void (*decode_convolution)(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
                              const Parameters *params, Linear layer, const Convolution *v, const Sequences *s);
   /* h = act(u), or act(gate) * up, with u = W n + b.  h [rows][F] dt; layer is the [F][C] or packed [2F][C] group. */
@@ -566,8 +567,7 @@ typedef struct Backend {
    * sample i's n-th token is philox(seed, 0, SITE_SAMPLE, n = lengths[r], streams[r]).word[0]. A row whose logits are
    * not all finite appends nothing and gets SEQUENCE_NONFINITE. sample() overwrites logits. */
   void (*sample)(Context *c, const Sequences *s, float *logits, int vocab);
-  /* Copies `length` rows of rotated keys and values (packed QKV of a prefill) into the first positions of the cache of
-   * `slot`. */
+  /* Copies `length` rows of rotated keys and of values of a prefill into the first positions of the cache of `slot`. */
   void (*cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length);
   /* Stores z of the last two of `length` positions in the state of `slot`.  bcx [length][3C] dt. */
   void (*convolution_store)(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length);

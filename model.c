@@ -317,7 +317,7 @@ static void cross_backward(const Pass *p, const Sublayer *w, const SublayerActiv
 static void convolution_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
   const Convolution convolution = convolution_of(p->model, w, positions_of(p));
   linear(p, a->in, a->n, w->in);
-  if (p->caches)
+  if (p->states)
     p->ops->convolution_store(p->context, &p->states[w->layer], p->slot, a->in, convolution.dim, p->length);
   p->ops->convolution(p->context, a->middle, a->in, &convolution, p->batch, p->length);
   linear(p, branch, a->middle, w->out);

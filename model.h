@@ -40,7 +40,7 @@ extern const char *const model_norm_names[], *const model_norm_place_names[], *c
 /* How the positions of a layer exchange information: a letter of ModelConfig.mixers. */
 typedef enum Mixer {
   MIXER_ATTENTION = 'A',
-  MIXER_NOPE = 'N',       /* attention without rotary positions, in a model that has them */
+  MIXER_NOPE = 'N',       /* attention without positions (NoPE), in a model with rotary positions */
   MIXER_CONVOLUTION = 'C' /* gated causal short convolution, in place of attention */
 } Mixer;
 #define MODEL_MIXERS "ANC"

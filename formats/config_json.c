@@ -405,30 +405,31 @@ static bool read_mixers(const ConfigReader *r, const ConfigKey *key) {
   return true;
 }
 
-/* Derives the width of the MLP as class Lfm2MLP does: 2/3 of intermediate_size, multiplied and rounded up to a multiple
- * of a block. */
+/* Derives the width of the MLP as class Lfm2MLP does: 2/3 of intermediate_size; with a factor multiplied by it, in double
+ * precision, and rounded up to a multiple of a block. */
 static bool read_adjusted_ffn(const ConfigReader *r, const ConfigKey *key) {
   static const char FACTOR[] = "block_ffn_dim_multiplier", BLOCK[] = "block_multiple_of";
   const json_t *multiple = lookup(r->root, BLOCK), *factor = lookup(r->root, FACTOR);
   const json_int_t block = multiple ? json_integer_value(multiple) : 256;
   int *ffn = int_field(&r->out->config, key);
   bool adjust;
-  float checked;
-  if (!read_flag(r, key, &adjust) || !read_number(r, r->root, FACTOR, 1, &checked)) return false;
+  float valid;
+  if (!read_flag(r, key, &adjust) || !read_number(r, r->root, FACTOR, 1, &valid)) return false;
   if (!adjust) return true;
   if (block < 1 || block > key->high)
     return refuse(r, "%s is %s; it must be from 1 to %d", BLOCK, shown(multiple).text, key->high);
   const double width = (factor ? json_number_value(factor) : 1) * (2 * *ffn / 3);
   if (!(width >= 1 && width <= key->high))
     return refuse(r, "%s makes the MLP %g wide; it must be from 1 to %d", key->name, width, key->high);
-  *ffn = (int)(((json_int_t)width + block - 1) / block * block);
+  const bool rounded = factor || !json_object_get(r->root, FACTOR); /* not with null */
+  *ffn = rounded ? (int)(((json_int_t)width + block - 1) / block * block) : (int)width;
   return true;
 }
 
 static bool read_key(const ConfigReader *r, const ConfigKey *row) {
-  ConfigKey under = *row;
-  const ConfigKey *key = &under;
-  if (row->also && lookup(r->root, row->also)) under.name = row->also;
+  ConfigKey found = *row;
+  const ConfigKey *key = &found;
+  if (row->also && lookup(r->root, row->also)) found.name = row->also;
   switch (key->kind) {
   case KEY_SET: return true;
   case KEY_FIXED: return read_fixed(r, key);

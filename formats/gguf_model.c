@@ -99,7 +99,7 @@ static const char *unsupported_mixers(const ModelConfig *c) {
   if (convolutions == c->layers) return "convolutions in all layers";
   if (convolutions && strchr(c->mixers, MIXER_NOPE)) return "convolutions and layers without rotary positions";
   if (mixed && (c->norm != NORM_RMS || !model_same_mixers(c->mixers, ROPE_BUT_FOURTH, c->layers)))
-    return "these layers without rotary positions";
+    return "layers without rotary positions other than every fourth";
   return mixed && c->qk_norm ? "norms of queries and keys and layers without rotary positions" : NULL;
 }
 
@@ -117,7 +117,9 @@ static const char *unsupported(const ModelConfig *c) {
 static const char *misfit(const Architecture *a, const ModelConfig *c) {
   if (c->activation != a->activation || c->gated != a->gated) return "this activation with these norms and positions";
   if (c->bias && !a->output_bias)
-    return a->norm == NORM_LAYER ? "biases of outputs with LayerNorm and SwiGLU" : "biases of outputs and such layers";
+    return a->norm == NORM_LAYER
+               ? "biases of outputs with LayerNorm and SwiGLU"
+               : "biases of outputs with norms of queries and keys, convolutions or layers without rotary positions";
   const bool plain = c->dim % c->heads == 0 && c->head_dim == c->dim / c->heads;
   if (a->plain_heads && !plain)
     return a->norm == NORM_LAYER ? "a head size other than dim / heads with LayerNorm"

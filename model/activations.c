@@ -2,7 +2,6 @@
 #include "model/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The default size of the logits in bytes. On a GPU the time to add a chunk to the head's gradient is 245 / rows of the
  * time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
@@ -27,33 +26,40 @@ static void layout_norm(SublayerActivations *p, Arena *arena, const ModelConfig 
   p->stats.mean = norm_has_mean(c->norm) ? take(arena, rows, sizeof(float)) : NULL;
 }
 
-static int middle_width(const ModelConfig *c, SublayerKind kind) {
-  return kind == SUBLAYER_MLP ? c->ffn : kind == SUBLAYER_CONVOLUTION ? c->dim : query_width(c);
+/* Elements of a row of SublayerActivations.in and middle. */
+typedef struct Widths {
+  int in, middle;
+} Widths;
+
+static Widths widths_of(const ModelConfig *c, SublayerKind kind) {
+  const MlpShape mlp = mlp_of(c);
+  switch (kind) {
+  case SUBLAYER_CONVOLUTION: return (Widths){3 * c->dim, c->dim};
+  case SUBLAYER_CROSS: return (Widths){query_width(c), query_width(c)};
+  case SUBLAYER_MLP: return (Widths){mlp_width(&mlp), c->ffn};
+  default: return (Widths){qkv_width(c), query_width(c)};
+  }
 }
 
-/* The widest gradients that the sublayers of a model share. */
-static int64_t widest_middle(const ModelConfig *c) {
-  int widest = 0;
-  for (SublayerKind kind = 0; kind < SUBLAYER_KINDS; kind++)
-    widest = middle_width(c, kind) > widest ? middle_width(c, kind) : widest;
-  return widest;
-}
-static int64_t widest_in(const ModelConfig *c) {
-  const bool convolution = strchr(c->mixers, MIXER_CONVOLUTION) && 3 * c->dim > qkv_width(c);
-  return convolution ? 3 * c->dim : qkv_width(c);
+/* The widths of the gradients dmiddle and din, which the sublayers share. An MLP writes that of `in` in place. */
+static Widths widest(const ModelConfig *c) {
+  Widths out = {0, 0};
+  for (SublayerKind kind = 0; kind < SUBLAYER_KINDS; kind++) {
+    const Widths widths = widths_of(c, kind);
+    if (kind == SUBLAYER_CONVOLUTION && !model_count_mixers(c, MIXER_CONVOLUTION)) continue;
+    if (widths.in > out.in && kind != SUBLAYER_MLP) out.in = widths.in;
+    if (widths.middle > out.middle) out.middle = widths.middle;
+  }
+  return out;
 }
 
 static void layout_sublayer(SublayerActivations *p, SublayerKind kind, Arena *arena, const ModelConfig *c, int64_t rows,
                             size_t dt) {
-  const MlpShape mlp = mlp_of(c);
+  const Widths widths = widths_of(c, kind);
   const bool self = kind == SUBLAYER_SELF, attention = self || kind == SUBLAYER_CROSS, qk_norm = self && c->qk_norm;
-  const int in[] = {[SUBLAYER_SELF] = qkv_width(c),
-                    [SUBLAYER_CONVOLUTION] = 3 * c->dim,
-                    [SUBLAYER_CROSS] = query_width(c),
-                    [SUBLAYER_MLP] = mlp_width(&mlp)};
   layout_norm(p, arena, c, rows, dt);
-  p->in = take(arena, rows * in[kind], dt);
-  p->middle = take(arena, rows * middle_width(c, kind), dt);
+  p->in = take(arena, rows * widths.in, dt);
+  p->middle = take(arena, rows * widths.middle, dt);
   p->lse = attention ? take(arena, rows * c->heads, sizeof(float)) : NULL;
   p->memory = kind == SUBLAYER_CROSS ? take(arena, rows * 2 * key_width(c), dt) : NULL;
   p->heads = qk_norm ? take(arena, rows * (query_width(c) + key_width(c)), dt) : NULL;
@@ -90,8 +96,8 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
   a->dx = take(arena, rows * c->dim, dt);
   a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
   a->dbranch = branch_dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
-  a->dmiddle = take(arena, rows * widest_middle(c), dt);
-  a->din = take(arena, rows * widest_in(c), dt);
+  a->dmiddle = take(arena, rows * widest(c).middle, dt);
+  a->din = take(arena, rows * widest(c).in, dt);
   a->dkeys = encoder->count ? take(arena, rows * 2 * key_width(c), dt) : NULL;
   a->dmemory = encoder->count ? take(arena, rows * c->dim, dt) : NULL;
 }

@@ -98,6 +98,10 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   const size_t mixers = strlen(c->mixers), known = strspn(c->mixers, MODEL_MIXERS);
   if (known < mixers)
     return fail(error, code, "\"%c\" is no mixer of a layer; these are the letters of " MODEL_MIXERS, c->mixers[known]);
+  if (strchr(c->mixers, MIXER_NOPE) && c->positions != POSITIONS_ROPE)
+    return fail(error, code,
+                "layers without rotary positions (%c) are for a model that has them; here positions are %s", MIXER_NOPE,
+                model_position_names[c->positions]);
   if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
   if (c->heads % c->kv_heads)
     return fail(error, code, "%d heads cannot share %d kv-heads evenly; heads must be a multiple of kv-heads", c->heads,

@@ -22,8 +22,8 @@ struct Decoder {
   KvCache *memories; /* with an encoder, one for each layer: keys and values of the sources; in the array of caches */
   void *cache_memory;
   ConvolutionState *states; /* one for each layer; without memory for attention */
-  void *state_memory;       /* [rows][2][convolutions][CONVOLUTION_TAPS][C]: of the last token, and of the prompt's last
-                               but one */
+  void *state_memory;       /* [rows][2][convolutions][CONVOLUTION_TAPS][C]: after the last decoded token, and after the
+                               prompt without its last token, where decoder_begin_as() goes on */
   int32_t *source_counts;   /* device [rows]: lengths of the sources */
   void *x, *q, *middle;     /* [rows][C], [rows][larger of H*D and C], [rows][largest of H*D, C and F] */
   float *logits;            /* [rows][V] */
@@ -52,7 +52,7 @@ static int64_t cache_width(const ModelConfig *c) {
   return (int64_t)caches * 2 * c->ctx * key_width(c);
 }
 
-int64_t decoder_row_bytes(const ModelConfig *c, size_t dtype_size) {
+int64_t decoder_cache_bytes(const ModelConfig *c, size_t dtype_size) {
   return (cache_width(c) + 2 * state_width(c)) * (int64_t)dtype_size;
 }
 
@@ -87,7 +87,7 @@ static bool decoder_buffers(Decoder *d, Error *error) {
   s->sampling = take(d, "sampling", sizeof(Sampling));
   d->x = take(d, "decoded rows", (size_t)c->dim * dt);
   d->q = take(d, "decoded queries", (size_t)larger(query_width(c), c->dim) * dt);
-  d->middle = take(d, "decoded middles", (size_t)larger(larger(query_width(c), c->dim), c->ffn) * dt);
+  d->middle = take(d, "decoded branches", (size_t)larger(larger(query_width(c), c->dim), c->ffn) * dt);
   d->logits = take(d, "decoded logits", (size_t)c->vocab * sizeof(float));
   if (cache_width(c)) d->cache_memory = take(d, "key/value cache", (size_t)cache_width(c) * dt);
   if (state_width(c)) d->state_memory = take(d, "states of convolutions", 2 * (size_t)state_width(c) * dt);
@@ -166,14 +166,14 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
   return model_check_backend(m, error);
 }
 
-/* Copies the states of all convolutions of a row: 0 those of its last token, 1 those kept of its prompt. */
-static void copy_state(Decoder *d, int to, int to_kept, int from, int from_kept) {
+enum { STATE_NOW, STATE_OF_PROMPT };
+
+/* Copies the states of all convolutions of a row within the row. */
+static void copy_state(Decoder *d, int row, int to, int from) {
   const Model *m = d->model;
   const size_t bytes = (size_t)state_width(&m->config) * m->dt;
-  char *memory = d->state_memory;
-  if (bytes)
-    m->ops->copy(m->context, memory + (size_t)(2 * to + to_kept) * bytes,
-                 memory + (size_t)(2 * from + from_kept) * bytes, bytes);
+  char *states = (char *)d->state_memory + 2 * (size_t)row * bytes;
+  if (bytes) m->ops->copy(m->context, states + (size_t)to * bytes, states + (size_t)from * bytes, bytes);
 }
 
 /* Stores keys and values, or states, of all tokens but the last in `row`; the last token is decoded later. */
@@ -186,7 +186,7 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count - 1);
   model_forward(&pass);
-  copy_state(d, row, 1, row, 0);
+  copy_state(d, row, STATE_OF_PROMPT, STATE_NOW);
 }
 
 bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
@@ -254,8 +254,8 @@ void decoder_copy(Decoder *d, int to, int from) {
   const size_t key = (size_t)key_width(c) * d->model->dt, slot = (size_t)c->ctx * key, ring = (size_t)s->capacity;
   const int kept = row.length < s->capacity ? row.length : s->capacity;
   int32_t *const numbers[] = {s->lengths, s->positions, s->streams, s->status, d->source_counts, s->bias.counts};
-  copy_state(d, to, 0, from, 0);
-  copy_state(d, to, 1, from, 1);
+  const size_t states = 2 * (size_t)state_width(c) * d->model->dt;
+  if (states) copy_row(d, d->state_memory, states, to, from, states);
   for (int i = 0; i < c->layers; i++) {
     if (d->caches[i].k) {
       copy_row(d, d->caches[i].k, slot, to, from, (size_t)row.position * key);
@@ -285,7 +285,7 @@ int decoder_capacity_left(const Decoder *d, int row) { return d->model->config.c
 void decoder_begin_as(Decoder *d, int to, int from) {
   const int count = d->rows[from].prompt;
   if (to != from) decoder_copy(d, to, from);
-  copy_state(d, to, 0, to, 1);
+  copy_state(d, to, STATE_NOW, STATE_OF_PROMPT);
   d->rows[to].length = count;
   d->rows[to].position = count - 1;
   put_number(d, d->sequences.lengths, to, count);

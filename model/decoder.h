@@ -8,8 +8,8 @@ enum { DECODER_LOOKBACK = 4096 }; /* tokens a repeat penalty can look back at, e
 
 typedef struct Decoder Decoder;
 
-/* The bytes that a row needs on the device, without logits. `dtype_size`: bytes of the compute dtype. */
-int64_t decoder_row_bytes(const ModelConfig *config, size_t dtype_size);
+/* The bytes of a row's key/value caches and states of convolutions. `dtype_size`: bytes of the compute dtype. */
+int64_t decoder_cache_bytes(const ModelConfig *config, size_t dtype_size);
 /* Caches for `rows` sequences of up to ctx positions. Shares the model's weights; may be used while training is paused
  * between steps. EXIT_MEMORY. */
 bool decoder_open(Decoder **out, Model *model, int rows, Error *error);

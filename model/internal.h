@@ -54,7 +54,7 @@ typedef struct Activations {
   /* training only */
   void *dx, *dn;         /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
   void *dbranch;         /* [N][C] gradient of a branch with dropout or a norm; else NULL */
-  void *dmiddle, *din;   /* gradients of middle and, in attention and convolutions, of in */
+  void *dmiddle, *din;   /* [N][widest middle], [N][widest in but of the MLP]: gradients of middle and in */
   void *dkeys, *dmemory; /* with an encoder: [N][2*G*D] gradient of keys and values in cross-attention, [N][C] of the
                             encoder's output */
 } Activations;
@@ -118,7 +118,7 @@ typedef struct Pass {
   bool accumulate;       /* gradients are added to those of earlier micro-batches */
   bool reduce;           /* gradients are complete and are summed over all processes */
   const KvCache *caches; /* NULL, or one for each layer, whose `slot` receives the keys and values of the prompt */
-  const ConvolutionState *states; /* with caches: one for each layer with a convolution, by layer */
+  const ConvolutionState *states; /* NULL, or one for each layer; without memory for attention */
   const KvCache *memories;        /* with caches and an encoder: one for each layer, keys and values of the source */
   int slot, memory_length;        /* memory_length: of the source in `slot` */
   struct AttentionMaps *maps;     /* NULL, or the receiver of attention weights (attention_maps.c) */

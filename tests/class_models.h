@@ -79,6 +79,8 @@ static inline ModelConfig numbered(int n) {
   PART(qk_norm, 2);
 #undef PART
   snprintf(c.mixers, sizeof c.mixers, "%s", mixers[n]);
+  for (char *letter = c.mixers; *letter; letter++)
+    if (*letter == MIXER_NOPE && c.positions != POSITIONS_ROPE) *letter = MIXER_ATTENTION;
   return c;
 }
 

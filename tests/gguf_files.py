@@ -318,9 +318,9 @@ def check_refusals():
                          (["--mixer", "CA"], "convolutions and no norms of queries and keys"),
                          (["--arch", "lfm2", "--mixer", "C"], "convolutions in all layers"),
                          (["--arch", "lfm2", "--mixer", "CN"], "convolutions and layers without rotary positions"),
-                         (["--arch", "lfm2", "--mixer", "CA", "--bias"], "biases of outputs and such layers"),
+                         (["--arch", "lfm2", "--mixer", "CA", "--bias"], "biases of outputs with norms of queries and keys, convolutions"),
                          (["--arch", "qwen3", "--act", "relu"], "this activation"),
-                         (["--mixer", "AN"], "these layers without rotary positions"),
+                         (["--mixer", "AN"], "layers without rotary positions other than every fourth"),
                          (["--mixer", "AAAN", "--layers", "4", "--qk-norm"], "norms of queries and keys and layers without"),
                          (["--qk-norm", "--norm", "layer"], "LayerNorm and norms of queries and keys")):
         run(BIN + "/train", "text.txt", *SMALL, *flags, "--out", "other.run", "--overwrite")

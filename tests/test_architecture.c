@@ -160,9 +160,6 @@ static void test_contradictions(void **state) {
   s = defaults(ARCHITECTURE_LLAMA);
   strcpy(s.model.mixers, "CCCA");
   refused(s, "--mixer has 4 letters, and the model 3 layers");
-  s = defaults(ARCHITECTURE_GPT2);
-  strcpy(s.model.mixers, "N");
-  refused(s, "--mixer with N is for rotary positions, and these are learned");
 }
 
 int main(void) {

@@ -276,6 +276,9 @@ static void test_classes_refused(void **state) {
        "mixers is \"conv\"; supported: attention, attention_without_rope, convolution"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":[\"convolution\"]}", "mixers has 1 entries for 2 layers"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":\"CA\"}", "mixers is not a list"},
+      {"{\"model_type\":\"inkling_parts\",\"positions\":\"none\",\"mixers\":[\"attention\",\"attention_without_rope\"]"
+       "}",
+       "layers without rotary positions (N) are for a model that has them; here positions are none"},
       {"{\"model_type\":\"inkling_parts\",\"head_dim\":7}", "config.json: head size 7 is odd"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

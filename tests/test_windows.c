@@ -50,8 +50,9 @@ static void test_split(void **state) {
 
 /* ---- windows of the stream ---- */
 
-/* Checks that the windows of epoch `epoch` follow each other without gaps, each once, and returns the first. */
-static int64_t check_epoch(const TokenRange *range, uint64_t seed, int64_t epoch, int ctx, int count) {
+/* Checks that the windows of an epoch follow each other without gaps, each once. Writes their order to `order` [count],
+ * and returns the offset of the first. */
+static int64_t check_epoch(const TokenRange *range, uint64_t seed, int64_t epoch, int ctx, int count, int64_t *order) {
   bool *seen = calloc((size_t)count, sizeof *seen);
   int64_t first = INT64_MAX;
   assert_non_null(seen);
@@ -63,28 +64,43 @@ static int64_t check_epoch(const TokenRange *range, uint64_t seed, int64_t epoch
   assert_true(first + (int64_t)count * ctx + 1 <= range->end);
   for (int i = 0; i < count; i++) {
     const int64_t offset = windows_draw_begin(range, seed, epoch * count + i, ctx) - first;
-    assert_true(offset % ctx == 0 && offset / ctx < count && !seen[offset / ctx]);
-    seen[offset / ctx] = true;
+    order[i] = offset / ctx;
+    assert_true(offset % ctx == 0 && order[i] < count && !seen[order[i]]);
+    seen[order[i]] = true;
   }
   free(seen);
   return first - range->begin;
 }
 
+enum { WINDOWS = 1665 };
+
 static void test_epochs(void **state) {
   (void)state;
   const struct {
     int ctx, size, count;
-  } cases[] = {{32, 40, 1}, {32, 33, 1}, {32, 64, 1},    {32, 95, 1},    {32, 96, 2},
-               {1, 2, 1},   {1, 9, 8},   {16, 1000, 61}, {3, 5000, 1665}};
+  } cases[] = {{32, 40, 1}, {32, 33, 1}, {32, 64, 1},    {32, 95, 1},       {32, 96, 2},
+               {1, 2, 1},   {1, 9, 8},   {16, 1000, 61}, {3, 5000, WINDOWS}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const TokenRange range = {NULL, 20, 20 + cases[i].size};
     const int most = cases[i].size - cases[i].count * cases[i].ctx;
     const int offsets = most < cases[i].ctx ? most : cases[i].ctx;
+    int64_t order[WINDOWS];
     int seen[32] = {0};
-    for (int64_t epoch = 0; epoch < 200; epoch++)
-      seen[check_epoch(&range, 1337, epoch, cases[i].ctx, cases[i].count)]++;
-    for (int at = 0; at < 32; at++) assert_true(at < offsets ? seen[at] > 0 || offsets > 20 : seen[at] == 0);
+    for (int64_t epoch = 0; epoch < 500; epoch++)
+      seen[check_epoch(&range, 1337, epoch, cases[i].ctx, cases[i].count, order)]++;
+    for (int at = 0; at < 32; at++) assert_true(at < offsets ? seen[at] > 0 : seen[at] == 0);
   }
+}
+
+static void test_order_of_each_epoch_and_seed(void **state) {
+  (void)state;
+  const TokenRange range = {NULL, 0, 5000};
+  int64_t base[WINDOWS], other[WINDOWS];
+  check_epoch(&range, 1, 0, 3, WINDOWS, base);
+  check_epoch(&range, 1, 1, 3, WINDOWS, other);
+  assert_memory_not_equal(base, other, sizeof base);
+  check_epoch(&range, 2, 0, 3, WINDOWS, other);
+  assert_memory_not_equal(base, other, sizeof base);
 }
 
 /* The windows at the beginning of an epoch come from all of the text, and neighbors in time are no neighbors in it. */
@@ -330,6 +346,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_split),
       cmocka_unit_test(test_epochs),
+      cmocka_unit_test(test_order_of_each_epoch_and_seed),
       cmocka_unit_test(test_order_is_random),
       cmocka_unit_test(test_draws_depend_on_everything),
       cmocka_unit_test_setup_teardown(test_drawn_window, set_up, tear_down),

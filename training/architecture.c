@@ -81,9 +81,6 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
   if (mixers > s->model.layers)
     return fail(error, EXIT_USAGE, "--mixer has %d letters, and the model %s; give a letter a layer, or fewer", mixers,
                 text_plural(s->model.layers, "layer").text);
-  if (strchr(s->model.mixers, MIXER_NOPE) && s->model.positions != POSITIONS_ROPE)
-    return fail(error, EXIT_USAGE, "--mixer with %c is for rotary positions, and these are %s; use %c", MIXER_NOPE,
-                model_position_names[s->model.positions], MIXER_ATTENTION);
   if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (!trained && s->model.tie && s->model.positions == POSITIONS_SINUSOIDAL)

@@ -108,10 +108,9 @@ void train_options(Options *options, TrainSettings *s) {
              "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MTOKENS) " M tokens; 0: none"),
       FORMAT_ROWS(s, .needs = NULL),
       FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks"),
-      CHOICE(
-          "pack", &s->pack, pack_names,
-          "auto: docs for pairs, or if the tokenizer of --init adds a token at the start of texts; else stream",
-          "training windows: anywhere in the text (stream), or whole documents without attention between them (docs)"),
+      CHOICE("pack", &s->pack, pack_names,
+             "auto: docs for pairs, or if the tokenizer of --init adds a token at the start of texts; else stream",
+             "training windows: pieces of the text (stream), or whole documents without attention between them (docs)"),
 
       GROUP("Tokenizer"),
       TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: byte below " SHOWN(AUTO_BYTE_MB) " MB of text, else bpe",

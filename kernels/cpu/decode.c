@@ -44,7 +44,8 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const 
   }
 }
 
-/* Rotates the packed q, k, v of one sequence, and stores them in q and the cache. */
+/* Normalizes (`norm` not NULL) and rotates (`rope` not NULL) the queries and keys of one sequence's packed q, k, v;
+ * stores q, and k and v in the cache. */
 static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const HeadNorm *norm,
                       const Rope *rope, int row, int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
