@@ -443,8 +443,8 @@ typedef struct Backend {
    * qkv [B*T][H + 2G][D], out [B*T][H + G][D] dt; rstd fp32 [B*T][H + G]; rope NULL: not rotated. */
   void (*head_norm)(Context *c, void *out, float *rstd, const void *qkv, const HeadNorm *norm, int batch, int length,
                     const Rope *rope);
-  /* In the queries and keys of dqkv, in place: from dy, the gradient of the output before its rotation, with
-   * xh = x*rstd, g = weight*dy:  dx = rstd * (g - xh * mean(g*xh));  dweight fp32 [2][D] (+)= sum over rows and heads of
+  /* In the queries and keys of dqkv, in place: from dy, the gradient of the output before its rotation, with xh =
+   * x*rstd, g = weight*dy:  dx = rstd * (g - xh * mean(g*xh));  dweight fp32 [2][D] (+)= sum over rows and heads of
    * dy*xh.  dqkv, qkv [B*T][H + 2G][D] dt; rstd of head_norm(). */
   void (*head_norm_backward)(Context *c, void *dqkv, float *dweight, const void *qkv, const float *rstd,
                              const HeadNorm *norm, int rows, bool accumulate);
@@ -554,7 +554,8 @@ typedef struct Backend {
   void (*decode_linear)(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                         const Sequences *s);
   /* b, c, x = W n;  y as in convolution(), with z of the two positions before position[r] from the state, which then
-   * receives z at position[r]; all three are rounded to dt.  y [rows][C] dt; layer is the packed [3C][C] group; v->positions is not read. */
+   * receives z at position[r]; all three are rounded to dt.  y [rows][C] dt; layer is the packed [3C][C] group;
+   * v->positions is not read. */
   void (*decode_convolution)(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
                              const Parameters *params, Linear layer, const Convolution *v, const Sequences *s);
   /* h = act(u), or act(gate) * up, with u = W n + b.  h [rows][F] dt; layer is the [F][C] or packed [2F][C] group. */

@@ -1,10 +1,10 @@
 /* The Transformer: configuration, opening and closing, training, evaluation. Its table of parameters is in
  * model/parameters.h, decoding with a key/value cache in model/decoder.h.
  *
- * A decoder is a stack of sublayers, attention (or a convolution) and MLP in turn, each of which adds a branch to the
- * residual stream. An encoder is another such stack, whose attention sees the whole source; a decoder above it has cross-attention between
- * attention and MLP. The configuration says what sublayers are made of: the kind and place of norms, activations,
- * biases, positions. Knows devices only through kernels.h and does no I/O. */
+ * A decoder is a stack of sublayers, attention (or a convolution) and MLP in turn, each of which adds a branch to
+ * the residual stream. An encoder is another such stack, whose attention sees the whole source; a decoder above it
+ * has cross-attention between attention and MLP. The configuration says what sublayers are made of: the kind and
+ * place of norms, activations, biases, positions. Knows devices only through kernels.h and does no I/O. */
 #ifndef INKLING_MODEL_H
 #define INKLING_MODEL_H
 

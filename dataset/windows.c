@@ -18,8 +18,8 @@ static bool read_packed(const Windows *w, int64_t index, const Window *out, Erro
 
 /* ---- random order ---- */
 
-/* An order of 0..count-1, one for each seed and epoch. Returns its element `index`, by a Feistel network (Luby & Rackoff
- * 1988) that permutes the numbers of 2 * `half` bits, applied until the number is below `count`. */
+/* An order of 0..count-1, one for each seed and epoch. Returns its element `index`, by a Feistel network (Luby &
+ * Rackoff 1988) that permutes the numbers of 2 * `half` bits, applied until the number is below `count`. */
 static int64_t shuffled(uint64_t seed, uint32_t epoch, int64_t index, int64_t count) {
   enum { ROUNDS = 4 };
   int half = 1;

@@ -29,9 +29,9 @@ typedef struct Window {
 } Window;
 
 /* Reads window `number` of the training: the windows of all steps are numbered from 0. Every epoch takes each window
- * once, in an order of its own: the packed windows, or windows of the stream that follow each other from a random offset
- * of the epoch on. Fewer than 2 * ctx tokens, before the first window and after the last, are left out of an epoch. The range has at least ctx + 1 tokens.
- * EXIT_CHECKPOINT for a damaged token file. */
+ * once, in an order of its own: the packed windows, or windows of the stream that follow each other from a random
+ * offset of the epoch on. Fewer than 2 * ctx tokens, before the first window and after the last, are left out of an
+ * epoch. The range has at least ctx + 1 tokens. EXIT_CHECKPOINT for a damaged token file. */
 bool windows_draw(const Windows *windows, uint64_t seed, int64_t number, const Window *out, Error *error);
 /* Starts reading the window that windows_draw() will return for these arguments from the disk. */
 void windows_prefetch(const Windows *windows, uint64_t seed, int64_t number);

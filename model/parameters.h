@@ -39,8 +39,8 @@ typedef struct NormParameters {
   VectorGroup weight, bias; /* bias.matrix.rows 0: none; else the next group */
 } NormParameters;
 
-/* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF or a SUBLAYER_CONVOLUTION, with an encoder
- * a SUBLAYER_CROSS, and a SUBLAYER_MLP. */
+/* A sublayer adds a branch to the residual stream. A layer has a SUBLAYER_SELF or a SUBLAYER_CONVOLUTION, with an
+ * encoder a SUBLAYER_CROSS, and a SUBLAYER_MLP. */
 typedef enum SublayerKind {
   SUBLAYER_SELF,
   SUBLAYER_CONVOLUTION,

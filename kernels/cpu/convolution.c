@@ -94,8 +94,8 @@ static inline __attribute__((always_inline)) void backward_row(const Convolution
   }
 }
 
-/* Constants for all numbers of neighbors: in short documents most rows have fewer than two on a side, and with variables
- * their loops are not vectorized (4 to 7 times as slow with documents of 8 tokens). */
+/* Constants for all numbers of neighbors: in short documents most rows have fewer than two on a side, and with
+ * variables their loops are not vectorized (4 to 7 times as slow with documents of 8 tokens). */
 static void backward_neighbors(const ConvolutionJob *s, float *dtaps, int64_t n, int before, int after) {
   switch (before * CONVOLUTION_TAPS + after) {
   case 0: backward_row(s, dtaps, n, 0, 0); break;
