@@ -16,14 +16,15 @@
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
   if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
-  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  const int dims = rotated_dims(c);
+  size_t count = (size_t)c->ctx * (size_t)dims;
   float *table = malloc(count * sizeof(float));
   if (!table) return error_memory(error, "the rotary table");
   for (int t = 0; t < c->ctx; t++)
-    for (int i = 0; i < c->head_dim / 2; i++) {
-      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
+    for (int i = 0; i < dims / 2; i++) {
+      double angle = t * pow((double)c->rope_base, -2.0 * i / dims);
+      table[(size_t)t * (size_t)dims + 2 * (size_t)i] = (float)cos(angle);
+      table[(size_t)t * (size_t)dims + 2 * (size_t)i + 1] = (float)sin(angle);
     }
   m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
   if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
@@ -213,7 +214,7 @@ static const int32_t *positions_of(const Pass *p) { return p->packed ? input_of(
 
 /* Fills `rope` and returns it, or returns NULL when the sublayer has no rotary positions. */
 static const Rope *rope_of(const Pass *p, const Sublayer *w, Rope *rope) {
-  *rope = (Rope){p->model->rope_table, positions_of(p)};
+  *rope = rope_table_of(p->model, positions_of(p));
   return w->rope ? rope : NULL;
 }
 

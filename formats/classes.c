@@ -107,6 +107,7 @@ static const Choice own_mixers[] = {
 #define ROPE_LAYERS(key) FIELD(key, KEY_ROPE_LAYERS, positions, .choices = rope_or_none)
 #define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
 #define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
+#define ROTARY_PART(key, value) FIELD(key, KEY_ROTARY, rotary, .absent = value)
 #define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
@@ -199,7 +200,7 @@ static const ConfigKey stablelm_keys[] = {ACT("silu"),
                                           CTX(4096),
                                           REAL("layer_norm_eps", norm_eps, 1e-5),
                                           THETA(10000),
-                                          SET("partial_rotary_factor", "1.0"),
+                                          ROTARY_PART("partial_rotary_factor", 0.25),
                                           ROPE(0.25),
                                           SCALING,
                                           FIXED("use_parallel_residual", "false"),
@@ -290,9 +291,9 @@ static const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560,
   DECODER("silu", 257, 64, 256, 2, 4, 0, 0, 64), NAMED("norm", norm, "rms", model_norm_names),                         \
       NAMED("norm_place", norm_place, "before", model_norm_place_names), REAL("norm_eps", norm_eps, 1e-5),             \
       BOOL("gated", gated, true), NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),         \
-      BOOL("qk_norm", qk_norm, false), MIXERS("mixers", own_mixers, .optional = true),                                 \
-      BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
-      BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
+      ROTARY_PART("partial_rotary_factor", 1), BOOL("qk_norm", qk_norm, false),                                        \
+      MIXERS("mixers", own_mixers, .optional = true), BIASES("qkv_bias", BIAS_QKV, false),                             \
+      BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false), BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
 
 static const ConfigKey own_keys[] = {OWN, END};
 static const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),
@@ -398,10 +399,10 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 /* Kinds of keys of which a model may have another value than a class without the key; sizes are compared by `fits`. */
 static bool is_component(const ConfigKey *key) {
   return key->kind == KEY_CHOICE || key->kind == KEY_BOOL || key->kind == KEY_REAL || key->kind == KEY_MIXERS ||
-         key->kind == KEY_ROPE_LAYERS;
+         key->kind == KEY_ROPE_LAYERS || key->kind == KEY_ROTARY;
 }
 
-static const ConfigKey *key_of_kind(const ModelClass *a, KeyKind kind) {
+const ConfigKey *class_key(const ModelClass *a, KeyKind kind) {
   const ConfigKey *key = a->keys;
   while (key->name && key->kind != kind) key++;
   return key->name ? key : NULL;
@@ -417,9 +418,9 @@ static bool all_among(const ModelConfig *c, const char *letters) {
 /* Returns whether a class can have the model's mixers. A list that tells RoPE from none cannot tell layers without
  * positions from those without RoPE in a model that has RoPE in no layer. */
 static bool has_mixers(const ModelClass *a, const ModelConfig *c) {
-  const ConfigKey *named = key_of_kind(a, KEY_MIXERS);
+  const ConfigKey *named = class_key(a, KEY_MIXERS);
   char letters[8] = {MIXER_ATTENTION}, *end = letters;
-  if (key_of_kind(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
+  if (class_key(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
     return all_among(c, (char[]){MIXER_ATTENTION, MIXER_NOPE, '\0'}) && !all_among(c, (char[]){MIXER_NOPE, '\0'});
   for (const Choice *choice = named ? named->choices : NULL; choice && choice->text; choice++)
     *end++ = (char)choice->value;

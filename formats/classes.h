@@ -31,7 +31,9 @@ typedef enum KeyKind {
   KEY_CHOICE,      /* an enum by name; written always, or unless it is `text` (`optional`) */
   KEY_BIASES,      /* whether the file has `biases` */
   KEY_THETA,       /* rope_theta next to... */
-  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head */
+  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head, which must
+                    * be 1 without KEY_ROTARY */
+  KEY_ROTARY,      /* the rotated fraction of a head, also read from rope_parameters */
   KEY_SCALING,     /* rope_scaling, the same for transformers 4 */
   KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent; null: no window */
   KEY_ROPE_LAYERS, /* the kind of positions by a list: 1 for a layer with RoPE, 0 without */
@@ -94,6 +96,8 @@ typedef struct ModelClass {
 
 /* Returns the key of our own class for a component of the model that a class does not have; NULL: it has all. */
 const char *class_lacks(const ModelClass *a, const ModelConfig *config);
+/* Returns the class's first key of a kind, or NULL. */
+const ConfigKey *class_key(const ModelClass *a, KeyKind kind);
 /* Returns the first class that fits; there always is one. */
 const ModelClass *class_of(const ModelConfig *config);
 /* Returns the class with these names, one of which may be NULL; NULL when there is none. */
@@ -112,6 +116,7 @@ typedef struct ConfigFile {
   ModelConfig config;
   SpecialTokens tokens;
   unsigned biases; /* biases in the weight file; `config` has those of the model */
+  float rotated;   /* fraction of a head, of KEY_ROTARY; 0: there is no such key */
 } ConfigFile;
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error);

@@ -229,7 +229,7 @@ static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c
   const char *eps = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
   gguf_key_f32(h, key_of(a, eps).text, c->norm_eps);
   if (a->positions != POSITIONS_ROPE) return;
-  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)c->head_dim);
+  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)(c->rotary ? c->rotary : c->head_dim));
   gguf_key_f32(h, key_of(a, "rope.freq_base").text, c->rope_base);
 }
 

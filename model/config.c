@@ -111,6 +111,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   }
   if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
     return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
+  if (c->rotary && (c->rotary < 2 || c->rotary > c->head_dim || c->rotary % 2))
+    return fail(error, code, "%d numbers of a head are rotated; it must be an even number from 2 to the head size %d",
+                c->rotary, c->head_dim);
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
     return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
   return true;
@@ -125,6 +128,9 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
     if (widths[i].size % device->width_multiple)
       return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
                   widths[i].size, device->device, device->width_multiple);
+  if (config->rotary % (device->head_dim_multiple / 2))
+    return fail(error, EXIT_USAGE, "%d rotated numbers of a head are not supported on %s: use a multiple of %d",
+                config->rotary, device->device, device->head_dim_multiple / 2);
   if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
   return fail(error, EXIT_USAGE,
               "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,

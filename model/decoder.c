@@ -300,7 +300,7 @@ static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Sequences *s = &d->sequences;
   const MlpShape mlp = mlp_of(g);
   const float scale = 1.0f / sqrtf((float)g->head_dim);
-  const Rope rope = {m->rope_table, NULL};
+  const Rope rope = rope_table_of(m, NULL);
   const HeadNorm heads = head_norm_of(m, w);
   const Convolution convolution = convolution_of(m, w, NULL);
   switch (w->kind) {

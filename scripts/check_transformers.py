@@ -59,6 +59,7 @@ MODELS = {  # name: (class, settings)
     "starcoder2, biases of q k v": ("Starcoder2ForCausalLM", dict(LAYER, qkv_bias=True, activation="gelu")),
     "stablelm": ("StableLmForCausalLM", dict(norm="layer", qkv_bias=True, kv_heads=2)),
     "stablelm, no biases": ("StableLmForCausalLM", dict(norm="layer", tie=True, activation="gelu", norm_eps=1e-6)),
+    "stablelm, a part rotated": ("StableLmForCausalLM", dict(norm="layer", qkv_bias=True, kv_heads=2, rotary=4)),
     "gpt2": ("GPT2LMHeadModel", dict(LAYER, **BIASES, positions="learned", activation="gelu_tanh", tie=True)),
     "gpt2, no biases": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="relu", norm_eps=1e-8)),
     "gpt2, no biases of q k v": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="silu", bias=True)),
@@ -85,6 +86,7 @@ MODELS = {  # name: (class, settings)
     "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(
         LAYER, **BIASES, positions="learned", qk_norm=True, activation="gelu_tanh", mixers="AC")),
     "own: convolutions, norms after": ("InklingPartsForCausalLM", dict(mixers="NC", norm_place="after", qk_norm=True)),
+    "own: a part rotated": ("InklingPartsForCausalLM", dict(kv_heads=2, qk_norm=True, head_dim=16, rotary=6)),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),
     "marian, own vocabularies, head bias": ("MarianMTModel", dict(ENCODER, bias=True, head_bias=True, source_vocab=99,
@@ -392,6 +394,7 @@ def foreign(kind, small=None):
         "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**llama)),
         "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, rope_parameters=dict(
             rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0), use_qkv_bias=True)),
+        "stablelm, partial": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, partial_rotary_factor=0.5)),
         "marian": lambda: t.MarianMTModel(t.MarianConfig(**encoder)),
         "marian, own vocabularies": lambda: t.MarianMTModel(t.MarianConfig(**dict(
             encoder, decoder_vocab_size=300, decoder_start_token_id=299, eos_token_id=298),

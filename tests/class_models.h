@@ -82,4 +82,11 @@ static inline ModelConfig numbered(int n) {
   return c;
 }
 
+/* `dims` of 48 numbers of a head are rotated. */
+static inline ModelConfig partial(NormKind norm, int dims) {
+  ModelConfig c = rope(norm, true);
+  c.dim = 96, c.head_dim = 48, c.rotary = dims;
+  return c;
+}
+
 #endif

@@ -23,6 +23,8 @@ static void test_classes(void **state) {
   expect_class(c, "InklingPartsForCausalLM");
   c.bias = false, c.head_dim = 4; /* it has no key for that */
   expect_class(c, "InklingPartsForCausalLM");
+  expect_class(partial(NORM_LAYER, 16), "StableLmForCausalLM");
+  expect_class(partial(NORM_RMS, 16), "InklingPartsForCausalLM");
   c = plain, c.positions = POSITIONS_NONE, c.kv_heads = 1;
   expect_class(c, "SmolLM3ForCausalLM");
   c.positions = POSITIONS_LEARNED;
@@ -94,6 +96,15 @@ static void test_round_trips(void **state) {
     if (c.positions == POSITIONS_ROPE) c.rope_base = 5e5f;
     expect_round_trip(state, &c);
   }
+}
+
+/* The fraction in the file gives the same number of rotated numbers of a head, whatever it is. */
+static void test_partial_rotation(void **state) {
+  for (int dims = 2; dims < 48; dims += 2)
+    for (NormKind norm = NORM_RMS; norm <= NORM_LAYER; norm++) {
+      const ModelConfig c = partial(norm, dims);
+      expect_round_trip(state, &c);
+    }
 }
 
 /* Each class with each set of biases, as both are said by the same keys. */
@@ -382,11 +393,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_classes), cmocka_unit_test(test_classes_of_mixers),
       TEST(test_lfm2_tensors),        TEST(test_kernel_shape),
-      TEST(test_round_trips),         TEST(test_missing_biases),
-      TEST(test_interleaved),         TEST(test_gpt2_tensors),
-      TEST(test_opt_tensors),         TEST(test_starcoder2_tensors),
-      TEST(test_missing_but_there),   TEST(test_foreign_tensors),
-      TEST(test_foreign_biases),
+      TEST(test_round_trips),         TEST(test_partial_rotation),
+      TEST(test_missing_biases),      TEST(test_interleaved),
+      TEST(test_gpt2_tensors),        TEST(test_opt_tensors),
+      TEST(test_starcoder2_tensors),  TEST(test_missing_but_there),
+      TEST(test_foreign_tensors),     TEST(test_foreign_biases),
   };
   return cmocka_run_group_tests_name("checkpoint_architectures", tests, NULL, NULL);
 }

@@ -204,6 +204,28 @@ static void test_defaults(void **state) {
   }
 }
 
+/* A fraction of a head is read from two places; a product of them with the head size is rounded down. */
+static void test_rotary(void **state) {
+  static const struct {
+    const char *keys;
+    int rotary;
+  } rows[] = {{"", 20},
+              {",\"partial_rotary_factor\":1.0", 0},
+              {",\"partial_rotary_factor\":0.7", 56},
+              {",\"partial_rotary_factor\":0.51", 40},
+              {",\"rope_parameters\":{\"partial_rotary_factor\":0.5},\"partial_rotary_factor\":1.0", 40}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ModelConfig c;
+    SpecialTokens tokens;
+    Error error = {0};
+    char text[200];
+    snprintf(text, sizeof text, "{\"model_type\":\"stablelm\"%s}", rows[i].keys);
+    put(at(state, "config.json").text, text, strlen(text));
+    expect_done(read_config(*state, &c, &tokens, &error), &error);
+    assert_int_equal(c.rotary, rows[i].rotary);
+  }
+}
+
 /* ---- what cannot be read ---- */
 
 static void test_classes_refused(void **state) {
@@ -229,10 +251,13 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"opt\",\"do_layer_norm_before\":\"true\"}", "do_layer_norm_before is \"true\""},
       {"{\"model_type\":\"opt\",\"positions\":\"rope\"}", "positions is \"rope\"; supported: learned, sinusoidal"},
       {"{\"model_type\":\"opt\",\"enable_bias\":0}", "enable_bias is neither true nor false"},
-      {"{\"model_type\":\"stablelm\"}", "partial_rotary_factor is 0.25; only 1 is supported"},
-      {"{\"model_type\":\"stablelm\",\"rope_parameters\":{\"partial_rotary_factor\":0.5},\"partial_rotary_factor\":1."
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":0.0375}",
+       "partial_rotary_factor is 0.0375, which is 3 numbers of a head of 80; only an even number"},
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1.5}",
+       "partial_rotary_factor is 1.5; it must not be above 1"},
+      {"{\"model_type\":\"stablelm\",\"rope_parameters\":{\"partial_rotary_factor\":0.01},\"partial_rotary_factor\":1."
        "0}",
-       "partial_rotary_factor is 0.5"},
+       "partial_rotary_factor is 0.01, which is 0 numbers"},
       {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"use_parallel_residual\":true}",
        "use_parallel_residual is true"},
       {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"qk_layernorm\":true}", "qk_layernorm is true"},
@@ -374,8 +399,9 @@ static void test_modeling_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused), TEST(test_defaults),
-      TEST(test_classes_refused),   TEST(test_hostile_values), TEST(test_modeling_file),
+      TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused),
+      TEST(test_defaults),          TEST(test_rotary),         TEST(test_classes_refused),
+      TEST(test_hostile_values),    TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }

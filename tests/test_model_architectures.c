@@ -29,6 +29,8 @@ static const char *const architectures[] = {"arcee",
                                             "lfm2_packed",
                                             "qwen3",
                                             "nope",
+                                            "partial",
+                                            "partial_normed",
                                             "convolutions",
                                             "convolution_after",
                                             "convolution_branch",
@@ -84,6 +86,7 @@ static Architecture architecture_read(Fixture *f, const char *name) {
     a.setup.config.qk_norm = mixing[0];
     for (int i = 0; i < mixing[1]; i++) a.setup.config.mixers[i] = (char)mixing[2 + i];
   }
+  if (golden_has(g, -1, "rotary")) a.setup.config.rotary = golden_ints(f, g, -1, "rotary")[0];
   if (!golden_has(g, -1, "encoder")) return a;
   const int32_t *encoder = golden_ints(f, g, -1, "encoder");
   a.setup.config.encoder_layers = encoder[0];

@@ -74,6 +74,9 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 model_position_names[s->model.positions]);
+  if (s->model.rotary && s->model.positions != POSITIONS_ROPE)
+    return fail(error, EXIT_USAGE, "--rotary-dims is for rotary positions, and these are %s; leave it out",
+                model_position_names[s->model.positions]);
   const int mixers = (int)strlen(s->model.mixers);
   if (mixers > s->model.layers)
     return fail(error, EXIT_USAGE, "--mixer has %d letters, and the model %s; give a letter a layer, or fewer", mixers,
@@ -128,10 +131,13 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
+  char part[48] = "";
+  if (m->positions == POSITIONS_ROPE && m->rotary)
+    snprintf(part, sizeof part, " of %d of %d numbers of a head", m->rotary, m->head_dim);
   const int convolutions = model_convolutions(m), without = count_layers(m, MIXER_NOPE);
-  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s%s%s, %s%s, %s", norms[m->norm], places[m->norm_place],
+  snprintf(words.text, sizeof words.text, "%s %s, %s%s%s%s%s, %s%s%s, %s", norms[m->norm], places[m->norm_place],
            convolutions ? "convolutions" : "", convolutions ? layer_words(convolutions, m).text : "",
            convolutions ? ", " : "", m->qk_norm ? "norms of queries and keys, " : "", mlps[m->activation][m->gated],
-           positions[m->positions], layer_words(m->layers - without, m).text, bias_words(m));
+           positions[m->positions], part, layer_words(m->layers - without, m).text, bias_words(m));
   return words;
 }

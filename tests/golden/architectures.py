@@ -17,7 +17,7 @@ SOURCES = [[3, 7, 2], [9], [2, 1, 4]]
 
 LLAMA = dict(norm="rms", place="before", act="silu", gated=True, positions="rope", bias=False, qkv_bias=False,
              head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False, layers=2, encoder=0, source_vocab=0,
-             mixers="A", qk_norm=False)
+             mixers="A", qk_norm=False, rotary=0)
 LAYER = dict(LLAMA, norm="layer", gated=False, bias=True, qkv_bias=True)
 PAIRS = dict(LAYER, packed=True, encoder=2, source_vocab=31)
 MODELS = {
@@ -40,6 +40,8 @@ MODELS = {
     "lfm2": dict(LLAMA, mixers="CCA", qk_norm=True, kv_heads=1, tie=True, layers=3),
     "lfm2_packed": dict(LLAMA, mixers="CCCA", qk_norm=True, packed=True, layers=4),
     "qwen3": dict(LLAMA, qk_norm=True, kv_heads=1),
+    "partial": dict(LAYER, act="gelu", rotary=4, kv_heads=1, packed=True),
+    "partial_normed": dict(LLAMA, qk_norm=True, rotary=4, tie=True),
     "nope": dict(LLAMA, mixers="AN", qk_norm=True, qkv_bias=True, packed=True),
     "convolutions": dict(LLAMA, mixers="C", act="gelu", tie=True, packed=True),
     "convolution_after": dict(LAYER, mixers="CA", place="after", act="gelu"),
@@ -200,9 +202,13 @@ def forward(c, w, tokens, pairs, source):
             q = rms_norm(q, w[prefix + ".q_norm.weight"], f32(c["eps"]))[0]
             k = rms_norm(k, w[prefix + ".k_norm.weight"], f32(c["eps"]))[0]
         if rotation is not None:
-            q, k = rope(q, rotation, s["base"]), rope(k, rotation, s["base"])
+            q, k = rotate(q, rotation), rotate(k, rotation)
         out, _ = attention(q, k, v, s["head_dim"] ** -0.5, visible)
         return linear(w, prefix + ".o_proj", out.reshape(batch, length, -1))
+
+    def rotate(x, rotation):
+        turned = rope(x[..., :c["rotary"] or s["head_dim"]], rotation, s["base"])
+        return torch.cat([turned, x[..., turned.shape[-1]:]], -1)
 
     def mlp(n, prefix):
         act = ACTIVATIONS[c["act"]]
@@ -307,6 +313,8 @@ def make_architecture(name, seed):
         tensors["positions"] = pairs.positions
     if c["mixers"] != "A" or c["qk_norm"]:
         family.put("mixing", torch.tensor([int(c["qk_norm"]), len(c["mixers"])] + [ord(x) for x in c["mixers"]]))
+    if c["rotary"]:
+        family.put("rotary", torch.tensor([c["rotary"]]))
     if c["encoder"]:
         family.put("encoder", torch.tensor([c["encoder"], c["source_vocab"]]))
         tensors["source"] = source
