@@ -18,9 +18,10 @@
 
 /* Where a norm stands around a branch f of the residual stream x. */
 typedef enum NormPlace {
-  NORM_BEFORE,   /* x + f(norm(x)), and a norm after the last sublayer */
-  NORM_AFTER,    /* norm(x + f(x)) */
-  NORM_ON_BRANCH /* x + norm(f(x)) */
+  NORM_BEFORE,    /* x + f(norm(x)), and a norm after the last sublayer */
+  NORM_AFTER,     /* norm(x + f(x)) */
+  NORM_ON_BRANCH, /* x + norm(f(x)) */
+  NORM_PARALLEL /* x + f(norm(x)) + g(norm'(x)) with the mixer f and the MLP g of a layer, and a norm after the last */
 } NormPlace;
 
 typedef enum PositionKind {

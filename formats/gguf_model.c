@@ -105,6 +105,7 @@ static const char *unsupported_mixers(const ModelConfig *c) {
 
 static const char *unsupported(const ModelConfig *c) {
   if (c->encoder_layers) return "such an encoder";
+  if (c->norm_place == NORM_PARALLEL) return "parallel sublayers";
   if (c->norm_place != NORM_BEFORE)
     return c->norm_place == NORM_AFTER ? "norms after its sublayers" : "norms on its branches";
   if (c->positions == POSITIONS_SINUSOIDAL) return "sinusoidal positions";

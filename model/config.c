@@ -8,7 +8,7 @@
 #define NORM_NAME(id, name, ...) [NORM_##id] = name,
 const char *const model_norm_names[] = {NORMS(NORM_NAME) NULL};
 const char *const model_norm_place_names[] = {
-    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", NULL};
+    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", [NORM_PARALLEL] = "parallel", NULL};
 const char *const model_activation_names[] = {ACTIVATIONS(ACTIVATION_NAME) NULL};
 const char *const model_position_names[] = {[POSITIONS_ROPE] = "rope",
                                             [POSITIONS_LEARNED] = "learned",
@@ -78,7 +78,7 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
 /* Returns whether nothing is left open. */
 static bool is_decided(const ModelConfig *c) {
   const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias, c->qk_norm};
-  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_ON_BRANCH &&
+  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_PARALLEL &&
                  (unsigned)c->activation <= ACTIVATION_RELU && (unsigned)c->positions <= POSITIONS_NONE;
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) decided = decided && (switches[i] | 1) == 1;
   return decided;
@@ -104,6 +104,8 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
                 c->kv_heads);
   if (!in_range("encoder layers", c->encoder_layers, 0, MODEL_MAX_LAYERS, code, error)) return false;
   if (has_encoder(c)) {
+    if (c->norm_place == NORM_PARALLEL)
+      return fail(error, code, "parallel sublayers and an encoder exclude each other");
     if (!in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error)) return false;
     if (c->tie && c->source_vocab != c->vocab)
       return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",

@@ -326,6 +326,11 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Backend *k = m->ops;
   const Sequences *s = &d->sequences;
   int dim = m->config.dim;
+  const bool parallel = m->config.norm_place == NORM_PARALLEL;
+  if (parallel && w->kind != SUBLAYER_MLP) { /* added after the MLP, which reads the same x */
+    k->decode_linear(m->context, d->q, d->middle, NULL, &m->params, w->out, s);
+    return;
+  }
   if (m->config.norm_place == NORM_ON_BRANCH) {
     k->decode_linear(m->context, d->q, d->middle, NULL, &m->params, w->out, s);
     k->decode_norm(m->context, d->q, d->q, norm, s->rows, dim);
@@ -333,6 +338,7 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
     return;
   }
   k->decode_residual(m->context, d->x, d->middle, &m->params, w->out, s);
+  if (parallel) k->residual_add(m->context, d->x, d->x, d->q, s->rows, 1, dim, NULL);
   if (m->config.norm_place == NORM_AFTER) k->decode_norm(m->context, d->x, d->x, norm, s->rows, dim);
 }
 
@@ -341,8 +347,8 @@ static void decode_head(Decoder *d) {
   const Model *m = d->model;
   const NormParameters final = m->table.decoder.norm;
   const Norm norm = norm_of(m, final);
-  m->ops->decode_logits(m->context, d->logits, d->x, m->config.norm_place == NORM_BEFORE ? &norm : NULL, &m->params,
-                        m->table.head, m->config.vocab, d->sequences.rows);
+  m->ops->decode_logits(m->context, d->logits, d->x, norms_inputs(&m->config) ? &norm : NULL, &m->params, m->table.head,
+                        m->config.vocab, d->sequences.rows);
 }
 
 static void download_logits(const Decoder *d, float *to) {
@@ -361,7 +367,7 @@ static void read_lens(Decoder *d, int layer, float *lens) {
  * after fewer layers. */
 static void decode_stack(Decoder *d, float *lens) {
   const Model *m = d->model;
-  bool before = m->config.norm_place == NORM_BEFORE;
+  bool before = norms_inputs(&m->config);
   const Stack *stack = &m->table.decoder;
   Embedding embedding = embedding_of(stack, NULL);
   m->ops->decode_embedding(m->context, d->x, &m->params, &embedding, &d->sequences);

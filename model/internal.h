@@ -26,6 +26,11 @@ static inline int qkv_width(const ModelConfig *config) { return query_width(conf
 
 static inline int rotated_dims(const ModelConfig *config) { return config->rotary ? config->rotary : config->head_dim; }
 
+/* Returns whether norms stand before branches, and one after the last. */
+static inline bool norms_inputs(const ModelConfig *config) {
+  return config->norm_place == NORM_BEFORE || config->norm_place == NORM_PARALLEL;
+}
+
 static inline bool has_encoder(const ModelConfig *config) { return config->encoder_layers > 0; }
 
 static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }

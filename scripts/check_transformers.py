@@ -29,7 +29,7 @@ import torch
 import transformers
 
 NORM, PLACE, ACT, POSITIONS = ({name: i for i, name in enumerate(names)} for names in (
-    ("rms", "layer"), ("before", "after", "branch"), ("silu", "gelu", "gelu_tanh", "relu"),
+    ("rms", "layer"), ("before", "after", "branch", "parallel"), ("silu", "gelu", "gelu_tanh", "relu"),
     ("rope", "learned", "sinusoidal", "none")))
 LAYER = dict(norm="layer", gated=False)
 BIASES = dict(bias=True, qkv_bias=True)
@@ -86,6 +86,7 @@ MODELS = {  # name: (class, settings)
     "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(
         LAYER, **BIASES, positions="learned", qk_norm=True, activation="gelu_tanh", mixers="AC")),
     "own: convolutions, norms after": ("InklingPartsForCausalLM", dict(mixers="NC", norm_place="after", qk_norm=True)),
+    "own: parallel": (OWN[0], dict(BIASES, norm_place="parallel", rotary=4, mixers="AAC", layers=3)),
     "own: a part rotated": ("InklingPartsForCausalLM", dict(kv_heads=2, qk_norm=True, head_dim=16, rotary=6)),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),

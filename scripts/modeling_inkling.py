@@ -177,6 +177,9 @@ class Layer(nn.Module):
         return norm(x + branch(x)) if self.place == "after" else x + norm(branch(x))
 
     def forward(self, x, context, cross):
+        if self.place == "parallel":
+            mixed = getattr(self, self.mixer)(self.input_layernorm(x), context)
+            return x + mixed + self.mlp(self.post_attention_layernorm(x))
         x = self.join(x, self.input_layernorm, lambda n: getattr(self, self.mixer)(n, context))
         if cross is not None:
             x = self.join(x, self.cross_attention_layernorm, lambda n: self.cross_attn(n, *cross))
@@ -192,7 +195,7 @@ class Stack(nn.Module):
             self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
             self.embed_positions.weight.requires_grad_(config.positions == "learned")
         self.layers = nn.ModuleList(Layer(config, i, mixer, cross) for i, mixer in enumerate(mixers))
-        if config.norm_place == "before":
+        if config.norm_place in ("before", "parallel"):
             self.norm = make_norm(config)
 
     def angles(self, places):

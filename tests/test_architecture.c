@@ -156,6 +156,12 @@ static void test_contradictions(void **state) {
   s = defaults(ARCHITECTURE_GPT2);
   strcpy(s.model.mixers, "N");
   refused(s, "--mixer with N is for rotary positions, and these are learned");
+  s = defaults(ARCHITECTURE_GPT2);
+  s.model.rotary = 4;
+  refused(s, "--rotary-dims is for rotary positions, and these are learned");
+  s = defaults(ARCHITECTURE_LLAMA);
+  s.model.norm_place = NORM_PARALLEL, s.model.encoder_layers = 2;
+  refused(s, "--norm-place parallel is for a model without an encoder");
 }
 
 int main(void) {

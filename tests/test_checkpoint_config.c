@@ -294,13 +294,16 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":1,\"use_sliding_window\":true}",
        "use_sliding_window is true"},
       {"{\"model_type\":\"inkling_parts\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
-      {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}", "norm_place is 7; supported: before, after, branch"},
+      {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}",
+       "norm_place is 7; supported: before, after, branch, parallel"},
       {"{\"model_type\":\"inkling_parts\",\"gated\":\"yes\"}", "gated is neither true nor false"},
       {"{\"model_type\":\"inkling_parts\",\"qk_norm\":1}", "qk_norm is neither true nor false"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":[\"convolution\",\"conv\"]}",
        "mixers is \"conv\"; supported: attention, attention_without_rope, convolution"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":[\"convolution\"]}", "mixers has 1 entries for 2 layers"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":\"CA\"}", "mixers is not a list"},
+      {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"norm_place\":\"parallel\"}",
+       "parallel sublayers and an encoder exclude each other"},
       {"{\"model_type\":\"inkling_parts\",\"head_dim\":7}", "config.json: head size 7 is odd"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

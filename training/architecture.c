@@ -84,6 +84,8 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
   if (strchr(s->model.mixers, MIXER_NOPE) && s->model.positions != POSITIONS_ROPE)
     return fail(error, EXIT_USAGE, "--mixer with %c is for rotary positions, and these are %s; use %c", MIXER_NOPE,
                 model_position_names[s->model.positions], MIXER_ATTENTION);
+  if (s->model.norm_place == NORM_PARALLEL && s->model.encoder_layers > 0)
+    return fail(error, EXIT_USAGE, "--norm-place parallel is for a model without an encoder; leave it out");
   if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (!trained && s->model.tie && s->model.positions == POSITIONS_SINUSOIDAL)
@@ -123,7 +125,8 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
   static const char *const norms[] = {NORMS(NORM_WORDS)};
   static const char *const places[] = {[NORM_BEFORE] = "before each sublayer",
                                        [NORM_AFTER] = "after each sublayer",
-                                       [NORM_ON_BRANCH] = "on each branch"};
+                                       [NORM_ON_BRANCH] = "on each branch",
+                                       [NORM_PARALLEL] = "before each of two parallel sublayers"};
   static const char *const positions[] = {[POSITIONS_ROPE] = "rotary positions",
                                           [POSITIONS_LEARNED] = "learned positions",
                                           [POSITIONS_SINUSOIDAL] = "sinusoidal positions",

@@ -163,7 +163,8 @@ void train_options(Options *options, TrainSettings *s) {
       CHOICE("norm", (int *)&m->norm, model_norm_names, "auto: arch", "normalization: RMSNorm or LayerNorm",
              .follows = "arch"),
       CHOICE("norm-place", (int *)&m->norm_place, model_norm_place_names, "auto: arch",
-             "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP",
+             "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP; "
+             "parallel: x + attention(norm(x)) + MLP(norm(x))",
              .follows = "arch"),
       LETTERS(
           "mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",

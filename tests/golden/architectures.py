@@ -42,14 +42,16 @@ MODELS = {
     "qwen3": dict(LLAMA, qk_norm=True, kv_heads=1),
     "partial": dict(LAYER, act="gelu", rotary=4, kv_heads=1, packed=True),
     "partial_normed": dict(LLAMA, qk_norm=True, rotary=4, tie=True),
+    "parallel": dict(LAYER, act="gelu", place="parallel", rotary=4, packed=True),
+    "parallel_rms": dict(LLAMA, place="parallel", mixers="AC", kv_heads=1, tie=True, layers=3),
     "nope": dict(LLAMA, mixers="AN", qk_norm=True, qkv_bias=True, packed=True),
     "convolutions": dict(LLAMA, mixers="C", act="gelu", tie=True, packed=True),
     "convolution_after": dict(LAYER, mixers="CA", place="after", act="gelu"),
     "convolution_branch": dict(LAYER, mixers="AC", qk_norm=True, place="branch", act="gelu", positions="learned"),
     "cross_convolution": dict(LLAMA, mixers="CA", qk_norm=True, packed=True, encoder=1, source_vocab=31),
 }
-KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch"], act=["silu", "gelu", "gelu_tanh", "relu"],
-             positions=["rope", "learned", "sinusoidal", "none"])
+KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch", "parallel"],
+             act=["silu", "gelu", "gelu_tanh", "relu"], positions=["rope", "learned", "sinusoidal", "none"])
 ACTIVATIONS = dict(silu=F.silu, relu=F.relu, gelu=F.gelu, gelu_tanh=lambda x: F.gelu(x, approximate="tanh"))
 
 
@@ -108,7 +110,7 @@ def shapes(c):
             for name in ("gate", "up") if c["gated"] else ("up",):
                 yield from linear(f"{p}mlp.{name}_proj", s["ffn"], s["dim"], c["bias"])
             yield from linear(p + "mlp.down_proj", s["dim"], s["ffn"], c["bias"])
-        if c["place"] == "before":
+        if c["place"] in ("before", "parallel"):
             yield from norm(prefix + "norm")
 
     own = c["encoder"] and not c["tie"]
@@ -142,7 +144,10 @@ def normalize(c, w, name, x):
     return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], f32(c["eps"]))
 
 
-def joined(c, w, norm, x, branch):
+def joined(c, w, norm, x, branch, entry):
+    """entry: the x at the beginning of the layer."""
+    if c["place"] == "parallel":
+        return x + branch(normalize(c, w, norm, entry))
     if c["place"] == "before":
         return x + branch(normalize(c, w, norm, x))
     if c["place"] == "after":
@@ -222,17 +227,18 @@ def forward(c, w, tokens, pairs, source):
             x = x + w[prefix + "embed_positions.weight"][at]
         rotation = at if c["positions"] == "rope" else None
         for i in range(layers):
-            p = f"{prefix}layers.{i}."
+            p, entry = f"{prefix}layers.{i}.", x
             if p + "conv.conv.weight" in w:
-                x = joined(c, w, p + "input_layernorm", x, lambda n: convolve(w, p + "conv.", n, at))
+                x = joined(c, w, p + "input_layernorm", x, lambda n: convolve(w, p + "conv.", n, at), x)
             else:
                 turned = None if visible is seen and mixer(c, i) == "N" else rotation
-                x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, turned))
+                x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, turned),
+                           x)
             if memory is not None:
                 x = joined(c, w, p + "cross_attention_layernorm", x,
-                           lambda n: attend(p + "cross_attn", n, memory, cross, None))
-            x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p))
-        return normalize(c, w, prefix + "norm", x) if c["place"] == "before" else x
+                           lambda n: attend(p + "cross_attn", n, memory, cross, None), x)
+            x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p), entry)
+        return normalize(c, w, prefix + "norm", x) if c["place"] in ("before", "parallel") else x
 
     if c["encoder"]:
         whole = visible_keys(batch, length, length, False, None, pairs.source_begin, pairs.source_end)
