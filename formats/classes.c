@@ -62,9 +62,23 @@ static const Rename lfm2_names[] = {{"input_layernorm", "operator_norm"},
                                     {"mlp.down_proj", "feed_forward.w2"},
                                     {"model.norm", "model.embedding_norm"},
                                     {0}};
+static const Rename gpt_neox_names[] = {{"model.layers", "gpt_neox.layers"},
+                                        {"model.embed_tokens", "gpt_neox.embed_in"},
+                                        {"self_attn.q_proj", "attention.query_key_value"},
+                                        {"self_attn.k_proj", "attention.query_key_value"},
+                                        {"self_attn.v_proj", "attention.query_key_value"},
+                                        {"self_attn.o_proj", "attention.dense"},
+                                        {"mlp.up_proj", "mlp.dense_h_to_4h"},
+                                        {"mlp.down_proj", "mlp.dense_4h_to_h"},
+                                        {"model.norm", "gpt_neox.final_layer_norm"},
+                                        {"lm_head", "embed_out"},
+                                        {0}};
 static const Rename own_names[] = {ONE_IN_PROJ, {0}};
 static const char *const rope_ignored[] = {".rotary_emb.inv_freq", NULL};            /* old exports */
 static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NULL}; /* masks */
+
+static const char *const gpt_neox_ignored[] = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
+                                               NULL};
 
 /* ---- names of values ---- */
 
@@ -80,6 +94,7 @@ static const Choice activations[] = {{"silu", ACTIVATION_SILU},
                                      {"relu", ACTIVATION_RELU},
                                      {0}};
 static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_AFTER}, {0}};
+static const Choice parallel_or_before[] = {{"true", NORM_PARALLEL}, {"false", NORM_BEFORE}, {0}};
 static const Choice tables[] = {
     {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
 
@@ -212,6 +227,22 @@ static const ConfigKey stablelm_keys[] = {ACT("silu"),
                                           BIASES("use_qkv_bias", BIAS_QKV, false),
                                           END};
 
+static const ConfigKey gpt_neox_keys[] = {ACT("gelu"),
+                                          SIZES(50432, 6144, 24576, 44, 64),
+                                          CTX(2048),
+                                          REAL("layer_norm_eps", norm_eps, 1e-5),
+                                          CHOICE("use_parallel_residual", norm_place, "true", parallel_or_before),
+                                          FIELD("rotary_emb_base", KEY_THETA, rope_base, .absent = 10000),
+                                          ROTARY_PART("rotary_pct", 0.25),
+                                          ROPE(1),
+                                          SCALING,
+                                          NO_DROPOUT,
+                                          SET("hidden_dropout", "0.0"),
+                                          DEVIATION,
+                                          TIE(false),
+                                          BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, true),
+                                          END};
+
 /* Classes that are only read. */
 static const ConfigKey helium_keys[] = {DECODER("silu", 48000, 2560, 7040, 24, 20, 20, 128, 4096),
                                         RMS_ROTARY(1e-8, 100000), TIE(false), ATTENTION_AND_MLP_BIASES(BIAS_QKV), END};
@@ -328,11 +359,11 @@ static bool fits_stablelm(const ModelConfig *c) {
   return fits_decoder(c) && !c->bias && c->head_dim == c->dim / c->heads;
 }
 
-static bool fits_opt(const ModelConfig *c) { return fits_decoder(c) && heads_are_plain(c); }
+static bool fits_plain_heads(const ModelConfig *c) { return fits_decoder(c) && heads_are_plain(c); }
 
 /* Models that fit both GPT-2 and OPT, whose epsilon is fixed, are written as OPT if their activation is ReLU. */
 static bool fits_gpt2(const ModelConfig *c) {
-  return fits_opt(c) && !(c->activation == ACTIVATION_RELU && c->norm_eps == 1e-5f);
+  return fits_plain_heads(c) && !(c->activation == ACTIVATION_RELU && c->norm_eps == 1e-5f);
 }
 
 /* transformers omits Marian's table of positions when it saves a model, and makes sinusoids when it loads one. */
@@ -365,6 +396,9 @@ static const ModelClass classes[] = {
           BASE(.norm = NORM_LAYER), .names = starcoder2_names, .ignored = rope_ignored),
     CLASS("StableLmForCausalLM", "stablelm", "model.", fits_stablelm, stablelm_keys, 0, 0,
           BASE(.norm = NORM_LAYER, .gated = true), .ignored = rope_ignored),
+    CLASS("GPTNeoXForCausalLM", "gpt_neox", "gpt_neox.", fits_plain_heads, gpt_neox_keys, 0, 2,
+          BASE(.norm = NORM_LAYER), .biases = BIAS_MLP, .names = gpt_neox_names, .ignored = gpt_neox_ignored,
+          .by_head = true),
     CLASS("HeliumForCausalLM", "helium", "model.", fits_nothing, helium_keys, 1, 2, BASE(.gated = true),
           .ignored = rope_ignored, .interleaved = true),
     CLASS("Ernie4_5ForCausalLM", "ernie4_5", "model.", fits_nothing, ernie4_5_keys, 1, 2, BASE(.gated = true),
@@ -376,7 +410,7 @@ static const ModelClass classes[] = {
     CLASS("GPT2LMHeadModel", "gpt2", "transformer.", fits_gpt2, gpt2_keys, 50256, 50256,
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS, .names = gpt2_names,
           .ignored = gpt2_ignored, .transposed = true),
-    CLASS("OPTForCausalLM", "opt", "model.", fits_opt, opt_keys, 2, 2,
+    CLASS("OPTForCausalLM", "opt", "model.", fits_plain_heads, opt_keys, 2, 2,
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .names = opt_names, .position_table = true,
           .unused_positions = 2),
     CLASS("MarianMTModel", "marian", "model.", fits_marian, marian_keys, 58100, 0,

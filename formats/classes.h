@@ -91,6 +91,7 @@ typedef struct ModelClass {
   int unused_positions;  /* rows before position 0 */
   bool sinusoids;        /* files may omit sinusoid tables: the class computes them */
   bool shared;           /* files of untied models have an additional, unused shared table */
+  bool by_head;          /* the joined queries, keys and values are ordered by head: [H][3][D] */
   bool interleaved;      /* RoPE rotates neighboring channels: rows of queries and keys are in another order */
 } ModelClass;
 
@@ -134,6 +135,7 @@ typedef struct FileTensor {
   bool transposed;
   bool optional;   /* may be absent: zeros, or sinusoids */
   bool copy;       /* a copy of other tensors: written, never read */
+  int by_head;     /* head size if queries, keys and values are joined by head, rows [H][3][D]; 0: [3][H][D] */
   int interleaved; /* head size if RoPE rotates neighboring rows of queries and keys; 0: half a head apart, as here */
 } FileTensor;
 
@@ -165,6 +167,10 @@ static inline size_t file_tensor_index(const FileTensor *t, int first, int row, 
   if (t->interleaved) {
     const int of_head = row % t->interleaved, half = t->interleaved / 2;
     row += (of_head < half ? 2 * of_head : 2 * (of_head - half) + 1) - of_head;
+  }
+  if (t->by_head) {
+    const int third = t->rows / 3, part = row / third, of_part = row % third;
+    row = (of_part / t->by_head * 3 + part) * t->by_head + of_part % t->by_head;
   }
   const size_t at = (size_t)t->unused + (size_t)row, rows = (size_t)t->rows + (size_t)t->unused + (size_t)t->longer;
   return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;

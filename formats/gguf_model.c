@@ -124,7 +124,9 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
     return a->norm == NORM_LAYER ? "a head size other than dim / heads with LayerNorm"
                                  : "a head size other than dim / heads with convolutions";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
-  return class_lacks(class_named(a->layout.model_type, NULL), c); /* of the same name, with the same parts */
+  const ModelClass *same = class_named(a->layout.model_type, NULL);
+  if (c->rotary && !class_key(same, KEY_ROTARY)) return "rotary positions of a part of each head and such layers";
+  return class_lacks(same, c); /* of the same name, with the same parts */
 }
 
 /* Returns whether the model is of the kind of the architecture; its sizes, biases and activation may not fit. */

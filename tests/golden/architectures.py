@@ -42,7 +42,7 @@ MODELS = {
     "qwen3": dict(LLAMA, qk_norm=True, kv_heads=1),
     "partial": dict(LAYER, act="gelu", rotary=4, kv_heads=1, packed=True),
     "partial_normed": dict(LLAMA, qk_norm=True, rotary=4, tie=True),
-    "parallel": dict(LAYER, act="gelu", place="parallel", rotary=4, packed=True),
+    "parallel": dict(LAYER, act="gelu", place="parallel", rotary=4),
     "parallel_rms": dict(LLAMA, place="parallel", mixers="AC", kv_heads=1, tie=True, layers=3),
     "nope": dict(LLAMA, mixers="AN", qk_norm=True, qkv_bias=True, packed=True),
     "convolutions": dict(LLAMA, mixers="C", act="gelu", tie=True, packed=True),
@@ -406,6 +406,12 @@ def transformers_model(name):
     if name == "qwen3":
         return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
             **both, head_dim=s["head_dim"], rms_norm_eps=f32(c["eps"]))), {}
+    if name == "parallel":
+        return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
+            **{key: value for key, value in both.items() if key not in ("num_key_value_heads", "rope_theta")},
+            layer_norm_eps=f32(c["eps"]), rotary_pct=c["rotary"] / s["head_dim"], hidden_act=c["act"])), {
+                "gpt_neox.": "model.", "embed_in": "embed_tokens", "final_layer_norm": "norm",
+                "attention.dense": "self_attn.o_proj", "dense_h_to_4h": "up_proj", "dense_4h_to_h": "down_proj"}
     kinds = ["conv" if mixer(c, i) == "C" else "full_attention" for i in range(c["layers"])]
     return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(
         **both, norm_eps=f32(c["eps"]), layer_types=kinds, block_auto_adjust_ff_dim=False, conv_L_cache=TAPS)), {
@@ -421,7 +427,7 @@ def compare_with_transformers(name, seed):
     except ImportError:
         print(f"transformers is not installed: {name} was not compared with it")
         return
-    c = MODELS[name]
+    c, s = MODELS[name], SHAPE
     weights, tokens, targets, _ = start(c, Family("none", seed).random)
     ours = {key: leaf(value) for key, value in weights.items()}
 
@@ -430,12 +436,16 @@ def compare_with_transformers(name, seed):
             tensor = tensor.replace(old, new)
         if tensor.endswith("conv.in_proj.weight"):
             return torch.cat([of(ours[tensor.replace("in_proj", x + "_proj")]) for x in "bcx"])
+        if "attention.query_key_value." in tensor:  # rows [H][3][D]
+            parts = (of(ours[tensor.replace("attention.query_key_value", f"self_attn.{x}_proj")]) for x in "qkv")
+            return torch.cat([part.unflatten(0, (s["heads"], 1, -1)) for part in parts], 1).flatten(0, 2)
         return of(ours.get(tensor, ours["model.embed_tokens.weight"]))
 
     theirs = theirs.double()
     theirs.load_state_dict({key: value(key, torch.Tensor.detach) for key in theirs.state_dict()})
-    rotary = getattr(theirs.model, "rotary_emb", None) or theirs.model.pos_emb
-    rotary.inv_freq = SHAPE["base"] ** (-torch.arange(0, SHAPE["head_dim"], 2, dtype=DTYPE) / SHAPE["head_dim"])
+    rotary, rotated = getattr(theirs.base_model, "rotary_emb", None), c["rotary"] or s["head_dim"]
+    rotary = rotary or theirs.model.pos_emb
+    rotary.inv_freq = s["base"] ** (-torch.arange(0, rotated, 2, dtype=DTYPE) / rotated)
     ids, inv_targets = (tokens[0, 0], targets[0, 0]), inverse_count(targets[0, 0])
     logits, loss = model_loss(c, ours, *ids, inv_targets, Pairs(c), None)
     with no_rounding_to_fp32():
@@ -454,4 +464,5 @@ def make_architectures():
     compare_with_torch("blenderbot", 2)
     compare_with_transformers("qwen3", 3)
     compare_with_transformers("lfm2", 4)
+    compare_with_transformers("parallel", 5)
     return sum(make_architecture(name, 20 + sum(map(ord, name))) for name in MODELS)
