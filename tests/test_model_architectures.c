@@ -596,6 +596,8 @@ static void test_dropout(void **state) {
   dropout_case(f, "nope");
   dropout_case(f, "convolutions");
   dropout_case(f, "convolution_after");
+  dropout_case(f, "parallel");
+  dropout_case(f, "partial");
   dropout_case(f, "cross_convolution");
 }
 
