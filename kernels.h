@@ -201,11 +201,16 @@ typedef struct Embedding {
 } Embedding;
 
 /* Rotary positions, rotate-half (Su et al. 2021; the pairs are (i, i + D/2)): angle = position * base^(-2i/D).
- * table: fp32 [positions][D/2][2] = {cos, sin}. positions: int32 [B][T]; NULL means 0..T-1 in every sequence. */
+ * table: fp32 [positions][D/2][2] = {cos, sin}. positions: int32 [B][T]; NULL means 0..T-1 in every sequence. With
+ * `dims` only the first R numbers of a head are rotated, as if they were a head of R; R is even. */
 typedef struct Rope {
   const float *table;
   const int32_t *positions;
+  int dims; /* R; 0: the whole head */
 } Rope;
+
+/* Returns the number of rotated numbers of a head. */
+static inline int rope_dims(const Rope *rope, int head_dim) { return rope->dims ? rope->dims : head_dim; }
 
 /* RMSNorm of the heads of queries and keys (Henry et al. 2020), before the rotation. */
 typedef struct HeadNorm {

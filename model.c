@@ -16,14 +16,15 @@
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
   if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
-  size_t count = (size_t)c->ctx * (size_t)c->head_dim;
+  const int dims = rotated_dims(c);
+  size_t count = (size_t)c->ctx * (size_t)dims;
   float *table = malloc(count * sizeof(float));
   if (!table) return error_memory(error, "the rotary table");
   for (int t = 0; t < c->ctx; t++)
-    for (int i = 0; i < c->head_dim / 2; i++) {
-      double angle = t * pow((double)c->rope_base, -2.0 * i / c->head_dim);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i] = (float)cos(angle);
-      table[(size_t)t * (size_t)c->head_dim + 2 * (size_t)i + 1] = (float)sin(angle);
+    for (int i = 0; i < dims / 2; i++) {
+      double angle = t * pow((double)c->rope_base, -2.0 * i / dims);
+      table[(size_t)t * (size_t)dims + 2 * (size_t)i] = (float)cos(angle);
+      table[(size_t)t * (size_t)dims + 2 * (size_t)i + 1] = (float)sin(angle);
     }
   m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
   if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
@@ -213,7 +214,7 @@ static const int32_t *positions_of(const Pass *p) { return p->packed ? input_of(
 
 /* Fills `rope` and returns it, or returns NULL when the sublayer has no rotary positions. */
 static const Rope *rope_of(const Pass *p, const Sublayer *w, Rope *rope) {
-  *rope = (Rope){p->model->rope_table, positions_of(p)};
+  *rope = rope_table_of(p->model, positions_of(p));
   return w->rope ? rope : NULL;
 }
 
@@ -396,13 +397,24 @@ static NormParameters norm_at(const Pass *p, int i) {
   return i < p->stack->count ? p->stack->sublayers[i].norm : p->stack->norm;
 }
 
+/* Returns whether the MLP after sublayer i reads the same residual stream. */
+static bool is_first_of_parallel(const Pass *p, int i) {
+  return p->config->norm_place == NORM_PARALLEL && p->stack->sublayers[i].kind != SUBLAYER_MLP;
+}
+
 /* Adds the branch of sublayer i to the residual stream, which sublayer i + 1 or the head reads. */
 static void add_branch(const Pass *p, int i) {
   const SublayerActivations *a = &p->activations[i], *next = a + 1;
   void *branch = p->acts->branch;
   Dropout drop;
   const Dropout *dropout = branch_dropout(p, &p->stack->sublayers[i], &drop);
+  if (is_first_of_parallel(p, i)) {
+    add_and_norm(p, NULL, next->n, next->stats, a->x, NULL, norm_at(p, i + 1), NULL);
+    add_dropped(p, next->x, a->x, branch, dropout);
+    return;
+  }
   switch (p->config->norm_place) {
+  case NORM_PARALLEL:
   case NORM_BEFORE: add_and_norm(p, next->x, next->n, next->stats, a->x, branch, norm_at(p, i + 1), dropout); break;
   case NORM_AFTER: add_and_norm(p, a->x, next->n, a->stats, a->n, branch, norm_at(p, i), dropout); break;
   case NORM_ON_BRANCH:
@@ -413,14 +425,21 @@ static void add_branch(const Pass *p, int i) {
 }
 
 /* The backward of add_branch(i): returns the gradient of the branch and writes the gradient of the residual stream to
- * dx. It reads dx, except before a final norm, and with NORM_BEFORE dn. */
+ * dx. It reads dx, except before a final norm, and with NORM_BEFORE and NORM_PARALLEL dn. */
 static const void *add_branch_backward(const Pass *p, int i) {
   const Activations *s = p->acts;
   const SublayerActivations *a = &p->activations[i];
   Dropout drop;
   const Dropout *dropout = branch_dropout(p, &p->stack->sublayers[i], &drop);
   void *dbranch = dropout || p->config->norm_place == NORM_ON_BRANCH ? s->dbranch : NULL;
+  if (is_first_of_parallel(p, i)) { /* both branches have the gradient of their sum; the norm has read the x of i */
+    const SublayerActivations same = {.x = a->x, .stats = a[1].stats};
+    add_dropped(p, s->dbranch, NULL, s->dx, dropout);
+    norm_backward(p, s->dx, NULL, s->dn, s->dx, &same, norm_at(p, i + 1), NULL);
+    return s->dbranch;
+  }
   switch (p->config->norm_place) {
+  case NORM_PARALLEL:
   case NORM_BEFORE:
     norm_backward(p, s->dx, dbranch, s->dn, i + 1 < p->stack->count ? s->dx : NULL, a + 1, norm_at(p, i + 1), dropout);
     break;
@@ -445,7 +464,7 @@ static Pass through(const Pass *p, bool encoder) {
 
 static void stack_forward(const Pass *p) {
   const SublayerActivations *first = &p->activations[0];
-  bool before = p->config->norm_place == NORM_BEFORE;
+  bool before = norms_inputs(p->config);
   Embedding embedding = embedding_of(p->stack, positions_of(p));
   Dropout drop;
   p->ops->embedding(p->context, before ? first->x : first->n, p->params, &embedding, input_of(p)->tokens, p->batch,
@@ -461,7 +480,7 @@ static void stack_forward(const Pass *p) {
 }
 
 /* Where the head, or a decoder for its encoder, writes the gradient of the stack's output. */
-static void *output_gradient(const Pass *p) { return p->config->norm_place == NORM_BEFORE ? p->acts->dn : p->acts->dx; }
+static void *output_gradient(const Pass *p) { return norms_inputs(p->config) ? p->acts->dn : p->acts->dx; }
 
 /* `written`: the gradient of the token embedding has been begun, by the head or by another stack. */
 static void embedding_backward(const Pass *p, bool written) {
@@ -488,7 +507,7 @@ static void reduce_bucket(const Pass *p, int bucket) {
 static void stack_backward(const Pass *p) {
   const Activations *s = p->acts;
   const Stack *stack = p->stack;
-  bool before = p->config->norm_place == NORM_BEFORE;
+  bool before = norms_inputs(p->config);
   for (int i = stack->count - 1; i >= 0; i--) {
     const Sublayer *w = &stack->sublayers[i];
     const void *dbranch = add_branch_backward(p, i);

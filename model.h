@@ -18,9 +18,10 @@
 
 /* Where a norm stands around a branch f of the residual stream x. */
 typedef enum NormPlace {
-  NORM_BEFORE,   /* x + f(norm(x)), and a norm after the last sublayer */
-  NORM_AFTER,    /* norm(x + f(x)) */
-  NORM_ON_BRANCH /* x + norm(f(x)) */
+  NORM_BEFORE,    /* x + f(norm(x)), and a norm after the last sublayer */
+  NORM_AFTER,     /* norm(x + f(x)) */
+  NORM_ON_BRANCH, /* x + norm(f(x)) */
+  NORM_PARALLEL /* x + f(norm(x)) + g(norm'(x)) with the mixer f and the MLP g of a layer, and a norm after the last */
 } NormPlace;
 
 typedef enum PositionKind {
@@ -71,6 +72,7 @@ typedef struct ModelConfig {
   int bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
   int qk_norm;                   /* RMSNorm of each head's queries and keys in self-attention */
   PositionKind positions;
+  int rotary;                        /* rotated numbers of each head, even; 0: the whole head */
   char mixers[MODEL_MAX_LAYERS + 1]; /* of the decoder's layers, repeated if shorter; "": attention everywhere */
   int encoder_layers;                /* 0: a decoder alone */
   int source_vocab; /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */

@@ -20,7 +20,7 @@ static void decode_qkv(Bench *b, const Operands *o, int set, const HeadNorm *hea
   int layer = layer_of(o, set);
   const Sublayer *sublayer = bench_sublayer(o->model, layer, SUBLAYER_SELF);
   const Norm norm = norm_of(o->model, sublayer->norm);
-  Rope rope = {o->model->rope_table, NULL};
+  const Rope rope = rope_table_of(o->model, NULL);
   b->ops->decode_qkv(b->c, o->array[0][1], &o->caches[layer], o->array[0][0], &norm, &o->model->params, sublayer->in,
                      head_norm, &rope, &o->sequences);
 }

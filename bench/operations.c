@@ -330,14 +330,14 @@ static void call_attention_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   const Attention attention = attention_of(o);
   HeadViews in = packed(b, &attention, a[0]), d = packed(b, &attention, a[3]);
-  Rope rope = {o->model ? o->model->rope_table : NULL, NULL};
+  const Rope none = {0}, rope = o->model ? rope_table_of(o->model, NULL) : none;
   b->ops->attention_backward(b->c, &attention, d.q, d.k, d.v, heads_of(&attention, a[4]), in.q, in.k, in.v,
                              heads_of(&attention, a[1]), a[2], o->model ? &rope : NULL);
 }
 
 static void call_rope(Bench *b, const Operands *o, int set) {
   const Attention *a = &o->attention;
-  Rope rope = {o->model->rope_table, NULL};
+  const Rope rope = rope_table_of(o->model, NULL);
   b->ops->rope(b->c, packed(b, a, o->array[set][0]).q, a->batch, a->queries, a->heads + a->kv_heads, a->head_dim,
                &rope);
 }
@@ -350,7 +350,7 @@ static HeadNorm head_norm_with(const Attention *a, const float *weight) {
 static void call_head_norm(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   const HeadNorm norm = head_norm_with(&o->attention, a[3]);
-  const Rope rope = {o->model->rope_table, NULL};
+  const Rope rope = rope_table_of(o->model, NULL);
   b->ops->head_norm(b->c, a[0], a[1], a[2], &norm, o->attention.batch, o->attention.queries, &rope);
 }
 

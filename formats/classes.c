@@ -62,9 +62,23 @@ static const Rename lfm2_names[] = {{"input_layernorm", "operator_norm"},
                                     {"mlp.down_proj", "feed_forward.w2"},
                                     {"model.norm", "model.embedding_norm"},
                                     {0}};
+static const Rename gpt_neox_names[] = {{"model.layers", "gpt_neox.layers"},
+                                        {"model.embed_tokens", "gpt_neox.embed_in"},
+                                        {"self_attn.q_proj", "attention.query_key_value"},
+                                        {"self_attn.k_proj", "attention.query_key_value"},
+                                        {"self_attn.v_proj", "attention.query_key_value"},
+                                        {"self_attn.o_proj", "attention.dense"},
+                                        {"mlp.up_proj", "mlp.dense_h_to_4h"},
+                                        {"mlp.down_proj", "mlp.dense_4h_to_h"},
+                                        {"model.norm", "gpt_neox.final_layer_norm"},
+                                        {"lm_head", "embed_out"},
+                                        {0}};
 static const Rename own_names[] = {ONE_IN_PROJ, {0}};
 static const char *const rope_ignored[] = {".rotary_emb.inv_freq", NULL};            /* old exports */
 static const char *const gpt2_ignored[] = {".attn.bias", ".attn.masked_bias", NULL}; /* masks */
+
+static const char *const gpt_neox_ignored[] = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
+                                               NULL};
 
 /* ---- names of values ---- */
 
@@ -80,6 +94,7 @@ static const Choice activations[] = {{"silu", ACTIVATION_SILU},
                                      {"relu", ACTIVATION_RELU},
                                      {0}};
 static const Choice before_or_after[] = {{"true", NORM_BEFORE}, {"false", NORM_AFTER}, {0}};
+static const Choice parallel_or_before[] = {{"true", NORM_PARALLEL}, {"false", NORM_BEFORE}, {0}};
 static const Choice tables[] = {
     {"learned", POSITIONS_LEARNED}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"none", POSITIONS_NONE}, {0}};
 
@@ -107,6 +122,7 @@ static const Choice own_mixers[] = {
 #define ROPE_LAYERS(key) FIELD(key, KEY_ROPE_LAYERS, positions, .choices = rope_or_none)
 #define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
 #define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
+#define ROTARY_PART(key, value) FIELD(key, KEY_ROTARY, rotary, .absent = value)
 #define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }
@@ -199,7 +215,7 @@ static const ConfigKey stablelm_keys[] = {ACT("silu"),
                                           CTX(4096),
                                           REAL("layer_norm_eps", norm_eps, 1e-5),
                                           THETA(10000),
-                                          SET("partial_rotary_factor", "1.0"),
+                                          ROTARY_PART("partial_rotary_factor", 0.25),
                                           ROPE(0.25),
                                           SCALING,
                                           FIXED("use_parallel_residual", "false"),
@@ -209,6 +225,22 @@ static const ConfigKey stablelm_keys[] = {ACT("silu"),
                                           DEVIATION,
                                           TIE(false),
                                           BIASES("use_qkv_bias", BIAS_QKV, false),
+                                          END};
+
+static const ConfigKey gpt_neox_keys[] = {ACT("gelu"),
+                                          SIZES(50432, 6144, 24576, 44, 64),
+                                          CTX(2048),
+                                          REAL("layer_norm_eps", norm_eps, 1e-5),
+                                          CHOICE("use_parallel_residual", norm_place, "true", parallel_or_before),
+                                          FIELD("rotary_emb_base", KEY_THETA, rope_base, .absent = 10000),
+                                          ROTARY_PART("rotary_pct", 0.25),
+                                          ROPE(1),
+                                          SCALING,
+                                          NO_DROPOUT,
+                                          SET("hidden_dropout", "0.0"),
+                                          DEVIATION,
+                                          TIE(false),
+                                          BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, true),
                                           END};
 
 /* Classes that are only read. */
@@ -290,9 +322,9 @@ static const ConfigKey blenderbot_keys[] = {ENCODER_AND_DECODER(8008, 128, 2560,
   DECODER("silu", 257, 64, 256, 2, 4, 0, 0, 64), NAMED("norm", norm, "rms", model_norm_names),                         \
       NAMED("norm_place", norm_place, "before", model_norm_place_names), REAL("norm_eps", norm_eps, 1e-5),             \
       BOOL("gated", gated, true), NAMED(KEY_POSITIONS, positions, "rope", model_position_names), THETA(10000),         \
-      BOOL("qk_norm", qk_norm, false), MIXERS("mixers", own_mixers, .optional = true),                                 \
-      BIASES("qkv_bias", BIAS_QKV, false), BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false),                              \
-      BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
+      ROTARY_PART("partial_rotary_factor", 1), BOOL("qk_norm", qk_norm, false),                                        \
+      MIXERS("mixers", own_mixers, .optional = true), BIASES("qkv_bias", BIAS_QKV, false),                             \
+      BIASES("bias", BIAS_OUTPUT | BIAS_MLP, false), BIASES("head_bias", BIAS_HEAD, false), DEVIATION, TIE(false)
 
 static const ConfigKey own_keys[] = {OWN, END};
 static const ConfigKey own_encoder_keys[] = {OWN, INT("encoder_layers", encoder_layers, 2, MODEL_MAX_LAYERS),
@@ -327,11 +359,11 @@ static bool fits_stablelm(const ModelConfig *c) {
   return fits_decoder(c) && !c->bias && c->head_dim == c->dim / c->heads;
 }
 
-static bool fits_opt(const ModelConfig *c) { return fits_decoder(c) && heads_are_plain(c); }
+static bool fits_plain_heads(const ModelConfig *c) { return fits_decoder(c) && heads_are_plain(c); }
 
 /* Models that fit both GPT-2 and OPT, whose epsilon is fixed, are written as OPT if their activation is ReLU. */
 static bool fits_gpt2(const ModelConfig *c) {
-  return fits_opt(c) && !(c->activation == ACTIVATION_RELU && c->norm_eps == 1e-5f);
+  return fits_plain_heads(c) && !(c->activation == ACTIVATION_RELU && c->norm_eps == 1e-5f);
 }
 
 /* transformers omits Marian's table of positions when it saves a model, and makes sinusoids when it loads one. */
@@ -364,6 +396,9 @@ static const ModelClass classes[] = {
           BASE(.norm = NORM_LAYER), .names = starcoder2_names, .ignored = rope_ignored),
     CLASS("StableLmForCausalLM", "stablelm", "model.", fits_stablelm, stablelm_keys, 0, 0,
           BASE(.norm = NORM_LAYER, .gated = true), .ignored = rope_ignored),
+    CLASS("GPTNeoXForCausalLM", "gpt_neox", "gpt_neox.", fits_plain_heads, gpt_neox_keys, 0, 2,
+          BASE(.norm = NORM_LAYER), .biases = BIAS_MLP, .names = gpt_neox_names, .ignored = gpt_neox_ignored,
+          .by_head = true),
     CLASS("HeliumForCausalLM", "helium", "model.", fits_nothing, helium_keys, 1, 2, BASE(.gated = true),
           .ignored = rope_ignored, .interleaved = true),
     CLASS("Ernie4_5ForCausalLM", "ernie4_5", "model.", fits_nothing, ernie4_5_keys, 1, 2, BASE(.gated = true),
@@ -375,7 +410,7 @@ static const ModelClass classes[] = {
     CLASS("GPT2LMHeadModel", "gpt2", "transformer.", fits_gpt2, gpt2_keys, 50256, 50256,
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS, .names = gpt2_names,
           .ignored = gpt2_ignored, .transposed = true),
-    CLASS("OPTForCausalLM", "opt", "model.", fits_opt, opt_keys, 2, 2,
+    CLASS("OPTForCausalLM", "opt", "model.", fits_plain_heads, opt_keys, 2, 2,
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .names = opt_names, .position_table = true,
           .unused_positions = 2),
     CLASS("MarianMTModel", "marian", "model.", fits_marian, marian_keys, 58100, 0,
@@ -398,10 +433,10 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 /* Kinds of keys of which a model may have another value than a class without the key; sizes are compared by `fits`. */
 static bool is_component(const ConfigKey *key) {
   return key->kind == KEY_CHOICE || key->kind == KEY_BOOL || key->kind == KEY_REAL || key->kind == KEY_MIXERS ||
-         key->kind == KEY_ROPE_LAYERS;
+         key->kind == KEY_ROPE_LAYERS || key->kind == KEY_ROTARY;
 }
 
-static const ConfigKey *key_of_kind(const ModelClass *a, KeyKind kind) {
+const ConfigKey *class_key(const ModelClass *a, KeyKind kind) {
   const ConfigKey *key = a->keys;
   while (key->name && key->kind != kind) key++;
   return key->name ? key : NULL;
@@ -417,9 +452,9 @@ static bool all_among(const ModelConfig *c, const char *letters) {
 /* Returns whether a class can have the model's mixers. A list that tells RoPE from none cannot tell layers without
  * positions from those without RoPE in a model that has RoPE in no layer. */
 static bool has_mixers(const ModelClass *a, const ModelConfig *c) {
-  const ConfigKey *named = key_of_kind(a, KEY_MIXERS);
+  const ConfigKey *named = class_key(a, KEY_MIXERS);
   char letters[8] = {MIXER_ATTENTION}, *end = letters;
-  if (key_of_kind(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
+  if (class_key(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
     return all_among(c, (char[]){MIXER_ATTENTION, MIXER_NOPE, '\0'}) && !all_among(c, (char[]){MIXER_NOPE, '\0'});
   for (const Choice *choice = named ? named->choices : NULL; choice && choice->text; choice++)
     *end++ = (char)choice->value;

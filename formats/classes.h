@@ -31,7 +31,9 @@ typedef enum KeyKind {
   KEY_CHOICE,      /* an enum by name; written always, or unless it is `text` (`optional`) */
   KEY_BIASES,      /* whether the file has `biases` */
   KEY_THETA,       /* rope_theta next to... */
-  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head */
+  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head, which must
+                    * be 1 without KEY_ROTARY */
+  KEY_ROTARY,      /* the rotated fraction of a head, also read from rope_parameters */
   KEY_SCALING,     /* rope_scaling, the same for transformers 4 */
   KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent; null: no window */
   KEY_ROPE_LAYERS, /* the kind of positions by a list: 1 for a layer with RoPE, 0 without */
@@ -89,11 +91,14 @@ typedef struct ModelClass {
   int unused_positions;  /* rows before position 0 */
   bool sinusoids;        /* files may omit sinusoid tables: the class computes them */
   bool shared;           /* files of untied models have an additional, unused shared table */
+  bool by_head;          /* the joined queries, keys and values are ordered by head: [H][3][D] */
   bool interleaved;      /* RoPE rotates neighboring channels: rows of queries and keys are in another order */
 } ModelClass;
 
 /* Returns the key of our own class for a component of the model that a class does not have; NULL: it has all. */
 const char *class_lacks(const ModelClass *a, const ModelConfig *config);
+/* Returns the class's first key of a kind, or NULL. */
+const ConfigKey *class_key(const ModelClass *a, KeyKind kind);
 /* Returns the first class that fits; there always is one. */
 const ModelClass *class_of(const ModelConfig *config);
 /* Returns the class with these names, one of which may be NULL; NULL when there is none. */
@@ -112,6 +117,7 @@ typedef struct ConfigFile {
   ModelConfig config;
   SpecialTokens tokens;
   unsigned biases; /* biases in the weight file; `config` has those of the model */
+  float rotated;   /* fraction of a head, of KEY_ROTARY; 0: there is no such key */
 } ConfigFile;
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error);
@@ -129,6 +135,7 @@ typedef struct FileTensor {
   bool transposed;
   bool optional;   /* may be absent: zeros, or sinusoids */
   bool copy;       /* a copy of other tensors: written, never read */
+  int by_head;     /* head size if queries, keys and values are joined by head, rows [H][3][D]; 0: [3][H][D] */
   int interleaved; /* head size if RoPE rotates neighboring rows of queries and keys; 0: half a head apart, as here */
 } FileTensor;
 
@@ -160,6 +167,10 @@ static inline size_t file_tensor_index(const FileTensor *t, int first, int row, 
   if (t->interleaved) {
     const int of_head = row % t->interleaved, half = t->interleaved / 2;
     row += (of_head < half ? 2 * of_head : 2 * (of_head - half) + 1) - of_head;
+  }
+  if (t->by_head) {
+    const int third = t->rows / 3, part = row / third, of_part = row % third;
+    row = (of_part / t->by_head * 3 + part) * t->by_head + of_part % t->by_head;
   }
   const size_t at = (size_t)t->unused + (size_t)row, rows = (size_t)t->rows + (size_t)t->unused + (size_t)t->longer;
   return t->transposed ? (size_t)col * rows + at : at * (size_t)t->cols + (size_t)col;

@@ -4,12 +4,15 @@
 #include "util/text.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- keys ---- */
+
+static const char PART[] = "partial_rotary_factor"; /* in rope_parameters */
 
 static void *field(ModelConfig *c, const ConfigKey *key) { return (char *)c + key->field; }
 static int *int_field(ModelConfig *c, const ConfigKey *key) { return field(c, key); }
@@ -69,6 +72,18 @@ static json_t *mixers_json(const ConfigKey *key, const ModelConfig *c) {
   return list;
 }
 
+/* Returns the rotated fraction of a head with 6 digits, rounded up: the classes round its product with the head size
+ * down. */
+static json_t *rotary_json(const ModelConfig *c) {
+  return json_real(c->rotary ? ceil(1e6 * c->rotary / c->head_dim) / 1e6 : 1.0);
+}
+
+/* Returns rope_parameters. */
+static json_t *rope_json(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
+  return json_pack("{s:s, s:o, s:o*}", "rope_type", "default", "rope_theta", real_json(*real_field(c, key)), PART,
+                   class_key(a, KEY_ROTARY) ? rotary_json(c) : NULL);
+}
+
 static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *c) {
   Error memory = {0};
   switch (key->kind) {
@@ -82,7 +97,8 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
   case KEY_BOOL_AGAIN: return json_boolean(*int_field(c, key));
   case KEY_CHOICE: return choice_json(key, *int_field(c, key));
   case KEY_BIASES: return json_boolean((class_file_biases(a, c) & key->biases) != 0);
-  case KEY_ROPE: return json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", real_json(*real_field(c, key)));
+  case KEY_ROPE: return rope_json(key, a, c);
+  case KEY_ROTARY: return rotary_json(c);
   case KEY_SCALING:
   case KEY_WINDOW: return json_null();
   case KEY_ROPE_LAYERS: return rope_layers(c);
@@ -333,14 +349,21 @@ static bool check_scaling(const ConfigReader *r, const char *key) {
   return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
 }
 
-/* Reads the base and, in rope_parameters, the rotated fraction of a head, which may stand in this object or beside
+/* Reads the rotated fraction of a head, which in rope_parameters takes precedence. */
+static bool read_rotary(const ConfigReader *r, const ConfigKey *key) {
+  float *part = &r->out->rotated;
+  return read_number(r, r->root, key->name, key->absent, part) &&
+         read_number(r, lookup(r->root, "rope_parameters"), PART, (double)*part, part) &&
+         (*part <= 1 || refuse(r, "%s is %g; it must not be above 1", key->name, (double)*part));
+}
+
+/* Reads the base, and refuses a rotated fraction of a head, in rope_parameters or beside it, unless the class reads
  * it. */
 static bool read_rope(const ConfigReader *r, const ConfigKey *key) {
-  static const char PART[] = "partial_rotary_factor";
   const json_t *rope = lookup(r->root, key->name);
   float *base = real_field(&r->out->config, key), part;
   if (!check_scaling(r, key->name) || !read_number(r, rope, "rope_theta", (double)*base, base)) return false;
-  if (key->kind == KEY_SCALING) return true;
+  if (key->kind == KEY_SCALING || class_key(r->out->class, KEY_ROTARY)) return true;
   if (!read_number(r, r->root, PART, key->absent, &part) || !read_number(r, rope, PART, (double)part, &part))
     return false;
   return part == 1.0f || refuse(r, "%s is %g; only 1 is supported", PART, (double)part);
@@ -443,6 +466,7 @@ static bool read_key(const ConfigReader *r, const ConfigKey *row) {
   case KEY_BIASES: return read_biases(r, key);
   case KEY_ROPE:
   case KEY_SCALING: return read_rope(r, key);
+  case KEY_ROTARY: return read_rotary(r, key);
   case KEY_WINDOW: return read_window(r, key);
   case KEY_ROPE_LAYERS: return read_rope_layers(r, key);
   case KEY_MIXERS: return read_mixers(r, key);
@@ -498,6 +522,17 @@ static bool read_keys(const ConfigReader *r) {
   return true;
 }
 
+/* Derives the rotated numbers of a head as the classes do. */
+static bool complete_rotary(const ConfigReader *r) {
+  ModelConfig *c = &r->out->config;
+  const int rotated = (int)((float)c->head_dim * r->out->rotated);
+  if (r->out->rotated == 0 || rotated == c->head_dim || c->positions != POSITIONS_ROPE) return true;
+  c->rotary = rotated;
+  return (rotated >= 2 && rotated % 2 == 0) ||
+         refuse(r, "%s is %g, which is %d numbers of a head of %d; only an even number from 2 on is supported", PART,
+                (double)r->out->rotated, rotated, c->head_dim);
+}
+
 /* Derives sizes without keys from other sizes. */
 static bool complete_sizes(const ConfigReader *r) {
   ModelConfig *c = &r->out->config;
@@ -506,11 +541,10 @@ static bool complete_sizes(const ConfigReader *r) {
   if (!c->source_vocab && c->encoder_layers) c->source_vocab = c->vocab;
   if (!c->ffn) c->ffn = 4 * c->dim;
   if (!c->kv_heads) c->kv_heads = c->heads;
-  if (c->head_dim) return true;
-  if (c->dim % c->heads != 0)
+  if (!c->head_dim && c->dim % c->heads != 0)
     return refuse(r, "the width %d is not a multiple of the %d heads, and there is no head_dim", c->dim, c->heads);
-  c->head_dim = c->dim / c->heads;
-  return true;
+  if (!c->head_dim) c->head_dim = c->dim / c->heads;
+  return complete_rotary(r);
 }
 
 /* Returns the flag of a name in a list of biases; 0: unknown name. */

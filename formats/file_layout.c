@@ -125,6 +125,7 @@ bool file_layout_make(FileLayout *out, const ModelClass *a, unsigned biases, con
     FileTensor t = tensor_of(a, p, &name);
     if (a->interleaved && (is_module(&name, "self_attn.q_proj") || is_module(&name, "self_attn.k_proj")))
       t.interleaved = config->head_dim;
+    if (a->by_head && kind == BIAS_QKV) t.by_head = config->head_dim;
     add(out, &t, i);
     if (p->rank == 2 && missing & kind & BIAS_LAYERS) add_zero_bias(out, a, &name, t.rows);
   }

@@ -105,6 +105,7 @@ static const char *unsupported_mixers(const ModelConfig *c) {
 
 static const char *unsupported(const ModelConfig *c) {
   if (c->encoder_layers) return "such an encoder";
+  if (c->norm_place == NORM_PARALLEL) return "parallel sublayers";
   if (c->norm_place != NORM_BEFORE)
     return c->norm_place == NORM_AFTER ? "norms after its sublayers" : "norms on its branches";
   if (c->positions == POSITIONS_SINUSOIDAL) return "sinusoidal positions";
@@ -125,7 +126,9 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
     return a->norm == NORM_LAYER ? "a head size other than dim / heads with LayerNorm"
                                  : "a head size other than dim / heads with convolutions";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
-  return class_lacks(class_named(a->layout.model_type, NULL), c); /* of the same name, with the same parts */
+  const ModelClass *same = class_named(a->layout.model_type, NULL);
+  if (c->rotary && !class_key(same, KEY_ROTARY)) return "rotary positions of a part of each head and such layers";
+  return class_lacks(same, c); /* of the same name, with the same parts */
 }
 
 /* Returns whether the model is of the kind of the architecture; its sizes, biases and activation may not fit. */
@@ -232,7 +235,7 @@ static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c
   const char *eps = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
   gguf_key_f32(h, key_of(a, eps).text, c->norm_eps);
   if (a->positions != POSITIONS_ROPE) return;
-  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)c->head_dim);
+  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)(c->rotary ? c->rotary : c->head_dim));
   gguf_key_f32(h, key_of(a, "rope.freq_base").text, c->rope_base);
 }
 

@@ -29,6 +29,7 @@ void cuda_attention_map(Context *c, const Attention *a, float *map, View q, View
 void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, View dv, View dout, View q, View k,
                              View v, View out, const float *lse, const Rope *rope) {
   if (!check_head_size(c, a->head_dim)) return;
+  const bool whole = rope && rope_dims(rope, a->head_dim) == a->head_dim; /* else dq and dk are rotated afterwards */
   void *delta = scratch(c, (size_t)a->batch * (size_t)a->heads * (size_t)a->queries * sizeof(float));
   with_element(c, [&](auto element) {
     using T = decltype(element);
@@ -39,7 +40,10 @@ void cuda_attention_backward(Context *c, const Attention *a, View dq, View dk, V
     arguments.dq = heads(dq), arguments.dk = heads(dk), arguments.dv = heads(dv);
     arguments.lse = const_cast<float *>(lse);
     arguments.delta = static_cast<float *>(delta);
-    if (rope) arguments.rope = rope->table, arguments.positions = rope->positions;
+    if (whole) arguments.rope = rope->table, arguments.positions = rope->positions;
     launch_backward(c, a, arguments);
   });
+  if (!rope || whole) return;
+  cuda_rotate(c, dq, a->batch, a->queries, a->heads, a->head_dim, rope, -1.0f);
+  cuda_rotate(c, dk, a->batch, a->keys, a->kv_heads, a->head_dim, rope, -1.0f);
 }

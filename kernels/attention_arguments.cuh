@@ -93,6 +93,17 @@ __device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i
 
 /* ---- rotary positions ---- */
 
+/* Pair i of a head of D numbers: i and i + R/2 of the first R, which are rotated together, and R/2 ahead of that in each
+ * half of the head for the others; with R = D i and i + D/2. */
+struct HeadPair {
+  int low, high;
+};
+
+__device__ __forceinline__ HeadPair pair_of(int i, int dim, int dims) {
+  const int half = dims / 2;
+  return i < half ? HeadPair{i, i + half} : HeadPair{i + half, i + dim / 2};
+}
+
 /* Rotates the pairs (x[i], y[i]), numbers d + i and D/2 + d + i of a head, by minus the angle of `position`. */
 __device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const float *table, int64_t position, int d,
                                             int dim) {
@@ -108,6 +119,9 @@ __device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const 
 } // namespace
 
 /* ---- host ---- */
+
+/* cuda_rope(); direction -1 rotates back. */
+void cuda_rotate(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope, float direction);
 
 template <class T> static Heads<T> heads_of(Context *c, const char *operation, View v) {
   require_alignment(c, operation, {v.batch, v.row, v.head}, {v.data});

@@ -179,42 +179,42 @@ template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p)
   }
 }
 
-/* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A warp owns the rows i and i + D/2 of a head, which
- * are rotated together. Heads of w: H of queries, G of keys, G of values. */
+/* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A warp owns the rows of a pair (pair_of())
+ * of a head, which are rotated together. Heads of w: H of queries, G of keys, G of values. */
 template <class T, int ROWS, bool NORM>
 __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, const float *table,
-                      const int32_t *positions) {
+    decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, int dims,
+                      const float *table, const int32_t *positions) {
   const int half = cache.head_dim / 2, head = warp_number() / half, i = warp_number() % half;
   if (head >= heads + 2 * cache.kv_heads) return;
-  const int64_t low = (int64_t)head * cache.head_dim + i;
-  output_pair<NORM, ROWS>(layer, low, low + half, in, [&](int row, float a, float b) {
+  const HeadPair pair = pair_of(i, cache.head_dim, dims);
+  const int64_t first = (int64_t)head * cache.head_dim;
+  output_pair<NORM, ROWS>(layer, first + pair.low, first + pair.high, in, [&](int row, float a, float b) {
     const int position = positions[row];
     if (position < 0 || position >= cache.capacity) return;
     T *to;
     if (head < heads) to = q + ((int64_t)row * heads + head) * cache.head_dim;
     else if (head < heads + cache.kv_heads) to = cache.k + cache.at(row, position, head - heads);
     else to = cache.v + cache.at(row, position, head - heads - cache.kv_heads);
-    if (table && head < heads + cache.kv_heads) {
-      const float *angle = table + ((int64_t)position * half + i) * 2;
+    if (table && 2 * i < dims && head < heads + cache.kv_heads) {
+      const float *angle = table + (int64_t)position * dims + 2 * i;
       const float turned = fmaf(-b, angle[1], a * angle[0]);
       b = fmaf(a, angle[1], b * angle[0]);
       a = turned;
     }
-    to[i] = from_float<T>(a);
-    to[i + half] = from_float<T>(b);
+    to[pair.low] = from_float<T>(a);
+    to[pair.high] = from_float<T>(b);
   });
 }
 
 /* q, k and v of all sequences from their packed product, `qkv` [rows][H + 2G][D]: heads of queries and keys are
  * normalized, and rotated unless `table` is NULL. Lanes of a warp for each head. */
-template <class T>
+template <class T, int N>
 __global__ void __launch_bounds__(HEADS_BLOCK)
-    decode_heads_kernel(T *q, Cache<T> cache, const float *qkv, HeadNorm norm, int rows, int lanes, const float *table,
-                        const int32_t *positions) {
-  constexpr int N = VECTOR<float>;
+    decode_heads_kernel(T *q, Cache<T> cache, const float *qkv, HeadNorm norm, int rows, int lanes, int dims,
+                        const float *table, const int32_t *positions) {
   const int dim = norm.head_dim, normed = norm.heads + norm.kv_heads, heads = normed + norm.kv_heads;
-  const HeadLane<N> lane(lanes, dim);
+  const HeadLane<N> lane(lanes, dim, dims);
   const int item = (int)(blockIdx.x * HEADS_BLOCK + threadIdx.x) / lanes, row = item / heads, head = item % heads;
   const int position = row < rows ? positions[row] : -1;
   if (position < 0 || position >= cache.capacity) return; /* all lanes of a head */
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
   lane.load_parts(first, second, qkv + (int64_t)item * dim);
   if (head < normed) {
     lane.normalize(first, second, norm.weight + (head < norm.heads ? 0 : dim), norm.eps);
-    if (table && lane.inside) rotate_pairs<N>(first, second, table + (int64_t)position * dim + 2 * lane.at);
+    if (table && lane.rotated) rotate_pairs<N>(first, second, table + (int64_t)position * dims + 2 * lane.at);
   }
   T *to;
   if (head < norm.heads) to = q + ((int64_t)row * norm.heads + head) * dim;
@@ -358,7 +358,7 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
                                     const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
                                     const Sequences *s) {
   const char *const name = "decode_qkv";
-  const int outputs = layer.weight.rows, lanes = lanes_of_head(cache->head_dim, VECTOR<float>);
+  const int outputs = layer.weight.rows, dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
   const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
   if (!check_head_size(c, cache->head_dim)) return;
   require_alignment(c, name, {}, {q, cache->k, cache->v, head_norm->weight, rope ? rope->table : NULL});
@@ -368,8 +368,14 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
     launch(c, name, decode_pairs_kernel<T, float, rows, normed>, decode_blocks(divide_up(outputs, 2)),
            32 * DECODE_WARPS, 0, qkv, in, weights, outputs);
     const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
-    launch(c, name, decode_heads_kernel<T>, (unsigned)divide_up(heads * lanes, HEADS_BLOCK), HEADS_BLOCK, 0, q,
-           cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, rope ? rope->table : NULL, s->positions);
+    with_part<float>(cache->head_dim | dims, [&](auto part) { /* a power of two that divides both */
+                                                              const int lanes = lanes_of_head(cache->head_dim, part);
+                                                              launch(c, name, decode_heads_kernel<T, part>,
+                                                                     (unsigned)divide_up(heads * lanes, HEADS_BLOCK),
+                                                                     HEADS_BLOCK, 0, q, cache_of<T>(cache), qkv,
+                                                                     *head_norm, s->rows, lanes, dims,
+                                                                     rope ? rope->table : NULL, s->positions);
+    });
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run, bytes);
 }
@@ -380,10 +386,11 @@ void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, c
   if (head_norm) return decode_normalized_heads(c, q, cache, x, norm, params, layer, head_norm, rope, s);
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
+  const int dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
   const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
     using T = decltype(e);
     launch(c, name, decode_qkv_kernel<T, rows, normed>, decode_blocks(outputs / 2), 32 * DECODE_WARPS, 0, q,
-           cache_of<T>(cache), in, weights, heads, rope ? rope->table : NULL, s->positions);
+           cache_of<T>(cache), in, weights, heads, dims, rope ? rope->table : NULL, s->positions);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }

@@ -1,7 +1,7 @@
 /* What happens to the heads of queries and keys before attention: rotary positions (Su et al. 2021), in place, and
  * RMSNorm of every head (Henry et al. 2020) with its backward.
  *
- *   rotation   (x[i], x[i + D/2]) = (x0 cos - x1 sin, x1 cos + x0 sin)
+ *   rotation   (x[i], x[i + R/2]) = (x0 cos - x1 sin, x1 cos + x0 sin) of the first R numbers of a head
  *   forward    rstd = (mean(x^2) + eps)^(-1/2);  out = rotated(weight * x * rstd)
  *   backward   xh = x * rstd, g = weight * dy:  dx = rstd * (g - xh * mean(g * xh));
  *              dweight (+)= sum over rows and heads of dy * xh
@@ -19,24 +19,26 @@ namespace {
 constexpr int HEADS_BLOCK = 256;
 constexpr int HEADS_BLOCKS = 3; /* of the backward on a multiprocessor, which allows 85 registers for a thread */
 
-/* Rotates pairs (first[j], second[j]) by `angles` [N][2] = {cos, sin}. */
+/* Rotates pairs (first[j], second[j]) by `angles` [N][2] = {cos, sin}; direction -1 rotates back. */
 template <int N>
-__device__ __forceinline__ void rotate_pairs(float (&first)[N], float (&second)[N], const float *angles) {
+__device__ __forceinline__ void rotate_pairs(float (&first)[N], float (&second)[N], const float *angles,
+                                             float direction = 1.0f) {
 #pragma unroll
   for (int j = 0; j < N; j++) {
     float angle[2], in[2] = {first[j], second[j]};
     load<2>(angle, angles + 2 * j);
+    angle[1] *= direction;
     first[j] = in[0] * angle[0] - in[1] * angle[1];
     second[j] = in[1] * angle[0] + in[0] * angle[1];
   }
 }
 
-/* x [B][T][H][D]. A thread rotates N neighbors of each half of a head, a block `rows_per_block` of the B*T rows. */
+/* x [B][T][H][..]. A thread rotates N neighbors of each half of the first `dims` numbers of a head, a block `rows_per_block` of the B*T rows. */
 template <class T, int N>
 __global__ void __launch_bounds__(HEADS_BLOCK)
-    rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length, int heads, int dim, const float *table,
-                const int32_t *positions) {
-  const int chunks = dim / 2 / N, items = heads * chunks;
+    rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length, int heads, int dims, const float *table,
+                const int32_t *positions, float direction) {
+  const int chunks = dims / 2 / N, items = heads * chunks;
   for (int e = (int)threadIdx.x; e < rows_per_block * items; e += HEADS_BLOCK) {
     const int n = (int)blockIdx.x * rows_per_block + e / items;
     if (n >= rows) return;
@@ -46,23 +48,25 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
     T *const at = x.at(n / length, t, item / chunks) + i;
     float first[N], second[N];
     load<N>(first, at);
-    load<N>(second, at + dim / 2);
-    rotate_pairs<N>(first, second, table + position * dim + 2 * i);
+    load<N>(second, at + dims / 2);
+    rotate_pairs<N>(first, second, table + position * dims + 2 * i, direction);
     store<N>(at, first);
-    store<N>(at + dim / 2, second);
+    store<N>(at + dims / 2, second);
   }
 }
 
 /* ---- norms ---- */
 
-/* A lane's part of a head: numbers at .. at + N of each half. `lanes` neighbors, a power of two, share the head; those
- * beyond its end are not `inside`. */
+/* A lane's part of a head: pairs at .. at + N, numbers low .. low + N and high .. high + N (pair_of()). `lanes`
+ * neighbors, a power of two, share the head; those beyond its end are not `inside`. */
 template <int N> struct HeadLane {
   int lanes, half, at;
-  bool inside;
-  uint32_t mask; /* the lanes of this head */
-  __device__ __forceinline__ HeadLane(int lanes, int dim)
-      : lanes(lanes), half(dim / 2), at(((int)threadIdx.x & (lanes - 1)) * N), inside(at < half),
+  HeadPair pair;
+  bool inside, rotated; /* rotated: the pairs are among the first `dims` numbers */
+  uint32_t mask;        /* the lanes of this head */
+  __device__ __forceinline__ HeadLane(int lanes, int dim, int dims)
+      : lanes(lanes), half(dim / 2), at(((int)threadIdx.x & (lanes - 1)) * N), pair(pair_of(at, dim, dims)),
+        inside(at < half), rotated(2 * at < dims),
         mask((0xFFFFFFFFu >> (32 - lanes)) << ((threadIdx.x % 32) & ~(unsigned)(lanes - 1))) {}
 
   /* Loads both parts; zeros beyond the end. */
@@ -71,15 +75,15 @@ template <int N> struct HeadLane {
 #pragma unroll
     for (int j = 0; j < N; j++) first[j] = second[j] = 0;
     if (!inside) return;
-    load<N>(first, head + at);
-    load<N>(second, head + half + at);
+    load<N>(first, head + pair.low);
+    load<N>(second, head + pair.high);
   }
 
   template <class T>
   __device__ __forceinline__ void store_parts(T *head, const float (&first)[N], const float (&second)[N]) const {
     if (!inside) return;
-    store<N>(head + at, first);
-    store<N>(head + half + at, second);
+    store<N>(head + pair.low, first);
+    store<N>(head + pair.high, second);
   }
 
   /* Returns the sum over the lanes of the head to each of them. */
@@ -109,13 +113,14 @@ template <class T> struct HeadNormForward {
   HeadNorm norm;
   int rows, length, lanes; /* lanes: of a head */
   const float *table;      /* NULL: not rotated */
+  int dims;                /* rotated numbers of a head; D without rotation */
   const int32_t *positions;
 };
 
 /* Lanes of a warp for each head of queries and keys. */
 template <class T, int N> __global__ void __launch_bounds__(HEADS_BLOCK) head_norm_forward(HeadNormForward<T> p) {
   const int dim = p.norm.head_dim, heads = p.norm.heads + p.norm.kv_heads;
-  const HeadLane<N> lane(p.lanes, dim);
+  const HeadLane<N> lane(p.lanes, dim, p.dims);
   const unsigned item = blockIdx.x * (HEADS_BLOCK / p.lanes) + threadIdx.x / p.lanes;
   const int row = (int)(item / heads), head = (int)(item % heads);
   if (row >= p.rows) return; /* all lanes of a head */
@@ -124,9 +129,9 @@ template <class T, int N> __global__ void __launch_bounds__(HEADS_BLOCK) head_no
   const float *const weight = p.norm.weight + (head < p.norm.heads ? 0 : dim);
   const float rstd = lane.normalize(first, second, weight, p.norm.eps);
   if (lane.at == 0) p.rstd[item] = rstd;
-  if (p.table && lane.inside) {
+  if (p.table && lane.rotated) {
     const int64_t position = p.positions ? p.positions[row] : row % p.length;
-    rotate_pairs<N>(first, second, p.table + position * dim + 2 * lane.at);
+    rotate_pairs<N>(first, second, p.table + position * p.dims + 2 * lane.at);
   }
   lane.store_parts(p.out + (int64_t)item * dim, first, second);
 }
@@ -177,7 +182,7 @@ __global__ void __launch_bounds__(HEADS_BLOCK, HEADS_BLOCKS) head_norm_backward(
   __shared__ __align__(16) float part[WARPS][HEAD_DIM_MAX];
   const int dim = p.norm.head_dim, warp = (int)threadIdx.x / 32, groups = HEADS_BLOCK / p.lanes;
   const int64_t all = p.norm.heads + p.norm.kv_heads;
-  const HeadLane<N> lane(p.lanes, dim);
+  const HeadLane<N> lane(p.lanes, dim, dim);
   for (int side = 0; side < 2; side++) {
     const int before = side ? p.norm.heads : 0, heads = side ? p.norm.kv_heads : p.norm.heads;
     float weight[2][N], sums[2][N] = {};
@@ -204,10 +209,12 @@ __global__ void __launch_bounds__(HEADS_BLOCK, HEADS_BLOCKS) head_norm_backward(
   }
 }
 
-/* Calls f(N): a constant number of neighbors that divides half a head, which is a multiple of 4, usually of 8. */
-template <class T, class F> void with_part(int head_dim, F f) {
-  if (head_dim / 2 % VECTOR<T> == 0) f(std::integral_constant<int, VECTOR<T>>());
-  else f(std::integral_constant<int, 4>());
+/* Calls f(N): a constant number of neighbors that divides half of `dims`: of a head a multiple of 4, usually of 8, of
+ * its rotated part of 2. */
+template <class T, class F> void with_part(int dims, F f) {
+  if (dims / 2 % VECTOR<T> == 0) f(std::integral_constant<int, VECTOR<T>>());
+  else if (dims / 2 % 4 == 0) f(std::integral_constant<int, 4>());
+  else f(std::integral_constant<int, 2>());
 }
 
 /* The lanes that share a head, of which each has `part` numbers of each half: a power of two. */
@@ -219,36 +226,47 @@ int lanes_of_head(int head_dim, int part) {
 
 } // namespace
 
-void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
+void cuda_rotate(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope,
+                 float direction) {
   const int64_t rows = (int64_t)batch * length;
+  const int dims = rope_dims(rope, head_dim);
   if (!heads || !check_head_size(c, head_dim)) return;
   require_alignment(c, "rope", {}, {rope->table});
   with_element(c, [&](auto element) {
     using T = decltype(element);
     const Heads<T> view = heads_of<T>(c, "rope", x);
-    with_part<T>(head_dim, [&](auto part) {
-      const int items = heads * (head_dim / 2 / part), rows_per_block = items < HEADS_BLOCK ? HEADS_BLOCK / items : 1;
+    with_part<T>(dims, [&](auto part) {
+      const int items = heads * (dims / 2 / part), rows_per_block = items < HEADS_BLOCK ? HEADS_BLOCK / items : 1;
       launch(c, "rope", rope_kernel<T, part>, dim3((unsigned)divide_up(rows, rows_per_block)), HEADS_BLOCK, 0, view,
-             rows, rows_per_block, length, heads, head_dim, rope->table, rope->positions);
+             rows, rows_per_block, length, heads, dims, rope->table, rope->positions, direction);
     });
   });
+}
+
+void cuda_rope(Context *c, View x, int batch, int length, int heads, int head_dim, const Rope *rope) {
+  cuda_rotate(c, x, batch, length, heads, head_dim, rope, 1.0f);
 }
 
 void cuda_head_norm(Context *c, void *out, float *rstd, const void *qkv, const HeadNorm *norm, int batch, int length,
                     const Rope *rope) {
   const int64_t rows = (int64_t)batch * length;
+  const int dims = rope ? rope_dims(rope, norm->head_dim) : norm->head_dim;
   if (!check_head_size(c, norm->head_dim)) return;
   require_alignment(c, "head_norm", {}, {out, qkv, norm->weight, rope ? rope->table : NULL});
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    with_part<T>(norm->head_dim, [&](auto part) {
-      HeadNormForward<T> p = {};
-      p.out = static_cast<T *>(out), p.rstd = rstd, p.qkv = static_cast<const T *>(qkv), p.norm = *norm;
-      p.rows = (int)rows, p.length = length, p.lanes = lanes_of_head(norm->head_dim, part);
-      if (rope) p.table = rope->table, p.positions = rope->positions;
-      const int64_t blocks = divide_up(rows * (norm->heads + norm->kv_heads), HEADS_BLOCK / p.lanes);
-      launch(c, "head_norm", head_norm_forward<T, part>, dim3((unsigned)blocks), HEADS_BLOCK, 0, p);
-    });
+    with_part<T>(
+        norm->head_dim | dims,
+        [&](auto part) { /* a power of two that divides both */
+                         HeadNormForward<T> p = {};
+                         p.out = static_cast<T *>(out), p.rstd = rstd, p.qkv = static_cast<const T *>(qkv),
+                         p.norm = *norm;
+                         p.rows = (int)rows, p.length = length, p.dims = dims,
+                         p.lanes = lanes_of_head(norm->head_dim, part);
+                         if (rope) p.table = rope->table, p.positions = rope->positions;
+                         const int64_t blocks = divide_up(rows * (norm->heads + norm->kv_heads), HEADS_BLOCK / p.lanes);
+                         launch(c, "head_norm", head_norm_forward<T, part>, dim3((unsigned)blocks), HEADS_BLOCK, 0, p);
+        });
   });
 }
 

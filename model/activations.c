@@ -94,8 +94,9 @@ static void layout_activations(Activations *a, Arena *arena, const ModelConfig *
   a->losses = take(arena, rows, sizeof(float));
   if (!train) return;
   a->dx = take(arena, rows * c->dim, dt);
-  a->dn = c->norm_place == NORM_BEFORE ? take(arena, rows * c->dim, dt) : NULL;
-  a->dbranch = branch_dropout || c->norm_place == NORM_ON_BRANCH ? take(arena, rows * c->dim, dt) : NULL;
+  a->dn = norms_inputs(c) ? take(arena, rows * c->dim, dt) : NULL;
+  const bool separate = c->norm_place == NORM_ON_BRANCH || c->norm_place == NORM_PARALLEL;
+  a->dbranch = branch_dropout || separate ? take(arena, rows * c->dim, dt) : NULL;
   a->dmiddle = take(arena, rows * widest(c).middle, dt);
   a->din = take(arena, rows * widest(c).in, dt);
   a->dkeys = encoder->count ? take(arena, rows * 2 * key_width(c), dt) : NULL;

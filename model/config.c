@@ -8,7 +8,7 @@
 #define NORM_NAME(id, name, ...) [NORM_##id] = name,
 const char *const model_norm_names[] = {NORMS(NORM_NAME) NULL};
 const char *const model_norm_place_names[] = {
-    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", NULL};
+    [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_ON_BRANCH] = "branch", [NORM_PARALLEL] = "parallel", NULL};
 const char *const model_activation_names[] = {ACTIVATIONS(ACTIVATION_NAME) NULL};
 const char *const model_position_names[] = {[POSITIONS_ROPE] = "rope",
                                             [POSITIONS_LEARNED] = "learned",
@@ -78,7 +78,7 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
 /* Returns whether nothing is left open. */
 static bool is_decided(const ModelConfig *c) {
   const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias, c->qk_norm};
-  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_ON_BRANCH &&
+  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_PARALLEL &&
                  (unsigned)c->activation <= ACTIVATION_RELU && (unsigned)c->positions <= POSITIONS_NONE;
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) decided = decided && (switches[i] | 1) == 1;
   return decided;
@@ -108,6 +108,8 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
                 c->kv_heads);
   if (!in_range("encoder layers", c->encoder_layers, 0, MODEL_MAX_LAYERS, code, error)) return false;
   if (has_encoder(c)) {
+    if (c->norm_place == NORM_PARALLEL)
+      return fail(error, code, "parallel sublayers and an encoder exclude each other");
     if (!in_range("source vocabulary size", c->source_vocab, 1, MODEL_MAX_VOCAB, code, error)) return false;
     if (c->tie && c->source_vocab != c->vocab)
       return fail(error, code, "a tied model has one table for sources of %d tokens and targets of %d; untie it",
@@ -115,6 +117,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   }
   if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
     return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
+  if (c->rotary && (c->rotary < 2 || c->rotary > c->head_dim || c->rotary % 2))
+    return fail(error, code, "%d numbers of a head are rotated; it must be an even number from 2 to the head size %d",
+                c->rotary, c->head_dim);
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
     return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
   return true;
@@ -129,6 +134,9 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
     if (widths[i].size % device->width_multiple)
       return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
                   widths[i].size, device->device, device->width_multiple);
+  if (config->rotary % (device->head_dim_multiple / 2))
+    return fail(error, EXIT_USAGE, "%d rotated numbers of a head are not supported on %s: use a multiple of %d",
+                config->rotary, device->device, device->head_dim_multiple / 2);
   if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
   return fail(error, EXIT_USAGE,
               "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,

@@ -302,7 +302,7 @@ static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Sequences *s = &d->sequences;
   const MlpShape mlp = mlp_of(g);
   const float scale = 1.0f / sqrtf((float)g->head_dim);
-  const Rope rope = {m->rope_table, NULL};
+  const Rope rope = rope_table_of(m, NULL);
   const HeadNorm heads = head_norm_of(m, w);
   const Convolution convolution = convolution_of(m, w, NULL);
   switch (w->kind) {
@@ -328,6 +328,11 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Backend *k = m->ops;
   const Sequences *s = &d->sequences;
   int dim = m->config.dim;
+  const bool parallel = m->config.norm_place == NORM_PARALLEL;
+  if (parallel && w->kind != SUBLAYER_MLP) { /* added after the MLP, which reads the same x */
+    k->decode_linear(m->context, d->q, d->middle, NULL, &m->params, w->out, s);
+    return;
+  }
   if (m->config.norm_place == NORM_ON_BRANCH) {
     k->decode_linear(m->context, d->q, d->middle, NULL, &m->params, w->out, s);
     k->decode_norm(m->context, d->q, d->q, norm, s->rows, dim);
@@ -335,6 +340,7 @@ static void decode_add_branch(Decoder *d, const Sublayer *w, const Norm *norm) {
     return;
   }
   k->decode_residual(m->context, d->x, d->middle, &m->params, w->out, s);
+  if (parallel) k->residual_add(m->context, d->x, d->x, d->q, s->rows, 1, dim, NULL);
   if (m->config.norm_place == NORM_AFTER) k->decode_norm(m->context, d->x, d->x, norm, s->rows, dim);
 }
 
@@ -343,8 +349,8 @@ static void decode_head(Decoder *d) {
   const Model *m = d->model;
   const NormParameters final = m->table.decoder.norm;
   const Norm norm = norm_of(m, final);
-  m->ops->decode_logits(m->context, d->logits, d->x, m->config.norm_place == NORM_BEFORE ? &norm : NULL, &m->params,
-                        m->table.head, m->config.vocab, d->sequences.rows);
+  m->ops->decode_logits(m->context, d->logits, d->x, norms_inputs(&m->config) ? &norm : NULL, &m->params, m->table.head,
+                        m->config.vocab, d->sequences.rows);
 }
 
 static void download_logits(const Decoder *d, float *to) {
@@ -363,7 +369,7 @@ static void read_lens(Decoder *d, int layer, float *lens) {
  * after fewer layers. */
 static void decode_stack(Decoder *d, float *lens) {
   const Model *m = d->model;
-  bool before = m->config.norm_place == NORM_BEFORE;
+  bool before = norms_inputs(&m->config);
   const Stack *stack = &m->table.decoder;
   Embedding embedding = embedding_of(stack, NULL);
   m->ops->decode_embedding(m->context, d->x, &m->params, &embedding, &d->sequences);

@@ -24,6 +24,13 @@ static inline int key_width(const ModelConfig *config) { return config->kv_heads
 
 static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
 
+static inline int rotated_dims(const ModelConfig *config) { return config->rotary ? config->rotary : config->head_dim; }
+
+/* Returns whether norms stand before branches, and one after the last. */
+static inline bool norms_inputs(const ModelConfig *config) {
+  return config->norm_place == NORM_BEFORE || config->norm_place == NORM_PARALLEL;
+}
+
 static inline bool has_encoder(const ModelConfig *config) { return config->encoder_layers > 0; }
 
 static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
@@ -83,7 +90,7 @@ struct Model {
   ModelConfig config;
   ParameterTable table;
   Parameters params;
-  float *rope_table; /* [ctx][D/2][2] */
+  float *rope_table; /* [ctx][R/2][2] */
   StepState *state, *eval_state;
   StackInput inputs[STACKS];
   int32_t *targets, *cross_begin, *cross_end; /* device [token_capacity] */
@@ -175,6 +182,10 @@ static inline float *gradient_of(const Model *m, VectorGroup group) {
 static inline Norm norm_of(const Model *m, NormParameters norm) {
   return (Norm){m->config.norm, vectors_of(m, norm.weight), vectors_of(m, norm.bias), m->config.norm_eps};
 }
+static inline Rope rope_table_of(const Model *m, const int32_t *positions) {
+  return (Rope){m->rope_table, positions, m->config.rotary};
+}
+
 static inline HeadNorm head_norm_of(const Model *m, const Sublayer *w) {
   const ModelConfig *c = &m->config;
   return (HeadNorm){vectors_of(m, w->head_norm), c->norm_eps, c->heads, c->kv_heads, c->head_dim};

@@ -177,7 +177,7 @@ static void add_stack(ParameterTable *t, Stack *s, const ModelConfig *c, const c
     if (cross) s->sublayers[s->count++] = add_cross(t, c, at);
     s->sublayers[s->count++] = add_mlp(t, c, at);
   }
-  if (c->norm_place == NORM_BEFORE) s->norm = add_norm(t, c, (Scope){prefix, -1, 0, 0}, "norm");
+  if (norms_inputs(c)) s->norm = add_norm(t, c, (Scope){prefix, -1, 0, 0}, "norm");
 }
 
 /* The encoder's stack precedes the decoder's. With `tie` source, target and head have one table, else one each. */

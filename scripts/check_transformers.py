@@ -29,7 +29,7 @@ import torch
 import transformers
 
 NORM, PLACE, ACT, POSITIONS = ({name: i for i, name in enumerate(names)} for names in (
-    ("rms", "layer"), ("before", "after", "branch"), ("silu", "gelu", "gelu_tanh", "relu"),
+    ("rms", "layer"), ("before", "after", "branch", "parallel"), ("silu", "gelu", "gelu_tanh", "relu"),
     ("rope", "learned", "sinusoidal", "none")))
 LAYER = dict(norm="layer", gated=False)
 BIASES = dict(bias=True, qkv_bias=True)
@@ -59,6 +59,7 @@ MODELS = {  # name: (class, settings)
     "starcoder2, biases of q k v": ("Starcoder2ForCausalLM", dict(LAYER, qkv_bias=True, activation="gelu")),
     "stablelm": ("StableLmForCausalLM", dict(norm="layer", qkv_bias=True, kv_heads=2)),
     "stablelm, no biases": ("StableLmForCausalLM", dict(norm="layer", tie=True, activation="gelu", norm_eps=1e-6)),
+    "stablelm, a part rotated": ("StableLmForCausalLM", dict(norm="layer", qkv_bias=True, kv_heads=2, rotary=4)),
     "gpt2": ("GPT2LMHeadModel", dict(LAYER, **BIASES, positions="learned", activation="gelu_tanh", tie=True)),
     "gpt2, no biases": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="relu", norm_eps=1e-8)),
     "gpt2, no biases of q k v": ("GPT2LMHeadModel", dict(LAYER, positions="learned", activation="silu", bias=True)),
@@ -85,6 +86,12 @@ MODELS = {  # name: (class, settings)
     "own: gpt2 with norms of heads": ("InklingPartsForCausalLM", dict(
         LAYER, **BIASES, positions="learned", qk_norm=True, activation="gelu_tanh", mixers="AC")),
     "own: convolutions, norms after": ("InklingPartsForCausalLM", dict(mixers="NC", norm_place="after", qk_norm=True)),
+    "gpt_neox": ("GPTNeoXForCausalLM", dict(LAYER, **BIASES, norm_place="parallel", activation="gelu", rotary=2)),
+    "gpt_neox, one after the other": ("GPTNeoXForCausalLM", dict(LAYER, activation="relu", rotary=6, norm_eps=1e-6)),
+    "gpt_neox, whole heads, tied": ("GPTNeoXForCausalLM", dict(LAYER, qkv_bias=True, norm_place="parallel", tie=True,
+                                                               activation="gelu_tanh", rope_base=5e4)),
+    "own: parallel": (OWN[0], dict(BIASES, norm_place="parallel", rotary=4, mixers="AAC", layers=3)),
+    "own: a part rotated": ("InklingPartsForCausalLM", dict(kv_heads=2, qk_norm=True, head_dim=16, rotary=6)),
     "marian": ("MarianMTModel", dict(ENCODER, **BIASES, norm_place="after", positions="sinusoidal")),
     "marian, tied, no biases": ("MarianMTModel", dict(ENCODER, norm_place="after", positions="sinusoidal", tie=True)),
     "marian, own vocabularies, head bias": ("MarianMTModel", dict(ENCODER, bias=True, head_bias=True, source_vocab=99,
@@ -344,6 +351,7 @@ def foreign(kind, small=None):
     t, small = transformers, small or dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
     llama = dict(small, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, max_position_embeddings=64)
+    neox = {key: value for key, value in llama.items() if key != "num_key_value_heads"}
     gpt2 = dict(small, n_embd=32, n_layer=2, n_head=4, n_positions=64)
     opt = dict(small, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
                max_position_embeddings=64)
@@ -392,6 +400,10 @@ def foreign(kind, small=None):
         "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**llama)),
         "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, rope_parameters=dict(
             rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0), use_qkv_bias=True)),
+        "stablelm, partial": lambda: t.StableLmForCausalLM(t.StableLmConfig(**llama, partial_rotary_factor=0.5)),
+        "gpt_neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**neox)),
+        "gpt_neox, sequential, no biases": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(
+            **neox, use_parallel_residual=False, attention_bias=False, rotary_pct=0.5, rotary_emb_base=500)),
         "marian": lambda: t.MarianMTModel(t.MarianConfig(**encoder)),
         "marian, own vocabularies": lambda: t.MarianMTModel(t.MarianConfig(**dict(
             encoder, decoder_vocab_size=300, decoder_start_token_id=299, eos_token_id=298),

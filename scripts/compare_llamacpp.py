@@ -49,6 +49,7 @@ MODELS = {
     "gpt2, no biases, untied": [*SMALL, "--arch", "gpt2", "--no-bias", "--no-tie"],
     "gpt2 with RoPE, grouped (starcoder2)": [*SMALL, "--arch", "gpt2", "--positions", "rope", "--kv-heads", 2],
     "LayerNorm and SwiGLU (stablelm)": [*SMALL, "--norm", "layer", "--qkv-bias"],
+    "a part of each head (stablelm)": [*SMALL, "--norm", "layer", "--rotary-dims", 6],
     "LayerNorm and SwiGLU, untied": [*SMALL, *BPE, "--norm", "layer", "--no-tie"],
 }
 PROMPT = "The king"

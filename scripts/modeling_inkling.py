@@ -26,8 +26,9 @@ class InklingPartsConfig(PretrainedConfig):
     def __init__(self, vocab_size=257, hidden_size=64, intermediate_size=256, num_hidden_layers=2,
                  num_attention_heads=4, num_key_value_heads=None, head_dim=None, max_position_embeddings=64,
                  hidden_act="silu", norm="rms", norm_place="before", norm_eps=1e-5, gated=True, positions="rope",
-                 rope_theta=10000.0, qk_norm=False, mixers=None, qkv_bias=False, bias=False, head_bias=False,
-                 tie_word_embeddings=False, encoder_layers=0, source_vocab_size=None, **others):
+                 rope_theta=10000.0, partial_rotary_factor=1.0, qk_norm=False, mixers=None, qkv_bias=False,
+                 bias=False, head_bias=False, tie_word_embeddings=False, encoder_layers=0, source_vocab_size=None,
+                 **others):
         if mixers is not None:
             self.mixers = mixers  # of each layer of the decoder, a key of MIXERS; default: attention
         self.encoder_layers, self.source_vocab_size = encoder_layers, source_vocab_size or vocab_size
@@ -39,6 +40,7 @@ class InklingPartsConfig(PretrainedConfig):
         self.hidden_act, self.gated = hidden_act, gated
         self.norm, self.norm_place, self.norm_eps = norm, norm_place, norm_eps
         self.positions, self.rope_theta, self.qk_norm = positions, rope_theta, qk_norm
+        self.partial_rotary_factor = partial_rotary_factor
         self.qkv_bias, self.bias, self.head_bias = qkv_bias, bias, head_bias
         others["is_encoder_decoder"] = encoder_layers > 0
         super().__init__(tie_word_embeddings=tie_word_embeddings, **others)
@@ -62,10 +64,11 @@ def mixers_of(config):
 
 
 def rotate(x, angles):
-    """Turns the pairs (i, i + half) of each head by the angles [B, 1, T, half] of their positions."""
-    first, second = x.float().chunk(2, -1)
+    """Turns the pairs (i, i + half) of each head by the angles [B, 1, T, half] of their positions; the rest stays."""
+    half = angles.shape[-1]
+    first, second, rest = x.float().split([half, half, x.shape[-1] - 2 * half], -1)
     cos, sin = angles.cos(), angles.sin()
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -174,6 +177,9 @@ class Layer(nn.Module):
         return norm(x + branch(x)) if self.place == "after" else x + norm(branch(x))
 
     def forward(self, x, context, cross):
+        if self.place == "parallel":
+            mixed = getattr(self, self.mixer)(self.input_layernorm(x), context)
+            return x + mixed + self.mlp(self.post_attention_layernorm(x))
         x = self.join(x, self.input_layernorm, lambda n: getattr(self, self.mixer)(n, context))
         if cross is not None:
             x = self.join(x, self.cross_attention_layernorm, lambda n: self.cross_attn(n, *cross))
@@ -189,14 +195,15 @@ class Stack(nn.Module):
             self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
             self.embed_positions.weight.requires_grad_(config.positions == "learned")
         self.layers = nn.ModuleList(Layer(config, i, mixer, cross) for i, mixer in enumerate(mixers))
-        if config.norm_place == "before":
+        if config.norm_place in ("before", "parallel"):
             self.norm = make_norm(config)
 
     def angles(self, places):
         if self.config.positions != "rope":
             return None
-        half = torch.arange(0, self.config.head_dim, 2, device=places.device, dtype=torch.float32)
-        return places[:, None, :, None] * self.config.rope_theta ** (-half / self.config.head_dim)
+        rotated = int(self.config.head_dim * self.config.partial_rotary_factor)
+        half = torch.arange(0, rotated, 2, device=places.device, dtype=torch.float32)
+        return places[:, None, :, None] * self.config.rope_theta ** (-half / rotated)
 
     def run(self, tokens, places, visible, present, cache=None, cross=None):
         """`present` [B, T]: 0: padding; `cross`: the arguments of CrossAttention after x."""

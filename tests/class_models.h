@@ -60,7 +60,7 @@ static inline ModelConfig own(void) {
 }
 
 /* Model number `n` of all that differ in the parts. */
-enum { NUMBERED_MODELS = 2 * 3 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
+enum { NUMBERED_MODELS = 2 * 4 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
 static inline ModelConfig numbered(int n) {
   static const char *const mixers[] = {"A", "C", "AC", "NA", "N"};
   ModelConfig c = plain;
@@ -69,7 +69,7 @@ static inline ModelConfig numbered(int n) {
   c.field = (__typeof__(c.field))(n % kinds);                                                                          \
   n /= kinds
   PART(norm, 2);
-  PART(norm_place, 3);
+  PART(norm_place, 4);
   PART(gated, 2);
   PART(positions, 4);
   PART(bias, 2);
@@ -81,6 +81,13 @@ static inline ModelConfig numbered(int n) {
   snprintf(c.mixers, sizeof c.mixers, "%s", mixers[n]);
   for (char *letter = c.mixers; *letter; letter++)
     if (*letter == MIXER_NOPE && c.positions != POSITIONS_ROPE) *letter = MIXER_ATTENTION;
+  return c;
+}
+
+/* `dims` of 48 numbers of a head are rotated. */
+static inline ModelConfig partial(NormKind norm, int dims) {
+  ModelConfig c = rope(norm, true);
+  c.dim = 96, c.head_dim = 48, c.rotary = dims;
   return c;
 }
 

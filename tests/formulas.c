@@ -103,23 +103,22 @@ double *linear_rows(Fixture *f, const double *w, const double *b, const double *
 
 /* ---- attention ---- */
 
-double rope_angle(int position, int i, int head_dim) { return position * pow(10000.0, -2.0 * i / head_dim); }
+double rope_angle(int position, int i, int dims) { return position * pow(10000.0, -2.0 * i / dims); }
 
-double *rope_table(Fixture *f, int positions, int head_dim) {
-  double *table = host_values(f, (size_t)(positions * head_dim));
+double *rope_table(Fixture *f, int positions, int dims) {
+  double *table = host_values(f, (size_t)(positions * dims));
   for (int t = 0; t < positions; t++)
-    for (int i = 0; i < head_dim / 2; i++) {
-      table[t * head_dim + 2 * i] = cos(rope_angle(t, i, head_dim));
-      table[t * head_dim + 2 * i + 1] = sin(rope_angle(t, i, head_dim));
+    for (int i = 0; i < dims / 2; i++) {
+      table[t * dims + 2 * i] = cos(rope_angle(t, i, dims));
+      table[t * dims + 2 * i + 1] = sin(rope_angle(t, i, dims));
     }
   return table;
 }
 
-void rotate_heads(double *x, int heads, int head_dim, int position) {
+void rotate_heads(double *x, int heads, int head_dim, int dims, int position) {
   for (int h = 0; h < heads; h++)
-    for (int i = 0; i < head_dim / 2; i++) {
-      double *a = x + h * head_dim + i, *b = a + head_dim / 2, a0 = *a, b0 = *b,
-             angle = rope_angle(position, i, head_dim);
+    for (int i = 0; i < dims / 2; i++) {
+      double *a = x + h * head_dim + i, *b = a + dims / 2, a0 = *a, b0 = *b, angle = rope_angle(position, i, dims);
       *a = a0 * cos(angle) - b0 * sin(angle);
       *b = b0 * cos(angle) + a0 * sin(angle);
     }

@@ -33,11 +33,11 @@ double *activation_rows_backward(Fixture *f, const MlpShape *mlp, const double *
 /* y [rows][outputs] = x [rows][inputs] w^T + b; b NULL: none. */
 double *linear_rows(Fixture *f, const double *w, const double *b, const double *x, int rows, int outputs, int inputs);
 
-/* Rotate-half with base 10000: the angle of pair i, cos and sin [positions][head_dim / 2][2], and the rotation of
- * adjacent heads. */
-double rope_angle(int position, int i, int head_dim);
-double *rope_table(Fixture *f, int positions, int head_dim);
-void rotate_heads(double *x, int heads, int head_dim, int position);
+/* Rotate-half with base 10000: the angle of pair i, cos and sin [positions][dims / 2][2], and the rotation of the first
+ * `dims` numbers of adjacent heads. */
+double rope_angle(int position, int i, int dims);
+double *rope_table(Fixture *f, int positions, int dims);
+void rotate_heads(double *x, int heads, int head_dim, int dims, int position);
 
 typedef struct HeadShape {
   int heads, kv_heads, head_dim;

@@ -108,7 +108,8 @@ check "scored as it was validated" test "$(loss begins.run part.txt | cut -c 1-5
 # ---- shapes ----
 "$train" second.txt --init base.run $tune --steps 3 --ctx 16 --out short.run
 check "a smaller context" grep -q '"max_position_embeddings": 16' short.run/config.json
-for more in "--arch gpt2" "--arch original" "--kv-heads 1 --qkv-bias" "--positions none --norm-place branch"; do
+for more in "--arch gpt2" "--arch original" "--kv-heads 1 --qkv-bias" "--positions none --norm-place branch" \
+  "--rotary-dims 4 --norm-place parallel"; do
   "$train" first.txt $small $more --steps 3 --out shape.run --overwrite
   "$train" second.txt --init shape.run $tune --steps 3 --ctx 20 --out tuned-shape.run --overwrite
   check "$more: of the same shape" sh -c 'for d in shape tuned-shape; do "$1" $d.run --params | grep -v positions | head -n -1; done |
@@ -159,8 +160,8 @@ refused "damaged weights" 4 "model.safetensors" "$train" second.txt --init damag
 cp base.run/model.safetensors damaged.run/
 sed 's/"rope_type": "default"/"rope_type": "yarn"/' base.run/config.json >damaged.run/config.json
 refused "scaled positions" 4 "yarn" "$train" second.txt --init damaged.run --out no.run
-sed 's/"llama"/"gpt_neox"/; s/LlamaFor/GPTNeoXFor/' base.run/config.json >damaged.run/config.json
-refused "another class" 4 "gpt_neox" "$train" second.txt --init damaged.run --out no.run
+sed 's/"llama"/"bloom"/; s/LlamaFor/BloomFor/' base.run/config.json >damaged.run/config.json
+refused "another class" 4 "bloom" "$train" second.txt --init damaged.run --out no.run
 sed 's/"vocab_size": 257/"vocab_size": 300/' base.run/config.json >damaged.run/config.json
 refused "more rows than the weights have" 4 "where the configuration says" "$train" second.txt --init damaged.run --quiet --out no.run
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 900/' base.run/config.json >damaged.run/config.json

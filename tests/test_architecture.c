@@ -160,6 +160,12 @@ static void test_contradictions(void **state) {
   s = defaults(ARCHITECTURE_LLAMA);
   strcpy(s.model.mixers, "CCCA");
   refused(s, "--mixer has 4 letters, and the model 3 layers");
+  s = defaults(ARCHITECTURE_GPT2);
+  s.model.rotary = 4;
+  refused(s, "--rotary-dims is for rotary positions, and these are learned");
+  s = defaults(ARCHITECTURE_LLAMA);
+  s.model.norm_place = NORM_PARALLEL, s.model.encoder_layers = 2;
+  refused(s, "--norm-place parallel is for a model without an encoder");
 }
 
 int main(void) {

@@ -23,6 +23,14 @@ static void test_classes(void **state) {
   expect_class(c, "InklingPartsForCausalLM");
   c.bias = false, c.head_dim = 4; /* it has no key for that */
   expect_class(c, "InklingPartsForCausalLM");
+  expect_class(partial(NORM_LAYER, 16), "StableLmForCausalLM");
+  c = gpt2(), c.positions = POSITIONS_ROPE, c.norm_place = NORM_PARALLEL;
+  expect_class(c, "GPTNeoXForCausalLM");
+  c.kv_heads = 1;
+  expect_class(c, "InklingPartsForCausalLM");
+  c = partial(NORM_LAYER, 16), c.gated = false;
+  expect_class(c, "GPTNeoXForCausalLM");
+  expect_class(partial(NORM_RMS, 16), "InklingPartsForCausalLM");
   c = plain, c.positions = POSITIONS_NONE, c.kv_heads = 1;
   expect_class(c, "SmolLM3ForCausalLM");
   c.positions = POSITIONS_LEARNED;
@@ -96,6 +104,15 @@ static void test_round_trips(void **state) {
   }
 }
 
+/* The fraction in the file gives the same number of rotated numbers of a head, whatever it is. */
+static void test_partial_rotation(void **state) {
+  for (int dims = 2; dims < 48; dims += 2)
+    for (NormKind norm = NORM_RMS; norm <= NORM_LAYER; norm++) {
+      const ModelConfig c = partial(norm, dims);
+      expect_round_trip(state, &c);
+    }
+}
+
 /* Each class with each set of biases, as both are said by the same keys. */
 static void test_missing_biases(void **state) {
   const ModelConfig classes[] = {plain,
@@ -146,6 +163,36 @@ static void test_gpt2_tensors(void **state) {
   floats(&file, "transformer.h.0.mlp.c_proj.weight", 2, 6, 4);
   floats(&file, "transformer.h.0.ln_1.weight", 1, 4, 0);
   floats(&file, "transformer.h.0.ln_2.bias", 1, 4, 0);
+  safetensors_close(&file);
+  weights_free(&w);
+}
+
+/* Rows of queries, keys and values are joined by head, [H][3][D]; so are their biases. */
+static void test_gpt_neox_tensors(void **state) {
+  ModelConfig c = gpt2();
+  c.positions = POSITIONS_ROPE, c.norm_place = NORM_PARALLEL, c.dim = 8, c.head_dim = 4, c.rotary = 2;
+  Weights w = weights_new(&c, 0);
+  write_model(state, &w);
+  SafeTensors file = open_weights(state);
+  assert_int_equal(file.count, 1 + 12 * c.layers + 2 + 1);
+  floats(&file, "gpt_neox.embed_in.weight", 2, 5, 8);
+  floats(&file, "embed_out.weight", 2, 5, 8);
+  floats(&file, "gpt_neox.final_layer_norm.bias", 1, 8, 0);
+  const float *joined = floats(&file, "gpt_neox.layers.1.attention.query_key_value.weight", 2, 24, 8);
+  const float *bias = floats(&file, "gpt_neox.layers.1.attention.query_key_value.bias", 1, 24, 0);
+  for (int row = 0; row < 24; row++) {
+    const int head = row / 12, part = row / 4 % 3, from = head * 4 + row % 4;
+    char name[64];
+    snprintf(name, sizeof name, "model.layers.1.self_attn.%c_proj.weight", "qkv"[part]);
+    for (int in = 0; in < 8; in++) assert_true(joined[row * 8 + in] == at_row(&w, name, from, in));
+    snprintf(name, sizeof name, "model.layers.1.self_attn.%c_proj.bias", "qkv"[part]);
+    assert_true(bias[row] == at_row(&w, name, 0, from));
+  }
+  floats(&file, "gpt_neox.layers.0.attention.dense.weight", 2, 8, 8);
+  floats(&file, "gpt_neox.layers.0.mlp.dense_h_to_4h.weight", 2, 6, 8);
+  floats(&file, "gpt_neox.layers.0.mlp.dense_4h_to_h.bias", 1, 8, 0);
+  floats(&file, "gpt_neox.layers.0.input_layernorm.weight", 1, 8, 0);
+  floats(&file, "gpt_neox.layers.0.post_attention_layernorm.bias", 1, 8, 0);
   safetensors_close(&file);
   weights_free(&w);
 }
@@ -382,8 +429,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_classes), cmocka_unit_test(test_classes_of_mixers),
       TEST(test_lfm2_tensors),        TEST(test_kernel_shape),
-      TEST(test_round_trips),         TEST(test_missing_biases),
-      TEST(test_interleaved),         TEST(test_gpt2_tensors),
+      TEST(test_round_trips),         TEST(test_partial_rotation),
+      TEST(test_missing_biases),      TEST(test_interleaved),
+      TEST(test_gpt2_tensors),        TEST(test_gpt_neox_tensors),
       TEST(test_opt_tensors),         TEST(test_starcoder2_tensors),
       TEST(test_missing_but_there),   TEST(test_foreign_tensors),
       TEST(test_foreign_biases),

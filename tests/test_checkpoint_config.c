@@ -183,6 +183,9 @@ static void test_defaults(void **state) {
       {"starcoder2", "", 49152, 4096, 30, 24, 2, 3072, 128, 12288, true, 1e-5f, 1e4f, -1, "A", false},
       {"stablelm", ",\"partial_rotary_factor\":1.0", 50304, 4096, 32, 32, 32, 2560, 80, 6912, false, 1e-5f, 1e4f, 0,
        "A", false},
+      {"gpt_neox", "", 50432, 2048, 44, 64, 64, 6144, 96, 24576, false, 1e-5f, 1e4f, 2, "A", false},
+      {"gpt_neox", ",\"rotary_emb_base\":500,\"rope_parameters\":{\"rope_theta\":50}", 50432, 2048, 44, 64, 64, 6144,
+       96, 24576, false, 1e-5f, 50, 2, "A", false},
       {"gpt2", "", 50257, 1024, 12, 12, 12, 768, 64, 3072, true, 1e-5f, 1e4f, 50256, "A", false},
       {"opt", "", 50272, 2048, 12, 12, 12, 768, 64, 3072, true, 1e-5f, 1e4f, 2, "A", false},
   };
@@ -201,6 +204,28 @@ static void test_defaults(void **state) {
     assert_int_equal(tokens.end, rows[i].end);
     assert_string_equal(c.mixers, rows[i].mixers);
     assert_int_equal(c.qk_norm, rows[i].qk_norm);
+  }
+}
+
+/* A fraction of a head is read from two places; a product of them with the head size is rounded down. */
+static void test_rotary(void **state) {
+  static const struct {
+    const char *keys;
+    int rotary;
+  } rows[] = {{"", 20},
+              {",\"partial_rotary_factor\":1.0", 0},
+              {",\"partial_rotary_factor\":0.7", 56},
+              {",\"partial_rotary_factor\":0.51", 40},
+              {",\"rope_parameters\":{\"partial_rotary_factor\":0.5},\"partial_rotary_factor\":1.0", 40}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ModelConfig c;
+    SpecialTokens tokens;
+    Error error = {0};
+    char text[200];
+    snprintf(text, sizeof text, "{\"model_type\":\"stablelm\"%s}", rows[i].keys);
+    put(at(state, "config.json").text, text, strlen(text));
+    expect_done(read_config(*state, &c, &tokens, &error), &error);
+    assert_int_equal(c.rotary, rows[i].rotary);
   }
 }
 
@@ -229,14 +254,23 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"opt\",\"do_layer_norm_before\":\"true\"}", "do_layer_norm_before is \"true\""},
       {"{\"model_type\":\"opt\",\"positions\":\"rope\"}", "positions is \"rope\"; supported: learned, sinusoidal"},
       {"{\"model_type\":\"opt\",\"enable_bias\":0}", "enable_bias is neither true nor false"},
-      {"{\"model_type\":\"stablelm\"}", "partial_rotary_factor is 0.25; only 1 is supported"},
-      {"{\"model_type\":\"stablelm\",\"rope_parameters\":{\"partial_rotary_factor\":0.5},\"partial_rotary_factor\":1."
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":0.0375}",
+       "partial_rotary_factor is 0.0375, which is 3 numbers of a head of 80; only an even number"},
+      {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1.5}",
+       "partial_rotary_factor is 1.5; it must not be above 1"},
+      {"{\"model_type\":\"stablelm\",\"rope_parameters\":{\"partial_rotary_factor\":0.01},\"partial_rotary_factor\":1."
        "0}",
-       "partial_rotary_factor is 0.5"},
+       "partial_rotary_factor is 0.01, which is 0 numbers"},
       {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"use_parallel_residual\":true}",
        "use_parallel_residual is true"},
       {"{\"model_type\":\"stablelm\",\"partial_rotary_factor\":1,\"qk_layernorm\":true}", "qk_layernorm is true"},
       {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}", "partial_rotary_factor is 0.5"},
+      {"{\"model_type\":\"gpt_neox\",\"use_parallel_residual\":1}",
+       "use_parallel_residual is 1; supported: true, false"},
+      {"{\"model_type\":\"gpt_neox\",\"rotary_pct\":0}", "rotary_pct is 0; it must be positive"},
+      {"{\"model_type\":\"gpt_neox\",\"rotary_pct\":2}", "rotary_pct is 2; it must not be above 1"},
+      {"{\"model_type\":\"gpt_neox\",\"rope_scaling\":{\"type\":\"linear\"}}", "only \"default\" is supported"},
+      {"{\"model_type\":\"gpt_neox\",\"hidden_act\":\"gelu_fast2\"}", "hidden_act is \"gelu_fast2\""},
       {"{\"model_type\":\"starcoder2\",\"sliding_window\":4096}", "sliding_window is 4096; only null is supported"},
       {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0,1]}", "no_rope_layers does not have an integer for each"},
       {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true}", "use_sliding_window is true; only false"},
@@ -269,7 +303,8 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":1,\"use_sliding_window\":true}",
        "use_sliding_window is true"},
       {"{\"model_type\":\"inkling_parts\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
-      {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}", "norm_place is 7; supported: before, after, branch"},
+      {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}",
+       "norm_place is 7; supported: before, after, branch, parallel"},
       {"{\"model_type\":\"inkling_parts\",\"gated\":\"yes\"}", "gated is neither true nor false"},
       {"{\"model_type\":\"inkling_parts\",\"qk_norm\":1}", "qk_norm is neither true nor false"},
       {"{\"model_type\":\"inkling_parts\",\"mixers\":[\"convolution\",\"conv\"]}",
@@ -279,6 +314,8 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"inkling_parts\",\"positions\":\"none\",\"mixers\":[\"attention\",\"attention_without_rope\"]"
        "}",
        "layers without rotary positions (N) are for a model that has them; here positions are none"},
+      {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"norm_place\":\"parallel\"}",
+       "parallel sublayers and an encoder exclude each other"},
       {"{\"model_type\":\"inkling_parts\",\"head_dim\":7}", "config.json: head size 7 is odd"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -377,8 +414,9 @@ static void test_modeling_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused), TEST(test_defaults),
-      TEST(test_classes_refused),   TEST(test_hostile_values), TEST(test_modeling_file),
+      TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused),
+      TEST(test_defaults),          TEST(test_rotary),         TEST(test_classes_refused),
+      TEST(test_hostile_values),    TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }

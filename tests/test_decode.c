@@ -96,7 +96,7 @@ static Results reference(Fixture *f, const Shape *s, const Sequence *q) {
   normalize_row(&norm, x, q->x, (size_t)s->dim);
   double *qkv = product(f, &w[PART_QKV], x);
   double *gate_up = product(f, &w[PART_GATE_UP], x), *hidden = host_values(f, (size_t)s->ffn);
-  rotate_heads(qkv, s->heads + s->kv_heads, s->head_dim, q->position);
+  rotate_heads(qkv, s->heads + s->kv_heads, s->head_dim, s->head_dim, q->position);
   for (int i = 0; i < s->ffn; i++) hidden[i] = gate_up[i] / (1 + exp(-gate_up[i])) * gate_up[s->ffn + i];
   Results r = {.query = qkv, .hidden = hidden, .keys = host_values(f, cache), .values = host_values(f, cache)};
   memcpy(r.keys, q->keys, cache * sizeof(double));

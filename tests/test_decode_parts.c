@@ -22,6 +22,7 @@ struct Part {
   int inputs, outputs, width;
   NormUse norm;
   bool bias, rope, head_norm;
+  int dims; /* rotated numbers of a head */
   MlpShape mlp;
   HeadShape heads;
   const double *w, *b, *weight, *shift; /* [outputs][inputs] [outputs] [inputs] [inputs] */
@@ -157,8 +158,8 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   operands_new(m, k, ids, rows, &o);
   const HeadShape *s = &k->heads;
   const int query = s->heads * s->head_dim, key = s->kv_heads * s->head_dim, cached = CAPACITY * key;
-  const double *table = rope_table(m->fixture, CAPACITY, s->head_dim);
-  const Rope rope = {machine_put(m, KIND_F32, table, (size_t)(CAPACITY * s->head_dim)), NULL};
+  const double *table = rope_table(m->fixture, CAPACITY, k->dims);
+  const Rope rope = {machine_put(m, KIND_F32, table, (size_t)(CAPACITY * k->dims)), NULL, k->dims};
   KvCache cache = {machine_put_rows(m, NULL, rows, cached), machine_put_rows(m, NULL, rows, cached), CAPACITY,
                    s->kv_heads, s->head_dim};
   void *x = put_rows(m, k->x, ids, rows, k->inputs), *q = put_rows(m, NULL, ids, rows, query);
@@ -351,7 +352,7 @@ static void test_decode_far_from_zero(void **state) {
   }
 }
 
-/* kind: bits for a bias, positions and norms of heads. */
+/* kind: bits for a bias, positions, norms of heads, and positions in a part of the head. */
 static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, int kind) {
   Part k = {.name = "decode_qkv",
             .run = run_qkv,
@@ -359,7 +360,8 @@ static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, i
             .norm = norm,
             .bias = kind % 2 == 1,
             .rope = kind / 2 % 2 == 1,
-            .head_norm = kind / 4 == 1,
+            .head_norm = kind / 4 % 2 == 1,
+            .dims = kind / 8 ? fitting_width(f, 4) / 2 + s->head_dim / 8 * 4 : s->head_dim,
             .heads = *s};
   const int dim = s->head_dim, used = s->heads + s->kv_heads;
   k.outputs = k.width = (used + s->kv_heads) * dim;
@@ -372,7 +374,7 @@ static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, i
       double *const at = want + i * k.width + h * dim;
       normalize_row(&head, at, at, (size_t)dim);
     }
-    if (k.rope) rotate_heads(want + i * k.width, used, dim, positions_of[i]);
+    if (k.rope) rotate_heads(want + i * k.width, used, dim, k.dims, positions_of[i]);
   }
   expect_part(f, &k, want);
 }
@@ -380,10 +382,10 @@ static void qkv_part(Fixture *f, const HeadShape *s, int inputs, NormUse norm, i
 static void test_decode_qkv(void **state) {
   Fixture *f = *state;
   const HeadShape shapes[] = {{3, 1, fitting_width(f, 10)}, {4, 2, 32}, {2, 2, fitting_width(f, 6)}, {1, 1, 120}};
-  const int inputs[] = {fitting_width(f, 36), 128, fitting_width(f, 33), 16}, kinds[] = {0, 1, 2, 3, 4, 7};
+  const int inputs[] = {fitting_width(f, 36), 128, fitting_width(f, 33), 16}, kinds[] = {0, 1, 2, 3, 4, 7, 11, 14};
   for (int i = 0; i < 4; i++)
     for (NormUse norm = NO_NORM; norm < NORM_USES; norm++)
-      for (int kind = 0; kind < 6; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kinds[kind]);
+      for (int kind = 0; kind < 8; kind++) qkv_part(f, &shapes[i], inputs[i], norm, kinds[kind]);
 }
 
 /* ---- convolution ---- */

@@ -1,6 +1,7 @@
 /* Rotary positions and attention (kernels.h). As tests/test_kernels.c; shapes without goldens are in
  * tests/test_kernels_attention_shapes.c. */
 #include "tests/backends.h"
+#include "tests/formulas.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 /* ---- rope ---- */
 
 /* `sign` -1 rotates back. */
-static Rope rope_table(Fixture *f, int positions, int dim, double base, double sign, const Array *ids) {
+static Rope rope_of(Fixture *f, int positions, int dim, double base, double sign, const Array *ids) {
   double *table = host_values(f, (size_t)positions * (size_t)dim);
   for (int t = 0; t < positions; t++) {
     for (int i = 0; i < dim / 2; i++) {
@@ -31,7 +32,7 @@ static void rope_case(Fixture *f, const Golden *g, int index) {
   Layout layout = {batch, length, heads, dim, length * (heads + 2) * dim + fitting_width(f, 7), (heads + 2) * dim, dim};
   Array ids = array_ints(f, golden_ints(f, g, index, "positions"), (size_t)(batch * length));
   Array a = array_new(f, KIND_COMPUTE, layout, x);
-  Rope forward = rope_table(f, 300, dim, dims[4], 1, &ids), back = rope_table(f, 300, dim, dims[4], -1, &ids);
+  Rope forward = rope_of(f, 300, dim, dims[4], 1, &ids), back = rope_of(f, 300, dim, dims[4], -1, &ids);
   ops->rope(c, array_view(f, &a, 0), batch, length, heads, dim, &forward);
   expect_close(f, "rope", array_read(f, &a), golden_values(f, g, index, "out", NULL), a.count, 1e-6);
   ops->rope(c, array_view(f, &a, 0), batch, length, heads, dim, &back);
@@ -51,6 +52,35 @@ static void test_rope(void **state) {
   assert_int_equal(index, 3);
 }
 
+/* Further numbers of a head pass through; a head of a packed row, between others. */
+static void partial_case(Fixture *f, int batch, int length, int heads, int dim, int dims) {
+  OPS(f);
+  if (!has_head_size(f, dim)) return;
+  const size_t count = (size_t)(batch * length * heads * dim);
+  const Layout layout = {batch, length, heads, dim, length * (heads + 2) * dim, (heads + 2) * dim, dim};
+  double *x = random_values(f, 1, count), *want = sum_of(f, x, host_values(f, count), count);
+  int32_t *ids = host_memory(f, (size_t)(batch * length) * sizeof *ids);
+  for (int n = 0; n < batch * length; n++) {
+    ids[n] = 7 * n % 300;
+    rotate_heads(want + n * heads * dim, heads, dim, dims, ids[n]);
+  }
+  const Array places = array_ints(f, ids, (size_t)(batch * length)), a = array_new(f, KIND_COMPUTE, layout, x);
+  Rope rope = rope_of(f, 300, dims, 10000, 1, &places);
+  rope.dims = dims;
+  ops->rope(c, array_view(f, &a, 0), batch, length, heads, dim, &rope);
+  expect_close(f, "rope of a part", array_read(f, &a), want, count, 1e-6);
+}
+
+static void test_rope_partial(void **state) {
+  Fixture *f = *state;
+  static const int sizes[][2] = {{8, 4}, {80, 20}, {64, 16}, {96, 24}, {128, 64}, {120, 116}};
+  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+    partial_case(f, 2, 5, 3, sizes[i][0], sizes[i][1]);
+    partial_case(f, 1, 1, 1, sizes[i][0], sizes[i][1]);
+  }
+  if (has_head_size(f, 6)) partial_case(f, 1, 3, 2, 6, 2);
+}
+
 enum { FACT_DIM = 8 };
 
 /* One head of dim FACT_DIM, rotated to the last of `position` + 1 positions. */
@@ -60,7 +90,7 @@ static double *rotated(Fixture *f, const double *x, int position) {
   double *rows = host_values(f, (size_t)(length * FACT_DIM));
   for (int i = 0; i < length * FACT_DIM; i++) rows[i] = x[i % FACT_DIM];
   Array a = array_new(f, KIND_COMPUTE, (Layout){1, length, 1, FACT_DIM, length * FACT_DIM, FACT_DIM, FACT_DIM}, rows);
-  Rope rope = rope_table(f, length, FACT_DIM, 10000, 1, NULL);
+  Rope rope = rope_of(f, length, FACT_DIM, 10000, 1, NULL);
   ops->rope(c, array_view(f, &a, 0), 1, length, 1, FACT_DIM, &rope);
   return array_read(f, &a) + position * FACT_DIM;
 }
@@ -242,7 +272,7 @@ static void attention_case(Fixture *f, const Golden *g, int index) {
   if (golden_has(g, index, "q_offset")) offset_as_ranges(f, g, index, &t.a);
   if (t.rotated) {
     Array ids = array_ints(f, golden_ints(f, g, index, "positions"), rows);
-    t.rope = rope_table(f, 200, t.a.head_dim, dims[7], 1, &ids);
+    t.rope = rope_of(f, 200, t.a.head_dim, dims[7], 1, &ids);
   }
   attention_separate(f, &t, false);
   attention_separate(f, &t, true);
@@ -275,10 +305,11 @@ static Attention derivative_attention(const Dropout *dropout) {
                      .dropout = dropout};
 }
 
-static void forward_attention(Fixture *f, Forward *t) {
+/* dims: rotated numbers of a head. */
+static void forward_rotated(Fixture *f, Forward *t, int dims) {
   OPS(f);
   Attention a = derivative_attention(t->dropout);
-  Rope rope = {.table = t->fixed[1].data};
+  Rope rope = {.table = t->fixed[1].data, .dims = dims};
   View q = array_view(f, &t->fixed[2], 0), k = array_view(f, &t->fixed[2], FD_H),
        v = array_view(f, &t->fixed[2], FD_H + 1);
   ops->copy(c, t->fixed[2].data, t->in.data, FD_QKV * dtype_bytes(f->dtype));
@@ -286,15 +317,18 @@ static void forward_attention(Fixture *f, Forward *t) {
   ops->attention(c, &a, array_view(f, &t->out, 0), q, k, v, t->fixed[0].data);
 }
 
-static void test_derivatives_attention(void **state) {
-  Fixture *f = *state;
+static void forward_attention(Fixture *f, Forward *t) { forward_rotated(f, t, FD_D); }
+static void forward_partial(Fixture *f, Forward *t) { forward_rotated(f, t, FD_D / 2); }
+
+static void derivatives_case(Fixture *f, void (*forward)(Fixture *f, Forward *t), int dims) {
   OPS(f);
   Dropout dropout = dropout_at(f, 0.3f, 0, 0);
   double *x = random_values(f, 1, FD_QKV), *up = random_values(f, 2, FD_OUT);
   Layout packed = {1, FD_T, FD_H + 2, FD_D, 0, (FD_H + 2) * FD_D, FD_D},
          plain = {1, FD_T, FD_H, FD_D, 0, FD_H * FD_D, FD_D};
-  Rope rope = rope_table(f, FD_T, FD_D, 100, 1, NULL);
-  Forward t = {.run = forward_attention,
+  Rope rope = rope_of(f, FD_T, dims, 100, 1, NULL);
+  rope.dims = dims;
+  Forward t = {.run = forward,
                .in = array_new(f, KIND_COMPUTE, packed, x),
                .out = array_new(f, KIND_COMPUTE, plain, NULL),
                .upstream = up,
@@ -303,16 +337,22 @@ static void test_derivatives_attention(void **state) {
   t.fixed[1].data = (void *)(uintptr_t)rope.table;
   Array dout = array_new(f, KIND_COMPUTE, plain, up), d = array_new(f, KIND_COMPUTE, packed, NULL);
   Attention a = derivative_attention(&dropout);
-  forward_attention(f, &t);
+  forward(f, &t);
   ops->attention_backward(c, &a, array_view(f, &d, 0), array_view(f, &d, FD_H), array_view(f, &d, FD_H + 1),
                           array_view(f, &dout, 0), array_view(f, &t.fixed[2], 0), array_view(f, &t.fixed[2], FD_H),
                           array_view(f, &t.fixed[2], FD_H + 1), array_view(f, &t.out, 0), t.fixed[0].data, &rope);
   expect_derivative(f, &t, x, array_read(f, &d));
 }
 
+static void test_derivatives_attention(void **state) {
+  derivatives_case(*state, forward_attention, FD_D);
+  derivatives_case(*state, forward_partial, FD_D / 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_rope_partial),
       cmocka_unit_test(test_rope_is_relative),
       cmocka_unit_test(test_rope_interleaved),
       cmocka_unit_test(test_attention),

@@ -9,6 +9,7 @@
 typedef struct HeadsCase {
   HeadNorm norm;           /* without its weight */
   int batch, length, base; /* base of the rotation; 0: none */
+  int dims;                /* rotated numbers of a head */
   size_t rows, used, all;  /* heads of out and of a packed row */
   const double *qkv, *weight, *dy;
   const int32_t *positions; /* NULL: none */
@@ -20,7 +21,7 @@ enum { POSITIONS = 300 };
 static HeadsCase case_of(int batch, int length, int heads, int kv_heads, int dim) {
   HeadsCase k = {.batch = batch, .length = length, .rows = (size_t)(batch * length)};
   k.norm = (HeadNorm){NULL, 1e-5f, heads, kv_heads, dim};
-  k.used = (size_t)(heads + kv_heads), k.all = k.used + (size_t)kv_heads;
+  k.dims = dim, k.used = (size_t)(heads + kv_heads), k.all = k.used + (size_t)kv_heads;
   return k;
 }
 
@@ -53,11 +54,8 @@ static HeadsArrays arrays_of(Fixture *f, const HeadsCase *k) {
 
 /* Runs the forward, rotated if there is a base. */
 static void forward(Fixture *f, const HeadsCase *k, const HeadsArrays *a) {
-  Rope rope = {NULL, k->positions ? array_ints(f, k->positions, k->rows).data : NULL};
-  if (k->base) {
-    const int dim = k->norm.head_dim;
-    rope.table = array_floats(f, table_of_base(f, dim, k->base), (size_t)(POSITIONS * dim)).data;
-  }
+  Rope rope = {NULL, k->positions ? array_ints(f, k->positions, k->rows).data : NULL, k->dims};
+  if (k->base) rope.table = array_floats(f, table_of_base(f, k->dims, k->base), (size_t)(POSITIONS * k->dims)).data;
   f->backend->head_norm(f->context, a->out.data, a->rstd.data, a->qkv.data, &a->norm, k->batch, k->length,
                         k->base ? &rope : NULL);
 }
@@ -145,18 +143,19 @@ static void compute(Fixture *f, HeadsCase *k) {
     rstd[i] = row_stats(NORM_RMS, norm.eps, k->qkv + at, dim).rstd;
     normalize_row(&norm, out + i * dim, k->qkv + at, dim);
     normalize_row_backward(&norm, dx + at, dweight + side, NULL, k->dy + at, k->qkv + at, dim);
-    if (k->base) rotate_heads(out + i * dim, 1, (int)dim, k->positions ? k->positions[n] : (int)n % k->length);
+    if (k->base) rotate_heads(out + i * dim, 1, (int)dim, k->dims, k->positions ? k->positions[n] : (int)n % k->length);
   }
   k->out = out, k->rstd = rstd, k->dx = dx, k->dweight = dweight;
 }
 
-static void size_case(Fixture *f, int batch, int length, const HeadShape *s, bool rotated, bool packed) {
+/* `rotated`: numbers of a head that are rotated. */
+static void size_case(Fixture *f, int batch, int length, const HeadShape *s, int rotated, bool packed) {
   if (!has_head_size(f, s->head_dim)) return;
   HeadsCase k = case_of(batch, length, s->heads, s->kv_heads, s->head_dim);
   const size_t packed_count = k.rows * k.all * (size_t)s->head_dim;
   k.qkv = random_values(f, 1, packed_count), k.dy = random_values(f, 2, packed_count);
   k.weight = random_values(f, 3, 2 * (size_t)s->head_dim);
-  k.base = rotated ? 10000 : 0;
+  k.base = rotated ? 10000 : 0, k.dims = rotated;
   int32_t *positions = host_memory(f, k.rows * sizeof *positions);
   for (size_t n = 0; n < k.rows; n++) positions[n] = (int32_t)(7 * n % POSITIONS);
   if (packed) k.positions = positions;
@@ -170,11 +169,13 @@ static void test_head_norm_sizes(void **state) {
   static const int sizes[] = {4, 8, 10, 16, 24, 32, 40, 64, 72, 80, 96, 120, 128, 250};
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
     for (int kind = 0; kind < 3; kind++) {
-      size_case(f, 1, 1, &(HeadShape){1, 1, sizes[i]}, kind > 0, kind > 1);
-      size_case(f, 2, 9, &(HeadShape){6, 2, sizes[i]}, kind > 0, kind > 1);
+      size_case(f, 1, 1, &(HeadShape){1, 1, sizes[i]}, kind ? sizes[i] : 0, kind > 1);
+      size_case(f, 2, 9, &(HeadShape){6, 2, sizes[i]}, kind ? sizes[i] : 0, kind > 1);
     }
-  size_case(f, 5, 97, &(HeadShape){3, 1, 16}, false, false); /* more heads than a backend works on at a time */
-  size_case(f, 2, 150, &(HeadShape){5, 5, 8}, true, false);
+  for (int dims = 4; dims < 80; dims += 4) size_case(f, 2, 9, &(HeadShape){3, 1, 80}, dims, true);
+  size_case(f, 1, 9, &(HeadShape){3, 1, 128}, 4, false);
+  size_case(f, 5, 97, &(HeadShape){3, 1, 16}, 0, false); /* more heads than a backend works on at a time */
+  size_case(f, 2, 150, &(HeadShape){5, 5, 8}, 8, false);
 }
 
 /* One NaN reaches its head and nothing else of its row; in dweight, every number of its side. */

@@ -29,6 +29,10 @@ static const char *const architectures[] = {"arcee",
                                             "lfm2_packed",
                                             "qwen3",
                                             "nope",
+                                            "partial",
+                                            "partial_normed",
+                                            "parallel",
+                                            "parallel_rms",
                                             "convolutions",
                                             "convolution_after",
                                             "convolution_branch",
@@ -84,6 +88,7 @@ static Architecture architecture_read(Fixture *f, const char *name) {
     a.setup.config.qk_norm = mixing[0];
     for (int i = 0; i < mixing[1]; i++) a.setup.config.mixers[i] = (char)mixing[2 + i];
   }
+  if (golden_has(g, -1, "rotary")) a.setup.config.rotary = golden_ints(f, g, -1, "rotary")[0];
   if (!golden_has(g, -1, "encoder")) return a;
   const int32_t *encoder = golden_ints(f, g, -1, "encoder");
   a.setup.config.encoder_layers = encoder[0];
@@ -593,6 +598,8 @@ static void test_dropout(void **state) {
   dropout_case(f, "nope");
   dropout_case(f, "convolutions");
   dropout_case(f, "convolution_after");
+  dropout_case(f, "parallel");
+  dropout_case(f, "partial");
   dropout_case(f, "cross_convolution");
 }
 

@@ -77,10 +77,15 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 model_position_names[s->model.positions]);
+  if (s->model.rotary && s->model.positions != POSITIONS_ROPE)
+    return fail(error, EXIT_USAGE, "--rotary-dims is for rotary positions, and these are %s; leave it out",
+                model_position_names[s->model.positions]);
   const int mixers = (int)strlen(s->model.mixers);
   if (mixers > s->model.layers)
     return fail(error, EXIT_USAGE, "--mixer has %d letters, and the model %s; give a letter a layer, or fewer", mixers,
                 text_plural(s->model.layers, "layer").text);
+  if (s->model.norm_place == NORM_PARALLEL && s->model.encoder_layers > 0)
+    return fail(error, EXIT_USAGE, "--norm-place parallel is for a model without an encoder; leave it out");
   if (!isnan(s->init_std) && s->init_like != INIT_GPT2)
     return fail(error, EXIT_USAGE, "--init-std is for --init-like gpt2; torch has ranges of its own");
   if (!trained && s->model.tie && s->model.positions == POSITIONS_SINUSOIDAL)
@@ -111,7 +116,8 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
   static const char *const norms[] = {NORMS(NORM_WORDS)};
   static const char *const places[] = {[NORM_BEFORE] = "before each sublayer",
                                        [NORM_AFTER] = "after each sublayer",
-                                       [NORM_ON_BRANCH] = "on each branch"};
+                                       [NORM_ON_BRANCH] = "on each branch",
+                                       [NORM_PARALLEL] = "before each of two parallel sublayers"};
   static const char *const positions[] = {[POSITIONS_ROPE] = "rotary positions",
                                           [POSITIONS_LEARNED] = "learned positions",
                                           [POSITIONS_SINUSOIDAL] = "sinusoidal positions",
@@ -119,12 +125,15 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
 #define MLP_WORDS(id, name, plain, gated) [ACTIVATION_##id] = {plain, gated},
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
+  char rope[80];
+  snprintf(rope, sizeof rope, "%s of %d of %d numbers of a head", positions[m->positions], m->rotary, m->head_dim);
+  const bool partial = m->positions == POSITIONS_ROPE && m->rotary;
   const int rotary = model_count_mixers(m, MIXER_NOPE) ? model_count_mixers(m, MIXER_ATTENTION) : m->layers;
   snprintf(words.text, sizeof words.text, "%s %s", norms[m->norm], places[m->norm_place]);
   add_layers(&words, "convolutions", model_count_mixers(m, MIXER_CONVOLUTION), m);
   add_layers(&words, "norms of queries and keys", m->qk_norm ? m->layers : 0, m);
   add_layers(&words, mlps[m->activation][m->gated], m->layers, m);
-  add_layers(&words, positions[m->positions], rotary, m);
+  add_layers(&words, partial ? rope : positions[m->positions], rotary, m);
   add_layers(&words, bias_words(m), m->layers, m);
   return words;
 }

@@ -45,6 +45,8 @@ static const OptionHint hints[] = {
     {"n-layer n-layers num-layers num-hidden-layers depth", HERE("layers")},
     {"n-head n-heads num-heads num-attention-heads", HERE("heads")},
     {"n-kv-heads n-kv-head num-key-value-heads", HERE("kv-heads")},
+    {"rotary-dim rotary-ndims", HERE("rotary-dims")},
+    {"rotary-pct rotary-percent partial-rotary-factor", HERE("rotary-dims") ", a number instead of a fraction"},
     {"n-embd n-embed d-model embed-dim embedding-dim hidden-size model-dim width", HERE("dim")},
     {"intermediate-size d-ff ffn-dim mlp-dim hidden-dim", HERE("ffn")},
     {"batch-size micro-batch-size per-device-train-batch-size per-device-batch-size bs", HERE("batch")},
@@ -160,7 +162,8 @@ void train_options(Options *options, TrainSettings *s) {
       CHOICE("norm", (int *)&m->norm, model_norm_names, "auto: arch", "normalization: RMSNorm or LayerNorm",
              .follows = "arch"),
       CHOICE("norm-place", (int *)&m->norm_place, model_norm_place_names, "auto: arch",
-             "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP",
+             "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP; "
+             "parallel: x + attention(norm(x)) + MLP(norm(x))",
              .follows = "arch"),
       LETTERS(
           "mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
@@ -182,6 +185,8 @@ void train_options(Options *options, TrainSettings *s) {
              .follows = "arch"),
       FLOAT("rope-base", &m->rope_base, 1, 1e12, "auto: " SHOWN(ARCHITECTURE_ROPE_BASE),
             "base of the rotary position encoding", .follows = "arch positions"),
+      INT("rotary-dims", &m->rotary, 2, HEAD_DIM_LIMIT, "auto: all",
+          "how many numbers of each head the rotary position encoding rotates", .follows = "arch positions"),
       TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(ARCHITECTURE_TIE_DIM),
                "tie the output head to the token embedding",
                .follows = "preset dim arch positions source-tokenizer source-vocab-size"),

@@ -284,6 +284,11 @@ static void score_gradient_row(float *p, float *ds, Visible visible, int width, 
   for (int j = padded; j < width; j++) p[j] = ds[j] = 0.0f;
 }
 
+/* Stores the gradient of a rotated head of row t as that of the head before the rotation. */
+static void rotate_back(Element *to, const float *from, const Rope *rope, int b, int length, int t, int dim) {
+  rope_head(to, from, rope_row(rope, b, length, t, dim), rope_dims(rope, dim), dim, -1.0f);
+}
+
 /* Computes queries i0 .. i0+count of head h with their visible keys: adds to dkeys and dvalues, writes dq. */
 static void backward_block(const AttentionJob *job, const BackwardScratch *s, int b, int h, int i0, int count) {
   const Attention *a = job->attention;
@@ -325,7 +330,7 @@ static void backward_block(const AttentionJob *job, const BackwardScratch *s, in
     Element *to = view_row(job->dq, b, i0 + i, h);
 #pragma omp simd
     for (int d = 0; d < dim; d++) from[d] *= a->scale;
-    if (job->rope) rope_head(to, from, rope_row(job->rope, b, a->queries, i0 + i, dim), dim, -1.0f);
+    if (job->rope) rotate_back(to, from, job->rope, b, a->queries, i0 + i, dim);
     else narrow_row(to, from, dim);
   }
 }
@@ -346,7 +351,7 @@ static void backward_group(const AttentionJob *job, const BackwardScratch *s, in
   for (int j = 0; j < a->keys; j++) {
     const float *dk = s->dkeys + (int64_t)j * dim_width;
     Element *to = view_row(job->dk, b, j, kv_head);
-    if (job->rope) rope_head(to, dk, rope_row(job->rope, b, a->keys, j, dim), dim, -1.0f);
+    if (job->rope) rotate_back(to, dk, job->rope, b, a->keys, j, dim);
     else narrow_row(to, dk, dim);
     narrow_row(view_row(job->dv, b, j, kv_head), s->dvalues + (int64_t)j * dim_width, dim);
   }

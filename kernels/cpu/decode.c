@@ -50,14 +50,14 @@ static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int he
                       const Rope *rope, int row, int32_t position) {
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
-  const float *angles = rope ? rope->table + (int64_t)position * dim : NULL;
+  const float *angles = rope ? rope->table + (int64_t)position * rope_dims(rope, dim) : NULL;
   int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   for (int h = 0; h < heads + groups; h++) {
     Element *to = h < heads ? q + h * dim : (Element *)cache->k + slot + (h - heads) * dim;
     const float *head = qkv + h * dim;
     float normed[HEAD_DIM_LIMIT];
     if (norm) head = normalize_head(normed, head, head_rstd(head, dim, norm->eps), norm, h);
-    if (angles) rope_head(to, head, angles, dim, 1);
+    if (angles) rope_head(to, head, angles, rope_dims(rope, dim), dim, 1);
     else narrow_row(to, head, dim);
   }
   narrow_row((Element *)cache->v + slot, qkv + (heads + groups) * dim, groups * dim);

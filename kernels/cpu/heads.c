@@ -14,13 +14,14 @@ typedef struct RopeJob {
 static void rope_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const RopeJob *s = job;
+  const int dims = rope_dims(s->rope, s->head_dim);
   for (int n = begin; n < end; n++) {
     int b = n / s->length, t = n % s->length;
     const float *table = rope_row(s->rope, b, s->length, t, s->head_dim);
     for (int h = 0; h < s->heads; h++) {
       float wide[HEAD_DIM_LIMIT];
       Element *x = view_row(s->x, b, t, h);
-      rope_head(x, wide_row(x, wide, s->head_dim), table, s->head_dim, 1.0f);
+      rope_head(x, wide_row(x, wide, s->head_dim), table, dims, s->head_dim, 1.0f);
     }
   }
 }
@@ -59,7 +60,7 @@ static void norm_rows(const void *job, int begin, int end, int thread) {
       Element *out = s->out + (n * heads + h) * dim;
       const float rstd = s->rstd[n * heads + h] = head_rstd(head, dim, s->norm->eps);
       normalize_head(normed, head, rstd, s->norm, h);
-      if (angles) rope_head(out, normed, angles, dim, 1.0f);
+      if (angles) rope_head(out, normed, angles, rope_dims(s->rope, dim), dim, 1.0f);
       else narrow_row(out, normed, dim);
     }
   }

@@ -46,7 +46,7 @@ static inline Element *view_row(View v, int b, int64_t row, int head) {
 /* Returns the row of the rotary table for position t of sequence b. */
 static inline const float *rope_row(const Rope *rope, int b, int length, int64_t t, int head_dim) {
   int64_t position = rope->positions ? rope->positions[(int64_t)b * length + t] : t;
-  return rope->table + position * head_dim;
+  return rope->table + position * rope_dims(rope, head_dim);
 }
 
 /* Returns 1/rms of a head. */
@@ -66,16 +66,18 @@ static inline const float *normalize_head(float *out, const float *head, float r
   return out;
 }
 
-/* Rotates `in` by the angles of `table` ([D/2][2] = cos, sin) into `out`; direction -1 rotates back. in and out may be
- * the same. */
-static inline void rope_head(Element *out, const float *in, const float *table, int head_dim, float direction) {
-  int half = head_dim / 2;
+/* Rotates the first `dims` numbers of `in` by the angles of `table` ([dims/2][2] = cos, sin) into `out`, which gets the
+ * others unchanged; direction -1 rotates back. in and out may be the same. */
+static inline void rope_head(Element *out, const float *in, const float *table, int dims, int head_dim,
+                             float direction) {
+  int half = dims / 2;
 #pragma omp simd
   for (int i = 0; i < half; i++) {
     float cosine = table[2 * i], sine = direction * table[2 * i + 1], x0 = in[i], x1 = in[i + half];
     out[i] = narrow(x0 * cosine - x1 * sine);
     out[i + half] = narrow(x1 * cosine + x0 * sine);
   }
+  narrow_row(out + dims, in + dims, head_dim - dims);
 }
 
 #endif

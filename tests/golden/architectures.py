@@ -17,7 +17,7 @@ SOURCES = [[3, 7, 2], [9], [2, 1, 4]]
 
 LLAMA = dict(norm="rms", place="before", act="silu", gated=True, positions="rope", bias=False, qkv_bias=False,
              head_bias=False, tie=False, kv_heads=2, eps=1e-5, packed=False, layers=2, encoder=0, source_vocab=0,
-             mixers="A", qk_norm=False)
+             mixers="A", qk_norm=False, rotary=0)
 LAYER = dict(LLAMA, norm="layer", gated=False, bias=True, qkv_bias=True)
 PAIRS = dict(LAYER, packed=True, encoder=2, source_vocab=31)
 MODELS = {
@@ -40,14 +40,18 @@ MODELS = {
     "lfm2": dict(LLAMA, mixers="CCA", qk_norm=True, kv_heads=1, tie=True, layers=3),
     "lfm2_packed": dict(LLAMA, mixers="CCCA", qk_norm=True, packed=True, layers=4),
     "qwen3": dict(LLAMA, qk_norm=True, kv_heads=1),
+    "partial": dict(LAYER, act="gelu", rotary=4, kv_heads=1, packed=True),
+    "partial_normed": dict(LLAMA, qk_norm=True, rotary=4, tie=True),
+    "parallel": dict(LAYER, act="gelu", place="parallel", rotary=4),
+    "parallel_rms": dict(LLAMA, place="parallel", mixers="AC", kv_heads=1, tie=True, layers=3),
     "nope": dict(LLAMA, mixers="AN", qk_norm=True, qkv_bias=True, packed=True),
     "convolutions": dict(LLAMA, mixers="C", act="gelu", tie=True, packed=True),
     "convolution_after": dict(LAYER, mixers="CA", place="after", act="gelu"),
     "convolution_branch": dict(LAYER, mixers="AC", qk_norm=True, place="branch", act="gelu", positions="learned"),
     "cross_convolution": dict(LLAMA, mixers="CA", qk_norm=True, packed=True, encoder=1, source_vocab=31),
 }
-KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch"], act=["silu", "gelu", "gelu_tanh", "relu"],
-             positions=["rope", "learned", "sinusoidal", "none"])
+KINDS = dict(norm=["rms", "layer"], place=["before", "after", "branch", "parallel"],
+             act=["silu", "gelu", "gelu_tanh", "relu"], positions=["rope", "learned", "sinusoidal", "none"])
 ACTIVATIONS = dict(silu=F.silu, relu=F.relu, gelu=F.gelu, gelu_tanh=lambda x: F.gelu(x, approximate="tanh"))
 
 
@@ -106,7 +110,7 @@ def shapes(c):
             for name in ("gate", "up") if c["gated"] else ("up",):
                 yield from linear(f"{p}mlp.{name}_proj", s["ffn"], s["dim"], c["bias"])
             yield from linear(p + "mlp.down_proj", s["dim"], s["ffn"], c["bias"])
-        if c["place"] == "before":
+        if c["place"] in ("before", "parallel"):
             yield from norm(prefix + "norm")
 
     own = c["encoder"] and not c["tie"]
@@ -140,7 +144,10 @@ def normalize(c, w, name, x):
     return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], f32(c["eps"]))
 
 
-def joined(c, w, norm, x, branch):
+def joined(c, w, norm, x, branch, entry):
+    """entry: the x at the beginning of the layer."""
+    if c["place"] == "parallel":
+        return x + branch(normalize(c, w, norm, entry))
     if c["place"] == "before":
         return x + branch(normalize(c, w, norm, x))
     if c["place"] == "after":
@@ -200,9 +207,13 @@ def forward(c, w, tokens, pairs, source):
             q = rms_norm(q, w[prefix + ".q_norm.weight"], f32(c["eps"]))[0]
             k = rms_norm(k, w[prefix + ".k_norm.weight"], f32(c["eps"]))[0]
         if rotation is not None:
-            q, k = rope(q, rotation, s["base"]), rope(k, rotation, s["base"])
+            q, k = rotate(q, rotation), rotate(k, rotation)
         out, _ = attention(q, k, v, s["head_dim"] ** -0.5, visible)
         return linear(w, prefix + ".o_proj", out.reshape(batch, length, -1))
+
+    def rotate(x, rotation):
+        turned = rope(x[..., :c["rotary"] or s["head_dim"]], rotation, s["base"])
+        return torch.cat([turned, x[..., turned.shape[-1]:]], -1)
 
     def mlp(n, prefix):
         act = ACTIVATIONS[c["act"]]
@@ -216,17 +227,18 @@ def forward(c, w, tokens, pairs, source):
             x = x + w[prefix + "embed_positions.weight"][at]
         rotation = at if c["positions"] == "rope" else None
         for i in range(layers):
-            p = f"{prefix}layers.{i}."
+            p, entry = f"{prefix}layers.{i}.", x
             if p + "conv.conv.weight" in w:
-                x = joined(c, w, p + "input_layernorm", x, lambda n: convolve(w, p + "conv.", n, at))
+                x = joined(c, w, p + "input_layernorm", x, lambda n: convolve(w, p + "conv.", n, at), x)
             else:
                 turned = None if visible is seen and mixer(c, i) == "N" else rotation
-                x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, turned))
+                x = joined(c, w, p + "input_layernorm", x, lambda n: attend(p + "self_attn", n, n, visible, turned),
+                           x)
             if memory is not None:
                 x = joined(c, w, p + "cross_attention_layernorm", x,
-                           lambda n: attend(p + "cross_attn", n, memory, cross, None))
-            x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p))
-        return normalize(c, w, prefix + "norm", x) if c["place"] == "before" else x
+                           lambda n: attend(p + "cross_attn", n, memory, cross, None), x)
+            x = joined(c, w, p + "post_attention_layernorm", x, lambda n: mlp(n, p), entry)
+        return normalize(c, w, prefix + "norm", x) if c["place"] in ("before", "parallel") else x
 
     if c["encoder"]:
         whole = visible_keys(batch, length, length, False, None, pairs.source_begin, pairs.source_end)
@@ -307,6 +319,8 @@ def make_architecture(name, seed):
         tensors["positions"] = pairs.positions
     if c["mixers"] != "A" or c["qk_norm"]:
         family.put("mixing", torch.tensor([int(c["qk_norm"]), len(c["mixers"])] + [ord(x) for x in c["mixers"]]))
+    if c["rotary"]:
+        family.put("rotary", torch.tensor([c["rotary"]]))
     if c["encoder"]:
         family.put("encoder", torch.tensor([c["encoder"], c["source_vocab"]]))
         tensors["source"] = source
@@ -392,6 +406,12 @@ def transformers_model(name):
     if name == "qwen3":
         return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
             **both, head_dim=s["head_dim"], rms_norm_eps=f32(c["eps"]))), {}
+    if name == "parallel":
+        return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
+            **{key: value for key, value in both.items() if key not in ("num_key_value_heads", "rope_theta")},
+            layer_norm_eps=f32(c["eps"]), rotary_pct=c["rotary"] / s["head_dim"], hidden_act=c["act"])), {
+                "gpt_neox.": "model.", "embed_in": "embed_tokens", "final_layer_norm": "norm",
+                "attention.dense": "self_attn.o_proj", "dense_h_to_4h": "up_proj", "dense_4h_to_h": "down_proj"}
     kinds = ["conv" if mixer(c, i) == "C" else "full_attention" for i in range(c["layers"])]
     return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(
         **both, norm_eps=f32(c["eps"]), layer_types=kinds, block_auto_adjust_ff_dim=False, conv_L_cache=TAPS)), {
@@ -407,7 +427,7 @@ def compare_with_transformers(name, seed):
     except ImportError:
         print(f"transformers is not installed: {name} was not compared with it")
         return
-    c = MODELS[name]
+    c, s = MODELS[name], SHAPE
     weights, tokens, targets, _ = start(c, Family("none", seed).random)
     ours = {key: leaf(value) for key, value in weights.items()}
 
@@ -416,12 +436,16 @@ def compare_with_transformers(name, seed):
             tensor = tensor.replace(old, new)
         if tensor.endswith("conv.in_proj.weight"):
             return torch.cat([of(ours[tensor.replace("in_proj", x + "_proj")]) for x in "bcx"])
+        if "attention.query_key_value." in tensor:  # rows [H][3][D]
+            parts = (of(ours[tensor.replace("attention.query_key_value", f"self_attn.{x}_proj")]) for x in "qkv")
+            return torch.cat([part.unflatten(0, (s["heads"], 1, -1)) for part in parts], 1).flatten(0, 2)
         return of(ours.get(tensor, ours["model.embed_tokens.weight"]))
 
     theirs = theirs.double()
     theirs.load_state_dict({key: value(key, torch.Tensor.detach) for key in theirs.state_dict()})
-    rotary = getattr(theirs.model, "rotary_emb", None) or theirs.model.pos_emb
-    rotary.inv_freq = SHAPE["base"] ** (-torch.arange(0, SHAPE["head_dim"], 2, dtype=DTYPE) / SHAPE["head_dim"])
+    rotary, rotated = getattr(theirs.base_model, "rotary_emb", None), c["rotary"] or s["head_dim"]
+    rotary = rotary or theirs.model.pos_emb
+    rotary.inv_freq = s["base"] ** (-torch.arange(0, rotated, 2, dtype=DTYPE) / rotated)
     ids, inv_targets = (tokens[0, 0], targets[0, 0]), inverse_count(targets[0, 0])
     logits, loss = model_loss(c, ours, *ids, inv_targets, Pairs(c), None)
     with no_rounding_to_fp32():
@@ -440,4 +464,5 @@ def make_architectures():
     compare_with_torch("blenderbot", 2)
     compare_with_transformers("qwen3", 3)
     compare_with_transformers("lfm2", 4)
+    compare_with_transformers("parallel", 5)
     return sum(make_architecture(name, 20 + sum(map(ord, name))) for name in MODELS)

@@ -9,8 +9,8 @@ code. Inputs are rounded to fp32 first and stored exactly; results are computed 
 The seed is fixed: the files change only with this script (or in last bits with another PyTorch).
 
 One file a family. Case i of a family is the set of tensors named "i.something"; "i.dims" holds its sizes in the order
-that the tests read them. Where transformers can be imported whole models are first compared with LlamaForCausalLM, Qwen3ForCausalLM and
-Lfm2ForCausalLM.
+that the tests read them. Where transformers can be imported whole models are first compared with LlamaForCausalLM,
+Qwen3ForCausalLM, Lfm2ForCausalLM and GPTNeoXForCausalLM.
 """
 
 import torch
