@@ -428,8 +428,8 @@ static bool read_mixers(const ConfigReader *r, const ConfigKey *key) {
   return true;
 }
 
-/* Derives the width of the MLP as class Lfm2MLP does: 2/3 of intermediate_size; with a factor multiplied by it, in double
- * precision, and rounded up to a multiple of a block. */
+/* Derives the width of the MLP as class Lfm2MLP does: 2/3 of intermediate_size; with a factor multiplied by it, in
+ * double precision, and rounded up to a multiple of a block. */
 static bool read_adjusted_ffn(const ConfigReader *r, const ConfigKey *key) {
   static const char FACTOR[] = "block_ffn_dim_multiplier", BLOCK[] = "block_multiple_of";
   const json_t *multiple = lookup(r->root, BLOCK), *factor = lookup(r->root, FACTOR);

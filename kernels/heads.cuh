@@ -33,7 +33,8 @@ __device__ __forceinline__ void rotate_pairs(float (&first)[N], float (&second)[
   }
 }
 
-/* x [B][T][H][..]. A thread rotates N neighbors of each half of the first `dims` numbers of a head, a block `rows_per_block` of the B*T rows. */
+/* x [B][T][H][..]. A thread rotates N neighbors of each half of the first `dims` numbers of a head, a block
+ * `rows_per_block` of the B*T rows. */
 template <class T, int N>
 __global__ void __launch_bounds__(HEADS_BLOCK)
     rope_kernel(const Heads<T> x, int rows, int rows_per_block, int length, int heads, int dims, const float *table,

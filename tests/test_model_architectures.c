@@ -117,8 +117,8 @@ static TokenBatch step_batch(const Architecture *a, int step) {
 static double tolerance(const Fixture *f, double wanted) { return f->dtype == DTYPE_BF16 ? 6e-2 : wanted; }
 
 /* What rounding moves across 0 passes ReLU or does not: of small models' gradients that is a tenth. A convolution
- * multiplies what was rounded, and a norm of heads divides by it: PyTorch, rounding in the same places, is 0.12 off in a
- * gradient of "lfm2_packed", 0.09 in one of "nope". */
+ * multiplies what was rounded, and a norm of heads divides by it: PyTorch, rounding in the same places, is 0.12 off
+ * in a gradient of "lfm2_packed", 0.09 in one of "nope". */
 static double gradient_tolerance(const Fixture *f, const Model *m) {
   const ModelConfig *c = model_config(m);
   if (f->dtype != DTYPE_BF16) return 1e-4;
@@ -420,9 +420,9 @@ static void changed_positions(Fixture *f, Model *m, const TokenBatch *batch, int
                       (all - (size_t)c->ctx * row) * sizeof *before);
 }
 
-/* Packed texts and pairs: the first sequence has texts at 0, 5 and 6, which answer sources at 0, 3 and 10. A token of a target
- * changes what follows in its text, one of a source what answers it, and no bit of anything else; padding of a source
- * changes nothing (the third sequence's, from 7 on). */
+/* Packed texts and pairs: the first sequence has texts at 0, 5 and 6, which answer sources at 0, 3 and 10. A token
+ * of a target changes what follows in its text, one of a source what answers it, and no bit of anything else;
+ * padding of a source changes nothing (the third sequence's, from 7 on). */
 static void visibility_case(Fixture *f, const char *name) {
   Architecture a = architecture_read(f, name);
   Model *m = model_start(f, &a.setup);

@@ -71,7 +71,8 @@ static const Option *next_field(const Run *r, const Option *row) {
 
 static const char *base_dir(const Run *r) { return r->settings.resume ? r->files.dir : r->settings.init; }
 
-/* Returns whether the field has the value of the saved model, as text. Mixers are compared layer by layer: CACA is CA. */
+/* Returns whether the field has the value of the saved model, as text. Mixers are compared layer by layer: CACA is
+ * CA. */
 static bool same_field(const Run *r, const Option *row, const char *given, const char *kept) {
   const ModelConfig *asked = &r->settings.model, *saved = &r->base.config;
   if (row->value == asked->mixers) return model_same_mixers(asked->mixers, saved->mixers, saved->layers);
