@@ -93,8 +93,8 @@ __device__ __forceinline__ uint32_t kept_keys(const DropoutStream &stream, int i
 
 /* ---- rotary positions ---- */
 
-/* Pair i of a head of D numbers: i and i + R/2 of the first R, which are rotated together, and R/2 ahead of that in
- * each half of the head for the others; with R = D i and i + D/2. */
+/* Pair i < D/2 of the numbers of a head: for i < R/2 numbers i and i + R/2, which are rotated together; for the others
+ * i + R/2 and i + D/2, which are not rotated. */
 struct HeadPair {
   int low, high;
 };
