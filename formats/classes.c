@@ -388,10 +388,10 @@ static const ModelClass classes[] = {
           .ignored = rope_ignored),
     CLASS("ArceeForCausalLM", "arcee", "model.", fits_decoder, arcee_keys, 128000, 128001, BASE(.gated = false)),
     CLASS("SmolLM3ForCausalLM", "smollm3", "model.", fits_decoder, smollm3_keys, 128000, 128001,
-          BASE(.gated = true, .positions = POSITIONS_NONE)),
+          BASE(.gated = true, .positions = POSITIONS_NONE), .mixers = "AN"),
     CLASS("Qwen3ForCausalLM", "qwen3", "model.", fits_qwen3, qwen3_keys, -1, -1, BASE(.gated = true, .qk_norm = true)),
     CLASS("Lfm2ForCausalLM", "lfm2", "model.", fits_lfm2, lfm2_keys, 1, 2, BASE(.gated = true, .qk_norm = true),
-          .names = lfm2_names),
+          .names = lfm2_names, .mixers = "AC"),
     CLASS("Starcoder2ForCausalLM", "starcoder2", "model.", fits_decoder, starcoder2_keys, 50256, 50256,
           BASE(.norm = NORM_LAYER), .names = starcoder2_names, .ignored = rope_ignored),
     CLASS("StableLmForCausalLM", "stablelm", "model.", fits_stablelm, stablelm_keys, 0, 0,
@@ -424,9 +424,9 @@ static const ModelClass classes[] = {
           BASE(.norm = NORM_LAYER, .positions = POSITIONS_LEARNED), .biases = BIAS_LAYERS | BIAS_HEAD,
           .names = encoder_decoder_names, .head_bias = "final_logits_bias", .shared = true),
     CLASS("InklingPartsForCausalLM", "inkling_parts", "model.", fits_own, own_keys, -1, -1, BASE(.gated = true),
-          .names = own_names, .own = true),
+          .names = own_names, .mixers = MODEL_MIXERS, .own = true),
     CLASS("InklingPartsForConditionalGeneration", "inkling_parts", "model.", has_encoder, own_encoder_keys, -1, -1,
-          BASE(.gated = true), .names = own_names, .own = true),
+          BASE(.gated = true), .names = own_names, .mixers = MODEL_MIXERS, .own = true),
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
@@ -449,16 +449,10 @@ static bool all_among(const ModelConfig *c, const char *letters) {
   return layer == c->layers;
 }
 
-/* Returns whether a class can have the model's mixers. A list that tells RoPE from none cannot tell layers without
- * positions from those without RoPE in a model that has RoPE in no layer. */
+/* Returns whether a class can have the model's mixers. A class of transformers that lists the layers with RoPE takes a
+ * model without RoPE in any layer for one without positions. */
 static bool has_mixers(const ModelClass *a, const ModelConfig *c) {
-  const ConfigKey *named = class_key(a, KEY_MIXERS);
-  char letters[8] = {MIXER_ATTENTION}, *end = letters;
-  if (class_key(a, KEY_ROPE_LAYERS) && c->positions == POSITIONS_ROPE)
-    return all_among(c, (char[]){MIXER_ATTENTION, MIXER_NOPE, '\0'}) && !all_among(c, (char[]){MIXER_NOPE, '\0'});
-  for (const Choice *choice = named ? named->choices : NULL; choice && choice->text; choice++)
-    *end++ = (char)choice->value;
-  return all_among(c, letters);
+  return all_among(c, a->mixers ? a->mixers : "A") && (a->own || !all_among(c, "N"));
 }
 
 /* Returns whether a class can have the model's value: by a key, or always. */

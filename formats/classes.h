@@ -82,6 +82,7 @@ typedef struct ModelClass {
   SpecialTokens tokens;                    /* defaults when keys are absent */
   const ConfigKey *keys;
   unsigned biases;            /* biases in every file, regardless of keys */
+  const char *mixers;         /* letters of ModelConfig.mixers that it has; NULL: attention everywhere */
   const Rename *names;        /* ends with .native NULL; NULL: names are unchanged */
   const char *prefix;         /* files may omit it: transformers reads both */
   const char *const *ignored; /* suffixes of tensors to ignore, ends with NULL; or NULL */

@@ -58,14 +58,14 @@ typedef struct Architecture {
   unsigned biases; /* biases that it always has */
   bool gated;
   bool qk_norm;
-  const char *mixers; /* ModelConfig.mixers; ANY_CONVOLUTIONS: attention and convolutions in any order */
+  const char *mixers; /* ModelConfig.mixers; NULL: attention everywhere... */
+  bool convolutions;  /* ...or attention and convolutions in any order */
   bool plain_heads;   /* the size of a head is dim / heads */
   bool output_bias;   /* attention's output and the MLP may have biases */
   bool own_head;      /* tied models are not supported */
   ModelClass layout;  /* .model_type: its name; names, concatenation and order of tensors */
 } Architecture;
 
-#define ANY_CONVOLUTIONS NULL
 #define ROPE_BUT_FOURTH "AAAN" /* no rotary positions in every fourth layer */
 #define ARCHITECTURE(name, names_, interleaved_, norm_, positions_, activation_, ...)                                  \
   {                                                                                                                    \
@@ -74,20 +74,18 @@ typedef struct Architecture {
   }
 
 static const Architecture architectures[] = {
-    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true,
-                 .mixers = "A"),
-    ARCHITECTURE("qwen3", names, false, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .qk_norm = true,
-                 .mixers = "A"),
+    ARCHITECTURE("llama", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .output_bias = true),
+    ARCHITECTURE("qwen3", names, false, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .qk_norm = true),
     ARCHITECTURE("lfm2", lfm2_names, false, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true, .qk_norm = true,
-                 .mixers = ANY_CONVOLUTIONS, .plain_heads = true),
+                 .convolutions = true, .plain_heads = true),
     ARCHITECTURE("smollm3", names, true, NORM_RMS, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
                  .mixers = ROPE_BUT_FOURTH),
     ARCHITECTURE("gpt2", fused_names, false, NORM_LAYER, POSITIONS_LEARNED, ACTIVATION_GELU_TANH, .plain_heads = true,
-                 .output_bias = true, .biases = BIAS_LAYERS, .mixers = "A"),
+                 .output_bias = true, .biases = BIAS_LAYERS),
     ARCHITECTURE("starcoder2", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_GELU_TANH, .plain_heads = true,
-                 .output_bias = true, .biases = BIAS_LAYERS, .mixers = "A"),
+                 .output_bias = true, .biases = BIAS_LAYERS),
     ARCHITECTURE("stablelm", names, false, NORM_LAYER, POSITIONS_ROPE, ACTIVATION_SILU, .gated = true,
-                 .plain_heads = true, .own_head = true, .mixers = "A"),
+                 .plain_heads = true, .own_head = true),
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
@@ -127,14 +125,14 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
                                  : "a head size other than dim / heads with convolutions";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
   const ModelClass *same = class_named(a->layout.model_type, NULL);
-  if (c->rotary && !class_key(same, KEY_ROTARY)) return "rotary positions of a part of each head and such layers";
+  if (c->rotary && !class_key(same, KEY_ROTARY)) return "partly rotated heads, except with LayerNorm and SwiGLU";
   return class_lacks(same, c); /* of the same name, with the same parts */
 }
 
 /* Returns whether the model is of the kind of the architecture; its sizes, biases and activation may not fit. */
 static bool is_kind(const Architecture *a, const ModelConfig *c) {
-  const bool mixers =
-      a->mixers ? model_same_mixers(a->mixers, c->mixers, c->layers) : model_count_mixers(c, MIXER_CONVOLUTION) > 0;
+  const bool mixers = a->convolutions ? model_count_mixers(c, MIXER_CONVOLUTION) > 0
+                                      : model_same_mixers(a->mixers ? a->mixers : "A", c->mixers, c->layers);
   return a->norm == c->norm && a->positions == c->positions && a->qk_norm == (c->qk_norm != 0) && mixers;
 }
 
