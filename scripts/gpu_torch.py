@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the training speed of Inkling with PyTorch (eager and torch.compile) on the same GPU.
+"""Compares the training speed of Inkling with PyTorch (eager, torch.compile, torch.compile with CUDA graphs) on the same GPU.
 
     scripts/gpu_torch.py --bench build/gpu/bench_kernels --train build/gpu/train --text stories.txt --json results.jsonl
 
@@ -28,6 +28,7 @@ MODELS = {  # layers, heads, dim, ctx, padded vocabulary, tokens drawn from, bat
     "tiny": (2, 2, 32, 16, 128, 70, 2),  # to try this program
 }
 CHUNKS = 11
+MODES = ("eager", "compile", "graphs")
 
 
 # ---- PyTorch, in a process of its own ------------------------------------------------------------------------------
@@ -104,7 +105,8 @@ def worker(args):
     groups = [{"params": [p for p in parameters if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in parameters if p.dim() != 2], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
-    run = torch.compile(model) if args.worker == "compile" else model
+    modes = {"compile": "default", "graphs": "reduce-overhead"}  # the second replays CUDA graphs
+    run = torch.compile(model, mode=modes[args.worker]) if args.worker in modes else model
     batches = [torch.randint(drawn, (args.batch, ctx + 1)) for _ in range(4)]
     if gpu:
         batches = [b.pin_memory() for b in batches]
@@ -266,7 +268,7 @@ class Rounds:
                 batch = self.args.batch if model == "124m" else MODELS[model][6]
                 self.inkling(model, batch, number)
                 self.train_bench(model, number)
-                for mode in ("eager", "compile") if self.torch_here else ():
+                for mode in MODES if self.torch_here else ():
                     fitted = self.pytorch(mode, model, fits.get((model, mode), batch), number)
                     fits[model, mode] = fitted or fits.get((model, mode), batch)
                     if 0 < fitted < batch and number == 1:
@@ -285,7 +287,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=400, help="nothing is started after that")
     parser.add_argument("--bench-flags", default="", help="more flags for it, e.g. '--device cpu --quick'")
     parser.add_argument("--train-flags", default="--device cuda --dtype bf16")
-    parser.add_argument("--worker", choices=("eager", "compile"), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=MODES, help=argparse.SUPPRESS)
     parser.add_argument("--model", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# The first contact with a GPU, from programs that were built elsewhere (scripts/gpu_prebuild.sh): asks the smallest
+# question first, and writes each answer to OUT before it asks the next.
+#
+#   tar xJf gpu.tar.xz && ./gpu_contact.sh
+#
+# It needs bash, coreutils, the NVIDIA driver and cuBLASLt; python3 compares runs, and PyTorch's speed if it is there.
+# Without a usable GPU it stops after the first question, with status 2. Otherwise status 0 if nothing failed.
+#
+# Settings (environment): OUT (contact): where results.jsonl, contact.txt (everything) and summary.txt are written;
+# BUDGET (420): seconds; STEPS (all): some of "kernels speed tests operations torch profile"; BATCH (32): sequences of
+# 124m beside PyTorch; QUICK=1: tiny shapes, to try the script.
+# shellcheck disable=SC2317 # functions are called by their names
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+[ -x "$here/check_fragments" ] || { echo "gpu_contact: no programs in $here; unpack gpu.tar.xz, which scripts/gpu_prebuild.sh makes" >&2; exit 2; }
+start=$(date +%s)
+end=$((start + ${BUDGET:-420}))
+out=${OUT:-contact}
+steps=${STEPS:-kernels speed tests operations torch profile}
+quick=${QUICK:+--quick}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+log=$out/contact.txt
+results=$out/results-contact.jsonl
+summary=$out/summary.txt
+for file in "$log" "$results" "$summary"; do : >"$file"; done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# Where cuBLASLt is. Only our programs search there: PyTorch brings its own.
+for lt in "$here/lib" /usr/local/cuda/lib64 /usr/local/cuda/targets/*/lib \
+  $("$python" -c 'import sysconfig, glob; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2>/dev/null) none; do
+  ! ls "$lt"/libcublasLt.so.* >/dev/null 2>&1 || break
+done
+for program in train generate bench_kernels; do
+  printf '#!/bin/sh\nLD_LIBRARY_PATH=%s:%s exec %s/%s "$@"\n' "$here/lib" "$lt" "$here" "$program" >"$work/$program"
+  chmod +x "$work/$program"
+done
+ours() { LD_LIBRARY_PATH=$here/lib:$lt "$@"; }
+bench() { ours "$here/bench_kernels" --device cuda ${quick:+"$quick"} "$@"; }
+export -f ours bench
+export here lt quick work python out PYTHONUNBUFFERED=1
+
+wanted() { case " $steps " in *" $1 "*) true ;; *) false ;; esac }
+json_text() { tr -d '\000-\037' <<<"$1" | sed 's/\\/\\\\/g; s/"/\\"/g' | cut -c1-400; }
+say() { printf '%4d s  %s\n' $(($(date +%s) - start)) "$*" | tee -a "$summary"; }
+# What a part says in one line: its failed tests, or its last line.
+detail_of() {
+  local bad
+  bad=$(sed -n 's/^\[  FAILED  \] \([a-z].*\)/\1/p' "$1" | sort -u | head -n 8 | tr '\n' ';')
+  if [ -n "$bad" ]; then echo "failed: $bad"; else grep -v '^ *$' "$1" | tail -n 1 | cut -c1-220; fi
+}
+# answered NAME STATUS SECONDS LOG
+answered() {
+  local status
+  case $2 in 0) status=passed ;; 77) status=skipped ;; *) status=failed failed=$((failed + 1)) ;; esac
+  { printf '\n== %s: status %s, %s s\n' "$1" "$2" "$3"; grep -v '^\[ *\(RUN\|OK\) *\]' "$4"; } >>"$log"
+  case $2 in 124 | 137) say "$status $1: stopped after $3 s: $(detail_of "$4")" ;; *) say "$status $1: $(detail_of "$4")" ;; esac
+  printf '{"kind": "part", "stage": "contact", "name": "%s", "status": "%s", "seconds": %s, "detail": "%s"}\n' \
+    "$1" "$status" "$3" "$(json_text "$(detail_of "$4")")" >>"$results"
+}
+# ask NAME SECONDS COMMAND...: one question, alone on the GPU
+ask() {
+  local name=$1 limit=$2 left=$((end - $(date +%s))) begin status
+  shift 2
+  if [ "$left" -lt 5 ]; then say "skipped $name: no time left"; return 1; fi
+  [ "$limit" -le "$left" ] || limit=$left
+  begin=$(date +%s)
+  timeout -k 3 "$limit" bash -c '"$@"' - "$@" >"$work/part.log" 2>&1 </dev/null
+  status=$?
+  answered "$name" "$status" $(($(date +%s) - begin)) "$work/part.log"
+  return $status
+}
+# later NAME SECONDS COMMAND...: one of several questions that `together` asks at the same time
+count=0
+later() {
+  count=$((count + 1))
+  local file=$work/later.$count
+  printf '%s\n' "$1" >"$file.name"
+  shift
+  printf '%q ' "$@" >"$file.command"
+}
+one_of_several() {
+  local limit command begin
+  read -r limit command <"$1.command"
+  begin=$(date +%s)
+  timeout -k 3 "$limit" bash -c "$command" >"$1.log" 2>&1 </dev/null
+  echo "$? $(($(date +%s) - begin))" >"$1.status"
+}
+export -f one_of_several
+together() { # together JOBS SECONDS
+  local i status seconds
+  seq 1 $count | timeout -k 3 "$2" xargs -P "$1" -I{} bash -c 'one_of_several "$0"' "$work/later.{}"
+  for i in $(seq 1 $count); do
+    read -r status seconds <"$work/later.$i.status" 2>/dev/null || { status=124 seconds=$2; }
+    [ -f "$work/later.$i.log" ] || echo "not started" >"$work/later.$i.log"
+    answered "$(cat "$work/later.$i.name")" "$status" "$seconds" "$work/later.$i.log"
+  done
+  count=0
+}
+
+environment() {
+  nvidia-smi
+  nvidia-smi --query-gpu=name,clocks.sm,clocks.max.sm,power.limit,temperature.gpu --format=csv,noheader
+  nproc; grep -m 1 'model name' /proc/cpuinfo; free -g | head -n 2; gcc --version | head -n 1; nvcc --version | tail -n 2
+  for tool in make git ncu nsys compute-sanitizer cuobjdump xz; do command -v $tool || echo "no $tool"; done
+}
+environment >>"$log" 2>&1
+query() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+card=$(query name)
+[ -z "${EMULATED:-}" ] || card="emulated on the CPU"
+printf '{"kind": "header", "stage": "contact", "card": "%s", "memory": "%s", "driver": "%s", "cuda": "%s", "commit": "%s", "date": "%s"}\n' \
+  "$(json_text "${card:-none}")" "$(query memory.total)" "$(query driver_version)" \
+  "$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')" "$(cat "$here/commit")" "$(date -u +%Y-%m-%dT%H:%MZ)" >>"$results"
+say "${card:-no GPU named}; programs of $(cat "$here/commit"); cuBLASLt in $lt"
+
+# ---- training runs that must agree ----
+
+text=$work/stories.txt
+"$here/stories" --bytes 1000000 --seed 1 -o "$text" >"$work/stories.log" 2>&1
+export text
+# trains NAME FLAG...: a short run with a loss for each step
+trains() {
+  local name=$1
+  shift
+  ours "$here/train" "$text" --out "$work/$name.run" --overwrite --log-every 1 --eval-every 0 --val-frac 0 --sample-tokens 0 \
+    --seed 7 --optimizer adamw --threads 4 --quiet "$@"
+}
+agree() { "$python" "$here/compare_runs.py" "$work/$1.run" "$work/$2.run" "$3" "$4"; }
+# like NAME TOLERANCE STEPS FLAG...: fp32 on the CPU and on the GPU
+like() {
+  local name=$1 tolerance=$2 count=$3
+  shift 3
+  trains "$name-cpu" --device cpu --dtype f32 --steps "$count" "$@" &&
+    trains "$name-gpu" --device cuda --dtype f32 --steps "$count" "$@" && agree "$name-cpu" "$name-gpu" "$tolerance" "$count"
+}
+# bf16 TOLERANCE STEPS FLAG...: bf16 twice, the same losses and weights, and near fp32
+bf16() {
+  local tolerance=$1 count=$2 i
+  shift 2
+  for i in 1 2; do trains "bf16-$i" --device cuda --dtype bf16 --steps "$count" "$@" || return; done
+  trains bf16-f32 --device cuda --dtype f32 --steps "$count" "$@" && agree bf16-1 bf16-2 0 "$count" &&
+    cmp "$work/bf16-1.run/model.safetensors" "$work/bf16-2.run/model.safetensors" && agree bf16-f32 bf16-1 "$tolerance" "$count"
+}
+tests_of() { INKLING_TEST_BACKEND=cuda INKLING_GOLDEN="$here/golden" ours "$here/tests/$1"; }
+sanitized() { # sanitized TOOL COMMAND...
+  local tool=$1 sanitizer
+  shift
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || { echo "compute-sanitizer is not installed"; return 77; }
+  ours "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 --report-api-errors no "$@"
+}
+export -f trains agree like bf16 tests_of sanitized
+
+small="--preset nano"
+wide="--layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
+if [ -n "$quick" ]; then small="--layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small; fi
+
+# ---- the questions ----
+
+if wanted kernels; then
+  ask "a kernel runs: fragments of mma, ldmatrix, cp.async" 40 ours "$here/check_fragments" ||
+    { ! grep -qi 'no CUDA\|not run' "$work/part.log" || { say "no usable GPU: stop"; exit 2; }; }
+  ask "copy and GEMM" 60 bench --only rates --json "$results"
+  for dtype in bf16 f32; do
+    ask "every operation once, $dtype" 40 ours "$here/bench_kernels" --device cuda --quick --dtype "$dtype"
+  done
+fi
+if wanted speed; then
+  ask "training speed" 90 bench --only train --json "$results"
+  ask "training speed, autotuned" 90 bench --only train --autotune --json "$results"
+  ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
+fi
+if wanted tests; then
+  for test in "$here"/tests/test_*; do later "$(basename "$test")" 100 tests_of "$(basename "$test")"; done
+  # shellcheck disable=SC2086 # lists of flags
+  {
+    later "fp32: GPU as CPU" 90 like small 1e-5 50 $small --dropout 0.1
+    later "fp32, Muon: GPU as CPU" 90 like muon 1e-4 50 $small --optimizer muon
+    later "fp32, convolutions and norms of heads: GPU as CPU" 90 like lfm2 1e-4 50 $small --arch lfm2 --optimizer muon
+    later "fp32, context 1024: GPU as CPU" 100 like wide 1e-4 5 $wide
+    later "bf16: the same again, and near fp32" 90 bf16 1e-2 50 $small --dropout 0.1
+  }
+  later "memcheck of every operation, bf16" 120 sanitized memcheck "$here/bench_kernels" --device cuda --quick --dtype bf16
+  later "racecheck of every operation, bf16" 120 sanitized racecheck "$here/bench_kernels" --device cuda --quick --dtype bf16
+  if wanted torch; then # fills the cache of torch.compile; the figures of this step are thrown away
+    for mode in compile graphs; do for model in baby 124m; do
+      later "PyTorch, $mode, $model: compiled" 150 "$python" "$here/gpu_torch.py" --worker $mode --model $model --batch "${BATCH:-32}"
+    done; done
+  fi
+  together "${JOBS:-12}" 160
+fi
+if wanted operations; then
+  for group in gemm attention elementwise decode; do ask "operations: $group" 90 bench --only $group --json "$results"; done
+fi
+if wanted torch; then
+  ask "beside PyTorch" 240 "$python" "$here/gpu_torch.py" --bench "$work/bench_kernels" --train "$work/train" --text "$text" \
+    --json "$results" --batch "${BATCH:-32}" --rounds "${ROUNDS:-2}" --seconds $((end - $(date +%s) - 5))
+fi
+if wanted profile; then
+  for model in baby 124m; do
+    ask "profile of training steps, $model" 60 ours ncu --clock-control none --section SpeedOfLight --section LaunchStats \
+      --section Occupancy --csv --page raw --launch-skip 300 --launch-count 300 --log-file "$out/ncu-$model.csv" "$here/bench_kernels" --device cuda \
+      --only train --model $model --batch 8 --train-ms 1
+  done
+fi
+say "$failed failed; results in $out"
+[ "$failed" -eq 0 ]
