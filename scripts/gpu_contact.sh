@@ -174,6 +174,11 @@ if wanted speed; then
   ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
 fi
 if wanted tests; then
+  if wanted torch; then # fills the cache of torch.compile; the figures of this step are thrown away
+    for mode in compile graphs; do for model in baby 124m; do
+      later "PyTorch, $mode, $model: compiled" 150 "$python" "$here/gpu_torch.py" --worker $mode --model $model --batch "${BATCH:-32}"
+    done; done
+  fi
   for test in "$here"/tests/test_*; do later "$(basename "$test")" 100 tests_of "$(basename "$test")"; done
   # shellcheck disable=SC2086 # lists of flags
   {
@@ -185,12 +190,7 @@ if wanted tests; then
   }
   later "memcheck of every operation, bf16" 120 sanitized memcheck "$here/bench_kernels" --device cuda --quick --dtype bf16
   later "racecheck of every operation, bf16" 120 sanitized racecheck "$here/bench_kernels" --device cuda --quick --dtype bf16
-  if wanted torch; then # fills the cache of torch.compile; the figures of this step are thrown away
-    for mode in compile graphs; do for model in baby 124m; do
-      later "PyTorch, $mode, $model: compiled" 150 "$python" "$here/gpu_torch.py" --worker $mode --model $model --batch "${BATCH:-32}"
-    done; done
-  fi
-  together "${JOBS:-12}" 160
+  together "${JOBS:-14}" 150
 fi
 if wanted operations; then
   for group in gemm attention elementwise decode; do ask "operations: $group" 90 bench --only $group --json "$results"; done
