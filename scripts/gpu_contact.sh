@@ -154,7 +154,7 @@ sanitized() { # sanitized TOOL COMMAND...
 }
 export -f trains agree like bf16 tests_of sanitized
 
-small="--preset nano"
+small="--preset nano --batch 12"
 wide="--layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
 if [ -n "$quick" ]; then small="--layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small; fi
 
