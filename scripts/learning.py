@@ -2,14 +2,15 @@
 """Finds the settings that learn best: runs experiments and makes the tables and charts of docs/learning.md.
 
     make
-    scripts/learning.py run nano-muon --text book.txt --minutes 60    # continues where it stopped; without names: all
+    scripts/learning.py run nano --text book.txt --minutes 60    # continues where it stopped; without names: all
     scripts/learning.py report                        # rewrites the tables and charts of docs/learning.md
     scripts/learning.py list
 
 An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
 if nearby values are about as good. Every row is run with every seed, seed by seed, so that an interrupted experiment is
 a smaller complete one. The result is the loss on the whole validation text at the end, in nats per byte; for small
-texts, it is the loss of the model that ./train keeps, the best one of the run.
+texts, it is the loss of the model that ./train keeps, the best one of the run. The experiment "tokenizers" compares them
+on several texts, which scripts/corpora.py makes: give their folder as --text.
 
 Each line of docs/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
 processor. Runs in this file are not repeated. Exit status 2: the request cannot be run; 1: a run failed, or results are
@@ -42,11 +43,14 @@ RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 class Experiment(NamedTuple):
     """`vary`: for each setting, the values to try instead of the one in `base`. A row may change several settings: a
-    dictionary under any name. "tokens" or "epochs" is the length of the training, whatever the batch size."""
+    dictionary under any name. "tokens" or "epochs" is the length of the training, whatever the batch size. "text" and
+    "bytes" are the name of a text of corpora.py and how much of its beginning."""
     question: str
     base: dict
     vary: dict
-    text_bytes: int = 0  # of the beginning of the text, and some of its end to validate on; 0: all, and its last tenth
+    text_bytes: int = 0  # of the beginning of the text; 0: all, and its last tenth to validate on
+    tail: int = 0  # bytes at the end of the text to validate on; 0: 30,000 or a hundredth of text_bytes
+    kept: bool = False  # the result is the best evaluation
 
     def rows(self):
         """(what changes, settings)"""
@@ -57,27 +61,40 @@ class Experiment(NamedTuple):
                 yield " ".join(f"{k} {v}" for k, v in change.items()), {**self.base, **change}
 
 
-NANO = {"preset": "nano", "tokenizer": "byte", "tie": "no", "dropout": 0, "init-std": 0.02, "tokens": 1536000}
-BABY = {**NANO, "preset": "baby", "tie": "yes", "tokens": 1024000}
+OLD = {"tokenizer": "byte", "dropout": 0, "arch": "llama"}
+NANO = {**OLD, "preset": "nano", "ctx": 64, "tie": "no", "init-std": 0.02, "tokens": 1536000}
+BABY = {**OLD, "preset": "baby", "tie": "yes", "init-std": 0.02, "tokens": 1024000}
 MUON = {"optimizer": "muon", "muon-lr": 0.01, "lr": 0.003, "batch": 24, "wd": 0.1, "momentum": 0.95,
         "min-lr-frac": 0.1, "schedule": "cosine"}
 ADAMW = {"optimizer": "adamw", "lr": 0.002, "batch": 12, "wd": 0.1, "beta2": 0.95, "min-lr-frac": 0.1,
          "schedule": "cosine"}
+ADAMW_ROWS = ({"optimizer": "adamw", "lr": 0.001}, {"optimizer": "adamw", "lr": 0.002})
+LFM2 = {**NANO, **MUON, "arch": "lfm2", "ctx": 256, "batch": 6, "momentum": 0.9}
 
 EXPERIMENTS = {
-    "nano-muon": Experiment(
-        "Muon, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **MUON},
-        {"muon-lr": (0.005, 0.02, 0.04), "lr": (0.001, 0.006, 0.012), "batch": (12, 48, 96), "momentum": (0.9, 0.98),
-         "wd": (0, 0.3), "min-lr-frac": (0, 0.03), "schedule": ("linear", "wsd"), "init-std": (0.04, 0.08),
-         "beta2": (0.98,), "tie": ("yes",), "warmup": (10, 100, 200),
-         "large": ({"batch": 48, "muon-lr": 0.02, "lr": 0.006}, {"batch": 96, "muon-lr": 0.02, "lr": 0.006})}),
-    "nano-long": Experiment(
-        "Batches in a longer run: Muon, nano, bytes, 6 M tokens of 1 MB of text",
-        {**NANO, **MUON, "tie": "yes", "tokens": 6144000},
-        {"batch": (12, 48, 96),
-         "batch and rates": ({"batch": 48, "muon-lr": 0.014, "lr": 0.0042},
-                             {"batch": 96, "muon-lr": 0.02, "lr": 0.006}),
-         "dropout": (0.1,), "muon-lr": (0.02,)}),
+    "mixers-nano": Experiment(
+        "Convolutions and norms of queries and keys: Muon, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **MUON},
+        {"arch": ("qwen3", "lfm2"),
+         "mixer": [{"arch": "lfm2", "mixer": mixer} for mixer in ("CCCA", "CA", "C")],
+         "longer windows": ({"ctx": 256, "batch": 6}, {"arch": "lfm2", "ctx": 256, "batch": 6}),
+         "momentum": ({"arch": "lfm2", "ctx": 256, "batch": 6, "momentum": 0.9},)}),
+    "mixers-baby": Experiment(
+        "Convolutions and norms of queries and keys: Muon, baby, bytes, 500,000 tokens of 1 MB of text",
+        {**BABY, **MUON, "batch": 8, "tokens": 512000}, {"arch": ("qwen3", "lfm2")}),
+    "mixers-bpe": Experiment(
+        "Convolutions and norms of queries and keys: Muon, 15m, BPE, 500,000 tokens of 5 MB of text",
+        {**BABY, **MUON, "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "batch": 8, "tokens": 512000},
+        {"arch": ("qwen3", "lfm2")}, text_bytes=5000000),
+    "nano": Experiment(
+        "Muon, nano, bytes, 1.5 M tokens of 1 MB of text", LFM2,
+        {"muon-lr": (0.005, 0.007, 0.014, 0.02), "lr": (0.001, 0.006, 0.012), "momentum": (0.8, 0.85, 0.95),
+         "batch": (3, 4, 8, 12, 24), "wd": (0, 0.3, 1), "min-lr-frac": (0, 0.03), "schedule": ("linear", "wsd"),
+         "tie": ("yes",), "warmup": (10, 100, 200), "mixer": ("CCCA", "CA", "C", "ACC", "CAC"), "qk-norm": ("no",),
+         "windows": ({"ctx": 128, "batch": 12}, {"ctx": 512, "batch": 3}, {"ctx": 64, "batch": 24}), "dropout": (0.1,),
+         "heads": (2, 8), "beta2": (0.98, 0.99), "init-std": (0.04,), "ffn": (256, 512),
+         "shape": ({"layers": 6}, {"layers": 3, "dim": 160, "heads": 5}, {"layers": 2, "dim": 192, "heads": 6}),
+         "both": ({"batch": 3, "muon-lr": 0.007}, {"batch": 12, "muon-lr": 0.014},
+                  {"momentum": 0.85, "muon-lr": 0.014})}),
     "nano-adamw": Experiment(
         "AdamW, nano, bytes, 1.5 M tokens of 1 MB of text", {**NANO, **ADAMW},
         {"lr": (0.001, 0.004, 0.008), "batch": (6, 24), "beta2": (0.98, 0.99), "wd": (0, 0.3), "min-lr-frac": (0, 0.03),
@@ -92,52 +109,87 @@ EXPERIMENTS = {
         "AdamW, baby, bytes, 1 M tokens of 1 MB of text", {**BABY, **ADAMW, "lr": 0.001, "batch": 8},
         {"lr": (0.0005, 0.002), "init-std": (0.04,), "batch": (4, 16), "beta2": (0.99,),
          "together": ({"batch": 16, "lr": 0.002},)}),
+    "parts-muon": Experiment(
+        "Other Transformers: Muon, nano, bytes, 1.5 M tokens",
+        {**{k: v for k, v in NANO.items() if k not in ("tie", "init-std")}, **MUON},
+        {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
+         "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "opt", "muon-lr": 0.02},
+                  {"arch": "original", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005},
+                  {"norm-place": "branch", "muon-lr": 0.02})}),
+    "bpe-muon": Experiment(
+        "BPE: Muon, nano, 1.5 M tokens of 1 MB of text",
+        {**NANO, **MUON, "tokenizer": "bpe", "vocab-size": 1024, "tie": "yes"},
+        {"muon-lr": (0.005, 0.02), "lr": (0.0015, 0.006), "adamw": [{**row, "batch": 12} for row in ADAMW_ROWS]}),
+    "15m-muon": Experiment(
+        "20 MB of Python's standard library, BPE: Muon, 15m, 1 M tokens",
+        {**BABY, **MUON, "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "batch": 8},
+        {"muon-lr": (0.02,), "adamw": ADAMW_ROWS}, text_bytes=20000000),
 }
 
-ADAMW_ROWS = ({"optimizer": "adamw", "lr": 0.001}, {"optimizer": "adamw", "lr": 0.002})
-SMALL = {**{k: v for k, v in NANO.items() if k != "tokens"}, **MUON, "tie": "yes", "batch": 12, "dropout": 0.1}
+SMALL = {**{k: v for k, v in LFM2.items() if k != "tokens"}, "tie": "yes", "ctx": 64, "batch": 12, "dropout": 0.1}
 for size, epochs in ((20000, 20), (200000, 10)):
     EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
         f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs},
-        {"epochs": (epochs // 4, epochs // 2, 2 * epochs, 4 * epochs), "dropout": (0, 0.2, 0.3), "dim": (64, 192),
-         "wd": (0.3, 1),
-         "adamw": ({"optimizer": "adamw", "lr": 0.001, "dropout": 0.2, "epochs": 2 * epochs},
-                   {"optimizer": "adamw", "lr": 0.002, "dropout": 0.2, "epochs": epochs})},
-        text_bytes=size)
-EXPERIMENTS["small-20k"].vary.update(
-    {"layers": (2, 6), "batch": (6, 24), "muon-lr": (0.005, 0.02),
-     "together": ({"dropout": 0.2, "epochs": 10}, {"dropout": 0.2, "epochs": 40}, {"dropout": 0.3, "epochs": 40},
-                  {"dropout": 0.3, "dim": 192})})
-EXPERIMENTS["parts-muon"] = Experiment(
-    "Other Transformers: Muon, nano, bytes, 1.5 M tokens",
-    {**{k: v for k, v in NANO.items() if k not in ("tie", "init-std")}, **MUON},
-    {"arch": ("gpt2", "opt", "original"), "norm-place": ("branch",), "muon-lr": (0.02,),
-     "both": ({"arch": "gpt2", "muon-lr": 0.02}, {"arch": "opt", "muon-lr": 0.02},
-              {"arch": "original", "muon-lr": 0.02}, {"arch": "original", "muon-lr": 0.005},
-              {"norm-place": "branch", "muon-lr": 0.02})})
-EXPERIMENTS["bpe-muon"] = Experiment(
-    "BPE: Muon, nano, 1.5 M tokens of 1 MB of text",
-    {**NANO, **MUON, "tokenizer": "bpe", "vocab-size": 1024, "tie": "yes"},
-    {"muon-lr": (0.005, 0.02), "lr": (0.0015, 0.006),
-     "adamw": [{**row, "batch": 12} for row in ADAMW_ROWS]})
-EXPERIMENTS["15m-muon"] = Experiment(
-    "20 MB of Python's standard library, BPE: Muon, 15m, 1 M tokens",
-    {**NANO, **MUON, "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "tie": "yes", "batch": 8, "tokens": 1024000},
-    {"muon-lr": (0.02,), "adamw": ADAMW_ROWS}, text_bytes=20000000)
-EXPERIMENTS["mixers-nano"] = Experiment(
-    "Convolutions and norms of queries and keys: Muon, nano, bytes, 1.5 M tokens of 1 MB of text",
-    {**NANO, **MUON, "arch": "llama"},
-    {"arch": ("qwen3", "lfm2"),
-     "mixer": ({"arch": "lfm2", "mixer": "CCCA"}, {"arch": "lfm2", "mixer": "CA"}, {"arch": "lfm2", "mixer": "C"}),
-     "longer windows": ({"ctx": 256, "batch": 6}, {"arch": "lfm2", "ctx": 256, "batch": 6}),
-     "momentum": ({"arch": "lfm2", "ctx": 256, "batch": 6, "momentum": 0.9},)})
-EXPERIMENTS["mixers-baby"] = Experiment(
-    "Convolutions and norms of queries and keys: Muon, baby, bytes, 500,000 tokens of 1 MB of text",
-    {**BABY, **MUON, "arch": "llama", "batch": 8, "tokens": 512000}, {"arch": ("qwen3", "lfm2")})
-EXPERIMENTS["mixers-bpe"] = Experiment(
-    "Convolutions and norms of queries and keys: Muon, 15m, BPE, 500,000 tokens of 5 MB of text",
-    {**BABY, **MUON, "arch": "llama", "preset": "15m", "tokenizer": "bpe", "vocab-size": 4096, "batch": 8,
-     "tokens": 512000}, {"arch": ("qwen3", "lfm2")}, text_bytes=5000000)
+        {"before": ({"arch": "llama", "momentum": 0.95},), "epochs": (epochs // 2, 2 * epochs), "dropout": (0, 0.2, 0.3),
+         "wd": (0.3, 1, 2), "windows": ({"ctx": 128, "batch": 6}, {"ctx": 256, "batch": 3}, {"ctx": 256, "batch": 6}),
+         "tie": ("no",), "dim": (96, 192), "layers": (2, 6), "muon-lr": (0.005, 0.02), "batch": (6, 24),
+         "mixer": ("C", "CCCA"),
+         "together": ({"wd": 1, "epochs": 2 * epochs}, {"wd": 1, "dropout": 0.2, "epochs": 2 * epochs},
+                      {"wd": 0.5, "dim": 192, "dropout": 0.2}, {"wd": 1, "dropout": 0.2},
+                      {"ctx": 128, "batch": 6, "wd": 1}, {"ctx": 128, "batch": 12, "wd": 1})},
+        text_bytes=size, kept=True)
+
+# The shapes of models with the tokens that two cores of a CPU train on in a minute, five or thirty, at 10^11 FLOP/s.
+FFN = {128: 352, 192: 512, 256: 704, 384: 1024}
+SHAPE = {"arch": "lfm2", "ctx": 256, "batch": 6, "optimizer": "muon", "momentum": 0.9, "dropout": 0}
+
+
+def step_flops(layers, dim, vocab, tokens):
+    """The FLOPs of a step with Muon: six for each weight and token, and five iterations for each matrix."""
+    def iterations(short, long):
+        return 5 * (4 * short * short * long + 2 * short ** 3)
+
+    ffn = FFN[dim]
+    weights = layers * (4 * dim * dim + 3 * dim * ffn) + vocab * dim
+    return 6 * weights * tokens + layers * (4 * iterations(dim, dim) + 3 * iterations(dim, ffn))
+
+
+def shape(minutes, layers, heads, dim, batch=6, vocab=257):
+    tokens = batch * SHAPE["ctx"]
+    steps = round(minutes * 6e12 / step_flops(layers, dim, vocab, tokens))
+    row = {"layers": layers, "heads": heads, "dim": dim, "batch": batch, "tokens": steps * tokens}
+    return row | ({"tokenizer": "bpe", "vocab-size": vocab} if vocab > 257 else {"tokenizer": "byte"})
+
+
+SHAPES = ((2, 2, 128), (4, 4, 128), (6, 4, 128), (4, 6, 192), (6, 6, 192), (6, 8, 256), (6, 6, 384))
+for minutes, shapes in ((1, [shape(1, *s) for s in SHAPES]),
+                        (5, [shape(5, *s) for s in SHAPES[1:]] + [shape(5, *s, batch=12) for s in SHAPES[4:]]
+                         + [shape(5, *s, vocab=2048) for s in SHAPES[1:6]])):
+    EXPERIMENTS[f"shapes-{minutes}"] = Experiment(
+        f"Shapes of models at equal FLOPs: 5 MB of English, {minutes} minute{'s' * (minutes > 1)} of two cores",
+        {**SHAPE, **shapes[1 if minutes == 1 else 0]}, {"shape": [s for s in shapes if s["layers"] != 4 or s["dim"] != 128
+                                                                   or "vocab-size" in s]},
+        text_bytes=5000000, tail=100000)
+
+TEXTS = ("english", "russian", "chinese", "arabic", "code", "dna")
+SIZES = {100000: (257, 512, 1024), 300000: (257, 512, 1024, 2048, 4096), 1000000: (257, 512, 1024, 2048, 4096),
+         2000000: (257, 512, 1024, 2048), 5000000: (257, 512, 1024, 2048, 4096)}
+TOKEN_BYTES = {257: 1, 512: 1.8, 1024: 2.3, 2048: 2.8, 4096: 3.3}  # about
+
+
+def tokenizer_row(text, size, vocab):
+    """At most fifteen epochs, and dropout from seven on, as ./train chose at that time."""
+    row = shape(1, 4, 4, 128, vocab=vocab)
+    tokens = size / TOKEN_BYTES[vocab]
+    row["dropout"] = 0.1 if row["tokens"] / tokens > 7 else 0
+    row["tokens"] = min(row["tokens"], round(15 * tokens / 1536) * 1536)
+    return {"text": text, "bytes": size, "tie": "yes" if vocab > 257 else "no", **row}
+
+
+EXPERIMENTS["tokenizers"] = Experiment(
+    "Tokenizers by text, nano, a minute of two cores", SHAPE,
+    {"all": [tokenizer_row(text, size, vocab) for text in TEXTS for size, vocabs in SIZES.items() for vocab in vocabs]},
+    tail=100000, kept=True)
 
 
 # ---- running ----
@@ -178,30 +230,37 @@ def read_results(path):
     return found
 
 
-def cut_text(path, count, folder):
-    """The arguments for the training and validation texts."""
+CUTTING = threading.Lock()
+
+
+def text_arguments(path, experiment, settings, folder):
+    """The arguments for the training and validation texts, which are cut at characters."""
+    name, count = settings.get("text"), settings.get("bytes", experiment.text_bytes)
+    tail = experiment.tail or max(30000, count // 100)
+    if name:
+        path = os.path.join(path, f"{name}.txt")
     if not count:
         return [path]
-    parts = [os.path.join(folder, f"{count}.txt"), os.path.join(folder, f"tail-{count}.txt")]
-    if not all(map(os.path.exists, parts)):
-        with open(path, "rb") as file:
-            text = file.read()
-        for part, piece in zip(parts, (text[:count], text[-max(30000, count // 100):])):
-            with open(part, "wb") as file:
-                file.write(piece)
+    parts = [os.path.join(folder, f"{name}-{count}.txt"), os.path.join(folder, f"{name}-{count}-tail.txt")]
+    with CUTTING:
+        if not all(map(os.path.exists, parts)):
+            with open(path, "rb") as file:
+                text = file.read()
+            for part, piece in zip(parts, (text[:count], text[-tail:])):
+                with open(part, "wb") as file:
+                    file.write(piece.decode("utf-8", "ignore").encode())
     return [parts[0], "--val", parts[1]]
 
 
-def train(program, text, experiment, settings, seed, out):
+def train(options, text, experiment, settings, seed, out):
     """Trains one run. Returns its evaluations as [tokens, nats per byte] and its seconds, or None if it failed (stderr says
     why)."""
-    settings = dict(settings)
-    context = settings.get("ctx", {"nano": 64}.get(settings.get("preset"), 256))
+    settings = {k: v for k, v in settings.items() if k not in ("text", "bytes")}
     tokens = settings.pop("tokens") if "tokens" in settings else experiment.text_bytes * settings.pop("epochs")
-    steps = max(1, round(tokens / (settings["batch"] * context)))
-    command = [program, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
-               f"--seed={seed}", "--sample-tokens=0", "--save-every=0",
-               f"--eval-every={max(1, steps // (20 if experiment.text_bytes else 10))}"]
+    steps = max(1, round(tokens / (settings["batch"] * settings.get("ctx", 256))))
+    command = [options.train, *text, "--out", out, "--overwrite", "--quiet", "--threads=1", f"--steps={steps}",
+               f"--seed={seed}", "--sample-tokens=0", "--save-every=0", f"--device={options.device}", "--dtype=f32",
+               f"--eval-every={max(1, steps // (20 if experiment.kept else 10))}"]
     start = time.monotonic()
     done = subprocess.run([*command, *arguments_of(settings)], capture_output=True, text=True)
     if done.returncode:
@@ -211,7 +270,7 @@ def train(program, text, experiment, settings, seed, out):
     curve, last = evaluations(out)
     curve = [[count, round(loss, 5) if math.isfinite(loss) else None] for count, _, loss in curve]
     loss = round(last, 5) if not done.returncode and last is not None else None
-    kept = score(program, out, text[-1]) if loss is not None and experiment.text_bytes else loss
+    kept = score(options.train, out, text[-1]) if loss is not None and experiment.kept else loss
     shutil.rmtree(out)
     return {"loss": loss, "kept": kept, "curve": curve, "steps": steps, "seconds": round(time.monotonic() - start, 1)}
 
@@ -244,16 +303,25 @@ def check(options):
     folder = os.path.dirname(os.path.abspath(options.results))
     if not os.access(folder, os.W_OK):
         refuse(f"cannot write into {folder}")
-    try:
-        with open(options.text, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        refuse(f"{options.text}: {error.strerror}")
-    for name in options.names:
-        needed = EXPERIMENTS[name].text_bytes
-        if len(text) < needed + max(30000, needed // 100, 1):
-            refuse(f"{options.text} has {len(text)} bytes, too few for {name}")
-    return hashlib.sha256(text).hexdigest()[:12]
+    if options.names == ["tokenizers"]:
+        paths = [os.path.join(options.text, f"{text}.txt") for text in TEXTS]
+    elif "tokenizers" in options.names:
+        refuse("the experiment tokenizers has texts of its own; run it alone")
+    else:
+        paths = [options.text]
+    sums = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as error:
+            refuse(f"{path}: {error.strerror}")
+        sums.update(text)
+        for name in options.names:
+            needed = max(row.get("bytes", EXPERIMENTS[name].text_bytes) for _, row in EXPERIMENTS[name].rows())
+            if len(text) < needed + max(30000, needed // 100, 1):
+                refuse(f"{path} has {len(text)} bytes, too few for {name}")
+    return sums.hexdigest()[:12]
 
 
 def run(options):
@@ -265,15 +333,15 @@ def run(options):
     if not jobs:
         print("learning.py: nothing is left to run", file=sys.stderr)
     until = time.monotonic() + 60 * options.minutes
-    machine, lock = processor(), threading.Lock()
+    machine, lock = processor() if options.device == "cpu" else "GPU", threading.Lock()
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def work(job, number):
             name, row, settings, seed = job
             if time.monotonic() > until or failed:
                 return
             experiment = EXPERIMENTS[name]
-            text = cut_text(options.text, experiment.text_bytes, folder)
-            got = train(options.train, text, experiment, settings, seed, os.path.join(folder, str(number)))
+            text = text_arguments(options.text, experiment, settings, folder)
+            got = train(options, text, experiment, settings, seed, os.path.join(folder, str(number)))
             if not got:
                 failed.append(job)
                 return
@@ -282,8 +350,6 @@ def run(options):
             with lock, open(options.results, "a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
                 print(f"{name:14} {row or '-':28} seed {seed}: {got['loss']} ({got['seconds']:.0f} s)", flush=True)
-        for name in options.names:
-            cut_text(options.text, EXPERIMENTS[name].text_bytes, folder)
         try:
             list(pool.map(work, jobs, range(len(jobs))))
         except KeyboardInterrupt:
@@ -307,7 +373,7 @@ class Row(NamedTuple):
 def rows_of(name, results):
     """In the order of the experiment; rows without a result are left out."""
     for change, settings in EXPERIMENTS[name].rows():
-        key = "kept" if EXPERIMENTS[name].text_bytes else "loss"
+        key = "kept" if EXPERIMENTS[name].kept else "loss"
         losses = [r[key] for r in results if (r["experiment"], r["settings"]) == (name, settings)]
         if losses:
             yield Row(change, losses)
@@ -326,6 +392,24 @@ def table(name, results):
         spread = f"{min(row.losses):.3f} to {max(row.losses):.3f}"
         lines.append(f"| {row.change or 'none (base)'} | {row.mean():.4f} | {row.mean() - base:+.4f} | {spread} "
                      f"| {len(row.losses)} |")
+    return lines
+
+
+def tokenizer_table(results):
+    """Bits per byte of bytes and of each BPE, and how much more that is than the best of the row, in percent."""
+    lines = ["| text | bytes of text | a token is a byte | BPE of 512 | 1024 | 2048 | 4096 |", "|" + "---|" * 7]
+    found = {}
+    for r in results:
+        if r["experiment"] == "tokenizers":
+            settings = r["settings"]
+            vocab = settings.get("vocab-size", 257)
+            found.setdefault((settings["text"], settings["bytes"]), {})[vocab] = r["kept"] / math.log(2)
+    for text in TEXTS:
+        for size in SIZES:
+            row = found[text, size]
+            best = min(row.values())
+            cells = [f"{row[v]:.3f} ({100 * row[v] / best - 100:+.1f} %)" if v in row else "" for v in TOKEN_BYTES]
+            lines.append("| " + " | ".join([text, f"{size:,}", *cells]) + " |")
     return lines
 
 
@@ -391,8 +475,10 @@ def report(options):
 
     def block(found):
         name = found[1]
-        if name not in EXPERIMENTS or not any(row.change == "" for row in rows_of(name, results)):
+        if name not in EXPERIMENTS or name != "tokenizers" and not any(r.change == "" for r in rows_of(name, results)):
             refuse(f"{page}: there are no results of {name}, or none of its base", 1)
+        if name == "tokenizers":
+            return "\n".join([f"<!-- {name} -->", *tokenizer_table(results), "<!-- end -->"])
         shown, lines = list(panels(name, results)), table(name, results)
         if shown:
             lines = [f"![{name}](learning-{name}.svg)", "", *lines]
@@ -411,6 +497,7 @@ def main():
     parser.add_argument("names", nargs="*", help="experiments (default: all)")
     parser.add_argument("--text", help="the text to learn")
     parser.add_argument("--train", default="./train", help="the program (default: ./train)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seeds", type=int, default=3, help="of a row: 1 to this (default: %(default)s)")
     parser.add_argument("--rows", default=".*", metavar="REGEX", help="only what is changed so; the base is empty")
     parser.add_argument("--results", default=RESULTS)

@@ -367,8 +367,8 @@ def check_numbers():
             "--gguf", "x.gguf")
     done = run(BIN + "/generate", "large.run", "--gguf", "large.gguf", "--gguf-type", "bf16")
     check("which bf16 holds", done.returncode == 0, done.stderr)
-    put_float("large.run/model.safetensors", "model.norm.weight", float("nan"))
-    refused("a number that is none", 4, "model.norm.weight is nan", BIN + "/generate", "large.run", "--gguf", "x.gguf",
+    put_float("large.run/model.safetensors", "model.embedding_norm.weight", float("nan"))
+    refused("a number that is none", 4, "model.embedding_norm.weight is nan", BIN + "/generate", "large.run", "--gguf", "x.gguf",
             "--gguf-type", "bf16")
 
 

@@ -436,7 +436,7 @@ refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run 
 refused "auto is the length that it has" 2 "late.run is finished at step 40" "$train" --resume=late.run --steps auto
 cp -r late.run same-again.run
 check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet
-sed -i.kept 's/"rms_norm_eps": 1e-5/"rms_norm_eps": 1e-6/' late.run/config.json
+sed -i.kept 's/"norm_eps": 1e-5/"norm_eps": 1e-6/' late.run/config.json
 refused "a resumed run keeps every part of its model" 2 "norm-eps is 1e-05, but late.run was trained with 1e-06" "$train" --resume=late.run --steps 50
 mv late.run/config.json.kept late.run/config.json
 refused "--resume DIR without =" 2 "resume=late.run" "$train" --resume late.run
@@ -520,18 +520,18 @@ refused "an empty index of weights" 4 "model.safetensors.index.json" "$generate"
 shard() { # TENSOR FILE: an index of one tensor
   printf '{"weight_map": {"%s": "%s"}}' "$1" "$2" >bad.run/model.safetensors.index.json
 }
-shard model.norm.weight ../a.run/model.safetensors
+shard model.embedding_norm.weight ../a.run/model.safetensors
 refused "an index that leads out" 4 "must be a .safetensors file beside it" "$generate" bad.run
-shard model.norm.weight part.safetensors
+shard model.embedding_norm.weight part.safetensors
 refused "a missing shard" 4 "part.safetensors" "$generate" bad.run
 cp a.run/model.safetensors bad.run/part.safetensors
 shard other.weight part.safetensors
 refused "a tensor that its shard does not have" 4 "no tensor other.weight in part.safetensors" "$generate" bad.run
 cp a.run/model.safetensors bad.run/more.safetensors
-printf '{"weight_map": {"model.norm.weight": "part.safetensors", "model.embed_tokens.weight": "more.safetensors"}}' \
+printf '{"weight_map": {"model.embedding_norm.weight": "part.safetensors", "model.embed_tokens.weight": "more.safetensors"}}' \
   >bad.run/model.safetensors.index.json
 refused "a tensor in two shards" 4 "is in two of its files" "$generate" bad.run
-shard model.norm.weight part.safetensors
+shard model.embedding_norm.weight part.safetensors
 cp a.run/config.json bad.run/
 check "an index of one file" sh -c '"$1" bad.run --greedy -n 20 --quiet >a.out && "$1" a.run --greedy -n 20 --quiet | cmp - a.out' - "$generate"
 rm bad.run/model.safetensors.index.json bad.run/part.safetensors bad.run/more.safetensors

@@ -33,9 +33,18 @@ bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
   return s->model.encoder_layers < 0 ? s->arch == ARCHITECTURE_ORIGINAL && pairs : s->model.encoder_layers > 0;
 }
 
+/* The best architecture (docs/learning.md). Whoever names components expects the others to be those of llama. */
+static int usual_architecture(const ModelConfig *m) {
+  const bool plain = m->encoder_layers <= 0 && (int)m->norm < 0 && (int)m->norm_place < 0 && m->qk_norm < 0 &&
+                     (int)m->activation < 0 && m->gated < 0 && m->bias < 0 && m->qkv_bias < 0 &&
+                     (int)m->positions < 0 && !m->rotary;
+  return plain ? ARCHITECTURE_LFM2 : ARCHITECTURE_LLAMA;
+}
+
 void architecture_fill(TrainSettings *s, bool pairs) {
-  const ModelConfig *preset = &presets[s->arch < 0 ? ARCHITECTURE_LLAMA : s->arch]; /* -1: nothing is unset */
   ModelConfig *m = &s->model;
+  if (s->arch < 0 && !s->init) s->arch = usual_architecture(m);
+  const ModelConfig *preset = &presets[s->arch < 0 ? ARCHITECTURE_LLAMA : s->arch]; /* -1: nothing is unset */
   fill(&m->encoder_layers, architecture_has_encoder(s, pairs) ? m->layers : 0);
   fill((int *)&m->norm, (int)preset->norm);
   fill((int *)&m->norm_place, (int)preset->norm_place);
@@ -50,7 +59,8 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
   fill(&m->head_bias, false);
-  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM : preset->tie;
+  const bool byte = s->tokenizer && strcmp(s->tokenizer, "byte") == 0; /* a small table */
+  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM && !byte : preset->tie;
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)

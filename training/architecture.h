@@ -6,7 +6,7 @@
 #include "training/settings.h"
 
 /* name; norm and its place; mixers of the layers, norms of queries and keys; activation, gated; positions; biases,
- * including those of queries, keys and values; tied (-1: narrow models, 0: never, 1: always); the text of --help. */
+ * including those of queries, keys and values; tied (-1: narrow models whose tokens are not bytes, 0: never, 1: always); the text of --help. */
 #define ARCHITECTURES(X)                                                                                               \
   X(LLAMA, "llama", NORM_RMS, NORM_BEFORE, "A", false, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,               \
     "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
@@ -23,7 +23,7 @@
     "with an encoder for pairs)")
 
 /* Numbers that --help also shows; macros, because they become text. */
-#define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding */
+#define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding, unless a token is a byte */
 #define ARCHITECTURE_ROPE_BASE 10000
 #define ARCHITECTURE_INIT 0.7 /* standard deviation of initial weights times sqrt(dim), except for llama */
 

@@ -54,19 +54,26 @@ static void note_choice(AutoReasons *reasons, const char *format, ...) {
 /* Each token should occur about a thousand times, to be learned and to be worth its row of the output layer. */
 static int vocab_for(int64_t bytes, bool accelerator) {
   const int limit = accelerator ? 32768 : 4096;
-  int vocab = 1024;
+  int vocab = bytes < AUTO_BYTE_KB * 1000 ? 1024 : 2048;
   while (vocab < limit && bytes / 2000 >= 2 * vocab) vocab *= 2;
   return vocab;
 }
 
-void auto_tokenizer(TrainSettings *s, int64_t bytes, bool accelerator, AutoReasons *reasons) {
-  const bool small = bytes < AUTO_BYTE_MB * 1000000;
+/* Longer tokens need more text: below AUTO_BYTE_KB bytes learn more from it. But the bytes of a wide script are too many
+ * for the context, and their characters are frequent enough. A sequence of a few letters, such as DNA, has no words. */
+static const char *tokenizer_for(int64_t bytes, const Characters *characters, AutoReasons *reasons) {
+  const bool wide = (double)characters->bytes > AUTO_WIDE * (double)characters->all;
+  const bool small = bytes < AUTO_BYTE_KB * 1000 && !wide;
+  if (!small && characters->different >= AUTO_FEW) return "bpe";
+  if (small) note_choice(reasons, "a token is a byte (less than %d kB of text)", AUTO_BYTE_KB);
+  else note_choice(reasons, "a token is a byte (only %d different characters)", characters->different);
+  return "byte";
+}
+
+void auto_tokenizer(TrainSettings *s, int64_t bytes, const Characters *characters, bool accelerator,
+                    AutoReasons *reasons) {
   const int preset_vocab = s->preset >= 0 ? presets[s->preset].vocab : 0;
-  if (!s->tokenizer) {
-    s->tokenizer = small && !s->vocab_size && !preset_vocab ? "byte" : "bpe";
-    if (strcmp(s->tokenizer, "byte") == 0)
-      note_choice(reasons, "a token is a byte (less than %d MB of text)", AUTO_BYTE_MB);
-  }
+  if (!s->tokenizer) s->tokenizer = s->vocab_size || preset_vocab ? "bpe" : tokenizer_for(bytes, characters, reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !s->source_tokenizer) s->source_tokenizer = "bpe";
   const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, accelerator);
@@ -170,7 +177,10 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
     m->ctx = context_for(p, given);
     if (m->ctx != p->ctx) note_choice(reasons, "context %d (the documents' lengths)", m->ctx);
   }
+  const bool chosen = s->arch < 0 && !given->base;
   fill_shape(s, p, given->pairs);
+  if (chosen && s->arch == ARCHITECTURE_LFM2)
+    note_choice(reasons, "lfm2 (short convolutions learn more from little text than attention alone)");
 }
 
 /* `base`: NULL or the initial model, which may have a head size that settings cannot express. */

@@ -3,6 +3,7 @@
 #ifndef INKLING_TRAINING_AUTO_SETTINGS_H
 #define INKLING_TRAINING_AUTO_SETTINGS_H
 
+#include "dataset/characters.h"
 #include "dataset/packing.h"
 #include "training/settings.h"
 
@@ -12,9 +13,11 @@ typedef struct AutoReasons {
 } AutoReasons;
 
 /* Numbers that --help also shows; macros, because they become text. */
-#define AUTO_BYTE_MB 2  /* megabytes of text; for less, a token is a byte */
-#define AUTO_LR_SIZE 20 /* millions of parameters; AUTO_LR_LARGE from this size on */
-#define AUTO_LR 1e-3    /* peak learning rate */
+#define AUTO_BYTE_KB 400 /* kilobytes of text; for less, a token is a byte... */
+#define AUTO_WIDE 2.5    /* ...except in a script of more bytes per character */
+#define AUTO_FEW 32      /* a token is a byte in a text of fewer different characters */
+#define AUTO_LR_SIZE 20  /* millions of parameters; AUTO_LR_LARGE from this size on */
+#define AUTO_LR 1e-3     /* peak learning rate */
 #define AUTO_LR_LARGE 6e-4
 #define AUTO_LR_SMALL 3e-3    /* for architectures other than llama... */
 #define AUTO_LR_SMALL_SIZE 2  /* ...with fewer millions of parameters than this */
@@ -37,7 +40,7 @@ typedef struct AutoReasons {
 /* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (half as many for AdamW);
  * vocabulary, 0: chosen from the size of the text; parameters with the intended vocabulary. */
 #define MODEL_PRESETS(X)                                                                                               \
-  X(NANO, "nano", 4, 4, 128, 64, 12, 24, 0, 1e6)                                                                       \
+  X(NANO, "nano", 4, 4, 128, 256, 6, 6, 0, 1e6)                                                                        \
   X(BABY, "baby", 6, 6, 384, 256, 64, 8, 0, 11e6)                                                                      \
   X(15M, "15m", 6, 6, 288, 256, 128, 8, 0, 15e6)                                                                       \
   X(42M, "42m", 8, 8, 512, 1024, 32, 4, 0, 42e6)                                                                       \
@@ -48,8 +51,10 @@ typedef struct AutoReasons {
 typedef enum PresetKind { MODEL_PRESETS(AUTO_PRESET_KIND) } PresetKind;
 extern const char *const preset_names[]; /* as PresetKind; ends with NULL */
 
-/* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. */
-void auto_tokenizer(TrainSettings *settings, int64_t bytes, bool accelerator, AutoReasons *reasons);
+/* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. `characters` is used only
+ * if settings->tokenizer is NULL. */
+void auto_tokenizer(TrainSettings *settings, int64_t bytes, const Characters *characters, bool accelerator,
+                    AutoReasons *reasons);
 
 /* Chooses how documents become windows. `pairs`: the text has prompts and responses. */
 void auto_packing(TrainSettings *settings, bool pairs, const Tokenizer *tokenizer, AutoReasons *reasons);

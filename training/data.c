@@ -147,11 +147,21 @@ static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer
   return *out || error_memory(error, "the tokenizer");
 }
 
+static bool count_characters(Run *r, Corpus *corpus, Characters *out, Error *error) {
+  StartupWork work = {
+      .console = &r->console, .name = "looking at characters", .total = (double)corpus_bytes(corpus), .bytes = true};
+  const bool ok = characters_count(out, corpus, startup_progress(&work), error);
+  console_work_end(&r->console);
+  return ok;
+}
+
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
   if (run_base(r)) return run_open_base_tokenizers(r, error);
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
-  auto_tokenizer(s, r->text.facts.bytes, r->device.info.accelerator, &r->reasons);
+  Characters characters = {0};
+  if (!s->tokenizer && !count_characters(r, corpus, &characters, error)) return false;
+  auto_tokenizer(s, r->text.facts.bytes, &characters, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,

@@ -17,7 +17,7 @@ enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
 /* Of the options whose default is not automatic. */
 static const TrainSettings defaults = {.val_frac = 0.1,
                                        .model = {.norm_eps = 1e-5f},
-                                       .momentum = 0.95f,
+                                       .momentum = 0.9f,
                                        .min_lr_frac = 0.1f,
                                        .beta1 = 0.9f,
                                        .beta2 = 0.95f,
@@ -115,7 +115,7 @@ void train_options(Options *options, TrainSettings *s) {
              "training windows: pieces of the text (stream), or whole documents without attention between them (docs)"),
 
       GROUP("Tokenizer"),
-      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: byte below " SHOWN(AUTO_BYTE_MB) " MB of text, else bpe",
+      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: from the size and the characters of the text",
            "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), or the tokenizer.json of "
            "another run or model (FILE)"),
       INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: from the size of the text",
@@ -152,7 +152,7 @@ void train_options(Options *options, TrainSettings *s) {
 
       GROUP("Architecture"),
       CHOICE(
-          "arch", &s->arch, architecture_names, NULL,
+          "arch", &s->arch, architecture_names, "auto: lfm2, or llama if one of its components is given",
           "architecture preset: " ARCHITECTURES(ARCHITECTURE_HELP) "the options below override individual components"),
       INT("encoder-layers", &m->encoder_layers, 0, MODEL_MAX_LAYERS,
           "auto: same as layers with --arch original and pairs, else 0",
@@ -187,7 +187,8 @@ void train_options(Options *options, TrainSettings *s) {
             "base of the rotary position encoding", .follows = "arch positions"),
       INT("rotary-dims", &m->rotary, 2, HEAD_DIM_LIMIT, "auto: all",
           "how many numbers of each head the rotary position encoding rotates", .follows = "arch positions"),
-      TRISTATE("tie", &m->tie, "auto: arch; llama: below dim " SHOWN(ARCHITECTURE_TIE_DIM),
+      TRISTATE("tie", &m->tie,
+               "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(ARCHITECTURE_TIE_DIM) ", unless a token is a byte",
                "tie the output head to the token embedding",
                .follows = "preset dim arch positions source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
@@ -197,7 +198,7 @@ void train_options(Options *options, TrainSettings *s) {
       CHOICE(
           "init-like", &s->init_like, architecture_inits, NULL,
           "initial weights: normal, smaller at residual outputs (gpt2), or as in nn.Linear and nn.Embedding (torch)"),
-      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with llama, else " SHOWN(ARCHITECTURE_INIT) "/sqrt(dim)",
+      FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with RMSNorm, else " SHOWN(ARCHITECTURE_INIT) "/sqrt(dim)",
             "standard deviation of the initial weights with --init-like gpt2", .above = true,
             .follows = "preset dim arch init-like"),
 

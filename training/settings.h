@@ -35,7 +35,7 @@ typedef struct TrainSettings {
   int source_vocab_size;
   /* model */
   int preset;        /* PresetKind; -1: chosen automatically */
-  int arch;          /* ArchitectureKind; -1: that of the initial model */
+  int arch;          /* ArchitectureKind; -1: chosen automatically, or that of the initial model */
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
   float dropout, embed_dropout, attention_dropout, mlp_dropout; /* NaN: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
