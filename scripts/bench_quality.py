@@ -215,7 +215,7 @@ def run_inkling(args, run, files, what):
 
 def inkling_command(args, run, files, out):
     command = [args.train, files[0], "--val", files[1], "--out", out, "--overwrite", "--quiet", "--device=cpu",
-               "--tokenizer=byte", "--pack=stream", "--no-tie", "--dropout=0", "--sample-tokens=0", "--save-every=0",
+               "--arch=llama", "--tokenizer=byte", "--pack=stream", "--no-tie", "--dropout=0", "--sample-tokens=0", "--save-every=0",
                "--clip=1", "--eps=1e-8", f"--eval-every={run['every']}", f"--log-every={run['every']}"]
     command += [f"--{key}={value}" for key, value in run["shape"].items()]
     return command + [f"--{key}={run[key]}" for key in (

@@ -34,9 +34,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 SMALL = ["--heads", 4, "--dim", 64, "--layers", 2, "--ctx", 256, "--batch", 4, "--steps", 60, "--sample-tokens", 0]
 BPE = ["--tokenizer", "bpe", "--vocab-size", 700]
 MODELS = {
-    "byte, tied": SMALL,
-    "BPE, untied": [*SMALL, *BPE, "--no-tie"],
-    "grouped queries": [*SMALL, *BPE, "--kv-heads", 2],
+    "byte, tied": [*SMALL, "--arch", "llama", "--tie"],
+    "BPE, untied": [*SMALL, *BPE, "--arch", "llama", "--no-tie"],
+    "grouped queries": [*SMALL, *BPE, "--arch", "llama", "--kv-heads", 2],
     "biases": [*SMALL, "--bias"],
     "biases of queries, keys and values": [*SMALL, "--qkv-bias"],
     "norms of queries and keys (qwen3)": [*SMALL, *BPE, "--arch", "qwen3", "--kv-heads", 2],

@@ -281,7 +281,8 @@ def fixed_choices(args):
     """Options for the settings that this version of ./train would otherwise choose automatically."""
     usage = "".join(subprocess.run([args.train, flag], capture_output=True, text=True, check=False).stdout
                     for flag in ("--help", "--help-all"))
-    wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu", "--optimizer": "adamw"}
+    wanted = {"--tokenizer": "byte", "--dtype": args.dtype, "--device": "cpu", "--optimizer": "adamw",
+              "--arch": "llama"}
     return [word for flag, value in wanted.items() if flag in usage for word in (flag, value)]
 
 

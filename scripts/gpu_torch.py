@@ -214,7 +214,7 @@ class Rounds:
             return
         layers, heads, dim, ctx, _, _, batch = MODELS[model]
         out = self.call([self.args.train, self.args.text, "--layers", str(layers), "--heads", str(heads), "--dim", str(dim),
-                         "--ctx", str(ctx), "--batch", str(batch), "--dropout", "0", "--optimizer", "adamw",
+                         "--ctx", str(ctx), "--batch", str(batch), "--arch", "llama", "--tie", "--dropout", "0", "--optimizer", "adamw",
                          "--bench", "300"]
                         + self.args.train_flags, 60)
         try:

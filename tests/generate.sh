@@ -165,7 +165,7 @@ check "that of --stop, too" test "$(notes 'the backslash in --stop is taken as i
 check "with -e it is not" test "$(notes 'backslash' "$generate" a.run -n 1 -p 'a\nb' -e)" -eq 0
 check "nor is another backslash" test "$(notes 'backslash' "$generate" a.run -n 1 -p '\alpha')" -eq 0
 write --params >params.txt
-check "tensors" sh -c 'grep -q "^model.layers.0.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
+check "tensors" sh -c 'grep -q "^model.layers.1.self_attn.q_proj.weight  *32 x 32  *1024  *4.0 KiB" params.txt'
 check "and their sum" awk '$1 != "all" { n += $(NF - 2) } $1 == "all" { all = $(NF - 2) } END { exit !(n == all && n > 0) }' params.txt
 
 # ---- logit lens ----

@@ -267,13 +267,14 @@ def compare_with_package(name, path, reader):
 SMALL = ["--layers", 2, "--heads", 2, "--dim", 32, "--ctx", 16, "--batch", 4, "--steps", 3, "--sample-tokens", 0, "--quiet",
          "--threads", 1]
 BPE = ["--tokenizer", "bpe", "--vocab-size", 300]
-MODELS = {"byte": ("llama", SMALL), "BPE, untied": ("llama", [*SMALL, *BPE, "--no-tie"]),
-          "grouped": ("llama", [*SMALL, *BPE, "--kv-heads", 1]), "biases": ("llama", [*SMALL, "--bias"]),
+PLAIN = [*SMALL, "--arch", "llama"]
+MODELS = {"byte": ("llama", [*PLAIN, "--tie"]), "BPE, untied": ("llama", [*PLAIN, *BPE, "--no-tie"]),
+          "grouped": ("llama", [*PLAIN, *BPE, "--kv-heads", 1]), "biases": ("llama", [*SMALL, "--bias"]),
           "qwen3": ("qwen3", [*SMALL, *BPE, "--arch", "qwen3", "--kv-heads", 1, "--qkv-bias"]),
           "lfm2": ("lfm2", [*SMALL, "--arch", "lfm2", "--layers", 5, "--kv-heads", 1]),
           "lfm2, untied": ("lfm2", [*SMALL, *BPE, "--arch", "lfm2", "--mixer", "AC", "--no-tie"]),
           "smollm3": ("smollm3", [*SMALL, "--mixer", "AAAN", "--layers", 5, "--qkv-bias"]),
-          "documents": ("llama", [*SMALL, "--pack", "docs"]), "gpt2": ("gpt2", [*SMALL, *BPE, "--arch", "gpt2"]),
+          "documents": ("llama", [*PLAIN, "--pack", "docs"]), "gpt2": ("gpt2", [*SMALL, *BPE, "--arch", "gpt2"]),
           "starcoder2": ("starcoder2", [*SMALL, "--arch", "gpt2", "--positions", "rope"]),
           "stablelm": ("stablelm", [*SMALL, "--norm", "layer", "--qkv-bias"]),
           "stablelm, untied": ("stablelm", [*SMALL, "--norm", "layer", "--no-tie"])}
@@ -315,7 +316,7 @@ def check_refusals():
                          (["--arch", "original"], "norms after its sublayers"), (["--act", "relu"], "this activation"),
                          (["--head-bias"], "a bias of the output head"), (["--arch", "opt"], "this activation"),
                          (["--positions", "learned"], "RMSNorm and learned positions"),
-                         (["--mixer", "CA"], "convolutions and no norms of queries and keys"),
+                         (["--mixer", "CA", "--no-qk-norm"], "convolutions and no norms of queries and keys"),
                          (["--arch", "lfm2", "--mixer", "C"], "convolutions in all layers"),
                          (["--arch", "lfm2", "--mixer", "CN"], "convolutions and layers without rotary positions"),
                          (["--arch", "lfm2", "--mixer", "CA", "--bias"], "biases of outputs with norms of queries and keys, convolutions"),
@@ -367,8 +368,8 @@ def check_numbers():
             "--gguf", "x.gguf")
     done = run(BIN + "/generate", "large.run", "--gguf", "large.gguf", "--gguf-type", "bf16")
     check("which bf16 holds", done.returncode == 0, done.stderr)
-    put_float("large.run/model.safetensors", "model.embedding_norm.weight", float("nan"))
-    refused("a number that is none", 4, "model.embedding_norm.weight is nan", BIN + "/generate", "large.run", "--gguf", "x.gguf",
+    put_float("large.run/model.safetensors", "model.norm.weight", float("nan"))
+    refused("a number that is none", 4, "model.norm.weight is nan", BIN + "/generate", "large.run", "--gguf", "x.gguf",
             "--gguf-type", "bf16")
 
 

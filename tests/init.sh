@@ -160,12 +160,12 @@ refused "damaged weights" 4 "model.safetensors" "$train" second.txt --init damag
 cp base.run/model.safetensors damaged.run/
 sed 's/"rope_type": "default"/"rope_type": "yarn"/' base.run/config.json >damaged.run/config.json
 refused "scaled positions" 4 "yarn" "$train" second.txt --init damaged.run --out no.run
-sed 's/"llama"/"bloom"/; s/LlamaFor/BloomFor/' base.run/config.json >damaged.run/config.json
+sed 's/"lfm2"/"bloom"/; s/Lfm2For/BloomFor/' base.run/config.json >damaged.run/config.json
 refused "another class" 4 "bloom" "$train" second.txt --init damaged.run --out no.run
 sed 's/"vocab_size": 257/"vocab_size": 300/' base.run/config.json >damaged.run/config.json
 refused "more rows than the weights have" 4 "where the configuration says" "$train" second.txt --init damaged.run --quiet --out no.run
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 900/' base.run/config.json >damaged.run/config.json
-refused "more layers than weights" 4 "too few" "$train" second.txt --init damaged.run --out no.run
+refused "more layers than weights" 4 "2 entries for 900 layers" "$train" second.txt --init damaged.run --out no.run
 
 # ---- a model with more rows in its vocabulary than there are tokens ----
 "$train" first.txt $small --tokenizer bpe --vocab-size 400 --steps 20 --out wide.run 2>err

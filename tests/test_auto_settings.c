@@ -3,6 +3,7 @@
 #include "training/auto_settings.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* After the project's headers: cmocka.h makes fail() a macro. */
@@ -200,7 +201,8 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
         s->steps == 100);
     assert_true(c.parameters >= last);
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
-    assert_true(s->dropout >= 0 && (s->dropout > 0) == (c.epochs > 7));
+    assert_true(s->dropout == 0 && s->wd >= 0.1f && s->wd <= 2);
+    assert_true(fabs((double)s->wd - fmin(fmax(0.1, 0.1 * c.epochs), 2)) < 0.051);
     assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
     assert_non_null(strstr(c.reasons.text, "preset"));
     assert_non_null(strstr(c.reasons.text, "steps"));
@@ -295,6 +297,56 @@ static void test_given_values_stay(void **state) {
   c.settings.preset = PRESET_BABY;
   choose(&c, &laptop, LAPTOP_FLOPS, 20000);
   assert_int_equal(c.model.dim, 384);
+}
+
+/* The best architecture, unless components are given, which belong to llama; a model to start from keeps its own. */
+static void test_architecture(void **state) {
+  (void)state;
+  Chosen c;
+  begin(&c);
+  choose(&c, &laptop, LAPTOP_FLOPS, 1e6);
+  assert_int_equal(c.settings.arch, ARCHITECTURE_LFM2);
+  assert_string_equal(c.model.mixers, "CCA");
+  assert_true(c.model.qk_norm == 1 && c.model.tie == 1);
+  assert_non_null(strstr(c.reasons.text, "lfm2 ("));
+  begin(&c);
+  c.settings.model.norm = NORM_LAYER;
+  choose(&c, &laptop, LAPTOP_FLOPS, 1e5);
+  assert_int_equal(c.settings.arch, ARCHITECTURE_LLAMA);
+  assert_string_equal(c.model.mixers, "A");
+  assert_true(c.model.qk_norm == 0 && c.model.tie == 0); /* a token is a byte */
+  assert_null(strstr(c.reasons.text, "lfm2"));
+  begin(&c);
+  snprintf(c.settings.model.mixers, sizeof c.settings.model.mixers, "CCCA");
+  choose(&c, &laptop, LAPTOP_FLOPS, 1e6);
+  assert_int_equal(c.settings.arch, ARCHITECTURE_LFM2);
+  assert_string_equal(c.model.mixers, "CCCA");
+  begin(&c);
+  c.settings.init = "a.run";
+  architecture_fill(&c.settings, false);
+  assert_int_equal(c.settings.arch, -1);
+}
+
+static void expect_regularization(OptimizerKind optimizer, double epochs, float given_wd, float wd, float dropout) {
+  Chosen c;
+  begin(&c);
+  c.settings.optimizer = optimizer, c.settings.epochs = epochs, c.settings.wd = given_wd;
+  choose(&c, &laptop, LAPTOP_FLOPS, 1e5);
+  assert_true(c.settings.wd == wd && c.settings.dropout == dropout);
+  assert_int_equal(strstr(c.reasons.text, "weight decay") != NULL, isnan(given_wd) && wd > 0.1f);
+  assert_int_equal(strstr(c.reasons.text, "dropout") != NULL, dropout > 0);
+}
+
+/* Against memorizing a text that is read many times. */
+static void test_regularization(void **state) {
+  (void)state;
+  expect_regularization(OPTIMIZER_MUON, 1, NAN, 0.1f, 0);
+  expect_regularization(OPTIMIZER_MUON, 10, NAN, 1, 0);
+  expect_regularization(OPTIMIZER_MUON, 100, NAN, 2, 0);
+  expect_regularization(OPTIMIZER_MUON, 100, 0.5f, 0.5f, 0);
+  expect_regularization(OPTIMIZER_ADAMW, 5, NAN, 0.1f, 0);
+  expect_regularization(OPTIMIZER_ADAMW, 10, NAN, 0.1f, 0.1f);
+  expect_regularization(OPTIMIZER_ADAMW, 50, NAN, 0.1f, 0.2f);
 }
 
 /* Packed documents fit several times, as far as the device can take it; the tokens of a step stay about as many. */
@@ -418,7 +470,7 @@ static void test_given_optimizer(void **state) {
     const TrainConfig train = settings_train_config(&c.settings);
     assert_int_equal(train.optimizer, optimizer);
     if (optimizer == OPTIMIZER_MUON)
-      assert_true(fabsf(train.muon.lr_factor * train.adamw.weight_decay - 0.1f * 0.01f / 3e-3f) < 1e-6f);
+      assert_true(fabsf(train.muon.lr_factor - 0.01f / 3e-3f) < 1e-5f && train.muon.weight_decay == c.settings.wd);
   }
 }
 
@@ -432,7 +484,8 @@ int main(void) {
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
       cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
-      cmocka_unit_test(test_memory_of_muon),
+      cmocka_unit_test(test_memory_of_muon),    cmocka_unit_test(test_architecture),
+      cmocka_unit_test(test_regularization),
   };
   return cmocka_run_group_tests_name("auto settings", tests, NULL, NULL);
 }

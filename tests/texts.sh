@@ -12,7 +12,7 @@ chmod +x train
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 
 # said FILES...: what ./train says of them beside the plan
-said() { ./train "$@" --dry-run 2>&1 | grep -e '^note:' -e '^warning:' -e '^train:'; }
+said() { ./train "$@" --tokenizer byte --dry-run 2>&1 | grep -e '^note:' -e '^warning:' -e '^train:'; }
 # silent NAME FILES...: no message is printed
 silent() {
   name=$1

@@ -31,8 +31,9 @@ static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
 /* Small texts (docs/learning.md): on 20 kB and 200 kB the validation loss is lowest after 7 to 17 epochs; half as many
- * are far too few, twice as many are slightly worse. From DROPOUT_EPOCHS on, a dropout of 0.1 is better than none, and
- * better than 0.2 up to MANY_EPOCHS. */
+ * are far too few, twice as many are slightly worse. With Muon, weight decay in proportion to the epochs keeps the model
+ * from memorizing the text, better than dropout does. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than
+ * none, and better than 0.2 up to MANY_EPOCHS. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
@@ -342,6 +343,19 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
 }
 
+static void choose_regularization(TrainSettings *s, double epochs, AutoReasons *reasons) {
+  const bool decays = s->optimizer == OPTIMIZER_MUON && !s->init, drops = s->optimizer == OPTIMIZER_ADAMW && !s->init;
+  const PluralText shown = text_plural(round(epochs), "epoch");
+  if (isnan(s->wd)) {
+    s->wd = decays ? (float)(round(10 * fmin(fmax(AUTO_WD * epochs, AUTO_WD), AUTO_WD_MOST)) / 10) : (float)AUTO_WD;
+    if (s->wd > (float)AUTO_WD) note_choice(reasons, "weight decay %g (%s)", (double)s->wd, shown.text);
+  }
+  if (isnan(s->dropout)) {
+    s->dropout = !drops ? 0.0f : epochs > (double)MANY_EPOCHS ? 0.2f : epochs > (double)DROPOUT_EPOCHS ? 0.1f : 0.0f;
+    if (s->dropout > 0) note_choice(reasons, "dropout %g (%s)", (double)s->dropout, shown.text);
+  }
+}
+
 bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons,
                  Error *error) {
   const double per_step = (double)settings_tokens_per_step(s);
@@ -351,11 +365,7 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
     return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
-  if (isnan(s->dropout)) {
-    s->dropout = s->init ? 0.0f : epochs > (double)MANY_EPOCHS ? 0.2f : epochs > (double)DROPOUT_EPOCHS ? 0.1f : 0.0f;
-    if (s->dropout > 0)
-      note_choice(reasons, "dropout %g (%s)", (double)s->dropout, text_plural(round(epochs), "epoch").text);
-  }
+  choose_regularization(s, epochs, reasons);
   if (isnan(s->embed_dropout)) s->embed_dropout = s->dropout;
   if (isnan(s->attention_dropout)) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;
