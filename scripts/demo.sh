@@ -21,8 +21,7 @@ echo ...
 
 echo "== training =="
 ./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
-  --layers 4 --heads 4 --dim 64 --ctx 448 --batch 2 --pack docs --minutes "${MINUTES:-1.5}" --muon-lr 0.02 --lr 8e-3 \
-  --min-lr-frac 0.02 --seed "${SEED:-1337}" --prompt "Once"
+  --pack docs --minutes "${MINUTES:-1.5}" --seed "${SEED:-1337}" --prompt "Once"
 
 echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)

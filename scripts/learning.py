@@ -126,10 +126,17 @@ EXPERIMENTS = {
         {"muon-lr": (0.02,), "adamw": ADAMW_ROWS}, text_bytes=20000000),
 }
 
-SMALL = {**{k: v for k, v in LFM2.items() if k != "tokens"}, "tie": "yes", "ctx": 64, "batch": 12, "dropout": 0.1}
-for size, epochs in ((20000, 20), (200000, 10)):
-    EXPERIMENTS[f"small-{size // 1000}k"] = Experiment(
-        f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs},
+SMALL = {k: v for k, v in LFM2.items() if k != "tokens"}
+SHORT = {**SMALL, "tie": "yes", "ctx": 64, "batch": 12, "dropout": 0.1}
+for size, epochs, decay in ((20000, 20, 2), (200000, 10, 1)):
+    name = f"small-{size // 1000}k"
+    EXPERIMENTS[name] = Experiment(
+        f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs, "wd": decay},
+        {"wd": (0.1, decay / 2, 2 * decay), "dropout": (0.1,), "epochs": (epochs // 2, 2 * epochs), "tie": ("yes",),
+         "windows": ({"ctx": 64, "batch": 24},), "arch": ("llama",)},
+        text_bytes=size, kept=True)
+    EXPERIMENTS[f"{name}-dropout"] = Experiment(
+        f"{size // 1000} kB of text, short windows and dropout: Muon, nano, bytes", {**SHORT, "epochs": epochs},
         {"before": ({"arch": "llama", "momentum": 0.95},), "epochs": (epochs // 2, 2 * epochs), "dropout": (0, 0.2, 0.3),
          "wd": (0.3, 1, 2), "windows": ({"ctx": 128, "batch": 6}, {"ctx": 256, "batch": 3}, {"ctx": 256, "batch": 6}),
          "tie": ("no",), "dim": (96, 192), "layers": (2, 6), "muon-lr": (0.005, 0.02), "batch": (6, 24),

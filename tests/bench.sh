@@ -209,5 +209,5 @@ check "learning.py lists" learning list
 check "learning.py refuses an unknown experiment" refuses "no experiment is called nope" run --text "$work/text" nope
 check "learning.py refuses a text that is too short" refuses "too few for 15m-muon" run 15m-muon --text "$work/text" --train "${BIN:-.}/train"
 yes "another text" | head -c 100000 >"$work/long"
-check "learning.py refuses another text" refuses "with another text" run nano-muon --text "$work/long" --train "${BIN:-.}/train"
+check "learning.py refuses another text" refuses "with another text" run nano --text "$work/long" --train "${BIN:-.}/train"
 echo "done"

@@ -7,7 +7,7 @@
 #include "dataset/packing.h"
 #include "training/settings.h"
 
-/* What was chosen and why, for the plan: "byte tokens (the text is below 2 MB); ..." */
+/* What was chosen and why, for the plan: "a token is a byte (less than 400 kB of text); ..." */
 typedef struct AutoReasons {
   char text[640];
 } AutoReasons;
