@@ -107,6 +107,7 @@ typedef struct Asked {
   const char *prefix; /* of the names of its options: "source-" */
   const char *name;   /* byte, bpe or a path */
   int vocab_size;
+  bool vocab_given;    /* by the user, who wants to know if the text yields fewer tokens */
   TrainingTexts texts; /* the texts that a BPE is trained on */
   const char *what;    /* their name in messages */
 } Asked;
@@ -129,7 +130,7 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
                                      startup_progress(&merging), asked->texts};
   bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
-  if (ok && tokenizer_vocab(*out) < asked->vocab_size)
+  if (ok && asked->vocab_given && tokenizer_vocab(*out) < asked->vocab_size)
     console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
                  asked->vocab_size);
   return ok;
@@ -161,15 +162,25 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
   if (!s->tokenizer && !count_characters(r, corpus, &characters, error)) return false;
+  const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
   auto_tokenizer(s, r->text.facts.bytes, &characters, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,
                 "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
                 "--prompt-field and --response-field");
-  const Asked text = {"", s->tokenizer, s->vocab_size, separate ? TRAINING_RESPONSES : TRAINING_ALL,
-                      separate ? "the responses yield" : "the text yields"};
-  const Asked prompts = {"source-", s->source_tokenizer, s->source_vocab_size, TRAINING_PROMPTS, "the prompts yield"};
+  const Asked text = {.prefix = "",
+                      .name = s->tokenizer,
+                      .vocab_size = s->vocab_size,
+                      .vocab_given = vocab_given,
+                      .texts = separate ? TRAINING_RESPONSES : TRAINING_ALL,
+                      .what = separate ? "the responses yield" : "the text yields"};
+  const Asked prompts = {.prefix = "source-",
+                         .name = s->source_tokenizer,
+                         .vocab_size = s->source_vocab_size,
+                         .vocab_given = source_vocab_given,
+                         .texts = TRAINING_PROMPTS,
+                         .what = "the prompts yield"};
   return make_tokenizer(r, &text, corpus, &r->text.tokenizer, error) &&
          (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
 }
