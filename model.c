@@ -16,7 +16,7 @@
 static bool upload_rope_table(Model *m, Error *error) {
   const ModelConfig *c = &m->config;
   if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
-  const int dims = rotated_dims(c);
+  const int dims = model_rotary_dims(c);
   size_t count = (size_t)c->ctx * (size_t)dims;
   float *table = malloc(count * sizeof(float));
   if (!table) return error_memory(error, "the rotary table");

@@ -72,12 +72,16 @@ typedef struct ModelConfig {
   int bias, qkv_bias, head_bias; /* of attention's output and the MLP; of queries, keys and values; of the head */
   int qk_norm;                   /* RMSNorm of each head's queries and keys in self-attention */
   PositionKind positions;
-  int rotary;                        /* rotated numbers of each head, even; 0: the whole head */
+  int rotary_dims;                   /* rotated numbers of each head, even; 0: the whole head */
   char mixers[MODEL_MAX_LAYERS + 1]; /* of the decoder's layers, repeated if shorter; "": attention everywhere */
   int encoder_layers;                /* 0: a decoder alone */
   int source_vocab; /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */
 } ModelConfig;
 
+/* Returns how many numbers of each head are rotated. */
+static inline int model_rotary_dims(const ModelConfig *config) {
+  return config->rotary_dims ? config->rotary_dims : config->head_dim;
+}
 /* Returns the mixer of a layer of the decoder. */
 Mixer model_mixer(const ModelConfig *config, int layer);
 /* Returns the number of layers of the decoder with that mixer. */

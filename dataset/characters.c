@@ -4,16 +4,14 @@
 
 #include <stdlib.h>
 
-enum { SAMPLE = 1000000 };
-
 static void count(Characters *out, uint8_t *seen, const uint8_t *text, size_t size) {
-  for (size_t at = 0; at < size && out->bytes < SAMPLE;) {
+  for (size_t at = 0; at < size && out->bytes < CHARACTERS_SAMPLE;) {
     uint32_t point;
     size_t length = utf8_read(text + at, size - at, &point);
     if (!length) length = 1, point = text[at];
-    out->different += !seen[point];
+    out->distinct += !seen[point];
     seen[point] = 1;
-    out->all++;
+    out->count++;
     out->bytes += (int64_t)length;
     at += length;
   }
@@ -26,7 +24,7 @@ bool characters_count(Characters *out, Corpus *corpus, Progress progress, Error 
   if (!seen) return error_memory(error, "the characters of the text");
   corpus_rewind(corpus, progress);
   bool ok;
-  while ((ok = corpus_next(corpus, &document, error)) && document.text && out->bytes < SAMPLE)
+  while ((ok = corpus_next(corpus, &document, error)) && document.text && out->bytes < CHARACTERS_SAMPLE)
     count(out, seen, document.text, document.size);
   free(seen);
   return ok;

@@ -4,10 +4,12 @@
 
 #include "dataset/corpus.h"
 
-/* Counted in the first megabyte of the documents. A byte that is not UTF-8 counts as a character. */
+enum { CHARACTERS_SAMPLE = 1000000 }; /* bytes */
+
+/* Of the first CHARACTERS_SAMPLE bytes of the documents. A byte that is not UTF-8 counts as a character. */
 typedef struct Characters {
-  int64_t bytes, all;
-  int different; /* number of different characters */
+  int64_t bytes, count;
+  int distinct;
 } Characters;
 
 /* Reads the corpus from its beginning. `progress` as for corpus_rewind(). Errors of corpus_next(), and EXIT_MEMORY. */

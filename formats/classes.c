@@ -122,7 +122,7 @@ static const Choice own_mixers[] = {
 #define ROPE_LAYERS(key) FIELD(key, KEY_ROPE_LAYERS, positions, .choices = rope_or_none)
 #define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
 #define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
-#define ROTARY_PART(key, value) FIELD(key, KEY_ROTARY, rotary, .absent = value)
+#define ROTARY_PART(key, value) FIELD(key, KEY_ROTARY, rotary_dims, .absent = value)
 #define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
 #define BIASES(key, kinds, value)                                                                                      \
   { .name = key, .kind = KEY_BIASES, .absent = value, .biases = kinds }

@@ -75,7 +75,7 @@ static json_t *mixers_json(const ConfigKey *key, const ModelConfig *c) {
 /* Returns the rotated fraction of a head with 6 digits, rounded up: the classes round its product with the head size
  * down. */
 static json_t *rotary_json(const ModelConfig *c) {
-  return json_real(c->rotary ? ceil(1e6 * c->rotary / c->head_dim) / 1e6 : 1.0);
+  return json_real(ceil(1e6 * model_rotary_dims(c) / c->head_dim) / 1e6);
 }
 
 /* Returns rope_parameters. */
@@ -527,7 +527,7 @@ static bool complete_rotary(const ConfigReader *r) {
   ModelConfig *c = &r->out->config;
   const int rotated = (int)((float)c->head_dim * r->out->rotated);
   if (r->out->rotated == 0 || rotated == c->head_dim || c->positions != POSITIONS_ROPE) return true;
-  c->rotary = rotated;
+  c->rotary_dims = rotated;
   return (rotated >= 2 && rotated % 2 == 0) ||
          refuse(r, "%s is %g, which is %d numbers of a head of %d; only an even number from 2 on is supported", PART,
                 (double)r->out->rotated, rotated, c->head_dim);

@@ -125,7 +125,7 @@ static const char *misfit(const Architecture *a, const ModelConfig *c) {
                                  : "a head size other than dim / heads with convolutions";
   if (a->layout.names == fused_names && c->kv_heads != c->heads) return "grouped-query attention and learned positions";
   const ModelClass *same = class_named(a->layout.model_type, NULL);
-  if (c->rotary && !class_key(same, KEY_ROTARY)) return "partly rotated heads, except with LayerNorm and SwiGLU";
+  if (c->rotary_dims && !class_key(same, KEY_ROTARY)) return "partly rotated heads, except with LayerNorm and SwiGLU";
   return class_lacks(same, c); /* of the same name, with the same parts */
 }
 
@@ -233,7 +233,7 @@ static void add_shape(GgufHeader *h, const Architecture *a, const ModelConfig *c
   const char *eps = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
   gguf_key_f32(h, key_of(a, eps).text, c->norm_eps);
   if (a->positions != POSITIONS_ROPE) return;
-  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)(c->rotary ? c->rotary : c->head_dim));
+  gguf_key_u32(h, key_of(a, "rope.dimension_count").text, (uint32_t)model_rotary_dims(c));
   gguf_key_f32(h, key_of(a, "rope.freq_base").text, c->rope_base);
 }
 

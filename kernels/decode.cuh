@@ -368,13 +368,11 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
     launch(c, name, decode_pairs_kernel<T, float, rows, normed>, decode_blocks(divide_up(outputs, 2)),
            32 * DECODE_WARPS, 0, qkv, in, weights, outputs);
     const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
-    with_part<float>(cache->head_dim | dims, [&](auto part) { /* a power of two that divides both */
-                                                              const int lanes = lanes_of_head(cache->head_dim, part);
-                                                              launch(c, name, decode_heads_kernel<T, part>,
-                                                                     (unsigned)divide_up(heads * lanes, HEADS_BLOCK),
-                                                                     HEADS_BLOCK, 0, q, cache_of<T>(cache), qkv,
-                                                                     *head_norm, s->rows, lanes, dims,
-                                                                     rope ? rope->table : NULL, s->positions);
+    const int both = cache->head_dim | dims; /* its largest power of two divides both */
+    with_part<float>(both, [&](auto part) {
+      const int lanes = lanes_of_head(cache->head_dim, part);
+      launch(c, name, decode_heads_kernel<T, part>, (unsigned)divide_up(heads * lanes, HEADS_BLOCK), HEADS_BLOCK, 0, q,
+             cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, dims, rope ? rope->table : NULL, s->positions);
     });
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run, bytes);

@@ -6,7 +6,7 @@
  *   backward   xh = x * rstd, g = weight * dy:  dx = rstd * (g - xh * mean(g * xh));
  *              dweight (+)= sum over rows and heads of dy * xh
  *
- * A lane holds N neighbors of each half of a head, which are rotated together, and 1 to 16 lanes of a warp a head:
+ * A lane holds N neighbors of each half of a head, which are rotated together, and 1 to 32 lanes of a warp a head:
  * every array is read and written once. dweight is summed in two steps of fixed order, as in norm.cuh. */
 #ifndef INKLING_KERNELS_HEADS_CUH
 #define INKLING_KERNELS_HEADS_CUH
@@ -254,20 +254,17 @@ void cuda_head_norm(Context *c, void *out, float *rstd, const void *qkv, const H
   const int dims = rope ? rope_dims(rope, norm->head_dim) : norm->head_dim;
   if (!check_head_size(c, norm->head_dim)) return;
   require_alignment(c, "head_norm", {}, {out, qkv, norm->weight, rope ? rope->table : NULL});
+  const int both = norm->head_dim | dims; /* its largest power of two divides both */
   with_element(c, [&](auto element) {
     using T = decltype(element);
-    with_part<T>(
-        norm->head_dim | dims,
-        [&](auto part) { /* a power of two that divides both */
-                         HeadNormForward<T> p = {};
-                         p.out = static_cast<T *>(out), p.rstd = rstd, p.qkv = static_cast<const T *>(qkv),
-                         p.norm = *norm;
-                         p.rows = (int)rows, p.length = length, p.dims = dims,
-                         p.lanes = lanes_of_head(norm->head_dim, part);
-                         if (rope) p.table = rope->table, p.positions = rope->positions;
-                         const int64_t blocks = divide_up(rows * (norm->heads + norm->kv_heads), HEADS_BLOCK / p.lanes);
-                         launch(c, "head_norm", head_norm_forward<T, part>, dim3((unsigned)blocks), HEADS_BLOCK, 0, p);
-        });
+    with_part<T>(both, [&](auto part) {
+      HeadNormForward<T> p = {};
+      p.out = static_cast<T *>(out), p.rstd = rstd, p.qkv = static_cast<const T *>(qkv), p.norm = *norm;
+      p.rows = (int)rows, p.length = length, p.dims = dims, p.lanes = lanes_of_head(norm->head_dim, part);
+      if (rope) p.table = rope->table, p.positions = rope->positions;
+      const int64_t blocks = divide_up(rows * (norm->heads + norm->kv_heads), HEADS_BLOCK / p.lanes);
+      launch(c, "head_norm", head_norm_forward<T, part>, dim3((unsigned)blocks), HEADS_BLOCK, 0, p);
+    });
   });
 }
 

@@ -96,11 +96,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
       !in_range("head size", c->head_dim, 2, HEAD_DIM_LIMIT, code, error))
     return false;
   const size_t mixers = strlen(c->mixers), known = strspn(c->mixers, MODEL_MIXERS);
-  if (known < mixers)
-    return fail(error, code, "\"%c\" is no mixer of a layer; these are the letters of " MODEL_MIXERS, c->mixers[known]);
+  if (known < mixers) return fail(error, code, "unknown mixer \"%c\"; the mixers are " MODEL_MIXERS, c->mixers[known]);
   if (strchr(c->mixers, MIXER_NOPE) && c->positions != POSITIONS_ROPE)
-    return fail(error, code,
-                "layers without rotary positions (%c) are for a model that has them; here positions are %s", MIXER_NOPE,
+    return fail(error, code, "mixer %c needs rotary positions, but the positions are %s", MIXER_NOPE,
                 model_position_names[c->positions]);
   if (c->head_dim % 2) return fail(error, code, "head size %d is odd; it must be even", c->head_dim);
   if (c->heads % c->kv_heads)
@@ -117,9 +115,9 @@ bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
   }
   if (c->positions == POSITIONS_ROPE && (!(c->rope_base > 0) || !isfinite(c->rope_base)))
     return fail(error, code, "rope base %g must be positive", (double)c->rope_base);
-  if (c->rotary && (c->rotary < 2 || c->rotary > c->head_dim || c->rotary % 2))
-    return fail(error, code, "%d numbers of a head are rotated; it must be an even number from 2 to the head size %d",
-                c->rotary, c->head_dim);
+  if (c->rotary_dims && (c->rotary_dims < 2 || c->rotary_dims > c->head_dim || c->rotary_dims % 2))
+    return fail(error, code, "%d rotary dims; the number must be even, from 2 to the head size %d", c->rotary_dims,
+                c->head_dim);
   if (!(c->norm_eps > 0) || !isfinite(c->norm_eps))
     return fail(error, code, "norm eps %g must be positive", (double)c->norm_eps);
   return true;
@@ -134,9 +132,9 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
     if (widths[i].size % device->width_multiple)
       return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
                   widths[i].size, device->device, device->width_multiple);
-  if (config->rotary % (device->head_dim_multiple / 2))
+  if (config->rotary_dims % (device->head_dim_multiple / 2))
     return fail(error, EXIT_USAGE, "%d rotated numbers of a head are not supported on %s: use a multiple of %d",
-                config->rotary, device->device, device->head_dim_multiple / 2);
+                config->rotary_dims, device->device, device->head_dim_multiple / 2);
   if (config->head_dim % device->head_dim_multiple == 0 && config->head_dim <= device->head_dim_max) return true;
   return fail(error, EXIT_USAGE,
               "head size %d (dim %d, %d heads) is not supported on %s: use a multiple of %d up to %d", config->head_dim,

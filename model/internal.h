@@ -24,8 +24,6 @@ static inline int key_width(const ModelConfig *config) { return config->kv_heads
 
 static inline int qkv_width(const ModelConfig *config) { return query_width(config) + 2 * key_width(config); }
 
-static inline int rotated_dims(const ModelConfig *config) { return config->rotary ? config->rotary : config->head_dim; }
-
 /* Returns whether norms stand before branches, and one after the last. */
 static inline bool norms_inputs(const ModelConfig *config) {
   return config->norm_place == NORM_BEFORE || config->norm_place == NORM_PARALLEL;
@@ -36,8 +34,8 @@ static inline bool has_encoder(const ModelConfig *config) { return config->encod
 static inline MlpShape mlp_of(const ModelConfig *c) { return (MlpShape){c->activation, c->gated, c->ffn}; }
 
 /* The activations that a sublayer keeps for its backward; in evaluation all sublayers of a kind use the same.
- * NORM_BEFORE: n = norm(x). NORM_AFTER: x = n + branch, and norm(x) is the n of the next sublayer. NORM_ON_BRANCH: x is
- * the branch. */
+ * NORM_BEFORE: n = norm(x). NORM_PARALLEL: the same, and the mixer and the MLP of a layer have the same x. NORM_AFTER:
+ * x = n + branch, and norm(x) is the n of the next sublayer. NORM_ON_BRANCH: x is the branch. */
 typedef struct SublayerActivations {
   void *x, *n;       /* [N][C] input of the norm, input of the sublayer */
   NormStats stats;   /* [N] */
@@ -59,8 +57,8 @@ typedef struct Activations {
   void *logits;                           /* [head_rows][P]; becomes dlogits */
   float *losses;                          /* [N] */
   /* training only */
-  void *dx, *dn;         /* [N][C] gradients of the residual stream and, NORM_BEFORE, of a norm's output */
-  void *dbranch;         /* [N][C] gradient of a branch with dropout or a norm; else NULL */
+  void *dx, *dn; /* [N][C] gradients of the residual stream and, NORM_BEFORE and NORM_PARALLEL, of a norm's output */
+  void *dbranch; /* [N][C] gradient of a branch with dropout, a norm or NORM_PARALLEL; else NULL */
   void *dmiddle, *din;   /* [N][widest middle], [N][widest in but of the MLP]: gradients of middle and in */
   void *dkeys, *dmemory; /* with an encoder: [N][2*G*D] gradient of keys and values in cross-attention, [N][C] of the
                             encoder's output */
@@ -183,7 +181,7 @@ static inline Norm norm_of(const Model *m, NormParameters norm) {
   return (Norm){m->config.norm, vectors_of(m, norm.weight), vectors_of(m, norm.bias), m->config.norm_eps};
 }
 static inline Rope rope_table_of(const Model *m, const int32_t *positions) {
-  return (Rope){m->rope_table, positions, m->config.rotary};
+  return (Rope){m->rope_table, positions, m->config.rotary_dims};
 }
 
 static inline HeadNorm head_norm_of(const Model *m, const Sublayer *w) {

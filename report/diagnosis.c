@@ -104,6 +104,13 @@ static bool diverging(const History *h, const MetricsLine *last, const Diagnosis
 
 /* ---- overfitting ---- */
 
+OneLine diagnosis_more_dropout(const DiagnosisFacts *f) {
+  OneLine words = {""};
+  if (isnan(f->muon_lr) && f->dropout < 0.45)
+    snprintf(words.text, sizeof words.text, " or --dropout %.1g", f->dropout + 0.1);
+  return words;
+}
+
 /* Reports `what` happened to the losses and what helps: more text and `rest`. `tokens`: tokens trained on when it
  * began. */
 static bool report_overfitting(MetricsLine *out, const MetricsLine *last, int64_t tokens, const DiagnosisFacts *f,
@@ -111,10 +118,8 @@ static bool report_overfitting(MetricsLine *out, const MetricsLine *last, int64_
   if (f->train_bytes < SMALL_BYTES)
     return report(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
                   (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
-  char more_dropout[32] = "";
-  if (f->dropout < 0.45) snprintf(more_dropout, sizeof more_dropout, " or --dropout %.1g", f->dropout + 0.1);
-  return report(out, DIAGNOSIS_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what, more_dropout,
-                rest);
+  return report(out, DIAGNOSIS_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what,
+                diagnosis_more_dropout(f).text, rest);
 }
 
 /* Returns whether the last evaluations are all worse than the best one, while the training loss fell. */

@@ -144,9 +144,8 @@ static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
     say(s, ", because there is little text: more text would help more than any setting.");
     return;
   }
-  say(s, ": more text");
-  if (f->dropout < 0.45) say(s, " or --dropout %.1g", f->dropout + 0.1);
-  say(s, " would help more than more steps.");
+  say(s, ": more text%s would help more than more steps.",
+      diagnosis_more_dropout(&(DiagnosisFacts){.dropout = f->dropout, .muon_lr = f->muon_lr}).text);
 }
 
 /* Reports that the validation loss was lowest long before the end. */

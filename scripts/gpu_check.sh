@@ -188,14 +188,14 @@ parity() {
   part "bench_kernels --quick" 60 bench_quick
   for program in "${tests[@]}"; do suite "$program" 150; done
   make_text
-  part "train f32, CPU" 60 train_small cpu --device cpu --dtype f32 --dropout 0.1
-  part "train f32, GPU" 60 train_small gpu --device cuda --dtype f32 --dropout 0.1
+  part "train f32, CPU" 60 train_small cpu --device cpu --dtype f32 --dropout 0.1 --arch llama
+  part "train f32, GPU" 60 train_small gpu --device cuda --dtype f32 --dropout 0.1 --arch llama
   part "f32: GPU as CPU to 1e-3" 10 runs_agree cpu gpu 1e-3
   part "train f32 by Muon, CPU" 60 train_small cpu-muon --device cpu --dtype f32 --optimizer muon
   part "train f32 by Muon, GPU" 60 train_small gpu-muon --device cuda --dtype f32 --optimizer muon
   part "f32 by Muon: GPU as CPU to 1e-3" 10 runs_agree cpu-muon gpu-muon 1e-3
-  part "train bf16, GPU" 60 train_small bf16 --device cuda --dtype bf16 --dropout 0.1
-  part "train bf16, GPU, again" 60 train_small again --device cuda --dtype bf16 --dropout 0.1
+  part "train bf16, GPU" 60 train_small bf16 --device cuda --dtype bf16 --dropout 0.1 --arch llama
+  part "train bf16, GPU, again" 60 train_small again --device cuda --dtype bf16 --dropout 0.1 --arch llama
   part "bf16: the same losses and weights" 10 same_weights bf16 again
   part "bf16: as f32 to 2 %" 10 runs_agree cpu bf16 2e-2
 }

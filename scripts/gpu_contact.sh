@@ -7,7 +7,7 @@
 # It needs bash, coreutils, the NVIDIA driver and cuBLASLt; python3 compares runs, and PyTorch's speed if it is there.
 # Without a usable GPU it stops after the first question, with status 2. Otherwise status 0 if nothing failed.
 #
-# Settings (environment): OUT (contact): where results.jsonl, contact.txt (everything) and summary.txt are written;
+# Settings (environment): OUT (contact): where results-contact.jsonl, contact.txt (everything) and summary.txt are written;
 # BUDGET (420): seconds; STEPS (all): some of "kernels speed tests operations torch profile"; BATCH (32): sequences of
 # 124m beside PyTorch; QUICK=1: tiny shapes, to try the script.
 # shellcheck disable=SC2317 # functions are called by their names
@@ -154,9 +154,9 @@ sanitized() { # sanitized TOOL COMMAND...
 }
 export -f trains agree like bf16 tests_of sanitized
 
-small="--preset nano --batch 12"
-wide="--layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
-if [ -n "$quick" ]; then small="--layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small; fi
+small="--arch llama --preset nano --batch 12"
+wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
+if [ -n "$quick" ]; then small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small; fi
 
 # ---- the questions ----
 

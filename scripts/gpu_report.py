@@ -212,8 +212,8 @@ def main():
                   "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure under Results says `not measured` "
                   "until `make gpu-check` has run on a GPU.")
     else:
-        status = ("Made by `scripts/gpu_report.py` from the measurements in `docs/gpu.jsonl`. Everything else is tested on the "
-                  "CPU, by the emulator in\n`tests/cuda_on_cpu`.\n\n") + table(
+        status = ("`scripts/gpu_report.py` made this page from `docs/gpu.jsonl`. What is not in the tables has been tested only in "
+                  "the\nemulator in `tests/cuda_on_cpu`.\n\n") + table(
             ("stage", "card", "driver", "CUDA", "commit", "date"),
             [(h["stage"], h["card"], h["driver"], h["cuda"], h["commit"], h["date"]) for h in headers])
     text = [INTRODUCTION.format(status=status.strip(), bounds=bounds)]

@@ -2,7 +2,7 @@
 """Finds the settings that learn best: runs experiments and makes the tables and charts of docs/learning.md.
 
     make
-    scripts/learning.py run nano --text book.txt --minutes 60    # continues where it stopped; without names: all
+    scripts/learning.py run nano --text book.txt --minutes 60    # continues where it stopped
     scripts/learning.py report                        # rewrites the tables and charts of docs/learning.md
     scripts/learning.py list
 
@@ -172,11 +172,10 @@ SHAPES = ((2, 2, 128), (4, 4, 128), (6, 4, 128), (4, 6, 192), (6, 6, 192), (6, 8
 for minutes, shapes in ((1, [shape(1, *s) for s in SHAPES]),
                         (5, [shape(5, *s) for s in SHAPES[1:]] + [shape(5, *s, batch=12) for s in SHAPES[4:]]
                          + [shape(5, *s, vocab=2048) for s in SHAPES[1:6]])):
+    base = shape(minutes, 4, 4, 128)
     EXPERIMENTS[f"shapes-{minutes}"] = Experiment(
         f"Shapes of models at equal FLOPs: 5 MB of English, {minutes} minute{'s' * (minutes > 1)} of two cores",
-        {**SHAPE, **shapes[1 if minutes == 1 else 0]}, {"shape": [s for s in shapes if s["layers"] != 4 or s["dim"] != 128
-                                                                   or "vocab-size" in s]},
-        text_bytes=5000000, tail=100000)
+        {**SHAPE, **base}, {"shape": [s for s in shapes if s != base]}, text_bytes=5000000, tail=100000)
 
 TEXTS = ("english", "russian", "chinese", "arabic", "code", "dna")
 SIZES = {100000: (257, 512, 1024, 2048), 300000: (257, 512, 1024, 2048), 1000000: (257, 512, 1024, 2048, 4096),
@@ -249,7 +248,7 @@ def text_arguments(path, experiment, settings, folder):
         path = os.path.join(path, f"{name}.txt")
     if not count:
         return [path]
-    parts = [os.path.join(folder, f"{name}-{count}.txt"), os.path.join(folder, f"{name}-{count}-tail.txt")]
+    parts = [os.path.join(folder, f"{name}-{count}.txt"), os.path.join(folder, f"{name}-tail-{tail}.txt")]
     with CUTTING:
         if not all(map(os.path.exists, parts)):
             with open(path, "rb") as file:
@@ -406,17 +405,19 @@ def table(name, results):
 def tokenizer_table(results):
     """Bits per byte of bytes and of each BPE, and how much more that is than the best of the row, in percent."""
     lines = ["| text | bytes of text | a token is a byte | BPE of 512 | 1024 | 2048 | 4096 |", "|" + "---|" * 7]
-    found = {}
+    found, wanted = {}, [settings for _, settings in EXPERIMENTS["tokenizers"].rows()]
     for r in results:
-        if r["experiment"] == "tokenizers":
-            settings = r["settings"]
+        settings = r["settings"]
+        if r["experiment"] == "tokenizers" and settings in wanted:
             vocab = settings.get("vocab-size", 257)
             found.setdefault((settings["text"], settings["bytes"]), {})[vocab] = r["kept"] / math.log(2)
     for text in TEXTS:
         for size in SIZES:
-            row = found[text, size]
+            row = found.get((text, size))
+            if not row:
+                continue
             best = min(row.values())
-            cells = [f"{row[v]:.3f} ({100 * row[v] / best - 100:+.1f} %)" if v in row else "" for v in TOKEN_BYTES]
+            cells = [f"{row[v]:.3f} ({100 * (row[v] / best - 1):+.1f} %)" if v in row else "" for v in TOKEN_BYTES]
             lines.append("| " + " | ".join([text, f"{size:,}", *cells]) + " |")
     return lines
 
@@ -502,7 +503,7 @@ def report(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "report", "list"))
-    parser.add_argument("names", nargs="*", help="experiments (default: all)")
+    parser.add_argument("names", nargs="*", help="experiments (default: all; run: all but tokenizers)")
     parser.add_argument("--text", help="the text to learn")
     parser.add_argument("--train", default="./train", help="the program (default: ./train)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -512,7 +513,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time, of one thread each")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many")
     options = parser.parse_intermixed_args()
-    options.names = options.names or list(EXPERIMENTS)
+    options.names = options.names or [n for n in EXPERIMENTS if options.command != "run" or n != "tokenizers"]
     unknown = [name for name in options.names if name not in EXPERIMENTS]
     if unknown:
         refuse(f"no experiment is called {unknown[0]}; there are {', '.join(EXPERIMENTS)}")

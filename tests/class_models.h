@@ -87,7 +87,7 @@ static inline ModelConfig numbered(int n) {
 /* `dims` of 48 numbers of a head are rotated. */
 static inline ModelConfig partial(NormKind norm, int dims) {
   ModelConfig c = rope(norm, true);
-  c.dim = 96, c.head_dim = 48, c.rotary = dims;
+  c.dim = 96, c.head_dim = 48, c.rotary_dims = dims;
   return c;
 }
 

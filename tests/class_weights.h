@@ -67,7 +67,7 @@ static inline void expect_same(const ModelConfig *a, const ModelConfig *b) {
   assert_true(a->positions == b->positions && a->encoder_layers == b->encoder_layers);
   assert_int_equal(a->source_vocab, b->source_vocab);
   assert_int_equal(a->qk_norm, b->qk_norm);
-  assert_int_equal(a->rotary, b->rotary);
+  assert_int_equal(a->rotary_dims, b->rotary_dims);
   assert_true(model_same_mixers(a->mixers, b->mixers, a->layers));
 }
 

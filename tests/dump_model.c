@@ -31,7 +31,7 @@ static const struct {
     FIELD(tie, 'b'),          FIELD(rope_base, 'f'),  FIELD(norm_eps, 'f'),  FIELD(norm, 'i'),
     FIELD(norm_place, 'i'),   FIELD(activation, 'i'), FIELD(gated, 'b'),     FIELD(bias, 'b'),
     FIELD(qkv_bias, 'b'),     FIELD(head_bias, 'b'),  FIELD(positions, 'i'), FIELD(encoder_layers, 'i'),
-    FIELD(source_vocab, 'i'), FIELD(qk_norm, 'b'),    FIELD(mixers, 's'),    FIELD(rotary, 'i'),
+    FIELD(source_vocab, 'i'), FIELD(qk_norm, 'b'),    FIELD(mixers, 's'),    FIELD(rotary_dims, 'i'),
 #undef FIELD
 };
 

@@ -360,7 +360,7 @@ if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; els
 survives adamw parts $whole 6 ""
 survives muon muon $whole 3 "--mixer CA --qk-norm"
 refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC
-refused "which has a letter a layer at most" 2 "mixer has 4 letters, and the model 2 layers" "$train" --resume=muon.run --mixer CACA
+refused "which has at most one letter per layer" 2 "mixer has 4 letters for 2 layers" "$train" --resume=muon.run --mixer CACA
 scored() { $generate muon.run --device cpu --dtype "$1" --score text.txt --quiet | sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p'; }
 wide=$(scored f32)
 for dtype in bf16 int8; do

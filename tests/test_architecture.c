@@ -159,10 +159,13 @@ static void test_contradictions(void **state) {
   refused(s, "--init-std is for --init-like gpt2");
   s = defaults(ARCHITECTURE_LLAMA);
   strcpy(s.model.mixers, "CCCA");
-  refused(s, "--mixer has 4 letters, and the model 3 layers");
+  refused(s, "--mixer has 4 letters for 3 layers");
   s = defaults(ARCHITECTURE_GPT2);
-  s.model.rotary = 4;
+  s.model.rotary_dims = 4;
   refused(s, "--rotary-dims is for rotary positions, and these are learned");
+  s = defaults(ARCHITECTURE_LLAMA);
+  s.model.heads = 4, s.model.rotary_dims = 32;
+  refused(s, "--rotary-dims 32 is the whole head, as without the option; leave it out");
   s = defaults(ARCHITECTURE_LLAMA);
   s.model.norm_place = NORM_PARALLEL, s.model.encoder_layers = 2;
   refused(s, "--norm-place parallel is for a model without an encoder");

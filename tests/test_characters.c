@@ -11,10 +11,10 @@ static Characters count(Fixture *f, const char *name, const char *text, size_t s
   return found;
 }
 
-static void expect_characters(Characters c, int64_t bytes, int64_t all, int different) {
+static void expect_characters(Characters c, int64_t bytes, int64_t count, int distinct) {
   assert_int_equal(c.bytes, bytes);
-  assert_int_equal(c.all, all);
-  assert_int_equal(c.different, different);
+  assert_int_equal(c.count, count);
+  assert_int_equal(c.distinct, distinct);
 }
 
 static void counts_scripts(void **state) {

@@ -170,7 +170,7 @@ static void test_gpt2_tensors(void **state) {
 /* Rows of queries, keys and values are joined by head, [H][3][D]; so are their biases. */
 static void test_gpt_neox_tensors(void **state) {
   ModelConfig c = gpt2();
-  c.positions = POSITIONS_ROPE, c.norm_place = NORM_PARALLEL, c.dim = 8, c.head_dim = 4, c.rotary = 2;
+  c.positions = POSITIONS_ROPE, c.norm_place = NORM_PARALLEL, c.dim = 8, c.head_dim = 4, c.rotary_dims = 2;
   Weights w = weights_new(&c, 0);
   write_model(state, &w);
   SafeTensors file = open_weights(state);

@@ -225,7 +225,7 @@ static void test_rotary(void **state) {
     snprintf(text, sizeof text, "{\"model_type\":\"stablelm\"%s}", rows[i].keys);
     put(at(state, "config.json").text, text, strlen(text));
     expect_done(read_config(*state, &c, &tokens, &error), &error);
-    assert_int_equal(c.rotary, rows[i].rotary);
+    assert_int_equal(c.rotary_dims, rows[i].rotary);
   }
 }
 
@@ -313,7 +313,7 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"inkling_parts\",\"mixers\":\"CA\"}", "mixers is not a list"},
       {"{\"model_type\":\"inkling_parts\",\"positions\":\"none\",\"mixers\":[\"attention\",\"attention_without_rope\"]"
        "}",
-       "layers without rotary positions (N) are for a model that has them; here positions are none"},
+       "mixer N needs rotary positions, but the positions are none"},
       {"{\"architectures\":[\"InklingPartsForConditionalGeneration\"],\"norm_place\":\"parallel\"}",
        "parallel sublayers and an encoder exclude each other"},
       {"{\"model_type\":\"inkling_parts\",\"head_dim\":7}", "config.json: head size 7 is odd"},

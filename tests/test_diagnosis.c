@@ -104,8 +104,9 @@ static void diverging_runs(void **state) {
 
 static void overfitting_runs(void **state) {
   (void)state;
-  DiagnosisFacts small = facts, patient = facts, most = facts;
+  DiagnosisFacts small = facts, patient = facts, most = facts, muon = facts;
   most.dropout = 0.5;
+  muon.muon_lr = 0.01;
   small.train_bytes = 20000;
   small.train_tokens = 10000;
   patient.early_stopping = true;
@@ -115,6 +116,7 @@ static void overfitting_runs(void **state) {
   expect(memorizes, overfits, &facts, "overfitting at 11\n", "--dropout 0.1 would help, and --patience 3");
   expect(memorizes, overfits, &patient, "overfitting at 11\n", "--dropout 0.2 would help");
   expect(memorizes, overfits, &most, "overfitting at 11\n", "falls; more text would help");
+  expect(memorizes, overfits, &muon, "overfitting at 11\n", "falls; more text would help");
   expect(memorizes, overfits, &small, "little text at 11\n", "after 4.0 passes over 19.5 KiB");
 }
 

@@ -88,7 +88,7 @@ static Architecture architecture_read(Fixture *f, const char *name) {
     a.setup.config.qk_norm = mixing[0];
     for (int i = 0; i < mixing[1]; i++) a.setup.config.mixers[i] = (char)mixing[2 + i];
   }
-  if (golden_has(g, -1, "rotary")) a.setup.config.rotary = golden_ints(f, g, -1, "rotary")[0];
+  if (golden_has(g, -1, "rotary")) a.setup.config.rotary_dims = golden_ints(f, g, -1, "rotary")[0];
   if (!golden_has(g, -1, "encoder")) return a;
   const int32_t *encoder = golden_ints(f, g, -1, "encoder");
   a.setup.config.encoder_layers = encoder[0];

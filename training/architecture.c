@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define ARCHITECTURE_NAME(id, name, ...) name,
-#define ARCHITECTURE_PRESET(id, name, norm_, place_, mixers_, qk_norm_, activation_, gated_, positions_, bias_, tie_,  \
-                            help)                                                                                      \
+#define ARCHITECTURE_PRESET(id, name, help, norm_, place_, mixers_, qk_norm_, activation_, gated_, positions_, bias_,  \
+                            tie_)                                                                                      \
   {.norm = norm_,                                                                                                      \
    .norm_place = place_,                                                                                               \
    .mixers = mixers_,                                                                                                  \
@@ -38,7 +38,7 @@ bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
 static int usual_architecture(const ModelConfig *m) {
   const bool plain = m->encoder_layers <= 0 && (int)m->norm < 0 && (int)m->norm_place < 0 && m->qk_norm < 0 &&
                      (int)m->activation < 0 && m->gated < 0 && m->bias < 0 && m->qkv_bias < 0 &&
-                     (int)m->positions < 0 && !m->rotary && (!*m->mixers || strchr(m->mixers, MIXER_CONVOLUTION));
+                     (int)m->positions < 0 && !m->rotary_dims && (!*m->mixers || strchr(m->mixers, MIXER_CONVOLUTION));
   return plain ? ARCHITECTURE_LFM2 : ARCHITECTURE_LLAMA;
 }
 
@@ -88,12 +88,15 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
                 "--rope-base is for rotary positions, and these are %s; leave it out, or give "
                 "--positions rope",
                 model_position_names[s->model.positions]);
-  if (s->model.rotary && s->model.positions != POSITIONS_ROPE)
+  if (s->model.rotary_dims && s->model.positions != POSITIONS_ROPE)
     return fail(error, EXIT_USAGE, "--rotary-dims is for rotary positions, and these are %s; leave it out",
                 model_position_names[s->model.positions]);
+  if (!trained && s->model.rotary_dims && (int64_t)s->model.rotary_dims * s->model.heads == s->model.dim)
+    return fail(error, EXIT_USAGE, "--rotary-dims %d is the whole head, as without the option; leave it out",
+                s->model.rotary_dims);
   const int mixers = (int)strlen(s->model.mixers);
   if (mixers > s->model.layers)
-    return fail(error, EXIT_USAGE, "--mixer has %d letters, and the model %s; give a letter a layer, or fewer", mixers,
+    return fail(error, EXIT_USAGE, "--mixer has %d letters for %s; give at most one letter per layer", mixers,
                 text_plural(s->model.layers, "layer").text);
   if (s->model.norm_place == NORM_PARALLEL && s->model.encoder_layers > 0)
     return fail(error, EXIT_USAGE, "--norm-place parallel is for a model without an encoder; leave it out");
@@ -137,8 +140,8 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
   static const char *const mlps[][2] = {ACTIVATIONS(MLP_WORDS)};
   ArchitectureWords words;
   char rope[80];
-  snprintf(rope, sizeof rope, "%s of %d of %d numbers of a head", positions[m->positions], m->rotary, m->head_dim);
-  const bool partial = m->positions == POSITIONS_ROPE && m->rotary;
+  snprintf(rope, sizeof rope, "%s of %d of %d numbers of a head", positions[m->positions], m->rotary_dims, m->head_dim);
+  const bool partial = m->positions == POSITIONS_ROPE && m->rotary_dims;
   const int rotary = model_count_mixers(m, MIXER_NOPE) ? model_count_mixers(m, MIXER_ATTENTION) : m->layers;
   snprintf(words.text, sizeof words.text, "%s %s", norms[m->norm], places[m->norm_place]);
   add_layers(&words, "convolutions", model_count_mixers(m, MIXER_CONVOLUTION), m);

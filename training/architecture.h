@@ -5,27 +5,29 @@
 
 #include "training/settings.h"
 
-/* name; norm and its place; mixers of the layers, norms of queries and keys; activation, gated; positions; biases,
- * including those of queries, keys and values; tied (-1: narrow models whose tokens are not bytes, 0: never, 1: always); the text of --help. */
+/* name; the text of --help; norm and its place; mixers of the layers, norms of queries and keys; activation, gated;
+ * positions; biases, including those of queries, keys and values; tied (-1: narrow models whose tokens are not bytes, 0:
+ * never, 1: always). */
 #define ARCHITECTURES(X)                                                                                               \
-  X(LLAMA, "llama", NORM_RMS, NORM_BEFORE, "A", false, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,               \
-    "RMSNorm, SwiGLU, rotary positions, no biases")                                                                    \
-  X(QWEN3, "qwen3", NORM_RMS, NORM_BEFORE, "A", true, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                \
-    "like llama, with norms of queries and keys")                                                                      \
-  X(LFM2, "lfm2", NORM_RMS, NORM_BEFORE, "CCA", true, ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1,                \
-    "like qwen3, with short convolutions in two of three layers")                                                      \
-  X(GPT2, "gpt2", NORM_LAYER, NORM_BEFORE, "A", false, ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1,        \
-    "LayerNorm, GELU, learned positions, biases, tied")                                                                \
-  X(OPT, "opt", NORM_LAYER, NORM_BEFORE, "A", false, ACTIVATION_RELU, false, POSITIONS_LEARNED, true, 1,               \
-    "like gpt2, but ReLU")                                                                                             \
-  X(ORIGINAL, "original", NORM_LAYER, NORM_AFTER, "A", false, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0,   \
+  X(LLAMA, "llama", "RMSNorm, SwiGLU, rotary positions, no biases", NORM_RMS, NORM_BEFORE, "A", false,                 \
+    ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1)                                                                  \
+  X(QWEN3, "qwen3", "like llama, with norms of queries and keys", NORM_RMS, NORM_BEFORE, "A", true, ACTIVATION_SILU,   \
+    true, POSITIONS_ROPE, false, -1)                                                                                   \
+  X(LFM2, "lfm2", "like qwen3, with short convolutions in two of three layers", NORM_RMS, NORM_BEFORE, "CCA", true,    \
+    ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1)                                                                  \
+  X(GPT2, "gpt2", "LayerNorm, GELU, learned positions, biases, tied", NORM_LAYER, NORM_BEFORE, "A", false,             \
+    ACTIVATION_GELU_TANH, false, POSITIONS_LEARNED, true, 1)                                                           \
+  X(OPT, "opt", "like gpt2, but ReLU", NORM_LAYER, NORM_BEFORE, "A", false, ACTIVATION_RELU, false, POSITIONS_LEARNED, \
+    true, 1)                                                                                                           \
+  X(ORIGINAL, "original",                                                                                              \
     "the original 2017 Transformer (LayerNorm after each sublayer, ReLU, sinusoidal positions, biases, not tied; "     \
-    "with an encoder for pairs)")
+    "with an encoder for pairs)",                                                                                      \
+    NORM_LAYER, NORM_AFTER, "A", false, ACTIVATION_RELU, false, POSITIONS_SINUSOIDAL, true, 0)
 
 /* Numbers that --help also shows; macros, because they become text. */
 #define ARCHITECTURE_TIE_DIM 1024 /* narrower models tie the head to the embedding, unless a token is a byte */
 #define ARCHITECTURE_ROPE_BASE 10000
-#define ARCHITECTURE_INIT 0.7 /* standard deviation of initial weights times sqrt(dim), except for llama */
+#define ARCHITECTURE_INIT 0.7 /* standard deviation of initial weights times sqrt(dim), except with RMSNorm */
 
 #define ARCHITECTURE_KIND(id, ...) ARCHITECTURE_##id,
 typedef enum ArchitectureKind { ARCHITECTURES(ARCHITECTURE_KIND) } ArchitectureKind;

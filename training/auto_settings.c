@@ -31,8 +31,8 @@ static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
 /* Small texts (docs/learning.md): on 20 kB and 200 kB the validation loss is lowest after 7 to 17 epochs; half as many
- * are far too few, twice as many are slightly worse. With Muon, weight decay in proportion to the epochs keeps the model
- * from memorizing the text, better than dropout does. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than
+ * are far too few, twice as many are slightly worse. With Muon, weight decay in proportion to the epochs is better than
+ * dropout at keeping a model from memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than
  * none, and better than 0.2 up to MANY_EPOCHS. */
 enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
@@ -60,14 +60,14 @@ static int vocab_for(int64_t bytes, bool accelerator) {
   return vocab;
 }
 
-/* Longer tokens need more text: below AUTO_BYTE_KB bytes learn more from it. But the bytes of a wide script are too many
- * for the context, and their characters are frequent enough. A sequence of a few letters, such as DNA, has no words. */
+/* A BPE needs more text: below AUTO_BYTE_KB kilobytes, a model of bytes is better. Scripts of many bytes per character
+ * are the exception: their bytes would fill the context. A text of few letters, such as DNA, has no words. */
 static const char *tokenizer_for(int64_t bytes, const Characters *characters, AutoReasons *reasons) {
-  const bool wide = (double)characters->bytes > AUTO_WIDE * (double)characters->all;
+  const bool wide = (double)characters->bytes > AUTO_WIDE * (double)characters->count;
   const bool small = bytes < AUTO_BYTE_KB * 1000 && !wide;
-  if (!small && characters->different >= AUTO_FEW) return "bpe";
+  if (!small && characters->distinct >= AUTO_FEW) return "bpe";
   if (small) note_choice(reasons, "a token is a byte (less than %d kB of text)", AUTO_BYTE_KB);
-  else note_choice(reasons, "a token is a byte (only %d different characters)", characters->different);
+  else note_choice(reasons, "a token is a byte (only %d different characters)", characters->distinct);
   return "byte";
 }
 
@@ -203,7 +203,7 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
 bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, Error *error) {
   TrainSettings s = *given;
   *model = (ModelConfig){0};
-  if (!s.model.dim || !s.model.heads) return true;
+  if (!s.model.dim || !s.model.heads || (*s.model.mixers && !s.model.layers && s.preset < 0)) return true;
   fill_shape(&s, &presets[s.preset >= 0 ? s.preset : PRESET_NANO], false);
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
@@ -271,9 +271,9 @@ static bool choose_batch(TrainSettings *s, const AutoInputs *given, const ModelC
 
 double auto_learning_rate(const TrainSettings *s, const ModelConfig *model) {
   const double share = s->init ? AUTO_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
-  const bool llama = s->init ? model->norm == NORM_RMS : architecture_has_rms(s->arch);
+  const bool rms = s->init ? model->norm == NORM_RMS : architecture_has_rms(s->arch);
   if (s->optimizer == OPTIMIZER_MUON) return share * AUTO_BESIDE_MUON;
-  if (!llama && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
+  if (!rms && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
   return share * (parameters < AUTO_LR_SIZE * 1e6 ? AUTO_LR : AUTO_LR_LARGE);
 }
 

@@ -19,7 +19,7 @@ typedef struct AutoReasons {
 #define AUTO_LR_SIZE 20  /* millions of parameters; AUTO_LR_LARGE from this size on */
 #define AUTO_LR 1e-3     /* peak learning rate */
 #define AUTO_LR_LARGE 6e-4
-#define AUTO_LR_SMALL 3e-3    /* for architectures other than llama... */
+#define AUTO_LR_SMALL 3e-3    /* for architectures with LayerNorm... */
 #define AUTO_LR_SMALL_SIZE 2  /* ...with fewer millions of parameters than this */
 #define AUTO_MUON_LR 0.01     /* peak learning rate of Muon... */
 #define AUTO_BESIDE_MUON 3e-3 /* ...and of AdamW used together with it */
@@ -27,8 +27,8 @@ typedef struct AutoReasons {
 #define AUTO_LR_WORDS                                                                                                  \
   SHOWN(AUTO_LR)                                                                                                       \
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
-      AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with any --arch other than "               \
-                                                                        "llama; a tenth of that with --init"
+      AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with --arch gpt2, opt or original; a "     \
+                                                                        "tenth of that with --init"
 #define AUTO_WD 0.1           /* weight decay; with Muon and a new model, for each epoch */
 #define AUTO_WD_MOST 2        /* with Muon and a new model, at most */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
@@ -53,8 +53,8 @@ typedef struct AutoReasons {
 typedef enum PresetKind { MODEL_PRESETS(AUTO_PRESET_KIND) } PresetKind;
 extern const char *const preset_names[]; /* as PresetKind; ends with NULL */
 
-/* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. `characters` is used only
- * if settings->tokenizer is NULL. */
+/* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. `characters` is used
+ * only if neither the tokenizer nor the size of its vocabulary was given. */
 void auto_tokenizer(TrainSettings *settings, int64_t bytes, const Characters *characters, bool accelerator,
                     AutoReasons *reasons);
 
@@ -95,8 +95,8 @@ double auto_step_seconds(double flops, const ContextInfo *device, double peak_fl
 /* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. */
 static inline bool auto_evaluate_whole(int64_t val_tokens) { return val_tokens <= 64 * 1024; }
 
-/* Computes the number of steps from --steps or --epochs, then the values that depend on it: dropout, warm-up,
- * intervals. Call it after auto_model(). EXIT_USAGE. */
+/* Computes the number of steps from --steps or --epochs, then the values that depend on it: weight decay, dropout,
+ * warm-up, intervals. Call it after auto_model(). EXIT_USAGE. */
 bool auto_length(TrainSettings *settings, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons,
                  Error *error);
 

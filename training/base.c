@@ -85,7 +85,7 @@ static bool check_field(const Run *r, const Option *row, Error *error) {
   char given[40], kept[40];
   const bool resumes = r->settings.resume, is_ctx = row->value == &asked->ctx;
   const bool unused =
-      (row->value == &asked->rope_base || row->value == &asked->rotary) && asked->positions != POSITIONS_ROPE;
+      (row->value == &asked->rope_base || row->value == &asked->rotary_dims) && asked->positions != POSITIONS_ROPE;
   option_format_variable(row, row->value, given, sizeof given);
   option_format_variable(row, saved_field(r, row), kept, sizeof kept);
   if (!option_known(row) || unused || same_field(r, row, given, kept)) return true;

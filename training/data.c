@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,8 +150,10 @@ static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer
 }
 
 static bool count_characters(Run *r, Corpus *corpus, Characters *out, Error *error) {
-  StartupWork work = {
-      .console = &r->console, .name = "looking at characters", .total = (double)corpus_bytes(corpus), .bytes = true};
+  StartupWork work = {.console = &r->console,
+                      .name = "counting characters",
+                      .total = fmin((double)corpus_bytes(corpus), CHARACTERS_SAMPLE),
+                      .bytes = true};
   const bool ok = characters_count(out, corpus, startup_progress(&work), error);
   console_work_end(&r->console);
   return ok;
@@ -161,7 +164,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   if (run_base(r)) return run_open_base_tokenizers(r, error);
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
-  if (!s->tokenizer && !count_characters(r, corpus, &characters, error)) return false;
+  if (!s->tokenizer && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
   auto_tokenizer(s, r->text.facts.bytes, &characters, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);

@@ -91,8 +91,7 @@ static const OptionHint hints[] = {
     {"force overwrite-output-dir", HERE("overwrite")},
 };
 
-#define ARCHITECTURE_HELP(id, name, norm, place, mixers, qk_norm, activation, gated, positions, bias, tie, help)       \
-  name ": " help "; "
+#define ARCHITECTURE_HELP(id, name, help, ...) name ": " help "; "
 #define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
 
 void train_options(Options *options, TrainSettings *s) {
@@ -143,16 +142,18 @@ void train_options(Options *options, TrainSettings *s) {
           .follows = "preset arch dim gated"),
       INT("ctx", &m->ctx, 1, MODEL_MAX_CTX, "auto: preset", "context length in tokens", .follows = "preset"),
       FLOAT("dropout", &s->dropout, 0, 1, "auto: 0; with adamw, from the number of epochs",
-            "dropout on embeddings, attention and residual branches", .below = true),
+            "dropout on embeddings, attention and residual branches", .below = true, .follows = "optimizer",
+            .stays = true),
       FLOAT("embed-dropout", &s->embed_dropout, 0, 1, "auto: dropout", "dropout on embeddings", .below = true,
-            .follows = "dropout"),
+            .follows = "dropout optimizer"),
       FLOAT("attention-dropout", &s->attention_dropout, 0, 1, "auto: dropout", "dropout on attention probabilities",
-            .below = true, .follows = "dropout"),
+            .below = true, .follows = "dropout optimizer"),
       FLOAT("mlp-dropout", &s->mlp_dropout, 0, 1, NULL, "dropout on the hidden activations of MLPs", .below = true),
 
       GROUP("Architecture"),
       CHOICE(
-          "arch", &s->arch, architecture_names, "auto: lfm2, or llama if one of its components is given",
+          "arch", &s->arch, architecture_names,
+          "auto: lfm2; llama if norms, activation, biases, positions or an encoder are given",
           "architecture preset: " ARCHITECTURES(ARCHITECTURE_HELP) "the options below override individual components"),
       INT("encoder-layers", &m->encoder_layers, 0, MODEL_MAX_LAYERS,
           "auto: same as layers with --arch original and pairs, else 0",
@@ -165,11 +166,11 @@ void train_options(Options *options, TrainSettings *s) {
              "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP; "
              "parallel: x + attention(norm(x)) + MLP(norm(x))",
              .follows = "arch"),
-      LETTERS(
-          "mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
-          "what connects the positions of each layer, a letter a layer, repeated if shorter: attention (A), a gated "
-          "convolution over 3 positions (C), attention without rotary positions (N)",
-          .argument = "CCA", .follows = "arch"),
+      LETTERS("mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
+              "token mixer of each layer, one letter per layer, repeated if shorter: attention (A), a gated "
+              "convolution over "
+              "3 positions (C), attention without rotary positions (N)",
+              .argument = "CCA", .follows = "arch"),
       TRISTATE("qk-norm", &m->qk_norm, "auto: arch", "RMSNorm of the queries and keys of each head", .follows = "arch"),
       FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
       CHOICE("act", (int *)&m->activation, model_activation_names, "auto: arch", "activation function of the MLP",
@@ -185,12 +186,12 @@ void train_options(Options *options, TrainSettings *s) {
              .follows = "arch"),
       FLOAT("rope-base", &m->rope_base, 1, 1e12, "auto: " SHOWN(ARCHITECTURE_ROPE_BASE),
             "base of the rotary position encoding", .follows = "arch positions"),
-      INT("rotary-dims", &m->rotary, 2, HEAD_DIM_LIMIT, "auto: all",
+      INT("rotary-dims", &m->rotary_dims, 2, HEAD_DIM_LIMIT, "auto: all",
           "how many numbers of each head the rotary position encoding rotates", .follows = "arch positions"),
       TRISTATE("tie", &m->tie,
                "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(ARCHITECTURE_TIE_DIM) ", unless a token is a byte",
                "tie the output head to the token embedding",
-               .follows = "preset dim arch positions source-tokenizer source-vocab-size"),
+               .follows = "preset dim arch positions tokenizer vocab-size source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
            "trained model to start from (fine-tuning): a run or a Hugging Face transformers model; its tokenizer and "
            "architecture are kept, except that --ctx may be smaller",
@@ -225,7 +226,7 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("wd", &s->wd, 0, 10,
             "auto: " SHOWN(AUTO_WD) "; for a new model with muon, " SHOWN(AUTO_WD) " times the epochs, at most " SHOWN(
                 AUTO_WD_MOST),
-            "weight decay of matrices; vectors have none", .follows = "optimizer"),
+            "weight decay of matrices; vectors have none", .follows = "optimizer", .stays = true),
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
