@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- errors ---- */
 
@@ -180,17 +181,35 @@ static void count_reports(Context *c, int count) {
     check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
 }
 
+/* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked for
+ * meanwhile; after one, the result is cudaErrorNotReady. */
+template <class T>
+static cudaError_t wait_for(Context *c, T what, cudaError_t (*query)(T), cudaError_t (*synchronize)(T)) {
+  if (!c->nccl) return synchronize(what);
+  static const timespec nap = {0, 20000};
+  cudaError_t status;
+  while ((status = query(what)) == cudaErrorNotReady && nccl_works(c)) nanosleep(&nap, NULL);
+  return status;
+}
+
+/* Waits for the work submitted so far, unless an error has occurred. */
+static void settle(Context *c) {
+  if (!c->error.code && c->stream)
+    check(c, wait_for(c, c->stream, cudaStreamQuery, cudaStreamSynchronize), "the work submitted so far");
+}
+
 int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
   Reports *r = &c->reports;
+  if (wait) settle(c);
   if (nccl_works(c) && !c->error.code) {
-    cudaError_t status = wait ? cudaStreamSynchronize(c->stream) : cudaStreamQuery(c->stream);
+    cudaError_t status = cudaStreamQuery(c->stream);
     if (status == cudaSuccess) r->finished = r->issued;
     else if (status != cudaErrorNotReady) check(c, status, "the work submitted so far");
   }
   while (!c->error.code && r->finished < r->issued) {
     cudaEvent_t done = r->done[r->finished % REPORT_RING];
     bool ahead = r->issued - r->finished > REPORT_RING / 8;
-    cudaError_t status = ahead ? cudaEventSynchronize(done) : cudaEventQuery(done);
+    cudaError_t status = ahead ? wait_for(c, done, cudaEventQuery, cudaEventSynchronize) : cudaEventQuery(done);
     if (status == cudaErrorNotReady) break;
     if (check(c, status, "a training step")) r->finished++;
   }
@@ -207,6 +226,7 @@ int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error)
 /* ---- a step as a CUDA graph ---- */
 
 struct CapturedGraph {
+  CapturedGraph *next;   /* in the list of the context */
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* of one run */
 };
@@ -239,7 +259,10 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     int64_t before = c->reports.issued;
     step(c, argument);
     *slot = new (std::nothrow) CapturedGraph();
-    if (*slot) (*slot)->reports = (int)(c->reports.issued - before);
+    if (!*slot) return;
+    (*slot)->reports = (int)(c->reports.issued - before);
+    (*slot)->next = c->graphs;
+    c->graphs = *slot;
     return;
   }
   if (!(*slot)->graph) capture(c, *slot, step, argument);
@@ -249,12 +272,14 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
 }
 
 void cuda_drop(Context *c, CapturedGraph **slot) {
-  if (!*slot) return;
-  if ((*slot)->graph) {
-    check(c, cudaStreamSynchronize(c->stream), "the work submitted so far");
-    cudaGraphExecDestroy((*slot)->graph);
-  }
-  delete *slot;
+  CapturedGraph *const graph = *slot;
+  if (!graph) return;
+  if (graph->graph) settle(c);
+  if (graph->graph) cudaGraphExecDestroy(graph->graph); /* it may be running after an error */
+  CapturedGraph **link = &c->graphs;
+  while (*link != graph) link = &(*link)->next;
+  *link = graph->next;
+  delete graph;
   *slot = NULL;
 }
 
@@ -302,8 +327,13 @@ static bool describe_device(Context *c) {
 
 void cuda_close(Context *c) {
   if (!c) return;
-  if (c->stream) cudaStreamSynchronize(c->stream);
+  settle(c);
+  while (c->graphs) { /* before the communicator, which waits for what was captured with it */
+    CapturedGraph *graph = c->graphs;
+    cuda_drop(c, &graph);
+  }
   peers_close(c);
+  if (c->stream) cudaStreamSynchronize(c->stream); /* after an error, what ends now */
   gemm_close(c->gemm);
   staging_close(&c->staging);
   reports_close(&c->reports);

@@ -340,14 +340,15 @@ static bool run(void *context, Error *error) {
   return run_warm_up(r, error) && run_together(r, run_begin_directory, error) && train(r, error);
 }
 
-static void close_run(Run *r) {
+static void close_run(Run *r, ExitCode outcome) {
   metrics_close(&r->files.metrics);
   history_free(&r->files.history);
+  checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
+  collective_abort(r->peers, outcome);
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(&r->text);
   model_files_close(r->base.files);
-  checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
   free(r->files.dir);
   options_free(&r->options);
 }
@@ -365,7 +366,7 @@ int main(int argc, char **argv) {
                                             .peers = &r.peers,
                                             .run = run,
                                             .context = &r});
-  close_run(&r);
-  collective_close(r.peers, (ExitCode)status);
+  close_run(&r, (ExitCode)status);
+  collective_close(r.peers);
   return status;
 }

@@ -60,6 +60,10 @@ static void *wait_for_signals(void *argument) {
   const sigset_t *wanted = argument;
   double first = 0;
   for (int number; sigwait(wanted, &number) == 0;) {
+    if (number == SIGCHLD) {
+      collective_check_children();
+      continue;
+    }
     if (stop_signal && clock_seconds() - first >= TOGETHER_SECONDS) leave_at_once(number);
     if (stop_signal) continue;
     first = clock_seconds();
@@ -68,8 +72,10 @@ static void *wait_for_signals(void *argument) {
   return NULL;
 }
 
-/* All threads started from now on leave SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored, as under nohup) to
- * that thread. */
+static void ignore(int number) { (void)number; }
+
+/* All threads started from now on leave SIGINT, SIGTERM, SIGUSR1, SIGCHLD and SIGHUP (unless it is ignored, as under
+ * nohup) to that thread. */
 static void take_signals(void) {
   static sigset_t wanted;
   pthread_t thread;
@@ -77,6 +83,8 @@ static void take_signals(void) {
   sigaddset(&wanted, SIGINT);
   sigaddset(&wanted, SIGTERM);
   sigaddset(&wanted, SIGUSR1);
+  sigaddset(&wanted, SIGCHLD);
+  signal(SIGCHLD, ignore); /* without a handler, systems may drop it */
   struct sigaction hangup;
   if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &wanted, NULL) != 0) return;

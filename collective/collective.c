@@ -160,6 +160,8 @@ bool collective_start(int processes, Error *error) {
   return messenger_fork(processes, error);
 }
 
+void collective_check_children(void) { messenger_check_children(); }
+
 bool collective_open(Collective **out, Error *error) {
   Group *group = calloc(1, sizeof *group);
   Collective *c = *out = (Collective *)group;
@@ -179,12 +181,13 @@ bool collective_open(Collective **out, Error *error) {
   return false;
 }
 
-void collective_close(Collective *c, ExitCode outcome) {
+void collective_abort(Collective *c, ExitCode outcome) {
+  if (c && c->state->messenger && outcome != EXIT_DONE && !c->agreed) c->state->messenger->abort((int)outcome);
+}
+
+void collective_close(Collective *c) {
   if (!c) return;
-  if (c->state->messenger) {
-    if (outcome != EXIT_DONE && !c->agreed) c->state->messenger->abort((int)outcome);
-    c->state->messenger->finish();
-  }
+  if (c->state->messenger) c->state->messenger->finish();
   free(c->state->gathered);
   free(c->state->others);
   free(c);
@@ -236,6 +239,7 @@ bool collective_agree(Collective *c, int *signal, Error *error) {
     count++;
   }
   if (first < 0) return true;
+  messenger_expect_end(); /* a rank may end as soon as it knows the error */
   broadcast_error(c, first, count == c->size, error);
   c->agreed = true;
   c->state->error = *error;

@@ -38,9 +38,15 @@ bool collective_start(int processes, Error *error);
  * collective_close(). */
 bool collective_open(Collective **out, Error *error);
 
-/* Leaves the group. An `outcome` other than EXIT_DONE that the ranks have not agreed on also ends the other ranks, with
- * that exit status. NULL is harmless. */
-void collective_close(Collective *c, ExitCode outcome);
+/* Ends all ranks, including this one, with that exit status, if `outcome` is an error that the ranks have not agreed on.
+ * Call it before anything that may wait for the other ranks, such as closing a GPU. NULL is harmless. */
+void collective_abort(Collective *c, ExitCode outcome);
+
+/* Leaves the group. All ranks must call it. NULL is harmless. */
+void collective_close(Collective *c);
+
+/* Ends all ranks if one that collective_start() forked has died. Call it in any thread when SIGCHLD arrives. */
+void collective_check_children(void);
 
 /* ---- messages ---- */
 

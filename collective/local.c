@@ -8,7 +8,9 @@
 #include "util/array.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,8 @@ static int my_rank, processes;
 static pid_t *children;                  /* [processes]; used by rank 0 */
 static int (*sockets)[MESSENGER_GROUPS]; /* [processes] to each other process */
 static Posts posts[MESSENGER_GROUPS];
+static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER; /* whoever holds it may learn how a process has ended */
+static atomic_bool end_is_expected;
 
 /* ---- ending all processes ---- */
 
@@ -47,17 +51,42 @@ static void end_all(int status) {
   _exit(status);
 }
 
-/* A process has closed its sockets. Only rank 0, its parent, can learn why; rank 0 then ends the others. */
-static void lost(int rank) {
-  int status = 0;
-  while (my_rank > 0) pause();
-  while (waitpid(children[rank], &status, 0) < 0 && errno == EINTR) {
-  }
+/* Returns whether the process of a rank has ended. A normal end that was returned before is returned as status 0. */
+static bool has_ended(int rank, int *status, int options) {
+  pid_t ended;
+  *status = 0;
+  do ended = waitpid(children[rank], status, options);
+  while (ended < 0 && errno == EINTR);
+  return ended != 0;
+}
+
+/* `status` of waitpid(). */
+static void end_because_of(int rank, int status) {
   if (WIFEXITED(status)) end_all(WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_INTERNAL); /* it has said why */
   fprintf(stderr, "train: rank %d was ended by signal %d (%s), and the others with it\n", rank, WTERMSIG(status),
           strsignal(WTERMSIG(status)));
   end_all(EXIT_SIGNALS + WTERMSIG(status));
 }
+
+/* A process has closed its sockets. Only rank 0, its parent, can learn why; rank 0 then ends the others. */
+static void lost(int rank) {
+  int status;
+  while (my_rank > 0) pause();
+  pthread_mutex_lock(&watching);
+  has_ended(rank, &status, 0);
+  end_because_of(rank, status);
+}
+
+/* A process that waits for a GPU, which waits for the GPU of a process that has died, does not read its sockets. */
+void messenger_check_children(void) {
+  int status;
+  pthread_mutex_lock(&watching);
+  for (int rank = 1; my_rank == 0 && rank < processes; rank++)
+    if (has_ended(rank, &status, WNOHANG) && status && !end_is_expected) end_because_of(rank, status);
+  pthread_mutex_unlock(&watching);
+}
+
+void messenger_expect_end(void) { end_is_expected = true; }
 
 /* ---- messages ---- */
 
@@ -128,9 +157,10 @@ static void start(Collective *c) {
 
 static void finish(void) {
   int status;
-  for (int rank = 1; my_rank == 0 && rank < processes; rank++)
-    while (waitpid(children[rank], &status, 0) < 0 && errno == EINTR) {
-    }
+  for (int rank = 1; my_rank == 0 && rank < processes; rank++) has_ended(rank, &status, 0);
+  pthread_mutex_lock(&watching);
+  processes = 0;
+  pthread_mutex_unlock(&watching);
   for (int i = 0; i < MESSENGER_GROUPS; i++) free(posts[i].items);
   free(sockets);
   free(children);

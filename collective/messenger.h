@@ -32,4 +32,9 @@ typedef struct Messenger {
 bool messenger_fork(int processes, Error *error);
 const Messenger *messenger_of_forks(void); /* NULL: messenger_fork() was not called */
 
+/* In the process that called messenger_fork(): ends all processes if another one has died. Any thread may call it. */
+void messenger_check_children(void);
+/* From now on, the processes end because of an error that all of them know: how they end does not matter. */
+void messenger_expect_end(void);
+
 #endif

@@ -71,6 +71,7 @@ struct Context {
   size_t scratch_bytes;
   Staging staging;
   Reports reports;
+  struct CapturedGraph *graphs; /* all that exist */
 };
 
 /* Keeps `status` of `what` (an operation, a tensor) if it is the context's first error; true while there is none. */

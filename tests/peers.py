@@ -337,7 +337,7 @@ def memory(kind, launcher, folder, full):
     check(f"{kind}: memory that runs out in one process", not wrong, wrong[:3])
 
 
-def emulated(folder):
+def emulated(folder, full):
     """Emulated GPUs with --gpus, without MPI: the emulated NCCL checks that all ranks make the same calls."""
     common = ["text.txt", "--layers", "2", "--heads", "2", "--dim", "32", "--ctx", "16", "--batch", "4", "--steps", "4",
               "--tokenizer", "byte", "--dropout", "0.1", "--log-every", "1", "--eval-every", "2", "--sample-tokens", "4",
@@ -386,13 +386,23 @@ def emulated(folder):
     status, _, said = gpus("many", 2, ["--dtype", "f32", "--gpus", "3"])
     check("GPUs: more than there are", status == 2 and "this machine has 2" in said, (status, said))
     os.environ["EMU_DEVICES"] = "2"
-    run = Run(None, folder, 1, [*common, "--steps", "100000", "--gpus", "2", "--out", "killed.run"])
-    run.wait_for_steps("killed.run", 2, 0)
-    children = sorted(run.family() - {run.process.pid})
-    os.kill(children[0], signal.SIGKILL)
-    status = run.wait(END_SECONDS)
-    check("GPUs: one that is killed ends all", status == 128 + signal.SIGKILL and "rank 1 was ended" in run.said(),
-          (status, run.said()))
+    del os.environ["EMU_NCCL_SECONDS"]  # from here on a rank waits for the others without end, as with NCCL
+    plain = [*common, "--steps", "100000", "--eval-every", "0"]
+    for attempt in range(20 if full else 2):  # in the middle of plain steps
+        for count in (2, 3):
+            os.environ["EMU_DEVICES"] = str(count)
+            out = f"killed-{attempt}-{count}.run"
+            run = Run(None, folder, 1, [*plain, "--gpus", str(count), "--out", out])
+            run.wait_for_steps(out, 10 + attempt, 0)
+            family = sorted(run.family() - {run.process.pid})
+            rank = 1 + attempt % (count - 1)
+            os.kill(family[rank - 1], signal.SIGKILL)
+            status = run.wait(END_SECONDS)
+            time.sleep(0.1)
+            check(f"GPUs: rank {rank} of {count} is killed, and all end", status == 128 + signal.SIGKILL
+                  and f"rank {rank} was ended by signal 9" in run.said() and run.said().count("was ended") == 1
+                  and not any(os.path.exists(f"/proc/{process}/exe") for process in family), (status, run.said()))
+    os.environ["EMU_DEVICES"] = "2"
     run = Run(None, folder, 1, [*common, "--steps", "100000", "--gpus", "2", "--out", "stopped.run"])
     run.wait_for_steps("stopped.run", 2, 0)
     os.kill(sorted(run.family() - {run.process.pid})[0], signal.SIGUSR1)
@@ -409,7 +419,7 @@ def main():
     if asked.only == "emulated":
         with tempfile.TemporaryDirectory() as folder:
             write_texts(folder)
-            emulated(folder)
+            emulated(folder, asked.full)
         print("done")
         sys.exit(failed)
     found = launchers()

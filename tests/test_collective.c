@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -115,7 +116,8 @@ static int status_of(bool (*what)(Collective *c), bool dies) {
     if (!collective_start(RANKS, &error) || !collective_open(&c, &error) || c->size != RANKS) _exit(99);
     if (dies && c->rank == 3) _exit(EXIT_BUSY);
     const bool ok = what(c);
-    collective_close(c, ok ? EXIT_DONE : EXIT_INTERNAL);
+    collective_abort(c, ok ? EXIT_DONE : EXIT_INTERNAL);
+    collective_close(c);
     _exit(ok ? 0 : 1);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
@@ -144,6 +146,20 @@ static void test_one_dies(void **state) {
   assert_int_equal(status_of(try_words, true), EXIT_BUSY);
 }
 
+/* What a rank does whose GPU waits for that of a dead rank. */
+static bool wait_without_messages(Collective *c) {
+  for (int i = 0; i < 5000; i++) {
+    if (c->rank == 0) collective_check_children();
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  return false;
+}
+
+static void test_one_dies_silently(void **state) {
+  (void)state;
+  assert_int_equal(status_of(wait_without_messages, true), EXIT_BUSY);
+}
+
 static void test_alone(void **state) {
   Error error = {0};
   Collective *c = NULL;
@@ -160,12 +176,13 @@ static void test_alone(void **state) {
   fail(&error, EXIT_INPUT, "no text");
   assert_false(collective_agree(c, NULL, &error));
   assert_string_equal(error.text, "no text");
-  collective_close(c, EXIT_INPUT);
+  collective_abort(c, EXIT_INPUT);
+  collective_close(c);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_words),
-                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_spans),
-                                     cmocka_unit_test(test_one_dies)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),    cmocka_unit_test(test_words),
+                                     cmocka_unit_test(test_errors),   cmocka_unit_test(test_spans),
+                                     cmocka_unit_test(test_one_dies), cmocka_unit_test(test_one_dies_silently)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

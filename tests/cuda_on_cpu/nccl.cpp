@@ -4,7 +4,7 @@
  * the operations after it do nothing. They run when the work of their stream does.
  *
  *   EMU_NCCL_OLD=1         it is too old to be used
- *   EMU_NCCL_SECONDS=N     how long a rank waits for the others; 20
+ *   EMU_NCCL_SECONDS=N     how long a rank waits for the others before it reports them; without end, as NCCL waits
  *   EMU_NCCL_DROP=RANK:N   rank RANK leaves out its N-th operation
  *   EMU_NCCL_WRONG=RANK:N  rank RANK gives one element less in its N-th operation */
 #include "tests/cuda_on_cpu/internal.h"
@@ -14,6 +14,8 @@
 #include <atomic>
 #include <chrono>
 #include <fcntl.h>
+#include <math.h>
+#include <memory>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,6 +47,7 @@ struct ncclComm {
   int rank, ranks, meetings;
   int64_t operations; /* asked for so far */
   std::atomic<int> error;
+  std::shared_ptr<int> used = std::make_shared<int>(0); /* by each recorded operation */
 };
 
 static int group_depth;
@@ -67,7 +70,7 @@ static void report(ncclComm *c, const char *format, int rank, const Operation &t
 /* Waits until all have come as often as this rank; the first that does not, or -1. */
 static int meet(ncclComm *c) {
   const char *limit = getenv("EMU_NCCL_SECONDS");
-  const double end = now() + (limit ? atof(limit) : 20);
+  const double end = limit ? now() + atof(limit) : INFINITY;
   c->room->arrived[c->rank] = ++c->meetings;
   for (int rank = 0; rank < c->ranks; rank++)
     while (c->room->arrived[rank] < c->meetings) {
@@ -148,7 +151,7 @@ static ncclResult_t submit(ncclComm *c, Operation op, const void *from, void *to
   c->operations++;
   if (planted("EMU_NCCL_DROP", c)) return ncclSuccess;
   if (planted("EMU_NCCL_WRONG", c)) op.count--;
-  if (enqueue(stream, [=] { run(c, op, from, to); }) != cudaSuccess) return ncclUnhandledCudaError;
+  if (enqueue(stream, [=, used = c->used] { run(c, op, from, to); }) != cudaSuccess) return ncclUnhandledCudaError;
   run_at_once(stream);
   return ncclSuccess;
 }
@@ -184,6 +187,10 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!comm) return ncclInvalidArgument;
+  if (comm->used.use_count() > 1) { /* NCCL waits until they are destroyed */
+    fprintf(stderr, "emu: nccl: a communicator is destroyed before the graphs that use it\n");
+    abort();
+  }
   munmap(comm->room, sizeof(Room));
   delete comm;
   return ncclSuccess;
