@@ -63,7 +63,8 @@ static bool convert(Program *p, Error *error) {
 static bool list_parameters(Program *p, Error *error) {
   ParameterTable table;
   int64_t all = 0;
-  if (!parameter_table_make(&table, &p->model.config, error)) return false;
+  if (!model_files_check_weights_size(p->model.files, error) || !parameter_table_make(&table, &p->model.config, error))
+    return false;
   for (int i = 0; i < table.count; i++) {
     const ParameterTensor *t = &table.tensors[i];
     const int64_t count = (int64_t)t->rows * t->cols;

@@ -35,7 +35,9 @@ static const char *const run_files[] = {
     LEFT_BY_OLD_RUN,     CHECKPOINT_VAL_TOKENS, CHECKPOINT_TOKENS,     CHECKPOINT_METRICS, CHECKPOINT_REPORT,
     CHECKPOINT_SETTINGS, TOKENIZER_JSON,        TOKENIZER_CONFIG_JSON, MODEL_FILE_WEIGHTS, MODEL_FILE_GENERATION_CONFIG,
     MODEL_FILE_CONFIG,   MODEL_FILE_CODE,       OF_SOURCE_TOKENIZER};
+static const char *const new_run_files[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_NEW_TOKENS, CHECKPOINT_NEW_VAL_TOKENS};
 enum {
+  NEW_RUN_FILES = sizeof new_run_files / sizeof new_run_files[0],
   RUN_FILES = sizeof run_files / sizeof run_files[0],
   OLD_RUN_FILES = sizeof old_run_files / sizeof old_run_files[0]
 };
@@ -186,7 +188,7 @@ bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
 
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (lock->fd < 0) return;
-  if (!keep) file_remove_in(dir, CHECKPOINT_STDIN_COPY);
+  if (!keep) remove_files(dir, new_run_files, NEW_RUN_FILES);
   if (!keep && !lock->had_model) {
     remove_files(dir, run_files, RUN_FILES);
     model_files_remove_source_tokenizer(dir);

@@ -19,7 +19,10 @@
 #define CHECKPOINT_STDIN_TEXT "stdin.txt"
 #define CHECKPOINT_STDIN_JSONL "stdin.jsonl"
 #define CHECKPOINT_STDIN_TSV "stdin.tsv"
-#define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin") /* until the run begins; deleted later if it is killed */
+/* Until the run begins, beside the files of an older one; deleted later if it is killed. */
+#define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin")
+#define CHECKPOINT_NEW_TOKENS FILE_SWEPT_NAME("tokens")
+#define CHECKPOINT_NEW_VAL_TOKENS FILE_SWEPT_NAME("val.tokens")
 /* Files for the user. */
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"

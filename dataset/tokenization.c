@@ -242,7 +242,8 @@ bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const T
     return true;
   if (opened) token_file_close(out);
   if (!corpus || cause.code != EXIT_CHECKPOINT) return fail(error, cause.code, "%s", cause.text);
-  return write_tokens(path, corpus, tokenizer, options, error) && token_file_open(out, path, error);
+  const char *written = options->written ? options->written : path;
+  return write_tokens(written, corpus, tokenizer, options, error) && token_file_open(out, written, error);
 }
 
 /* ---- the checksum of a text ---- */

@@ -1,6 +1,7 @@
 /* Finds repeated text: a block that follows itself, repeated lines, a file concatenated with itself. */
 #include "doctor/findings.h"
 
+#include "tokenizer/tokenizer.h"
 #include "util/checksum.h"
 
 #include <stdio.h>
@@ -17,6 +18,9 @@ enum {
 };
 
 enum { REPEATS_BLOCK, REPEATS_LINES, REPEATS_ALL };
+
+/* Keeps empty lines and those that end a document. */
+static const char without_repeated_lines[] = "awk '!NF || $0 == \"" END_OF_TEXT "\" || !seen[$0]++' @";
 
 /* ---- a block ---- */
 
@@ -53,7 +57,7 @@ static bool find_block(const DoctorView *view, Findings *out) {
                                 text_plural((double)smallest, "byte").text);
   char *command = finding->command;
   if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", byte);
-  else if (lines) strcpy(command, "awk '!NF || !seen[$0]++' @");
+  else if (lines) strcpy(command, without_repeated_lines);
   else snprintf(command, sizeof finding->command, "head -c %zu @", smallest);
   return true;
 }
@@ -80,7 +84,7 @@ static bool find_lines(const DoctorView *view, Findings *out) {
   size_t repeated = 0;
   for (int i = 0; i < view->count; i++) repeated += repeated_lines(&view->samples[i]);
   if (repeated * 2 < view->seen || view->seen < SMALLEST) return false;
-  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, "awk '!NF || !seen[$0]++' @", "%s are repeated lines",
+  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, without_repeated_lines, "%s are repeated lines",
              doctor_percent(view, (double)repeated, (double)view->seen).text);
   return true;
 }

@@ -245,11 +245,8 @@ bool attention_check(const GenerateSettings *s, Error *error) {
     if (!is_html(files->items[i]) && !text_ends_with(files->items[i], ".json"))
       return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
                   text_one_line(files->items[i], 250).text);
-  for (int i = 0; i < files->count; i++) { /* reports files that cannot be written before the model is loaded */
-    FileWriter file;
-    if (!file_writer_begin(&file, files->items[i], error)) return false;
-    file_writer_abort(&file);
-  }
+  for (int i = 0; i < files->count; i++)
+    if (!output_file_check("--attention", files->items[i], s, error)) return false;
   return true;
 }
 

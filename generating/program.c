@@ -1,10 +1,13 @@
 /* The model of a call, and its standard output. */
 #include "generating/program.h"
 
+#include "checkpoint/directory.h"
 #include "cli/startup.h"
 #include "cli/vocabulary.h"
 #include "dataset/tokenization.h"
 #include "util/file.h"
+#include "util/path.h"
+#include "util/text.h"
 #include "util/threads.h"
 
 #include <errno.h>
@@ -80,7 +83,28 @@ bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *s, Console
   return ok;
 }
 
-/* ---- standard output ---- */
+/* ---- output ---- */
+
+/* Returns whether `file` is the input, which may be "-"; NULL: there is no input. */
+static bool is_read(const char *file, const char *input) {
+  return input && path_same(file, path_is_stdin(input) ? "/dev/stdin" : input);
+}
+
+bool output_file_check(const char *option, const char *path, const GenerateSettings *s, Error *error) {
+  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->overlap};
+  const PathText dir = path_directory(path);
+  const OneLine shown = text_one_line(path, 250);
+  FileWriter file;
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (is_read(path, inputs[i]))
+      return fail(error, EXIT_USAGE, "%s %s would replace the text that is read", option, shown.text);
+  if (access(path, F_OK) == 0 && (checkpoint_is_run(dir.text) || model_files_exist(dir.text)))
+    return fail(error, EXIT_USAGE, "%s %s would replace a file in the directory of a model; choose another name",
+                option, shown.text);
+  if (!file_writer_begin(&file, path, error)) return false;
+  file_writer_abort(&file);
+  return true;
+}
 
 void stdout_flush(Stdout *out) {
   const int cause = file_flush_cause(stdout);

@@ -96,7 +96,11 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
 bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *settings, Console *console, const char *path,
                         TokenFile *out, Error *error);
 
-/* ---- program.c: standard output ---- */
+/* ---- program.c: output ---- */
+
+/* Before the model is loaded: checks that `path`, given by `option`, can be written, and that this replaces neither a text
+ * that is read nor a file in the directory of a model. EXIT_USAGE, EXIT_OUTPUT. */
+bool output_file_check(const char *option, const char *path, const GenerateSettings *settings, Error *error);
 
 /* Flushes what was printed. */
 void stdout_flush(Stdout *out);

@@ -22,21 +22,10 @@ static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 
 bool surprisal_is_shown(const GenerateSettings *s) { return s->surprisal || s->surprisal_html || s->alternatives > 0; }
 
-/* Returns whether the path is the page that ./train writes for a run. */
-static bool is_report(const char *path) {
-  return strcmp(path_base(path), CHECKPOINT_REPORT) == 0 && checkpoint_is_run(path_directory(path).text);
-}
-
-/* Returns whether `file` is the input, which may be "-"; NULL: there is no input. */
-static bool is_read(const char *file, const char *input) {
-  return input && path_same(file, strcmp(input, "-") == 0 ? "/dev/stdin" : input);
-}
-
 /* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
 bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
-  FileWriter file;
   const char *page = s->surprisal_html;
   if (s->surprisal && !can_color())
     console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
@@ -47,12 +36,7 @@ bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) 
   for (int i = 0; i < s->attention.count; i++)
     if (path_same(page, s->attention.items[i]))
       return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
-  if (is_read(page, s->score) || is_read(page, s->prompt_file))
-    return fail(error, EXIT_USAGE, "--heat-html %s would replace the text that is read", page);
-  if (is_report(page)) return fail(error, EXIT_USAGE, "--heat-html %s would replace the page of a run", page);
-  if (!file_writer_begin(&file, page, error)) return false;
-  file_writer_abort(&file);
-  return true;
+  return output_file_check("--heat-html", page, s, error);
 }
 
 int surprisal_alternatives(const GenerateSettings *s, int vocab) {

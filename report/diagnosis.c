@@ -79,7 +79,13 @@ OneLine diagnosis_lower_rates(const DiagnosisFacts *f) {
 }
 
 static bool is_over_chance(const MetricsLine *e, const DiagnosisFacts *f) {
-  return e->step > f->warmup && !(e->val_loss <= f->chance + OVER_CHANCE);
+  return !(e->val_loss <= f->chance + OVER_CHANCE);
+}
+
+/* Returns whether the validation loss is not below that of the evaluation before, or below the first training loss. */
+static bool has_not_fallen(const History *h, const MetricsLine *last) {
+  const bool first = last == h->evaluations;
+  return first && !h->count ? true : !(last->val_loss < (first ? h->points[0].loss : last[-1].val_loss));
 }
 
 /* Returns whether both losses have risen a lot. Where a model overfits, only the validation loss rises. */
@@ -90,7 +96,7 @@ static bool has_jumped(const History *h, const MetricsLine *last) {
 }
 
 static bool diverging(const History *h, const MetricsLine *last, const DiagnosisFacts *f, MetricsLine *out) {
-  if (is_over_chance(last, f))
+  if (last->step > f->warmup && is_over_chance(last, f) && has_not_fallen(h, last))
     return report(
         out, DIAGNOSIS_DIVERGING, last,
         "diverging: the validation loss of %.3f is worse than guessing (%.3f); the learning rate is too high, try %s",
@@ -207,8 +213,8 @@ bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts
 }
 
 bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts) {
-  const MetricsLine *last = newest(history);
-  return last && is_over_chance(last, facts);
+  const MetricsLine *best = history_best(history), *kept = best ? best : newest(history);
+  return kept && is_over_chance(kept, facts);
 }
 
 /* ---- still learning ---- */

@@ -44,7 +44,7 @@ bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, Metri
  * passage that unseen texts of the same length have in common with it. */
 bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out);
 
-/* Returns whether the last evaluation is no better than guessing. */
+/* Returns whether the kept model is no better than guessing, as far as the evaluations during the run say. */
 bool diagnosis_worse_than_chance(const History *history, const DiagnosisFacts *facts);
 
 #endif

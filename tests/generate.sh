@@ -425,7 +425,14 @@ refused "a page in the place of the text" 2 'would replace' "$generate" a.run --
 refused "a page that is none" 2 'ends in .html' "$generate" a.run -p x --heat-html plain.txt
 refused "two pages in one file" 2 'both write' "$generate" a.run -p x --heat-html two.html --attention two.html
 refused "two pages in one file, spelled in two ways" 2 'both write' "$generate" a.run -p x --heat-html two.html --attention ./two.html
-refused "a page in the place of a run's" 2 'page of a run' "$generate" a.run -p x --heat-html a.run/report.html
+refused "a page in the place of a run's" 2 'a file in the directory of a model' "$generate" a.run -p x --heat-html a.run/report.html
+for file in config.json tokenizer.json report.html; do
+  cp "a.run/$file" kept-file
+  refused "attention in the place of $file" 2 'a file in the directory of a model' "$generate" a.run -p x --attention "a.run/$file"
+  check "which stays" cmp -s kept-file "a.run/$file"
+done
+cp mine.html prompt.html
+refused "attention in the place of the prompt" 2 'would replace' "$generate" a.run -f prompt.html --attention prompt.html
 refused "a sampler where nothing is drawn" 2 '--temp does not go with --lens' "$generate" a.run -p x --lens --temp 1
 refused "an answer where none is begun" 2 '--answer does not go with --score' "$generate" a.run --score text.txt --answer x
 refused "a format of no file" 2 '--tsv needs --novelty or --score' "$generate" a.run -p x --tsv

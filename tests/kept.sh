@@ -42,6 +42,18 @@ tail -n 500 text.txt >val.txt
 $train train.txt --val val.txt $tiny --steps 60 --out val.run 2>err
 one_number "--val" val.run err val.txt
 
+# ---- a run that is resumed with bad rates, and with another text for training ----
+cp -r s3.run worse.run
+sed '1s/^line/LINE/' text.txt >changed.txt
+mv text.txt right.txt && mv changed.txt text.txt
+best=$(kept worse.run loss)
+$train --resume=worse.run --steps 80 --lr 9 2>err
+mv right.txt text.txt
+check "the text for training has changed, the one for validation has not" sh -c \
+  "grep -q 'the text has changed\|training tokens, previously' err && ! grep -q 'validation text has changed' err"
+check "so the best model is kept" near "$(kept worse.run loss)" "$best" 1e-9
+check "and it is not called a guess" sh -c "grep -q '^trained 80 steps' err && ! grep -q 'no better than guessing' err"
+
 # ---- packed documents, pairs without and with an encoder ----
 for i in 1 2 3 4 5 6 7 8 9; do printf 'Document %d.\n%s\n<|endoftext|>\n' $i "$(head -n $((i * 7)) text.txt)"; done >docs.txt
 for i in 1 2 3; do printf 'A text %d.\n%s\n<|endoftext|>\n' $i "$(head -n $((i * 11)) text.txt)"; done >docs_val.txt

@@ -25,12 +25,15 @@ check() { # check NAME CONDITION...
   if "$@"; then pass "$name"; else fail "$name" "failed: $*"; fi
 }
 
+# Every file with its inode and its size
+listing() { find . -type f ! -name .lock -exec ls -lin {} + | awk '{ print $1, $6, $NF }' | sort; }
+
 # refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr that contain WORDS, nothing on stdout, and
-# leaves no file behind
+# neither leaves a file behind nor replaces one
 refused() {
   name=$1 status=$2 words=$3
   shift 3
-  before=$(ls -A)
+  before=$(listing)
   "$@" >"$work/../out.$$" 2>"$work/../err.$$" </dev/null
   got=$?
   lines=$(grep -c '' "$work/../err.$$")
@@ -38,9 +41,9 @@ refused() {
   elif ! grep -q -e "$words" "$work/../err.$$"; then fail "$name" "no \"$words\" in: $(cat "$work/../err.$$")"
   elif [ "$lines" -lt 1 ] || [ "$lines" -gt 3 ]; then fail "$name" "$lines lines of message: $(cat "$work/../err.$$")"
   elif [ -s "$work/../out.$$" ]; then fail "$name" "wrote to stdout"
-  elif [ "$(ls -A)" != "$before" ]; then fail "$name" "left something behind: $(ls -A)"
+  elif [ "$(listing)" != "$before" ]; then fail "$name" "changed files: $(listing >"$work/../after.$$"; echo "$before" | diff - "$work/../after.$$")"
   else pass "$name"; fi
-  rm -f "$work/../out.$$" "$work/../err.$$"
+  rm -f "$work/../out.$$" "$work/../err.$$" "$work/../after.$$"
 }
 
 # stopped SECONDS COMMAND...: presses Ctrl-C after SECONDS; returns the command's status

@@ -375,6 +375,11 @@ cp -r muon.run empty.run
 rm -r empty.run/last empty.run/prev
 refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps $more
 refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
+head -c 3000 text.txt >other.txt
+refused "with another text, too, and the run keeps its tokens" 2 "finished" "$train" --resume=parts.run other.txt
+refused "so it does in a step before its own" 2 "past --steps" "$train" --resume=parts.run other.txt --val other.txt --steps 2
+refused "and when a new run in its place is refused" 2 "longer than the run of 3 steps; give --warmup auto" "$train" other.txt $tiny --steps 3 \
+  --warmup 100 --out parts.run --overwrite
 $train --resume=parts.run --steps $more --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
 cp -r whole-parts.run before.run # begun before there was Muon

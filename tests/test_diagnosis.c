@@ -62,6 +62,8 @@ static double bottoms_out(double x) { return levels_off(x) + (x > 0.5 ? 0.008 * 
 static double overfits(double x) { return levels_off(x) + (x > 0.4 ? x - 0.4 : 0); }
 static double memorizes(double x) { return 1.5 * exp(-3 * x); }
 static double explodes(double x) { return x < 0.35 ? learns(x) : 10.4; }
+static double fails(double x) { return 10.4 + x; }
+static double starts_high(double x) { return 12 - 4 * x; }
 static double is_not_finite(double x) { return x < 0.35 ? learns(x) : (double)NAN; }
 static double jumps(double x) { return x < 0.55 ? learns(x) : 2.4; }
 static double never_learns(double x) { return 5.57 + 0.02 * sin(50 * x); }
@@ -88,6 +90,7 @@ static void healthy_runs(void **state) {
   expect(memorizes, bottoms_out, &facts, "", NULL);
   expect(never_learns, never_learns, &facts, "", NULL); /* random bytes: no rate is to blame */
   expect(guesses_at_first, guesses_at_first, &facts, "", NULL);
+  expect(starts_high, starts_high, &facts, "", NULL); /* worse than guessing, but it learns */
   expect(jumps, levels_off, &facts, "", NULL); /* the text is harder there */
 }
 
@@ -97,6 +100,7 @@ static void diverging_runs(void **state) {
   muon.muon_lr = 0.01;
   expect(explodes, explodes, &facts, "diverging at 7\n", "of 10.400 is worse than guessing (5.550)");
   expect(explodes, explodes, &facts, "diverging at 7\n", "try --lr 0.001");
+  expect(fails, fails, &facts, "diverging at 2\n", "is worse than guessing");
   expect(explodes, explodes, &muon, "diverging at 7\n", "try --muon-lr 0.003 --lr 0.001");
   expect(is_not_finite, is_not_finite, &facts, "diverging at 7\n", NULL);
   expect(jumps, jumps, &facts, "diverging at 12\n", "rose from 1.503 at step 500 to 2.400");
@@ -167,8 +171,11 @@ static void chance(void **state) {
   (void)state;
   History h = {0};
   assert_false(diagnosis_worse_than_chance(&h, &facts)); /* nothing is known */
-  diagnoses_of(explodes, explodes, &facts, &h);
+  diagnoses_of(fails, fails, &facts, &h);
   assert_true(diagnosis_worse_than_chance(&h, &facts));
+  history_free(&h);
+  diagnoses_of(explodes, explodes, &facts, &h); /* a good model was kept before */
+  assert_false(diagnosis_worse_than_chance(&h, &facts));
   history_free(&h);
   diagnoses_of(learns, learns, &facts, &h);
   assert_false(diagnosis_worse_than_chance(&h, &facts));

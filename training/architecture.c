@@ -94,6 +94,12 @@ bool architecture_check(const TrainSettings *s, bool trained, Error *error) {
   if (!trained && s->model.rotary_dims && (int64_t)s->model.rotary_dims * s->model.heads == s->model.dim)
     return fail(error, EXIT_USAGE, "--rotary-dims %d is the whole head, as without the option; leave it out",
                 s->model.rotary_dims);
+  if (!trained && model_count_mixers(&s->model, MIXER_NOPE) == s->model.layers)
+    return fail(error, EXIT_USAGE, "--mixer N means no positions in all layers; give --positions none instead");
+  if (s->model.rotary_dims && !model_count_mixers(&s->model, MIXER_ATTENTION) && !s->model.encoder_layers)
+    return fail(error, EXIT_USAGE,
+                "--rotary-dims is for layers with rotary positions, and --mixer %s has none; leave it out",
+                s->model.mixers);
   const int mixers = (int)strlen(s->model.mixers);
   if (mixers > s->model.layers)
     return fail(error, EXIT_USAGE, "--mixer has %d letters for %s; give at most one letter per layer", mixers,
@@ -142,12 +148,14 @@ ArchitectureWords architecture_words(const ModelConfig *m) {
   char rope[80];
   snprintf(rope, sizeof rope, "%s of %d of %d numbers of a head", positions[m->positions], m->rotary_dims, m->head_dim);
   const bool partial = m->positions == POSITIONS_ROPE && m->rotary_dims;
-  const int rotary = model_count_mixers(m, MIXER_NOPE) ? model_count_mixers(m, MIXER_ATTENTION) : m->layers;
+  const int attention = model_count_mixers(m, MIXER_ATTENTION), nope = model_count_mixers(m, MIXER_NOPE);
+  const bool attends = m->encoder_layers || attention || nope;
+  const int rotary = nope ? attention : attends ? m->layers : 0;
   snprintf(words.text, sizeof words.text, "%s %s", norms[m->norm], places[m->norm_place]);
   add_layers(&words, "convolutions", model_count_mixers(m, MIXER_CONVOLUTION), m);
-  add_layers(&words, "norms of queries and keys", m->qk_norm ? m->layers : 0, m);
+  add_layers(&words, "norms of queries and keys", m->qk_norm && attends ? m->layers : 0, m);
   add_layers(&words, mlps[m->activation][m->gated], m->layers, m);
-  add_layers(&words, partial ? rope : positions[m->positions], rotary, m);
+  add_layers(&words, partial ? rope : positions[m->positions], m->positions == POSITIONS_ROPE ? rotary : m->layers, m);
   add_layers(&words, bias_words(m), m->layers, m);
   return words;
 }

@@ -52,10 +52,10 @@ static void note_choice(AutoReasons *reasons, const char *format, ...) {
 
 /* ---- tokenizer ---- */
 
-/* Each token should occur about a thousand times, to be learned and to be worth its row of the output layer. */
+/* Each token should occur often, to be learned and to be worth its row of the output layer. */
 static int vocab_for(int64_t bytes, bool accelerator) {
   const int limit = accelerator ? 32768 : 4096;
-  int vocab = bytes < AUTO_BYTE_KB * 1000 ? 1024 : 2048;
+  int vocab = bytes < 100000 ? 1024 : 2048;
   while (vocab < limit && bytes / 2000 >= 2 * vocab) vocab *= 2;
   return vocab;
 }
@@ -67,7 +67,9 @@ static const char *tokenizer_for(int64_t bytes, const Characters *characters, Au
   const bool small = bytes < AUTO_BYTE_KB * 1000 && !wide;
   if (!small && characters->distinct >= AUTO_FEW) return "bpe";
   if (small) note_choice(reasons, "a token is a byte (less than %d kB of text)", AUTO_BYTE_KB);
-  else note_choice(reasons, "a token is a byte (only %d different characters)", characters->distinct);
+  else
+    note_choice(reasons, "a token is a byte (only %d different characters%s)", characters->distinct,
+                characters->bytes < CHARACTERS_SAMPLE ? "" : " in the first megabyte");
   return "byte";
 }
 
@@ -330,7 +332,7 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
   const PluralText shown = text_plural((double)steps, "step");
   if (most < wanted) note_choice(reasons, "%s (in half an hour; longer with --minutes or --steps)", shown.text);
   else if (by_time < by_text) note_time(s, given, shown.text, reasons);
-  else note_choice(reasons, "%s (%s)", shown.text, text_plural(round(epochs), "epoch").text);
+  else note_choice(reasons, "%s (%s)", shown.text, text_plural(round(10 * epochs) / 10, "epoch").text);
   return steps;
 }
 
@@ -345,7 +347,7 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
 
 static void choose_regularization(TrainSettings *s, double epochs, AutoReasons *reasons) {
   const bool decays = s->optimizer == OPTIMIZER_MUON && !s->init, drops = s->optimizer == OPTIMIZER_ADAMW && !s->init;
-  const PluralText shown = text_plural(round(epochs), "epoch");
+  const PluralText shown = text_plural(round(10 * epochs) / 10, "epoch");
   if (isnan(s->wd)) {
     s->wd = decays ? (float)(round(10 * fmin(fmax(AUTO_WD * epochs, AUTO_WD), AUTO_WD_MOST)) / 10) : (float)AUTO_WD;
     if (s->wd > (float)AUTO_WD) note_choice(reasons, "weight decay %g (%s)", (double)s->wd, shown.text);
@@ -372,8 +374,8 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
   const int64_t most = s->init ? FINE_TUNING_WARMUP : AUTO_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;
   if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
-    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %s", (long long)s->warmup,
-                text_plural((double)s->steps, "step").text);
+    return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %s; give --warmup auto",
+                (long long)s->warmup, text_plural((double)s->steps, "step").text);
   if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);
   if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / AUTO_SAMPLES);
   if (!s->log_every) s->log_every = at_least_one((double)s->steps / AUTO_LOG_LINES);

@@ -118,6 +118,7 @@ static bool open_base(Run *r, Error *error) {
 
 static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
+  options_drop_auto(&r->options);
   const char *typed = options_typed(
       &r->options, "preset arch tokenizer vocab-size source-tokenizer source-vocab-size init-like init-std");
   if (access(s->init, F_OK) != 0)

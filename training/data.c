@@ -166,7 +166,10 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   Characters characters = {0};
   if (!s->tokenizer && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
-  auto_tokenizer(s, r->text.facts.bytes, &characters, r->device.info.accelerator, &r->reasons);
+  /* The text in JSON Lines may be a small part of the files. */
+  const bool counted_all = characters.bytes && characters.bytes < CHARACTERS_SAMPLE;
+  auto_tokenizer(s, counted_all ? characters.bytes : r->text.facts.bytes, &characters, r->device.info.accelerator,
+                 &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,
@@ -195,14 +198,18 @@ bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mas
 /* Returns whether the model will have an encoder; known before the rest of the model. */
 static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
-bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error) {
+bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
   const RunText *text = &r->text;
   Console *console = &r->console;
   StartupWork encoding = {
       .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
   StartupWork checking = {.console = console, .name = "checking tokens", .later_total = &out->info.tokens};
-  const Tokenization options = {text->source_tokenizer, text->threads, startup_progress(&encoding),
-                                startup_progress(&checking), &stop_signal};
+  const Tokenization options = {.source_tokenizer = text->source_tokenizer,
+                                .threads = text->threads,
+                                .encoding = startup_progress(&encoding),
+                                .checking = startup_progress(&checking),
+                                .stop = &stop_signal,
+                                .written = written};
   const double start = clock_seconds();
   bool ok = tokenization_open(out, path, corpus, text->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
@@ -228,15 +235,24 @@ static bool move_cut(RunText *text, Error *error) {
   return true;
 }
 
+/* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
+static bool encode_in_directory(Run *r, const char *name, const char *new_name, Corpus *corpus, TokenFile *out,
+                                Error *error) {
+  const PathText path = data_path(r, name), written = data_path(r, r->files.lock.had_model ? new_name : name);
+  return run_encode(r, path.text, written.text, corpus, out, error);
+}
+
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_encode(r, data_path(r, CHECKPOINT_TOKENS).text, train, &r->text.tokens_file, error)) return false;
+  if (!encode_in_directory(r, CHECKPOINT_TOKENS, CHECKPOINT_NEW_TOKENS, train, &r->text.tokens_file, error))
+    return false;
   if (r->text.tokens_file.info.tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(&r->settings).text);
   if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
   token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
   if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
-  if (!run_encode(r, data_path(r, CHECKPOINT_VAL_TOKENS).text, val, &r->text.val_file, error)) return false;
+  if (!encode_in_directory(r, CHECKPOINT_VAL_TOKENS, CHECKPOINT_NEW_VAL_TOKENS, val, &r->text.val_file, error))
+    return false;
   const int64_t tokens = r->text.val_file.info.tokens;
   r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   if (run_has_validation(&r->text)) return true;

@@ -103,6 +103,12 @@ bool run_settings_text(const Options *options, const TrainSettings *s, char **te
 
 /* ---- the beginning of a run ---- */
 
+/* Renames a file that was written before the run began, if it exists. */
+static bool take_file(const char *dir, const char *from, const char *to, Error *error) {
+  const PathText path = path_in(dir, to);
+  return rename(path_in(dir, from).text, path.text) == 0 || errno == ENOENT || file_fail_write(path.text, error);
+}
+
 static bool replace_run(const Run *r, Error *error) {
   SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
@@ -115,9 +121,7 @@ static bool replace_run(const Run *r, Error *error) {
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
   if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
   /* Keeps a copy of standard input, so that the run can be resumed. */
-  const PathText kept = path_in(r->files.dir, run_stdin_file(&r->settings));
-  if (rename(path_in(r->files.dir, CHECKPOINT_STDIN_COPY).text, kept.text) == 0 || errno == ENOENT) return true;
-  return file_fail_write(kept.text, error);
+  return take_file(r->files.dir, CHECKPOINT_STDIN_COPY, run_stdin_file(&r->settings), error);
 }
 
 /* A resumed run drops the lines that were logged after its state was saved; it writes them again. */
@@ -148,6 +152,8 @@ bool run_begin_directory(Run *r, Error *error) {
                                      error) && /* may fail, so it comes before anything is replaced */
                    (r->settings.resume || replace_run(r, error)) &&
                    file_write_in(r->files.dir, CHECKPOINT_SETTINGS, text, size, error) &&
+                   take_file(r->files.dir, CHECKPOINT_NEW_TOKENS, CHECKPOINT_TOKENS, error) &&
+                   take_file(r->files.dir, CHECKPOINT_NEW_VAL_TOKENS, CHECKPOINT_VAL_TOKENS, error) &&
                    open_metrics(&r->files, &r->progress, r->settings.resume, error);
   free(text);
   return r->files.begun;

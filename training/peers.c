@@ -210,7 +210,7 @@ static bool encode_here(Run *r, const SharedText *text, char **path, Error *erro
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
   bool ok = file_temporary(path, error) && run_open_corpus(r, text->inputs, text->count, &corpus, error) &&
-            run_encode(r, *path, corpus, text->tokens, error);
+            run_encode(r, *path, *path, corpus, text->tokens, error);
   corpus_close(corpus);
   if (!ok || is_same(info, leader)) return ok;
   return fail(

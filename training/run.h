@@ -203,9 +203,10 @@ bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts *
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
-/* Parts of run_open_data(): open the texts, and encode them to a token file at `path`. */
+/* Parts of run_open_data(): open the texts, and encode them. It opens the token file at `path` if it is theirs, or writes
+ * one at `written`. */
 bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
-bool run_encode(Run *r, const char *path, Corpus *corpus, TokenFile *out, Error *error);
+bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
@@ -313,7 +314,7 @@ bool run_evaluates_all(const Run *r);         /* whether every evaluation uses a
 bool run_measure_kept(Run *r, Error *error);
 void run_load_newest(const RunModel *model, RunSession *session); /* restores the newest weights */
 DiagnosisFacts run_diagnosis_facts(const Run *r);
-bool run_has_learned(const Run *r); /* false: the last evaluation was no better than guessing */
+bool run_has_learned(const Run *r); /* false: the kept model is no better than guessing */
 
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */

@@ -153,7 +153,7 @@ void train_options(Options *options, TrainSettings *s) {
       GROUP("Architecture"),
       CHOICE(
           "arch", &s->arch, architecture_names,
-          "auto: lfm2; llama if norms, activation, biases, positions or an encoder are given",
+          "auto: lfm2; llama if norms, activation, biases, positions, an encoder or a mixer without C are given",
           "architecture preset: " ARCHITECTURES(ARCHITECTURE_HELP) "the options below override individual components"),
       INT("encoder-layers", &m->encoder_layers, 0, MODEL_MAX_LAYERS,
           "auto: same as layers with --arch original and pairs, else 0",

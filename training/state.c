@@ -63,7 +63,7 @@ static void make_notes(const Run *r, Notes *n) {
   if (r->text.source_tokenizer)
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
   note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
-  note(n, "val_text", "%016" PRIx64, r->text.val_file.info.sum);
+  note(n, "val_sum", "%016" PRIx64, r->text.val_text);
   note(n, "machine", "%s", machine);
 }
 
@@ -105,8 +105,7 @@ static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum
 }
 
 /* With other text, the run would not be the continuation of the saved one. */
-static void compare_texts(Console *console, const TrainSettings *s, const RunText *text, RunProgress *progress,
-                          const CheckpointState *state) {
+static void compare_texts(Console *console, const RunText *text, RunProgress *progress, const CheckpointState *state) {
   const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
@@ -115,9 +114,7 @@ static void compare_texts(Console *console, const TrainSettings *s, const RunTex
                     train_before);
   else if (!same_sum(state, "text", text->tokens_file.info.sum))
     console_warning(console, "the text has changed: the run will not continue exactly");
-  const char *val_text = s->val ? "val_text" : "text";
-  const uint64_t val_sum = s->val ? text->val_file.info.sum : text->tokens_file.info.sum;
-  if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, val_text, val_sum)) return;
+  if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, "val_sum", text->val_text)) return;
   console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
                   text_plural((double)val, "token").text);
   progress->best_loss = INFINITY;
@@ -181,7 +178,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
   r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
-  compare_texts(&r->console, &r->settings, &r->text, &r->progress, state);
+  compare_texts(&r->console, &r->text, &r->progress, state);
   compare_machines(r, state);
   return check_unfinished(r, state, error);
 }
