@@ -30,11 +30,11 @@ static const double MOST_MINUTES = 30;
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
-/* Small texts (docs/learning.md): on 20 kB and 200 kB the validation loss is lowest after 7 to 17 epochs; half as many
- * are far too few, twice as many are slightly worse. With Muon, weight decay in proportion to the epochs is better than
- * dropout at keeping a model from memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than
- * none, and better than 0.2 up to MANY_EPOCHS. */
-enum { EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
+/* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about 15
+ * of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from memorizing
+ * the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to
+ * MANY_EPOCHS. */
+enum { MUON_EPOCHS_LIMIT = 10, ADAMW_EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
@@ -323,7 +323,8 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
   const double step =
       model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
-  const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : EPOCHS_LIMIT;
+  const int new_limit = s->optimizer == OPTIMIZER_MUON ? MUON_EPOCHS_LIMIT : ADAMW_EPOCHS_LIMIT;
+  const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : new_limit;
   const double by_text = epochs_limit * (double)given->train_tokens / per_step;
   const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : FEWEST);
   const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
