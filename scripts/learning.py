@@ -128,11 +128,13 @@ EXPERIMENTS = {
 
 SMALL = {k: v for k, v in LFM2.items() if k != "tokens"}
 SHORT = {**SMALL, "tie": "yes", "ctx": 64, "batch": 12, "dropout": 0.1}
-for size, epochs, decay in ((20000, 20, 2), (200000, 10, 1)):
+SHORTER = ({"epochs": 10}, {"epochs": 10, "wd": 4}, {"epochs": 15}, {"epochs": 15, "wd": 4})
+for size, epochs, decay, lengths in ((20000, 20, 2, SHORTER),
+                                     (200000, 10, 1, ({"epochs": 7, "wd": 0.7}, {"epochs": 15, "wd": 1.5}))):
     name = f"small-{size // 1000}k"
     EXPERIMENTS[name] = Experiment(
         f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs, "wd": decay},
-        {"wd": (0.1, decay / 2, 2 * decay), "dropout": (0.1,), "epochs": (epochs // 2, 2 * epochs), "tie": ("yes",),
+        {"wd": (0.1, decay / 2, 2 * decay), "dropout": (0.1,), "length": lengths, "tie": ("yes",),
          "windows": ({"ctx": 64, "batch": 24},), "arch": ("llama",)},
         text_bytes=size, kept=True)
     EXPERIMENTS[f"{name}-dropout"] = Experiment(
