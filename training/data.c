@@ -166,10 +166,9 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   Characters characters = {0};
   if (!s->tokenizer && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
-  /* The text in JSON Lines may be a small part of the files. */
-  const bool counted_all = characters.bytes && characters.bytes < CHARACTERS_SAMPLE;
-  auto_tokenizer(s, counted_all ? characters.bytes : r->text.facts.bytes, &characters, r->device.info.accelerator,
-                 &r->reasons);
+  const int64_t counted = characters.bytes, files = r->text.facts.bytes;
+  const bool small_part = counted && counted < CHARACTERS_SAMPLE && counted < files / 2; /* of JSON Lines */
+  auto_tokenizer(s, small_part ? counted : files, &characters, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !corpus_has_prompts(corpus))
     return fail(error, EXIT_INPUT,
