@@ -497,6 +497,11 @@ typedef struct Backend {
    * torch.nn.CrossEntropyLoss(label_smoothing, ignore_index). */
   void (*cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
                         int vocab, float smoothing, const StepState *state, bool gradient);
+  /* Makes the dz of cross_entropy() those of (1-w) * loss + w * KL(t || p), with t = softmax(teacher) (Hinton et al. 2015):
+   * dz_k += w * inv_targets * ((1-s)*[k=y] + s/V - t_k) for k < V; rows without a loss do not change. dlogits, teacher
+   * [N][stride] dt; teacher is undefined afterwards. */
+  void (*distill)(Context *c, void *dlogits, void *teacher, int64_t stride, const int32_t *targets, int rows, int vocab,
+                  float smoothing, float weight, const StepState *state);
   /* loss_sum += losses in row order (fp64); loss_count += targets that are not ignored. */
   void (*loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows);
 
@@ -587,7 +592,7 @@ typedef struct Backend {
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
   X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) X(attention) \
   X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) X(activation_backward) \
-  X(cross_entropy) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) X(peers_gather) X(peers_broadcast) \
+  X(cross_entropy) X(distill) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) X(peers_gather) X(peers_broadcast) \
   X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) X(decode_attention) \
   X(decode_residual) X(decode_linear) X(decode_convolution) X(decode_mlp) X(decode_logits) X(sample) X(cache_store) \
   X(convolution_store)

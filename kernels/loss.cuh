@@ -3,6 +3,7 @@
  *   cross_entropy   logits [N][stride], V <= stride of them in use; targets, losses [N]
  *     lse = log sum_{k<V} exp z_k;   loss = lse - (1-s) z_y - (s/V) sum_{k<V} z_k
  *     dz_k = inv_targets * (exp(z_k - lse) - (1-s) [k=y] - s/V), in place
+ *   distill         dz_k += w inv_targets * ((1-s) [k=y] + s/V - softmax(teacher)_k)
  *
  * The logits are the largest array of a step, so they should be read from memory once and written once: 2 * N * stride
  * numbers; a second read would add 2 * N * stride. A row of up to 1024 numbers stays in a warp's registers. A longer
@@ -219,14 +220,14 @@ __device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow
 }
 
 /* Merges the threads of a block in a fixed tree; all threads receive the result. */
-__device__ __forceinline__ RowSums block_merge(RowSums r) {
+template <int WARPS> __device__ __forceinline__ RowSums block_merge(RowSums r) {
   __shared__ float part[3][32];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   r = warp_merge(r);
   if (lane == 0) part[0][warp] = r.max, part[1][warp] = r.exps, part[2][warp] = r.sum;
   __syncthreads();
   r = RowSums();
-  if (lane < LOSS_WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
+  if (lane < WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
   return warp_merge(r);
 }
 
@@ -270,9 +271,54 @@ template <class T, bool CACHED> __global__ void __launch_bounds__(LOSS_BLOCK, 2)
   }
   const float z_target = to_float(z[target]);
   /* the barrier of block_merge() also waits until all threads have read the target's logit */
-  const RowSums r = block_merge(read_row<CACHED>(p, row, cache));
+  const RowSums r = block_merge<LOSS_WARPS>(read_row<CACHED>(p, row, cache));
   if (threadIdx.x == 0) p.losses[n] = row_loss(p, r, z_target);
   if (p.gradient) write_row<CACHED>(p, row, cache, RowGradient(p, r), target);
+}
+
+struct Distillation {
+  void *dlogits;
+  const void *teacher;
+  int64_t stride;
+  const int32_t *targets;
+  int vocab;
+  float smoothing, weight;
+  const StepState *state;
+};
+
+/* A block for each row, whose second pass finds the teacher's logits in L1 or L2. */
+template <class T, int BLOCK> __global__ void __launch_bounds__(BLOCK) distill_rows(Distillation p) {
+  constexpr int N = VECTOR<T>;
+  const int64_t n = blockIdx.x;
+  const int target = p.targets[n], packs = p.vocab / N, rest = packs * N + (int)threadIdx.x;
+  if (target < 0 || target >= p.vocab) return;
+  const T *const t = static_cast<const T *>(p.teacher) + n * p.stride;
+  T *const dz = static_cast<T *>(p.dlogits) + n * p.stride;
+  RowSums r;
+  for (int i = (int)threadIdx.x; i < packs; i += BLOCK) {
+    float x[N];
+    load<N>(x, t + (int64_t)i * N);
+    r.add(x);
+  }
+  if (rest < p.vocab) {
+    const float x[1] = {to_float(t[rest])};
+    r.add(x);
+  }
+  r = block_merge<BLOCK / 32>(r);
+  const float weight = p.weight * p.state->inv_targets, scale = weight / r.exps;
+  const float uniform = weight * p.smoothing / (float)p.vocab, at_target = weight * (1.0f - p.smoothing);
+  for (int i = (int)threadIdx.x; i < packs; i += BLOCK) {
+    float x[N], d[N];
+    load<N>(x, t + (int64_t)i * N);
+    load<N>(d, dz + (int64_t)i * N);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      d[j] += uniform - __expf(x[j] - r.max) * scale + (i * N + j == target ? at_target : 0.0f);
+    store<N>(dz + (int64_t)i * N, d);
+  }
+  if (rest < p.vocab)
+    dz[rest] = from_float<T>(to_float(dz[rest]) + uniform - __expf(to_float(t[rest]) - r.max) * scale +
+                             (rest == target ? at_target : 0.0f));
 }
 
 /* One block: sums in fp64, in an order that depends only on the number of rows. */
@@ -320,6 +366,18 @@ void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride,
     else if (stride <= 1024) launch(c, "cross_entropy", cross_entropy_short<T, 32>, warps, LOSS_WARP_BLOCK, 0, p);
     else if (cached) launch(c, "cross_entropy", cross_entropy_long<T, true>, blocks, LOSS_BLOCK, bytes, p);
     else launch(c, "cross_entropy", cross_entropy_long<T, false>, blocks, LOSS_BLOCK, 0, p);
+  });
+}
+
+void cuda_distill(Context *c, void *dlogits, void *teacher, int64_t stride, const int32_t *targets, int rows, int vocab,
+                  float smoothing, float weight, const StepState *state) {
+  constexpr int SMALL_BLOCK = 128; /* threads for a short row */
+  const Distillation p = {dlogits, teacher, stride, targets, vocab, smoothing, weight, state};
+  require_alignment(c, "distill", {stride}, {dlogits, teacher});
+  with_element(c, [&](auto element) {
+    using T = decltype(element);
+    if (stride <= 1024) launch(c, "distill", distill_rows<T, SMALL_BLOCK>, (unsigned)rows, SMALL_BLOCK, 0, p);
+    else launch(c, "distill", distill_rows<T, LOSS_BLOCK>, (unsigned)rows, LOSS_BLOCK, 0, p);
   });
 }
 

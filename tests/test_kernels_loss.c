@@ -92,6 +92,80 @@ static void test_cross_entropy_sizes(void **state) {
   }
 }
 
+/* ---- distillation ---- */
+
+/* Computes dz [rows][vocab] with a teacher by the formula. */
+static double *reference_distilled(Fixture *f, const double *dz, const double *teacher, const int32_t *targets,
+                                   int rows, int vocab, double smoothing, double weight, double inv_targets) {
+  double *out = host_values(f, (size_t)rows * (size_t)vocab), *to = out;
+  for (int n = 0; n < rows; n++, dz += vocab, teacher += vocab, to += vocab) {
+    double max = teacher[0], sum = 0;
+    for (int k = 0; k < vocab; k++) max = fmax(max, teacher[k]);
+    for (int k = 0; k < vocab; k++) sum += exp(teacher[k] - max);
+    for (int k = 0; k < vocab; k++) {
+      const double target = (1 - smoothing) * (k == targets[n]) + smoothing / vocab;
+      to[k] = dz[k] + (targets[n] < 0 ? 0 : weight * inv_targets * (target - exp(teacher[k] - max) / sum));
+    }
+  }
+  return out;
+}
+
+/* Returns what an array of the compute dtype stores of [rows][vocab] values. */
+static const double *as_stored(Fixture *f, const double *values, int rows, int vocab) {
+  Array array = array_compute(f, values, (size_t)rows * (size_t)vocab);
+  return array_read(f, &array);
+}
+
+/* dz [rows][vocab]: as cross_entropy() leaves it. The pads of the teacher hold garbage. */
+static void check_distill(Fixture *f, const double *dz, const double *teacher, const int32_t *targets, int rows,
+                          int vocab, int width, double smoothing, double weight, double inv_targets) {
+  OPS(f);
+  const int stride = fitting_width(f, width);
+  const size_t count = (size_t)rows * (size_t)stride;
+  StepState host = {.inv_targets = (float)inv_targets};
+  Array z = array_compute(f, with_pads(f, dz, rows, vocab, stride, 0), count);
+  Array t = array_compute(f, with_pads(f, teacher, rows, vocab, stride, pad_garbage), count);
+  Array ids = array_ints(f, targets, (size_t)rows);
+  const double *expected =
+      reference_distilled(f, as_stored(f, dz, rows, vocab), as_stored(f, teacher, rows, vocab), targets, rows, vocab,
+                          (double)(float)smoothing, (double)(float)weight, (double)(float)inv_targets);
+  ops->distill(c, z.data, t.data, stride, ids.data, rows, vocab, (float)smoothing, (float)weight, state_new(f, &host));
+  expect_close(f, "dlogits with a teacher", array_read(f, &z), with_pads(f, expected, rows, vocab, stride, 0), count,
+               TOLERANCE_F32);
+}
+
+static void test_distill(void **state) {
+  Fixture *f = *state;
+  const Golden *g = golden_open(f, "distill");
+  int index = 0;
+  for (; golden_has(g, index, "dims"); index++) {
+    const int32_t *dims = golden_ints(f, g, index, "dims"), *targets = golden_ints(f, g, index, "targets");
+    const double *dz = golden_values(f, g, index, "dlogits", NULL),
+                 *teacher = golden_values(f, g, index, "teacher", NULL);
+    const double smoothing = golden_value(f, g, index, "smoothing"), weight = golden_value(f, g, index, "weight");
+    const double inv_targets = golden_value(f, g, index, "inv_targets");
+    if (f->dtype == DTYPE_F32) /* the formula is right */
+      expect_close(f, "dlogits by formula",
+                   reference_distilled(f, dz, teacher, targets, dims[0], dims[1], smoothing, weight, inv_targets),
+                   golden_values(f, g, index, "distilled", NULL), (size_t)dims[0] * (size_t)dims[1], 1e-6);
+    check_distill(f, dz, teacher, targets, dims[0], dims[1], dims[2], smoothing, weight, inv_targets);
+  }
+  assert_int_equal(index, 15);
+}
+
+/* Rows of all lengths that backends distinguish. */
+static void test_distill_sizes(void **state) {
+  Fixture *f = *state;
+  const int sizes[][2] = {{255, 257}, {1000, 1024}, {1500, 1504}, {5003, 5120}, {50257, 50304}};
+  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+    const int vocab = sizes[i][0], rows = 3, targets[] = {vocab - 1, IGNORE_INDEX, 7};
+    double *dz = random_values(f, (uint32_t)i, (size_t)(rows * vocab));
+    double *teacher = random_values(f, 100 + (uint32_t)i, (size_t)(rows * vocab));
+    teacher[2 * vocab + 5] = 30;
+    check_distill(f, dz, teacher, targets, rows, vocab, sizes[i][1], 0.2, 0.7, 0.25);
+  }
+}
+
 static void test_loss_sum(void **state) {
   Fixture *f = *state;
   OPS(f);
@@ -187,6 +261,7 @@ static void test_target_outside(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cross_entropy),  cmocka_unit_test(test_cross_entropy_sizes),
+      cmocka_unit_test(test_distill),        cmocka_unit_test(test_distill_sizes),
       cmocka_unit_test(test_loss_sum),       cmocka_unit_test(test_nan_reaches_the_loss),
       cmocka_unit_test(test_target_outside),
   };

@@ -120,6 +120,47 @@ void CPU(cross_entropy)(Context *c, float *losses, void *logits, int64_t stride,
   pool_run(c->pool, rows, 1 + PARALLEL_ELEMENTS / vocab, SPAN_ROWS, loss_rows, &loss);
 }
 
+typedef struct Distillation {
+  Element *dlogits, *teacher;
+  float *wide; /* bf16: [threads][2][stride] */
+  int64_t stride;
+  const int32_t *targets;
+  int vocab;
+  float smoothing, scale;
+} Distillation;
+
+/* `t`: the teacher's logits, which are overwritten. */
+static void distill_row(float *dz, float *t, int32_t target, int vocab, float smoothing, float scale) {
+  const double sum = sum_exp(t, vocab, max_and_sum(t, vocab).max, true);
+  const float t_scale = (float)((double)scale / sum), uniform = scale * smoothing / (float)vocab;
+#pragma omp simd
+  for (int k = 0; k < vocab; k++) dz[k] += uniform - t[k] * t_scale;
+  dz[target] += scale * (1.0f - smoothing);
+}
+
+static void distill_rows(const void *job, int begin, int end, int thread) {
+  const Distillation *s = job;
+  for (int n = begin; n < end; n++) {
+    const int32_t target = s->targets[n];
+    if (target < 0 || target >= s->vocab) continue;
+    Element *row = s->dlogits + n * s->stride, *teacher = s->teacher + n * s->stride;
+    float *dz = CPU_BF16 ? s->wide + 2 * thread * s->stride : (float *)row;
+    float *t = CPU_BF16 ? dz + s->stride : (float *)teacher;
+    wide_row(row, dz, s->vocab);
+    wide_row(teacher, t, s->vocab);
+    distill_row(dz, t, target, s->vocab, s->smoothing, s->scale);
+    narrow_row(row, dz, s->vocab);
+  }
+}
+
+void CPU(distill)(Context *c, void *dlogits, void *teacher, int64_t stride, const int32_t *targets, int rows, int vocab,
+                  float smoothing, float weight, const StepState *state) {
+  float *wide = CPU_BF16 ? CPU(scratch)(c, 2 * (size_t)stride * (size_t)c->threads) : NULL;
+  if (c->error.code) return;
+  const Distillation job = {dlogits, teacher, wide, stride, targets, vocab, smoothing, weight * state->inv_targets};
+  pool_run(c->pool, rows, 1 + PARALLEL_ELEMENTS / vocab, SPAN_ROWS, distill_rows, &job);
+}
+
 void CPU(loss_sum)(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {
   if (c->error.code) return;
   double sum = state->loss_sum;

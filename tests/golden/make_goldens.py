@@ -17,7 +17,7 @@ import torch
 from architectures import make_architectures
 from model import make_model, make_model_muon, make_packed
 from operations import (make_activation, make_adamw, make_attention, make_clip, make_convolution, make_cross_entropy,
-                        make_embedding, make_head_norm, make_layer_norm, make_linear, make_linear_bias, make_muon_steps,
+                        make_distill, make_embedding, make_head_norm, make_layer_norm, make_linear, make_linear_bias, make_muon_steps,
                         make_norm, make_position_embedding, make_rope, make_swiglu)
 
 
@@ -25,7 +25,7 @@ def main():
     torch.set_num_threads(1)  # the same sums on every machine
     size = sum(make() for make in (
         make_embedding, make_position_embedding, make_norm, make_layer_norm, make_linear, make_linear_bias, make_rope,
-        make_head_norm, make_attention, make_convolution, make_swiglu, make_activation, make_cross_entropy, make_clip,
+        make_head_norm, make_attention, make_convolution, make_swiglu, make_activation, make_cross_entropy, make_distill, make_clip,
         make_adamw, make_muon_steps))
     size += make_model("model", 10, False) + make_model("model_tied", 11, True)
     size += make_model_muon() + make_packed()

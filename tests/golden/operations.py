@@ -322,6 +322,28 @@ def make_cross_entropy():
     return family.write()
 
 
+def make_distill():
+    """As make_cross_entropy, with the divergence from a teacher; `dlogits` is the gradient without it."""
+    family = Family("distill", 23)
+    for rows, vocab, stride in [(1, 1, 1), (5, 2, 2), (9, 61, 128), (4, 257, 384), (6, 33, 33)]:
+        for smoothing, weight in ((0.0, 0.5), (f32(0.1), f32(0.3)), (0.0, 1.0)):
+            logits, teacher = leaf(family.random.normal(rows, vocab, std=2.0)), family.random.normal(rows, vocab, std=3.0)
+            targets = family.random.integers(0, vocab, rows)
+            if rows > 5:
+                targets[1] = IGNORE
+                teacher[2] += 100.0
+                teacher[3, 5] = 90.0
+            inv_targets = inverse_count(targets)
+            loss = loss_of(logits, targets, smoothing, inv_targets)
+            seen = targets != IGNORE
+            divergence = F.kl_div(logits[seen].log_softmax(-1), teacher[seen].softmax(-1), reduction="sum") * inv_targets
+            (dlogits,) = torch.autograd.grad(loss, [logits], retain_graph=True)
+            (distilled,) = torch.autograd.grad((1 - weight) * loss + weight * divergence, [logits])
+            family.add([rows, vocab, stride], smoothing=scalar(smoothing), weight=scalar(weight), teacher=teacher,
+                       targets=targets, inv_targets=scalar(inv_targets), dlogits=dlogits, distilled=distilled)
+    return family.write()
+
+
 def make_clip():
     """Gradients of a matrix and a gain with a known norm together; `clip` is what clip_grad_norm_ multiplied by."""
     family = Family("clip", 8)
