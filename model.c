@@ -580,21 +580,49 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
   }
 }
 
+/* What the teacher says of the batch, after model_forward() of this pass. */
+static Pass teacher_pass(const Model *m, int batch, int length, bool packed) {
+  Pass p = model_evaluation_pass(m->settings.teacher, batch, length);
+  p.packed = packed;
+  return through(&p, false);
+}
+
+/* Adds the teacher's part to the gradient of a chunk of logits that begins at `row`. */
+static void add_distillation(const Pass *p, int row) {
+  const Model *m = p->model, *teacher = m->settings.teacher;
+  const int vocab = p->config->vocab;
+  Pass taught = teacher_pass(m, p->batch, p->length, p->packed);
+  taught.rows = p->rows;
+  void *n = element(teacher, taught.activations[taught.stack->count].n, (int64_t)row * teacher->config.dim);
+  linear(&taught, taught.acts->logits, n, teacher->table.head);
+  p->ops->distill(p->context, p->acts->logits, taught.acts->logits, padded_vocab(vocab), m->targets + row, p->rows,
+                  vocab, m->settings.label_smoothing, m->settings.teacher_weight, m->state);
+}
+
+/* Returns the rows of logits that are computed at a time. */
+static int chunk_rows(const Pass *p) {
+  Model *teacher = p->train ? p->model->settings.teacher : NULL;
+  const int own = p->acts->head_rows;
+  const int taught = teacher ? model_evaluation_pass(teacher, p->batch, p->length).acts->head_rows : own;
+  return taught < own ? taught : own;
+}
+
 /* Works in chunks of rows: the logits of a whole batch would take too much memory. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits) {
   Pass p = through(pass, false); /* .rows: of a chunk */
   const Model *m = p.model;
   const Activations *s = p.acts;
   const Linear head = m->table.head;
-  const int rows = p.rows, vocab = p.config->vocab;
-  for (int row = 0; row < rows; row += s->head_rows) {
+  const int rows = p.rows, vocab = p.config->vocab, chunk = chunk_rows(&p);
+  for (int row = 0; row < rows; row += chunk) {
     void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
-    p.rows = rows - row < s->head_rows ? rows - row : s->head_rows;
+    p.rows = rows - row < chunk ? rows - row : chunk;
     linear(&p, s->logits, n, head);
     if (logits) download_logits(&p, row, p.rows, logits);
     p.ops->cross_entropy(p.context, s->losses + row, s->logits, padded_vocab(vocab), m->targets + row, p.rows, vocab,
                          smoothing, state, p.train);
     if (!p.train) continue;
+    if (m->settings.teacher) add_distillation(&p, row);
     weight_gradient(&p, head, s->logits, n);
     input_gradient(&p, element(m, output_gradient(&p), (int64_t)row * p.config->dim), s->logits, head, false);
     p.accumulate = true;
@@ -674,12 +702,24 @@ static void keep_own_masters(Model *m) {
   m->params.vectors = m->ops->alloc(m->context, "weights of norms", m->table.vectors * sizeof(float));
 }
 
+static bool begin_teacher(const Model *m, Error *error) {
+  const ModelConfig *c = &m->config, *t = &m->settings.teacher->config;
+  if (t->vocab != c->vocab || has_encoder(t) != has_encoder(c) ||
+      (has_encoder(c) && t->source_vocab != c->source_vocab))
+    return fail(error, EXIT_USAGE, "the teacher has another vocabulary than the model");
+  if (t->ctx < c->ctx)
+    return fail(error, EXIT_USAGE, "the teacher has a context of %d, and the model one of %d; lower --ctx", t->ctx,
+                c->ctx);
+  return model_evaluate_begin(m->settings.teacher, m->settings.batch, c->ctx, error);
+}
+
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
   m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
+  if (settings->teacher && !begin_teacher(m, error)) return false;
   parameter_table_set_optimizer(&m->table, settings->optimizer);
   if (!parameter_table_partition(&m->table, &settings->sharding, error)) return false;
   parameter_table_describe(&m->table, &m->params);
@@ -726,6 +766,10 @@ static void micro_batch(Context *c, void *argument) {
   pass.reduce = part->last && m->table.bucket_count > 0;
   if (part->first) m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
   if (part->first && s->first_sequence) m->ops->next_micro_batch(c, m->state, s->first_sequence);
+  if (s->teacher) {
+    const Pass taught = teacher_pass(m, s->batch, m->config.ctx, m->train_packed);
+    model_forward(&taught);
+  }
   model_forward(&pass);
   model_head(&pass, m->state, s->label_smoothing, NULL);
   model_backward(&pass);
@@ -767,6 +811,7 @@ static void submit_micro_batches(Model *m, const TokenBatch *step) {
     MicroBatch part = {m, i == 0, i == last};
     CapturedGraph **slot = &m->graphs[part.first ? GRAPH_FIRST : part.last ? GRAPH_LAST : GRAPH_MIDDLE];
     model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
+    if (m->settings.teacher) model_upload_tokens(m->settings.teacher, step, i * rows, rows, m->config.ctx);
     upload_orders(m, step, i * rows, rows);
     m->ops->submit(m->context, slot, micro_batch, &part);
   }

@@ -176,6 +176,11 @@ typedef struct TrainConfig {
   Schedule schedule;
   uint64_t seed;
   int head_rows; /* rows of logits computed at a time; 0 = automatic. Affects memory use, and the loss by rounding. */
+  /* NULL, or a trained model of the same backend, context and vocabulary, with at least this context length. The model
+   * learns its probabilities as well as the targets (Hinton et al. 2015): the gradient is that of
+   * (1 - weight) * loss + weight * KL(teacher || model); the loss that is reported is the loss alone. */
+  struct Model *teacher;
+  float teacher_weight;
 } TrainConfig;
 
 /* Allocates gradients, moments and activations. EXIT_MEMORY. */
@@ -184,9 +189,9 @@ bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
 bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
 /* The bytes that a training run will allocate; `total` is on the device. */
 typedef struct MemoryPlan {
-  size_t weights, gradients, moments, activations, logits;
-  size_t iteration; /* scratch space of Muon's iteration, approximately */
-  size_t copies;    /* host copies of weights and moments, for saving */
+  size_t weights, gradients, moments, activations, logits; /* without those of a teacher */
+  size_t iteration;                                        /* scratch space of Muon's iteration, approximately */
+  size_t copies;                                           /* host copies of weights and moments, for saving */
   size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);

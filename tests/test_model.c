@@ -204,6 +204,50 @@ static void test_gradients(void **state) {
   gradient_case(*state, true);
 }
 
+/* The gradients of model `s`, as they are in fp64. */
+static double *gradients_of(Fixture *f, const Setup *s, const TokenBatch *batch, size_t *count) {
+  Model *m = model_start(f, s);
+  float *grad = NULL;
+  for (int run = 0; run < 3; run++) gradients(f, m, batch, &grad); /* eager, recorded, replayed */
+  *count = model_table(m)->arena;
+  double *out = widen(f, grad, *count);
+  model_close(m);
+  return out;
+}
+
+/* A teacher with the same weights takes its share of the gradient away: it agrees with the model. One that knows nothing
+ * smooths the labels. */
+static void teacher_case(Fixture *f, int head_rows, const int32_t *positions) {
+  const double weight = 0.3;
+  Setup s = setup_read(f, false);
+  const TokenBatch batch = {.tokens = s.tokens, .targets = s.targets, .positions = positions};
+  Error error = {0};
+  size_t count;
+  s.train.head_rows = head_rows;
+  if (positions) s.train.micro_batches = 1; /* the golden has those of one */
+  double *alone = gradients_of(f, &s, &batch, &count);
+  for (size_t i = 0; i < count; i++) alone[i] *= 1 - weight;
+  Setup taught = s;
+  taught.train.teacher = model_start(f, &s);
+  taught.train.teacher_weight = (float)weight;
+  expect_close(f, "gradients with an equal teacher", gradients_of(f, &taught, &batch, &count), alone, count,
+               whole_model(f, 1e-4));
+  model_close(taught.train.teacher);
+  ModelConfig small = s.config; /* with weights of 0 */
+  small.layers = 1, small.ctx += 3;
+  need(model_open(&taught.train.teacher, f->backend, f->context, &small, &error), &error);
+  s.train.label_smoothing = (float)(1 - (1 - (double)s.train.label_smoothing) * (1 - weight));
+  expect_close(f, "gradients with a teacher that knows nothing", gradients_of(f, &taught, &batch, &count),
+               gradients_of(f, &s, &batch, &count), count, whole_model(f, 1e-4));
+  model_close(taught.train.teacher);
+}
+
+static void test_teacher(void **state) {
+  Fixture *f = *state;
+  teacher_case(f, 0, NULL);
+  teacher_case(f, 3, golden_ints(f, golden_open(f, "model_packed"), -1, "positions"));
+}
+
 /* Six sequences at once, in two micro-batches or in six: the same masks, and the same sums but for their order. */
 static void test_micro_batches(void **state) {
   Fixture *f = *state;
@@ -242,13 +286,10 @@ static void test_dropout_gradients(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_initial_weights),
-      cmocka_unit_test(test_evaluate),
-      cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_packed),
-      cmocka_unit_test(test_micro_batches),
-      cmocka_unit_test(test_dropout_gradients),
+      cmocka_unit_test(test_table),         cmocka_unit_test(test_initial_weights),
+      cmocka_unit_test(test_evaluate),      cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_packed),        cmocka_unit_test(test_teacher),
+      cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_dropout_gradients),
   };
   return run_on_backends("model", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }
