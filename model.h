@@ -195,10 +195,13 @@ typedef struct MemoryPlan {
   size_t total;
 } MemoryPlan;
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
+/* The same for a model that only computes forward passes over `rows` rows. */
+MemoryPlan model_evaluation_memory(const ModelConfig *config, int64_t rows, const ContextInfo *device);
 /* Floating-point operations of one training step on `tokens` tokens (forward and backward, causal attention counted
  * once; Muon's iteration). */
 double model_step_flops(const ModelConfig *config, int64_t tokens, OptimizerKind optimizer, bool accelerator);
-double muon_flops(int rows, int cols, bool accelerator); /* of the iteration on one matrix */
+double model_forward_flops(const ModelConfig *config, int64_t tokens); /* of a forward pass */
+double muon_flops(int rows, int cols, bool accelerator);               /* of the iteration on one matrix */
 
 void model_set_step(Model *model, int64_t step); /* the number of steps already done, before the first step */
 /* One optimizer step on micro_batches * batch sequences of ctx tokens. Either all steps of a run have positions or none

@@ -72,14 +72,17 @@ static bool choose(Run *r, Error *error) {
   AutoInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
                       .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
                       .base = base,
+                      .teacher = s->teacher ? &r->teacher.config : NULL,
                       .text_bytes = r->text.facts.bytes,
                       .pairs = run_has_pairs(&r->text),
                       .device = &device,
                       .peak_flops = r->device.peak_flops};
+  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
-      (base && run_leads(r->peers) && !run_check_same_model(r, error)) || !run_open_windows(r, error))
+      (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
+      (run_leads(r->peers) && !run_check_teacher(r, error)) || !run_open_windows(r, error))
     return run_agree(r->peers, error);
   if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
@@ -112,7 +115,8 @@ static bool open_device(Run *r, Error *error) {
 }
 
 static bool open_text(Run *r, Error *error) {
-  if (run_leads(r->peers) && (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
+  if (run_leads(r->peers) && run_open_teacher(r, error) &&
+      (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
     run_open_data(r, error);
   if (!run_share_data(r, error)) return false;
   run_remove_scratch(&r->text);
@@ -348,6 +352,7 @@ static void close_run(Run *r, ExitCode outcome) {
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(&r->text);
+  model_files_close(r->teacher.files);
   model_files_close(r->base.files);
   free(r->files.dir);
   options_free(&r->options);

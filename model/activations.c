@@ -161,6 +161,22 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   return plan;
 }
 
+MemoryPlan model_evaluation_memory(const ModelConfig *c, int64_t rows, const ContextInfo *device) {
+  MemoryPlan plan = {0};
+  ParameterTable table;
+  if (!parameter_table_make(&table, c, NULL)) return plan;
+  const size_t dt = dtype_bytes(device->dtype), copy = device->dtype == DTYPE_F32 ? 0 : dt;
+  Activations a = {0};
+  Arena arena = {0};
+  layout_activations(&a, &arena, c, &table, rows, false, false, dt);
+  plan.weights = table.arena * (copy + sizeof(float));
+  plan.activations = arena.used;
+  plan.logits = (size_t)choose_head_rows(c, rows, 0, device) * (size_t)padded_vocab(c->vocab) * dt;
+  plan.total = plan.weights + plan.activations + plan.logits;
+  parameter_table_free(&table);
+  return plan;
+}
+
 /* A GPU computes whole products, a CPU half of the symmetric ones. For a matrix that is clearly longer than wide the
  * CPU iterates on the square alone, in two steps and then three (kernels/cpu/muon.c). */
 double muon_flops(int rows, int cols, bool accelerator) {
@@ -195,6 +211,10 @@ double model_step_flops(const ModelConfig *c, int64_t tokens, OptimizerKind opti
   double squares = attentions + (has_encoder(c) ? 2.0 * c->layers : 0) + 2.0 * c->encoder_layers;
   return (double)tokens * (linear + 7.0 * squares * (double)c->ctx * query_width(c)) +
          (optimizer == OPTIMIZER_MUON ? iteration_flops(c, accelerator) : 0);
+}
+
+double model_forward_flops(const ModelConfig *c, int64_t tokens) {
+  return model_step_flops(c, tokens, OPTIMIZER_ADAMW, false) / 3; /* the backward takes twice as many */
 }
 
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,

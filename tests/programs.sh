@@ -361,6 +361,16 @@ survives() { # OPTIMIZER NAME STEPS ROUNDS [FLAGS]: interrupted, then killed at 
 if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; else whole=1500 more=1600 early=; fi
 survives adamw parts $whole 6 ""
 survives muon muon $whole 3 "--mixer CA --qk-norm"
+survives muon taught $whole 2 "--teacher $work/muon.run --seed 8"
+check "config.txt names the teacher" grep -q "^teacher = $work/muon.run" taught.run/config.txt
+check "whose tokenizer is the default" grep -q "^tokenizer = byte" taught.run/config.txt
+check "the plan names it, too" sh -c "$train text.txt --ctx 32 --teacher muon.run --dry-run 2>&1 >/dev/null | grep -q '^teacher *muon.run: .* parameters; 0.5 of the targets'"
+refused "a teacher that is not there" 4 "nowhere" "$train" text.txt $few --teacher nowhere
+refused "a teacher with other tokens" 2 "has other tokens than this model; give --tokenizer words.run" "$train" text.txt $few \
+  --tokenizer byte --teacher words.run
+refused "a teacher with a shorter context" 2 "has a context of 32 tokens; give --ctx 32" "$train" text.txt --layers 2 --heads 2 --dim 32 \
+  --ctx 64 --batch 4 --steps 2 --teacher muon.run
+refused "a run as its own teacher" 2 "is the run itself" "$train" text.txt $few --teacher muon.run --out muon.run --overwrite
 refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC
 refused "which has at most one letter per layer" 2 "mixer has 4 letters for 2 layers" "$train" --resume=muon.run --mixer CACA
 scored() { $generate muon.run --device cpu --dtype "$1" --score text.txt --quiet | sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p'; }

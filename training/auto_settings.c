@@ -320,8 +320,9 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
                          AutoReasons *reasons) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
-  const double step =
-      model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, given->device->accelerator);
+  const double taught = given->teacher ? model_forward_flops(given->teacher, settings_tokens_per_step(s)) : 0;
+  const double step = taught + model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer,
+                                                given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
   const int new_limit = s->optimizer == OPTIMIZER_MUON ? MUON_EPOCHS_LIMIT : ADAMW_EPOCHS_LIMIT;
   const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : new_limit;

@@ -68,8 +68,9 @@ typedef struct AutoInputs {
   int64_t text_bytes;
   int64_t train_tokens; /* in an epoch, padding included */
   int64_t val_tokens;
-  DocumentLengths lengths; /* of packed documents; none: a stream, or unknown */
-  const ModelConfig *base; /* NULL, or the initial model, whose shape the settings have */
+  DocumentLengths lengths;    /* of packed documents; none: a stream, or unknown */
+  const ModelConfig *base;    /* NULL, or the initial model, whose shape the settings have */
+  const ModelConfig *teacher; /* NULL: none */
   const ContextInfo *device;
   bool pairs;        /* the text has prompts and responses */
   double peak_flops; /* measured FLOP/s of the device; on a CPU used only to shorten runs that are far too long */

@@ -70,7 +70,7 @@ static bool check_input(const char *path, Error *error) {
 static bool check_inputs(const TrainSettings *s, Error *error) {
   for (int i = 0; i < s->data.count; i++)
     if (!check_input(s->data.items[i], error)) return false;
-  return check_input(s->val, error) &&
+  return check_input(s->val, error) && check_input(s->teacher, error) &&
          check_input(settings_tokenizer_is_path(s->tokenizer) ? s->tokenizer : NULL, error) &&
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
@@ -87,7 +87,7 @@ static char *absolute_path(const void *context, const void *value, const char *t
   const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
   const bool is_tokenizer =
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  if (!is_source && !is_tokenizer && value != &s->init) return NULL;
+  if (!is_source && !is_tokenizer && value != &s->init && value != &s->teacher) return NULL;
   char *path = realpath(text, NULL);
   if (!path && errno == ENOMEM) error_memory(resolving->error, CHECKPOINT_SETTINGS);
   return path;

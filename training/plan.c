@@ -109,6 +109,14 @@ static void print_processes(Run *r) {
               r->settings.no_shard ? "" : " and updates its part of the parameters");
 }
 
+static void print_teacher(Run *r) {
+  const TrainSettings *s = &r->settings;
+  if (!s->teacher) return;
+  console_row(&r->console, "teacher", "%s: %s parameters; %g of the targets are its probabilities",
+              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text,
+              (double)s->teacher_weight);
+}
+
 static void print_length(Run *r) {
   const TrainSettings *s = &r->settings;
   const int64_t per_step = settings_tokens_per_step(s);
@@ -155,6 +163,7 @@ void run_print_plan(Run *r) {
   const MemoryPlan memory = run_memory(r);
   print_text(&r->console, &r->settings, &r->text);
   print_model(&r->console, &r->settings, &r->text, &r->model.config);
+  print_teacher(r);
   print_length(r);
   print_processes(r);
   print_memory(r, &memory);

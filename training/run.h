@@ -82,10 +82,16 @@ typedef struct RunBase {
   SpecialTokens special;
 } RunBase;
 
+/* The model of --teacher (teacher.c). */
+typedef struct RunTeacher {
+  ModelFiles *files; /* on rank 0; else NULL */
+  ModelConfig config;
+} RunTeacher;
+
 /* The model that is trained (setup.c). */
 typedef struct RunModel {
   ModelConfig config;
-  Model *on_device;
+  Model *on_device, *teacher;     /* teacher NULL: none */
   float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
   Batch batch;                    /* for the step being prepared: grad_accum * batch windows */
   Decoder *decoder;               /* for samples and, with an encoder, answers; decoder_rows at a time */
@@ -143,6 +149,7 @@ typedef struct Run {
   RunText text;
   RunDevice device;
   RunBase base;
+  RunTeacher teacher;
   RunModel model;
   RunFiles files;
   RunProgress progress;
@@ -155,8 +162,10 @@ typedef struct Run {
 static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
 static inline double run_step_flops(const Run *r) {
-  return model_step_flops(&r->model.config, settings_tokens_per_step(&r->settings),
-                          (OptimizerKind)r->settings.optimizer, r->device.info.accelerator);
+  const int64_t tokens = settings_tokens_per_step(&r->settings);
+  const bool gpu = r->device.info.accelerator;
+  const double forward = r->settings.teacher ? model_forward_flops(&r->teacher.config, tokens) : 0;
+  return forward + model_step_flops(&r->model.config, tokens, (OptimizerKind)r->settings.optimizer, gpu);
 }
 
 static inline Tokenizer *run_source_tokenizer(const RunText *text) {
@@ -187,8 +196,9 @@ double run_broadcast_number(Collective *peers, double value);
 bool run_share_settings(Options *options, Collective *peers, Error *error);
 bool run_share_data(Run *r, Error *error);
 SequenceShare run_sequence_share(const Run *r);
-TrainConfig run_train_config(const Run *r); /* for this process */
-MemoryPlan run_memory(const Run *r);        /* likewise */
+TrainConfig run_train_config(const Run *r);                       /* for this process */
+MemoryPlan run_memory(const Run *r);                              /* likewise */
+MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
 /* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
@@ -197,6 +207,12 @@ void run_name_slowest(Straggler *straggler, Collective *peers, Console *console)
 void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
 /* Returns the number of threads to compute with; 0: all available. */
 int run_threads(const TrainSettings *s, Collective *peers, Error *error);
+
+/* ---- teacher.c: nothing without --teacher ---- */
+bool run_open_teacher(Run *r, Error *error); /* on rank 0: reads its configuration, and chooses its tokenizer */
+/* Refuses a teacher with other tokens or with a shorter context than the model has. EXIT_USAGE. */
+bool run_check_teacher(const Run *r, Error *error);
+bool run_load_teacher(Run *r, Error *error); /* on all ranks, when the model has been allocated */
 
 /* ---- data.c ---- */
 bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */

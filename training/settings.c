@@ -23,6 +23,7 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .beta2 = 0.95f,
                                        .eps = 1e-8f,
                                        .wd = NAN,
+                                       .teacher_weight = 0.5f,
                                        .clip = 1.0f,
                                        .epochs = NAN,
                                        .minutes = NAN,
@@ -230,6 +231,12 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
+      TEXT(
+          "teacher", &s->teacher, "DIR", "none",
+          "trained model to learn from beside the text (distillation): a run or a Hugging Face transformers model with "
+          "the same tokenizer, which is then the default of --tokenizer"),
+      FLOAT("teacher-weight", &s->teacher_weight, 0, 1, NULL,
+            "with --teacher, the fraction of the targets that is the teacher's probabilities"),
 
       GROUP("Length"),
       INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",
@@ -341,6 +348,7 @@ TrainConfig settings_train_config(const TrainSettings *s) {
       .micro_batches = s->grad_accum,
       .dropout = {rate(s->embed_dropout), rate(s->attention_dropout), rate(s->dropout), rate(s->mlp_dropout)},
       .label_smoothing = s->label_smoothing,
+      .teacher_weight = s->teacher_weight,
       .clip = s->clip,
       .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
       .muon = {s->muon_lr / s->lr, s->momentum, s->wd},

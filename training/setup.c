@@ -78,8 +78,7 @@ static bool append_fitting_batch(const Run *r, Error *error) {
   char more[40] = "";
   if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
   do train.batch--;
-  while (train.batch > 0 &&
-         (s->batch % train.batch || model_memory(&r->model.config, &train, &r->device.info).total > available));
+  while (train.batch > 0 && (s->batch % train.batch || run_memory_of(r, &train).total > available));
   if (train.batch <= 0) return false;
   if (!s->batch_tokens) snprintf(more, sizeof more, " --grad-accum %d", s->batch / train.batch * s->grad_accum);
   return error_append(error, "; --batch %d%s would fit", train.batch, more);
@@ -98,6 +97,10 @@ bool run_check_memory(Run *r, Error *error) {
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
   TrainConfig train = run_train_config(r);
+  if (r->settings.teacher &&
+      !model_open(&r->model.teacher, r->device.backend, r->device.context, &r->teacher.config, error))
+    return false;
+  train.teacher = r->model.teacher;
   if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||
       !model_train_begin(r->model.on_device, &train, error))
     return false;
@@ -138,7 +141,7 @@ bool run_init_weights(Run *r, Error *error) {
     model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0], error);
   else if (run_leads(r->peers))
     parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
-  if (!run_agree(r->peers, error)) return false;
+  if (!run_agree(r->peers, error) || !run_load_teacher(r, error)) return false;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }
@@ -158,6 +161,7 @@ bool run_warm_up(Run *r, Error *error) {
 void run_stop_model(RunModel *model) {
   decoder_close(model->decoder);
   model_close(model->on_device);
+  model_close(model->teacher);
   batch_free(&model->batch);
   free(model->drawn.ids);
   for (int i = 0; i < CHECKPOINT_ARENAS; i++) free(model->host[i]);

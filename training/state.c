@@ -197,7 +197,7 @@ static bool read_state(Run *r, Error *error) {
 }
 
 bool run_restore_state(Run *r, Error *error) {
-  if (!run_together(r, read_state, error)) return false;
+  if (!run_together(r, read_state, error) || !run_load_teacher(r, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);
