@@ -367,6 +367,12 @@ def emulated(folder, full):
         check(f"GPUs: the same bytes with --no-shard, {name}", weights(out) == first)
         status, out, said = gpus(f"{name} again", 2, flags, EMU_STREAMS="lazy", EMU_ORDER="rand:3")
         check(f"GPUs: the same bytes again, {name}", weights(out) == first, (status, said))
+    taught = ["--dtype", "f32", "--teacher", "adamw1.run", "--seed", "9"]
+    _, alone, _ = gpus("taught1", 1, taught)
+    for label, environment in (("", {}), (", without NCCL", {"EMU_NCCL_OLD": "1"})):
+        status, out, said = gpus(f"taught{label}", 2, taught, **environment)
+        far = distance(losses(alone), losses(out))
+        check(f"GPUs: losses with a teacher on 2{label}", status == 0 and far <= 1e-5, (status, far, said))
     lasting = ["--dtype", "bf16", "--schedule", "constant", "--warmup", "1"]
     _, whole, _ = gpus("lasting", 1, lasting)
     for label, environment in (("", {}), (", without NCCL", {"EMU_NCCL_OLD": "1"})):
