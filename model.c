@@ -702,24 +702,14 @@ static void keep_own_masters(Model *m) {
   m->params.vectors = m->ops->alloc(m->context, "weights of norms", m->table.vectors * sizeof(float));
 }
 
-static bool begin_teacher(const Model *m, Error *error) {
-  const ModelConfig *c = &m->config, *t = &m->settings.teacher->config;
-  if (t->vocab != c->vocab || has_encoder(t) != has_encoder(c) ||
-      (has_encoder(c) && t->source_vocab != c->source_vocab))
-    return fail(error, EXIT_USAGE, "the teacher has another vocabulary than the model");
-  if (t->ctx < c->ctx)
-    return fail(error, EXIT_USAGE, "the teacher has a context of %d, and the model one of %d; lower --ctx", t->ctx,
-                c->ctx);
-  return model_evaluate_begin(m->settings.teacher, m->settings.batch, c->ctx, error);
-}
-
 bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->settings = *settings;
   m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]); /* evaluation moves into the training buffers */
   int64_t rows = (int64_t)settings->batch * m->config.ctx;
   if (rows > INT32_MAX / 2)
     return fail(error, EXIT_USAGE, "a micro-batch of %lld tokens is too large; use a smaller batch", (long long)rows);
-  if (settings->teacher && !begin_teacher(m, error)) return false;
+  if (settings->teacher && !model_evaluate_begin(settings->teacher, settings->batch, m->config.ctx, error))
+    return false;
   parameter_table_set_optimizer(&m->table, settings->optimizer);
   if (!parameter_table_partition(&m->table, &settings->sharding, error)) return false;
   parameter_table_describe(&m->table, &m->params);

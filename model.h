@@ -176,8 +176,8 @@ typedef struct TrainConfig {
   Schedule schedule;
   uint64_t seed;
   int head_rows; /* rows of logits computed at a time; 0 = automatic. Affects memory use, and the loss by rounding. */
-  /* NULL, or a trained model of the same backend, context and vocabulary, with at least this context length. The model
-   * learns its probabilities as well as the targets (Hinton et al. 2015): the gradient is that of
+  /* NULL, or a trained decoder of the same backend, context and vocabulary, with at least this context length. The
+   * model learns its probabilities as well as the targets (Hinton et al. 2015): the gradient is that of
    * (1 - weight) * loss + weight * KL(teacher || model); the loss that is reported is the loss alone. */
   struct Model *teacher;
   float teacher_weight;

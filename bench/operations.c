@@ -68,6 +68,11 @@ static void call_loss(Bench *b, const Operands *o, int set) {
   b->ops->cross_entropy(b->c, a[0], a[1], o->width, a[2], o->rows, o->model->config.vocab, 0, b->state, o->flag);
 }
 
+static void call_distill(Bench *b, const Operands *o, int set) {
+  void *const *a = o->array[set];
+  b->ops->distill(b->c, a[0], a[1], o->width, a[2], o->rows, o->model->config.vocab, 0, 0.5f, b->state);
+}
+
 static void call_loss_sum(Bench *b, const Operands *o, int set) {
   b->ops->loss_sum(b->c, b->state, o->array[set][0], o->array[set][1], o->rows);
 }
@@ -170,8 +175,9 @@ static void loss_rows(Bench *b, BenchModel *m) {
   Group group = bench_group("elementwise", m->name, "%" PRId64 " x %" PRId64, chunk, stride);
   const Case cases[] = {
       {"cross_entropy, gradient", call_loss, 2 * logits + sums, .needs = {losses, scores, targets}, .flag = true},
-      {"cross_entropy, loss only", call_loss, logits + sums, .needs = {losses, scores, targets}}};
-  bench_rows(b, &group, &o, cases, 2);
+      {"cross_entropy, loss only", call_loss, logits + sums, .needs = {losses, scores, targets}},
+      {"distill", call_distill, 3 * logits, .needs = {scores, scores, targets}}};
+  bench_rows(b, &group, &o, cases, 3);
   o.rows = (int)rows;
   group = bench_group("elementwise", m->name, "%" PRId64, rows);
   bench_row(b, &group, &o,

@@ -38,8 +38,8 @@ bool collective_start(int processes, Error *error);
  * collective_close(). */
 bool collective_open(Collective **out, Error *error);
 
-/* Ends all ranks, including this one, with that exit status, if `outcome` is an error that the ranks have not agreed on.
- * Call it before anything that may wait for the other ranks, such as closing a GPU. NULL is harmless. */
+/* Ends all ranks, including this one, with that exit status, if `outcome` is an error that the ranks have not agreed
+ * on. Call it before anything that may wait for the other ranks, such as closing a GPU. NULL is harmless. */
 void collective_abort(Collective *c, ExitCode outcome);
 
 /* Leaves the group. All ranks must call it. NULL is harmless. */

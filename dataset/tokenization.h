@@ -45,9 +45,9 @@ uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokeniz
 
 /* Opens the token file `path` that holds all documents of the corpus, each followed by the end token, with a loss mask
  * when the corpus has prompts. It uses an existing file if fingerprint and checksum match; otherwise it reads the
- * corpus from its beginning and writes the file, or `options->written`; memory grows only with the largest prompt. Without a corpus (NULL) the
- * file must exist, be intact and have this vocabulary, else EXIT_CHECKPOINT. Errors of corpus_next, EXIT_OUTPUT,
- * EXIT_MEMORY; the error of a progress. */
+ * corpus from its beginning and writes the file, or `options->written`; memory grows only with the largest prompt.
+ * Without a corpus (NULL) the file must exist, be intact and have this vocabulary, else EXIT_CHECKPOINT. Errors of
+ * corpus_next, EXIT_OUTPUT, EXIT_MEMORY; the error of a progress. */
 bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
                        const Tokenization *options, Error *error);
 

@@ -348,8 +348,11 @@ static bool check_scaling(const ConfigReader *r, const char *key) {
   if (!json_is_object(rope)) return refuse(r, "%s is not an object", key);
   const char *name;
   json_t *value;
-  json_object_foreach((json_t *)rope, name, value) if (json_is_object(value)) return refuse(
-      r, "%s has parameters for kinds of layers (%.40s); only one set for all layers is supported", key, name);
+  json_object_foreach((json_t *)rope, name, value) {
+    if (json_is_object(value))
+      return refuse(r, "%s has parameters for kinds of layers (%.40s); only one set for all layers is supported", key,
+                    name);
+  }
   return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
 }
 

@@ -220,8 +220,7 @@ void generate_options(Options *options, GenerateSettings *s) {
              .modes = MODE_EXPORT),
       TEXT("gguf", &s->gguf, "FILE", NULL,
            "write the model as a GGUF file for llama.cpp and Ollama; supports the architectures LLaMA, Qwen 3, LFM2, "
-           "SmolLM3, "
-           "GPT-2, Starcoder2 and StableLM",
+           "SmolLM3, GPT-2, Starcoder2 and StableLM",
            .selects = MODE_GGUF),
       CHOICE("gguf-type", &s->gguf_type, gguf_type_names, NULL,
              "data type of the matrices of --gguf; f16 takes half the space of f32, q8_0 (blocks of 32) a quarter",

@@ -84,8 +84,8 @@ static bool is_over_chance(const MetricsLine *e, const DiagnosisFacts *f) {
 
 /* Returns whether the validation loss is not below that of the evaluation before, or below the first training loss. */
 static bool has_not_fallen(const History *h, const MetricsLine *last) {
-  const bool first = last == h->evaluations;
-  return first && !h->count ? true : !(last->val_loss < (first ? h->points[0].loss : last[-1].val_loss));
+  const double begin = h->count ? h->points[0].loss : (double)NAN;
+  return !(last->val_loss < (last == h->evaluations ? begin : last[-1].val_loss));
 }
 
 /* Returns whether both losses have risen a lot. Where a model overfits, only the validation loss rises. */

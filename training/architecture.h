@@ -6,8 +6,8 @@
 #include "training/settings.h"
 
 /* name; the text of --help; norm and its place; mixers of the layers, norms of queries and keys; activation, gated;
- * positions; biases, including those of queries, keys and values; tied (-1: narrow models whose tokens are not bytes, 0:
- * never, 1: always). */
+ * positions; biases, including those of queries, keys and values; tied (-1: narrow models whose tokens are not bytes,
+ * 0: never, 1: always). */
 #define ARCHITECTURES(X)                                                                                               \
   X(LLAMA, "llama", "RMSNorm, SwiGLU, rotary positions, no biases", NORM_RMS, NORM_BEFORE, "A", false,                 \
     ACTIVATION_SILU, true, POSITIONS_ROPE, false, -1)                                                                  \

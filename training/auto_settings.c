@@ -30,9 +30,9 @@ static const double MOST_MINUTES = 30;
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
-/* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about 15
- * of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from memorizing
- * the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to
+/* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about
+ * 15 of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from
+ * memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to
  * MANY_EPOCHS. */
 enum { MUON_EPOCHS_LIMIT = 10, ADAMW_EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 

@@ -85,6 +85,7 @@ typedef struct RunBase {
 /* The model of --teacher (teacher.c). */
 typedef struct RunTeacher {
   ModelFiles *files; /* on rank 0; else NULL */
+  uint64_t tokens;   /* on rank 0: tokenizer_fingerprint() */
   ModelConfig config;
 } RunTeacher;
 
@@ -219,8 +220,8 @@ bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts *
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
-/* Parts of run_open_data(): open the texts, and encode them. It opens the token file at `path` if it is theirs, or writes
- * one at `written`. */
+/* Parts of run_open_data(): open the texts, and encode them. It opens the token file at `path` if it is theirs, or
+ * writes one at `written`. */
 bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
 bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */

@@ -169,8 +169,7 @@ void train_options(Options *options, TrainSettings *s) {
              .follows = "arch"),
       LETTERS("mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
               "token mixer of each layer, one letter per layer, repeated if shorter: attention (A), a gated "
-              "convolution over "
-              "3 positions (C), attention without rotary positions (N)",
+              "convolution over 3 positions (C), attention without rotary positions (N)",
               .argument = "CCA", .follows = "arch"),
       TRISTATE("qk-norm", &m->qk_norm, "auto: arch", "RMSNorm of the queries and keys of each head", .follows = "arch"),
       FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
