@@ -28,15 +28,15 @@ check() { # check NAME CONDITION...
 # Every file with its inode and its size
 listing() { find . -type f ! -name .lock -exec ls -lin {} + | awk '{ print $1, $6, $NF }' | sort; }
 
-# refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr that contain WORDS, nothing on stdout, and
-# neither leaves a file behind nor replaces one
+# refused NAME STATUS WORDS COMMAND...: ends with STATUS, one to three lines on stderr, beside notes, that contain WORDS, nothing
+# on stdout, and neither leaves a file behind nor replaces one
 refused() {
   name=$1 status=$2 words=$3
   shift 3
   before=$(listing)
   "$@" >"$work/../out.$$" 2>"$work/../err.$$" </dev/null
   got=$?
-  lines=$(grep -c '' "$work/../err.$$")
+  lines=$(grep -cv '^note: ' "$work/../err.$$")
   if [ "$got" -ne "$status" ]; then fail "$name" "status $got, not $status: $(cat "$work/../err.$$")"
   elif ! grep -q -e "$words" "$work/../err.$$"; then fail "$name" "no \"$words\" in: $(cat "$work/../err.$$")"
   elif [ "$lines" -lt 1 ] || [ "$lines" -gt 3 ]; then fail "$name" "$lines lines of message: $(cat "$work/../err.$$")"
