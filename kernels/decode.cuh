@@ -3,20 +3,20 @@
  *
  *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
- * A token costs one read of all weights and 5 launches per layer; for small models the launches take most of the time.
- * So each warp works alone: it owns one or two rows of w, requests its first weights before it reads anything else, and
- * needs neither shared memory nor a barrier. An RMSNorm before a product needs no separate pass, because 1/rms is a
- * factor of the sum:
+ * A token costs one read of all weights, which the sequences share, and 5 launches per layer. All products are one
+ * block function: a block multiplies 16 rows of w by 32 sequences at a time, its warps divide the depth, and the tensor
+ * cores multiply weights as they come from memory. A lane reads 8 neighbors of a row in bf16, where mma.m16n8k16 wants
+ * two pairs for each of two multiplications. So the order within a step of the depth is permuted, in w and x alike,
+ * which leaves the sum as it is.
+ *
+ * An RMSNorm before a product needs no separate pass, because 1/rms is a factor of the sum:
  *
  *   sum_k w[k] (norm_weight[k] x[k] rstd) = rstd * sum_k w[k] (norm_weight[k] x[k])
  *
- * Every warp sums x^2 together with its product; x and norm_weight are small and stay in the caches. LayerNorm needs
- * the mean first, so it runs before the product, into scratch space.
+ * LayerNorm needs the mean first, so it runs before the product, into scratch space.
  *
- * Lane l of a warp sums the packs l, l + 32, ... of N neighbors in rising order, with explicit fused multiply-adds, and
- * the lanes are added in a fixed tree. The sums do not depend on the number or order of sequences, so row i of a batch
- * equals a run of its sequence alone, bit for bit. For the same reason the arithmetic after the sums is written so that
- * compilers cannot fuse it in one kernel and not in another.
+ * How a sum is divided depends on its depth alone, not on the number or order of sequences, so row i of a batch equals
+ * a run of its sequence alone, bit for bit.
  *
  * A sequence whose position is outside the cache writes nothing there. */
 #ifndef INKLING_KERNELS_DECODE_CUH
@@ -28,20 +28,18 @@
 #include "kernels/mlp.cuh"
 #include "kernels/norm.cuh"
 
-#include <type_traits>
-
 namespace {
 
-constexpr int DECODE_WARPS = 4; /* of a block: few, so that small models use all processors */
-constexpr int DECODE_ROWS = 4;  /* sequences that use a weight while it is in registers */
-/* Weight packs that a lane requests before it needs the first. */
-template <int ROWS> constexpr int DECODE_IN_FLIGHT = ROWS == 1 ? 8 : 4;
-/* The fewest blocks that fit a multiprocessor, which allows 128 registers for a thread. Without it the compiler saves
- * registers and moves each load next to its use, so that a lane has only one load in flight. (Check the SASS after
- * changes.) */
-constexpr int DECODE_BLOCKS = 4;
-
 /* ---- products ---- */
+
+constexpr int TILE_OUTPUTS = 16, TILE_ROWS = 8; /* rows of w and sequences that an mma multiplies */
+constexpr int PRODUCT_WARPS = 8, PRODUCT_BLOCK = 32 * PRODUCT_WARPS;
+constexpr int PRODUCT_TILES = 4; /* of sequences, which share the weights in registers */
+constexpr int PRODUCT_ROWS = PRODUCT_TILES * TILE_ROWS;
+/* Steps whose weights a lane requests together, and the fewest blocks that fit a multiprocessor, which allows 128
+ * registers for a thread. Without it the compiler saves registers and moves each load next to its use, so that a lane
+ * has only one load in flight. (Check the SASS after changes.) */
+constexpr int PRODUCT_BATCH = 3, PRODUCT_BLOCKS = 2;
 
 /* The input of a product: `rows` sequences of `depth` numbers, and the RMSNorm before it; norm_weight NULL: none. */
 template <class T> struct DecodeInput {
@@ -57,99 +55,138 @@ template <class T> struct DecodeLayer {
   __device__ __forceinline__ float bias_of(int64_t output) const { return bias ? to_float(bias[output]) : 0.0f; }
 };
 
-/* out[o][r] = sum_k w[o][k] y[first + r][k], in all lanes; y = x, or with NORM norm_weight * x * rstd(x). Rows beyond
- * the last sequence repeat it. */
-template <bool NORM, class T, int OUT, int ROWS>
-__device__ __forceinline__ void warp_products(float (&out)[OUT][ROWS], const T *const (&w)[OUT],
-                                              const DecodeInput<T> &in, int first) {
-  constexpr int N = VECTOR<T>;
-  constexpr int BATCH = DECODE_IN_FLIGHT<ROWS> / OUT; /* packs of each row of w that are requested together */
-  constexpr int AHEAD = ROWS == 1 ? BATCH : 1;        /* likewise of x and weight */
-  const int packs = in.depth / N, lane = (int)threadIdx.x % 32;
-  const T *x[ROWS];
-  float square[ROWS] = {};
+/* d[16][8] += w[16][..] x[8][..]^T over a step of the depth, 4 packs: lane 4 g + c has pack c of rows g and g + 8 of w
+ * and of row g of x; d is laid out as in mma_bf16(). */
+__device__ __forceinline__ void multiply_step(float (&d)[4], const Pack<bf16, 8> (&w)[2], const Pack<bf16, 8> &x) {
 #pragma unroll
-  for (int r = 0; r < ROWS; r++) {
-    x[r] = in.x + (int64_t)(first + r < in.rows ? first + r : in.rows - 1) * in.depth;
-#pragma unroll
-    for (int o = 0; o < OUT; o++) out[o][r] = 0;
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t a[4] = {w[0].word[i], w[1].word[i], w[0].word[i + 1], w[1].word[i + 1]};
+    mma_bf16(d, a, x.word[i], x.word[i + 1]);
   }
-  for (int start = lane; start < packs; start += 32 * BATCH) {
-    Pack<T, N> weights[BATCH][OUT], inputs[AHEAD][ROWS];
-    Pack<float, N> norm_weights[AHEAD];
+}
+__device__ __forceinline__ void multiply_step(float (&d)[4], const Pack<float, 4> (&w)[2], const Pack<float, 4> &x) {
+  const int lane = (int)threadIdx.x % 32, row = lane & ~3, column = lane % 4 * 8;
+  const auto from = [](const Pack<float, 4> &pack, int i, int other) {
+    return __shfl_sync(0xFFFFFFFFu, number(pack, i), other);
+  };
 #pragma unroll
-    for (int b = 0; b < BATCH; b++)
+  for (int c = 0; c < 4; c++)
 #pragma unroll
-      for (int o = 0; o < OUT; o++)
-        weights[b][o] = fetch<N>(w[o] + (int64_t)(start + 32 * b) * N, start + 32 * b < packs);
+    for (int i = 0; i < 4; i++) {
+      const float low = from(w[0], i, row + c), high = from(w[1], i, row + c);
+      const float even = from(x, i, column + c), odd = from(x, i, column + 4 + c);
+      d[0] = fmaf(low, even, d[0]), d[1] = fmaf(low, odd, d[1]);
+      d[2] = fmaf(high, even, d[2]), d[3] = fmaf(high, odd, d[3]);
+    }
+}
+
+/* What a warp sums over its steps of the depth. */
+struct WarpSums {
+  float product[PRODUCT_TILES][4], square[PRODUCT_TILES]; /* square: of x, over the packs of this lane */
+};
+
+/* Adds the steps from `k` on, one of every PRODUCT_WARPS: w are this lane's rows, NULL ones are zeros; x its pack of
+ * the first of `rows` sequences. */
+template <bool NORM, class T>
+__device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&w)[2], const T *x, const DecodeInput<T> &in,
+                                          int rows, int k) {
+  constexpr int N = VECTOR<T>, STRIDE = PRODUCT_WARPS * 4 * N;
+  const int lane = (int)threadIdx.x % 32, row = lane / 4;
+  for (; k - lane % 4 * N < in.depth; k += PRODUCT_BATCH * STRIDE) {
+    Pack<T, N> weights[PRODUCT_BATCH][2];
+    Pack<float, N> norm_weights[PRODUCT_BATCH];
 #pragma unroll
-    for (int b = 0; b < BATCH; b++) {
-      if (b % AHEAD == 0) {
+    for (int b = 0; b < PRODUCT_BATCH; b++)
 #pragma unroll
-        for (int a = 0; a < AHEAD; a++) {
-          const int pack = start + 32 * (b + a);
+      for (int i = 0; i < 2; i++) weights[b][i] = fetch<N>(w[i] + k + b * STRIDE, w[i] && k + b * STRIDE < in.depth);
 #pragma unroll
-          for (int r = 0; r < ROWS; r++) inputs[a][r] = fetch<N>(x[r] + (int64_t)pack * N, pack < packs);
-          if (NORM) norm_weights[a] = fetch<N>(in.norm_weight + (int64_t)pack * N, pack < packs);
+    for (int b = 0; b < PRODUCT_BATCH && NORM; b++)
+      norm_weights[b] = fetch<N>(in.norm_weight + k + b * STRIDE, k + b * STRIDE < in.depth);
+#pragma unroll
+    for (int n = 0; n < PRODUCT_TILES; n++) {
+      if (n * TILE_ROWS >= rows) break;
+      const bool present = n * TILE_ROWS + row < rows;
+      Pack<T, N> inputs[PRODUCT_BATCH];
+#pragma unroll
+      for (int b = 0; b < PRODUCT_BATCH; b++)
+        inputs[b] = load_or_zero<N>(x + (int64_t)n * TILE_ROWS * in.depth + k + b * STRIDE,
+                                    present && k + b * STRIDE < in.depth);
+#pragma unroll
+      for (int b = 0; b < PRODUCT_BATCH; b++) {
+        if (NORM) {
+          float y[N];
+#pragma unroll
+          for (int i = 0; i < N; i++) {
+            const float value = number(inputs[b], i);
+            sums.square[n] = fmaf(value, value, sums.square[n]);
+            y[i] = value * number(norm_weights[b], i);
+          }
+          inputs[b] = pack<T, N>(y);
         }
+        multiply_step(sums.product[n], weights[b], inputs[b]);
       }
-#pragma unroll
-      for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-          float y = number(inputs[b % AHEAD][r], i);
-          if (NORM) square[r] = fmaf(y, y, square[r]);
-          if (NORM) y *= number(norm_weights[b % AHEAD], i);
-#pragma unroll
-          for (int o = 0; o < OUT; o++) out[o][r] = fmaf(number(weights[b][o], i), y, out[o][r]);
-        }
     }
   }
+}
+
+/* Computes units of a layer for all sequences. A unit is OUT rows of w, output_of(unit, 0 .. OUT), that one thread
+ * finishes: finish(unit, sequence, the outputs). A block has as many of the `units` as fit 16 rows of w; the grid is
+ * product_grid(). */
+template <bool NORM, int OUT, class T, class O, class F>
+__device__ __forceinline__ void products(const DecodeLayer<T> &layer, const DecodeInput<T> &in, int units, O output_of,
+                                         F finish) {
+  constexpr int UNITS = TILE_OUTPUTS / OUT;
+  constexpr int WIDTH = TILE_OUTPUTS + 4; /* so that the stores of a warp go to all banks */
+  __shared__ float sum[PRODUCT_WARPS][PRODUCT_ROWS][WIDTH], square[PRODUCT_WARPS][PRODUCT_ROWS];
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = lane / 4, c = lane % 4;
+  const int first_unit = (int)blockIdx.x * UNITS, own = (int)threadIdx.x % TILE_OUTPUTS;
+  const bool finishes = own < UNITS && first_unit + own < units;
+  const T *w[2] = {};
+  float bias[OUT] = {};
 #pragma unroll
-  for (int r = 0; r < ROWS; r++) {
-    const float rstd = NORM ? rsqrtf(warp_sum(square[r]) / (float)in.depth + in.eps) : 1.0f;
+  for (int i = 0; i < 2; i++) {
+    const int output = row + 8 * i, unit = output / OUT;
+    if (unit < UNITS && first_unit + unit < units)
+      w[i] = layer.w + (int64_t)output_of(first_unit + unit, output % OUT) * in.depth;
+  }
 #pragma unroll
-    for (int o = 0; o < OUT; o++) out[o][r] = warp_sum(out[o][r]) * rstd;
+  for (int o = 0; o < OUT; o++)
+    if (finishes) bias[o] = layer.bias_of(output_of(first_unit + own, o));
+  for (int first = 0; first < in.rows; first += PRODUCT_ROWS) {
+    const int rows = min(in.rows - first, PRODUCT_ROWS);
+    WarpSums sums = {};
+    add_steps<NORM>(sums, w, in.x + (int64_t)(first + row) * in.depth, in, rows, (warp * 4 + c) * VECTOR<T>);
+#pragma unroll
+    for (int n = 0; n < PRODUCT_TILES; n++) {
+      const int tile = n * TILE_ROWS;
+#pragma unroll
+      for (int i = 0; i < 4; i++) sum[warp][tile + 2 * c + i % 2][row + i / 2 * 8] = sums.product[n][i];
+      if (NORM) {
+        const float half = sums.square[n] + __shfl_xor_sync(0xFFFFFFFFu, sums.square[n], 1);
+        const float whole = half + __shfl_xor_sync(0xFFFFFFFFu, half, 2);
+        if (c == 0) square[warp][tile + row] = whole;
+      }
+    }
+    __syncthreads();
+    for (int r = (int)threadIdx.x / TILE_OUTPUTS; r < rows && finishes; r += PRODUCT_BLOCK / TILE_OUTPUTS) {
+      float out[OUT] = {}, squares = 0;
+#pragma unroll
+      for (int v = 0; v < PRODUCT_WARPS; v++) {
+        if (NORM) squares += square[v][r];
+#pragma unroll
+        for (int o = 0; o < OUT; o++) out[o] += sum[v][r][own * OUT + o];
+      }
+      const float rstd = NORM ? rsqrtf(squares / (float)in.depth + in.eps) : 1.0f;
+#pragma unroll
+      for (int o = 0; o < OUT; o++) out[o] = out[o] * rstd + bias[o];
+      finish(first_unit + own, first + r, out);
+    }
+    __syncthreads();
   }
 }
 
-/* Returns values[r] on lane r. */
-template <int ROWS> __device__ __forceinline__ float of_lane(const float (&values)[ROWS]) {
-  float mine = values[0];
-#pragma unroll
-  for (int r = 1; r < ROWS; r++)
-    if ((int)threadIdx.x % 32 == r) mine = values[r];
-  return mine;
-}
-
-/* Computes some outputs of a layer for all sequences, ROWS at a time, and calls finish(row, outputs) on one lane for
- * each sequence. The biases are requested first: a later request would have to be waited for. */
-template <bool NORM, int ROWS, class T, int OUT, class F>
-__device__ __forceinline__ void outputs_of(const DecodeLayer<T> &layer, const int64_t (&outputs)[OUT],
-                                           const DecodeInput<T> &in, F finish) {
-  const T *weights[OUT];
-  float bias[OUT];
-#pragma unroll
-  for (int o = 0; o < OUT; o++) weights[o] = layer.w + outputs[o] * in.depth, bias[o] = layer.bias_of(outputs[o]);
-  const int lane = (int)threadIdx.x % 32;
-  for (int first = 0; first < in.rows; first += ROWS) {
-    float products[OUT][ROWS], mine[OUT];
-    warp_products<NORM>(products, weights, in, first);
-#pragma unroll
-    for (int o = 0; o < OUT; o++) mine[o] = __fadd_rn(of_lane(products[o]), bias[o]);
-    if (lane < ROWS && first + lane < in.rows) finish(first + lane, mine);
-  }
-}
-
-/* The same for outputs `low` and `high`: finish(row, low output, high output). */
-template <bool NORM, int ROWS, class T, class F>
-__device__ __forceinline__ void output_pair(const DecodeLayer<T> &layer, int64_t low, int64_t high,
-                                            const DecodeInput<T> &in, F finish) {
-  const int64_t pair[2] = {low, high};
-  outputs_of<NORM, ROWS>(layer, pair, in, [&](int row, const float(&out)[2]) { finish(row, out[0], out[1]); });
-}
-
-__device__ __forceinline__ int warp_number() { return (int)blockIdx.x * DECODE_WARPS + (int)threadIdx.x / 32; }
+/* The grid for a product with `units` of `out` rows of w. */
+dim3 product_grid(int units, int out) { return dim3((unsigned)divide_up(units, TILE_OUTPUTS / out)); }
 
 /* ---- the operations ---- */
 
@@ -179,31 +216,34 @@ template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p)
   }
 }
 
-/* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A warp owns the rows of a pair (pair_of())
- * of a head, which are rotated together. Heads of w: H of queries, G of keys, G of values. */
-template <class T, int ROWS, bool NORM>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
+/* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A unit is a pair (pair_of()) of a head, whose numbers
+ * are rotated together. Heads of w: H of queries, G of keys, G of values. */
+template <class T, bool NORM>
+__global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, int dims,
                       const float *table, const int32_t *positions) {
-  const int half = cache.head_dim / 2, head = warp_number() / half, i = warp_number() % half;
-  if (head >= heads + 2 * cache.kv_heads) return;
-  const HeadPair pair = pair_of(i, cache.head_dim, dims);
-  const int64_t first = (int64_t)head * cache.head_dim;
-  output_pair<NORM, ROWS>(layer, first + pair.low, first + pair.high, in, [&](int row, float a, float b) {
-    const int position = positions[row];
+  const int dim = cache.head_dim, half = dim / 2, units = (heads + 2 * cache.kv_heads) * half;
+  const auto output_of = [&](int unit, int o) {
+    const HeadPair pair = pair_of(unit % half, dim, dims);
+    return unit / half * dim + (o ? pair.high : pair.low);
+  };
+  products<NORM, 2>(layer, in, units, output_of, [&](int unit, int row, const float(&out)[2]) {
+    const int position = positions[row], head = unit / half, i = unit % half;
+    const HeadPair pair = pair_of(i, dim, dims);
+    float low = out[0], high = out[1];
     if (position < 0 || position >= cache.capacity) return;
     T *to;
-    if (head < heads) to = q + ((int64_t)row * heads + head) * cache.head_dim;
+    if (head < heads) to = q + ((int64_t)row * heads + head) * dim;
     else if (head < heads + cache.kv_heads) to = cache.k + cache.at(row, position, head - heads);
     else to = cache.v + cache.at(row, position, head - heads - cache.kv_heads);
     if (table && 2 * i < dims && head < heads + cache.kv_heads) {
       const float *angle = table + (int64_t)position * dims + 2 * i;
-      const float turned = fmaf(-b, angle[1], a * angle[0]);
-      b = fmaf(a, angle[1], b * angle[0]);
-      a = turned;
+      const float turned = fmaf(-high, angle[1], low * angle[0]);
+      high = fmaf(low, angle[1], high * angle[0]);
+      low = turned;
     }
-    to[pair.low] = from_float<T>(a);
-    to[pair.high] = from_float<T>(b);
+    to[pair.low] = from_float<T>(low);
+    to[pair.high] = from_float<T>(high);
   });
 }
 
@@ -231,15 +271,13 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
   lane.store_parts(to, first, second);
 }
 
-/* y = c * s with b, c, x = W n + b, and z of this position to the state. A warp owns the rows i, C + i and 2C + i. */
-template <class T, int ROWS, bool NORM>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
+/* y = c * s with b, c, x = W n + b, and z of this position to the state. A unit is the rows i, C + i and 2C + i. */
+template <class T, bool NORM>
+__global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_convolution_kernel(T *y, ConvolutionState state, DecodeInput<T> in, DecodeLayer<T> layer,
                               const float *kernel, int dim, const int32_t *positions) {
-  const int i = warp_number();
-  if (i >= dim) return;
-  const int64_t outputs[3] = {i, (int64_t)dim + i, 2 * (int64_t)dim + i};
-  outputs_of<NORM, ROWS>(layer, outputs, in, [&](int row, const float(&bcx)[3]) {
+  const auto output_of = [&](int i, int part) { return part * dim + i; };
+  products<NORM, 3>(layer, in, dim, output_of, [&](int i, int row, const float(&bcx)[3]) {
     const int position = positions[row];
     if (position < 0) return;
     T *const z = static_cast<T *>(state.z) + row * state.slot + i;
@@ -253,53 +291,32 @@ __global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
   });
 }
 
-/* h = act(u), or act(gate) * up, with u = W n + b. A warp owns the rows i (gate) and F + i (up), or 2i and 2i + 1. */
-template <class T, int ROWS, bool NORM>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
+/* h = act(u), or act(gate) * up, with u = W n + b. A unit is the rows i (gate) and F + i (up), or 2i and 2i + 1. */
+template <class T, bool NORM>
+__global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_mlp_kernel(T *h, DecodeInput<T> in, DecodeLayer<T> layer, MlpShape mlp) {
-  const int i = warp_number();
-  if (i >= (mlp.gated ? mlp.ffn : mlp.ffn / 2)) return;
-  const int64_t low = mlp.gated ? i : 2 * (int64_t)i, high = mlp.gated ? (int64_t)mlp.ffn + i : low + 1;
-  output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
-    T *const to = h + (int64_t)row * mlp.ffn + low;
-    a = decode_activation(mlp.activation, a);
-    to[0] = from_float<T>(mlp.gated ? a * b : a);
-    if (!mlp.gated) to[1] = from_float<T>(decode_activation(mlp.activation, b));
+  const auto output_of = [&](int i, int part) { return mlp.gated ? part * mlp.ffn + i : 2 * i + part; };
+  products<NORM, 2>(layer, in, mlp.gated ? mlp.ffn : mlp.ffn / 2, output_of, [&](int i, int row, const float(&u)[2]) {
+    T *const to = h + (int64_t)row * mlp.ffn + output_of(i, 0);
+    const float a = decode_activation(mlp.activation, u[0]);
+    to[0] = from_float<T>(mlp.gated ? a * u[1] : a);
+    if (!mlp.gated) to[1] = from_float<T>(decode_activation(mlp.activation, u[1]));
   });
 }
 
-/* out[r][m] = W n + b. A warp owns the rows 2i and 2i + 1. */
-template <class T, class Out, int ROWS, bool NORM>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_pairs_kernel(Out *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
-  const int64_t low = 2 * (int64_t)warp_number(), high = low + 1 < outputs ? low + 1 : low;
-  if (low >= outputs) return;
-  output_pair<NORM, ROWS>(layer, low, high, in, [&](int row, float a, float b) {
-    out[(int64_t)row * outputs + low] = from_float<Out>(a);
-    if (high > low) out[(int64_t)row * outputs + high] = from_float<Out>(b);
+/* out[r][m] = W n + b, ADD: out += W n + b */
+template <class T, class Out, bool NORM, bool ADD>
+__global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
+    decode_linear_kernel(Out *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
+  const auto output_of = [](int m, int) { return m; };
+  products<NORM, 1>(layer, in, outputs, output_of, [&](int m, int row, const float(&y)[1]) {
+    Out *const to = out + (int64_t)row * outputs + m;
+    *to = from_float<Out>(ADD ? to_float(*to) + y[0] : y[0]);
   });
 }
 
-/* out[r][m] = W in + b, ADD: out += W in + b. A warp owns one row of w: the rows are few and long. */
-template <class T, int ROWS, bool ADD>
-__global__ void __launch_bounds__(32 * DECODE_WARPS, DECODE_BLOCKS)
-    decode_single_kernel(T *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
-  const int m = warp_number(), lane = (int)threadIdx.x % 32;
-  if (m >= outputs) return;
-  const T *const weights[1] = {layer.w + (int64_t)m * in.depth};
-  const float bias = layer.bias_of(m);
-  for (int first = 0; first < in.rows; first += ROWS) {
-    float products[1][ROWS];
-    warp_products<false>(products, weights, in, first);
-    const float y = __fadd_rn(of_lane(products[0]), bias);
-    if (lane >= ROWS || first + lane >= in.rows) continue;
-    T *to = out + (int64_t)(first + lane) * outputs + m;
-    *to = from_float<T>(ADD ? to_float(*to) + y : y);
-  }
-}
-
-/* Calls f(T(), ROWS, NORM, input, layer) for products of `x` with rows of a layer. ROWS (sequences at a time) and NORM
- * (whether there is an RMSNorm) are constants. */
+/* Calls f(T(), NORM, input, layer) for products of `x` with rows of a layer; NORM, whether there is an RMSNorm, is a
+ * constant. */
 template <bool NORM, class F>
 void with_product(Context *c, const char *operation, const void *x, const Norm *norm, const Parameters *params,
                   Linear layer, int rows, F f) {
@@ -311,14 +328,9 @@ void with_product(Context *c, const char *operation, const void *x, const Norm *
     DecodeLayer<T> weights = {compute_matrix<T>(params, layer.weight), NULL};
     if (layer.bias.rows) weights.bias = compute_matrix<T>(params, layer.bias);
     require_alignment(c, operation, {input.depth}, {x, input.norm_weight, weights.w});
-    const std::bool_constant<NORM> normed;
-    if (rows == 1) f(e, std::integral_constant<int, 1>(), normed, input, weights);
-    else f(e, std::integral_constant<int, DECODE_ROWS>(), normed, input, weights);
+    f(e, std::bool_constant<NORM>(), input, weights);
   });
 }
-
-/* The number of blocks with a warp for each of `count` tasks. */
-unsigned decode_blocks(int64_t count) { return (unsigned)divide_up(count, DECODE_WARPS); }
 
 } // namespace
 
@@ -362,11 +374,11 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
   const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
   if (!check_head_size(c, cache->head_dim)) return;
   require_alignment(c, name, {}, {q, cache->k, cache->v, head_norm->weight, rope ? rope->table : NULL});
-  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
     using T = decltype(e);
     float *const qkv = (float *)scratch(c, bytes);
-    launch(c, name, decode_pairs_kernel<T, float, rows, normed>, decode_blocks(divide_up(outputs, 2)),
-           32 * DECODE_WARPS, 0, qkv, in, weights, outputs);
+    launch(c, name, decode_linear_kernel<T, float, normed, false>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, qkv, in,
+           weights, outputs);
     const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
     const int both = cache->head_dim | dims; /* its largest power of two divides both */
     with_part<float>(both, [&](auto part) {
@@ -385,10 +397,10 @@ void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, c
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
   const int dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
-  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, name, decode_qkv_kernel<T, rows, normed>, decode_blocks(outputs / 2), 32 * DECODE_WARPS, 0, q,
-           cache_of<T>(cache), in, weights, heads, dims, rope ? rope->table : NULL, s->positions);
+    launch(c, name, decode_qkv_kernel<T, normed>, product_grid(outputs / 2, 2), PRODUCT_BLOCK, 0, q, cache_of<T>(cache),
+           in, weights, heads, dims, rope ? rope->table : NULL, s->positions);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }
@@ -396,9 +408,9 @@ void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, c
 void cuda_decode_convolution(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
                              const Parameters *params, Linear layer, const Convolution *v, const Sequences *s) {
   const char *const name = "decode_convolution";
-  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
-    launch(c, name, decode_convolution_kernel<decltype(e), rows, normed>, decode_blocks(v->dim), 32 * DECODE_WARPS, 0,
-           y, *state, in, weights, v->kernel, v->dim, s->positions);
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+    launch(c, name, decode_convolution_kernel<decltype(e), normed>, product_grid(v->dim, 3), PRODUCT_BLOCK, 0, y,
+           *state, in, weights, v->kernel, v->dim, s->positions);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }
@@ -407,9 +419,10 @@ void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters 
                           const Sequences *s) {
   const char *const name = "decode_residual";
   const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto rows, auto, auto input, auto weights) {
-    launch(c, name, decode_single_kernel<decltype(e), rows, true>, decode_blocks(outputs), 32 * DECODE_WARPS, 0, x,
-           input, weights, outputs);
+  const auto run = [&](auto e, auto normed, auto input, auto weights) {
+    using T = decltype(e);
+    launch(c, name, decode_linear_kernel<T, T, normed, true>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, x, input,
+           weights, outputs);
   };
   with_product<false>(c, name, in, NULL, params, layer, s->rows, run);
 }
@@ -418,14 +431,10 @@ void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, 
                         const Sequences *s) {
   const char *const name = "decode_linear";
   const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
     using T = decltype(e);
-    if constexpr (normed)
-      launch(c, name, decode_pairs_kernel<T, T, rows, true>, decode_blocks(divide_up(outputs, 2)), 32 * DECODE_WARPS, 0,
-             out, in, weights, outputs);
-    else
-      launch(c, name, decode_single_kernel<T, rows, false>, decode_blocks(outputs), 32 * DECODE_WARPS, 0, out, in,
-             weights, outputs);
+    launch(c, name, decode_linear_kernel<T, T, normed, false>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, out, in,
+           weights, outputs);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }
@@ -433,9 +442,9 @@ void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                      const MlpShape *mlp, const Sequences *s) {
   const char *const name = "decode_mlp";
-  const auto run = [&](auto e, auto rows, auto normed, auto in, auto weights) {
-    launch(c, name, decode_mlp_kernel<decltype(e), rows, normed>, decode_blocks(layer.weight.rows / 2),
-           32 * DECODE_WARPS, 0, h, in, weights, *mlp);
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+    launch(c, name, decode_mlp_kernel<decltype(e), normed>, product_grid(layer.weight.rows / 2, 2), PRODUCT_BLOCK, 0, h,
+           in, weights, *mlp);
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, run);
 }
@@ -443,9 +452,9 @@ void cuda_decode_mlp(Context *c, void *h, const void *x, const Norm *norm, const
 void cuda_decode_logits(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
                         Linear layer, int vocab, int rows) {
   const char *const name = "decode_logits";
-  const auto run = [&](auto e, auto several, auto normed, auto in, auto weights) {
-    launch(c, name, decode_pairs_kernel<decltype(e), float, several, normed>, decode_blocks(divide_up(vocab, 2)),
-           32 * DECODE_WARPS, 0, logits, in, weights, vocab);
+  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+    launch(c, name, decode_linear_kernel<decltype(e), float, normed, false>, product_grid(vocab, 1), PRODUCT_BLOCK, 0,
+           logits, in, weights, vocab);
   };
   with_normalized(c, name, x, norm, params, layer, rows, run);
 }

@@ -61,7 +61,7 @@ constexpr Mass ALL = ~(Mass)0;
 /* Calls f(key, id) for the tokens begin <= id < end, adjacent tokens in adjacent lanes, with several loads in flight;
  * key is 0 beyond the end. */
 template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
-  constexpr int BATCH = 4;
+  constexpr int BATCH = 8;
   for (int first = begin; first < end; first += BATCH * stride) {
     float logit[BATCH];
 #pragma unroll
@@ -108,54 +108,57 @@ template <int THREADS, class F> __device__ __forceinline__ Tally tally_from(cons
 
 /* ---- the cut of a filter ---- */
 
-/* Distributes the keys strictly between low and high, at most THREADS, to the threads in any order; 0 for the other
- * threads. */
-template <int THREADS>
-__device__ __forceinline__ uint32_t distribute_keys(const Row &row, uint32_t low, uint32_t high) {
-  __shared__ uint32_t keys[THREADS];
-  __shared__ int count;
-  if (threadIdx.x == 0) count = 0;
-  keys[threadIdx.x] = 0;
-  __syncthreads();
-  for_row<THREADS>(row, [&](uint32_t k, int) {
-    if (k > low && k < high) keys[atomicAdd(&count, 1)] = k;
-  });
-  __syncthreads();
-  const uint32_t mine = keys[threadIdx.x];
-  __syncthreads();
-  return mine;
-}
+constexpr int RANKED = 127; /* candidates for a cut that are compared with each other */
 
 /* Finds the shortest prefix of the tokens, by falling logit, whose mass reaches `target` > 0. max is the largest key;
  * the `count` tokens from `low` on, with at most low_ties equal to low, reach the target. */
 template <int THREADS, class F>
 __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max,
                                         double target, F mass_of) {
+  static_assert(RANKED < THREADS, "a thread for each candidate, and one for low");
+  __shared__ uint32_t keys[RANKED];
+  __shared__ Mass masses[RANKED];
+  __shared__ int candidates;
+  __shared__ Cut cut;
   /* low reaches the target, high does not. The largest key is tried first: one token may be enough, or all be equal. */
   uint32_t high = max + 1, middle = max;
   Mass above = 0, count_above = 0; /* of the tokens from high on */
-  while (high - low > 1 && count - count_above > THREADS) {
+  while (high - low > 1 && count - count_above > RANKED) {
     const Tally tally = tally_from<THREADS>(row, middle, mass_of);
     const bool reached = (double)tally.mass >= target;
     if (reached) low = middle, low_ties = ALL, count = tally.count;
     else high = middle, above = tally.mass, count_above = tally.count;
     middle = low + (high - low) / 2;
   }
-  if (high - low > 1) {
-    const uint32_t key = distribute_keys<THREADS>(row, low, high);
-    const Mass mass = key ? mass_of(key) : 0, fixed = above;
-    while (high - low > 1) {
-      middle = low + (high - low) / 2;
-      const Mass sum = fixed + block_sum<THREADS>(key >= middle ? mass : 0);
-      const bool reached = (double)sum >= target;
-      if (reached) low = middle, low_ties = ALL;
-      else high = middle, above = sum;
+  if (threadIdx.x == 0) candidates = 0;
+  __syncthreads();
+  for_row<THREADS>(row, [&](uint32_t key, int) {
+    if (key <= low || key >= high) return;
+    const int i = atomicAdd(&candidates, 1);
+    keys[i] = key, masses[i] = mass_of(key);
+  });
+  __syncthreads();
+  /* One key is the cut: what is above it does not reach the target, and with its ties it does. */
+  const int n = candidates, own = (int)threadIdx.x; /* candidate n is low */
+  if (own <= n) {
+    const uint32_t key = own < n ? keys[own] : low;
+    const Mass mass = mass_of(key);
+    Mass ties = 0;
+    bool first = true; /* of its ties */
+    for (int i = 0; i < n; i++) {
+      if (keys[i] > key) above += masses[i];
+      if (keys[i] == key) ties++, first = first && i >= own;
+    }
+    const bool reached = own == n || (double)(above + ties * mass) >= target;
+    if (own == n) ties = low_ties;
+    if (first && (double)above < target && reached) {
+      const double missing = ceil((target - (double)above) / (double)mass);
+      const Mass needed = missing > 1.0 ? (Mass)missing : 1;
+      cut = {key, needed < ties ? needed : own < n ? ALL : ties};
     }
   }
-  /* Here high is low + 1, so all remaining candidates equal low. */
-  const double ties = ceil((target - (double)above) / (double)mass_of(low));
-  const Mass needed = ties > 1.0 ? (Mass)ties : 1;
-  return {low, needed < low_ties ? needed : low_ties};
+  __syncthreads();
+  return cut;
 }
 
 /* ---- finding a token by a cumulative sum ---- */
