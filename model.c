@@ -580,7 +580,8 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
   }
 }
 
-/* What the teacher says of the batch, after model_forward() of this pass. */
+/* Returns the teacher's pass over the micro-batch; model_forward() of it makes the output that add_distillation()
+ * reads. */
 static Pass teacher_pass(const Model *m, int batch, int length, bool packed) {
   Pass p = model_evaluation_pass(m->settings.teacher, batch, length);
   p.packed = packed;
@@ -591,20 +592,12 @@ static Pass teacher_pass(const Model *m, int batch, int length, bool packed) {
 static void add_distillation(const Pass *p, int row) {
   const Model *m = p->model, *teacher = m->settings.teacher;
   const int vocab = p->config->vocab;
-  Pass taught = teacher_pass(m, p->batch, p->length, p->packed);
-  taught.rows = p->rows;
-  void *n = element(teacher, taught.activations[taught.stack->count].n, (int64_t)row * teacher->config.dim);
-  linear(&taught, taught.acts->logits, n, teacher->table.head);
-  p->ops->distill(p->context, p->acts->logits, taught.acts->logits, padded_vocab(vocab), m->targets + row, p->rows,
+  Pass other = teacher_pass(m, p->batch, p->length, p->packed);
+  other.rows = p->rows;
+  void *n = element(teacher, other.activations[other.stack->count].n, (int64_t)row * teacher->config.dim);
+  linear(&other, other.acts->logits, n, teacher->table.head);
+  p->ops->distill(p->context, p->acts->logits, other.acts->logits, padded_vocab(vocab), m->targets + row, p->rows,
                   vocab, m->settings.label_smoothing, m->settings.teacher_weight, m->state);
-}
-
-/* Returns the rows of logits that are computed at a time. */
-static int chunk_rows(const Pass *p) {
-  Model *teacher = p->train ? p->model->settings.teacher : NULL;
-  const int own = p->acts->head_rows;
-  const int taught = teacher ? model_evaluation_pass(teacher, p->batch, p->length).acts->head_rows : own;
-  return taught < own ? taught : own;
 }
 
 /* Works in chunks of rows: the logits of a whole batch would take too much memory. */
@@ -613,7 +606,7 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   const Model *m = p.model;
   const Activations *s = p.acts;
   const Linear head = m->table.head;
-  const int rows = p.rows, vocab = p.config->vocab, chunk = chunk_rows(&p);
+  const int rows = p.rows, vocab = p.config->vocab, chunk = s->head_rows;
   for (int row = 0; row < rows; row += chunk) {
     void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
     p.rows = rows - row < chunk ? rows - row : chunk;
@@ -757,8 +750,8 @@ static void micro_batch(Context *c, void *argument) {
   if (part->first) m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
   if (part->first && s->first_sequence) m->ops->next_micro_batch(c, m->state, s->first_sequence);
   if (s->teacher) {
-    const Pass taught = teacher_pass(m, s->batch, m->config.ctx, m->train_packed);
-    model_forward(&taught);
+    const Pass other = teacher_pass(m, s->batch, m->config.ctx, m->train_packed);
+    model_forward(&other);
   }
   model_forward(&pass);
   model_head(&pass, m->state, s->label_smoothing, NULL);

@@ -175,12 +175,15 @@ typedef struct TrainConfig {
   Muon muon; /* OPTIMIZER_MUON */
   Schedule schedule;
   uint64_t seed;
-  int head_rows; /* rows of logits computed at a time; 0 = automatic. Affects memory use, and the loss by rounding. */
-  /* NULL, or a trained decoder of the same backend, context and vocabulary, with at least this context length. The
-   * model learns its probabilities as well as the targets (Hinton et al. 2015): the gradient is that of
-   * (1 - weight) * loss + weight * KL(teacher || model); the loss that is reported is the loss alone. */
+  /* Rows of logits computed at a time; 0 = automatic, the most with a teacher. Affects memory use, and the loss by
+   * rounding. */
+  int head_rows;
+  /* NULL, or a trained decoder of the same backend, device context and vocabulary, with at least this context length,
+   * which outlives the model. The model learns its probabilities as well as the targets (Hinton et al. 2015): the
+   * gradient is that of (1 - weight) * loss + weight * KL(teacher || model); the loss that is reported is the loss
+   * alone. model_train_begin() allocates the teacher's activations. */
   struct Model *teacher;
-  float teacher_weight;
+  float teacher_weight; /* 0 to 1 */
 } TrainConfig;
 
 /* Allocates gradients, moments and activations. EXIT_MEMORY. */
@@ -189,11 +192,12 @@ bool model_train_begin(Model *model, const TrainConfig *config, Error *error);
 bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
 /* The bytes that a training run will allocate; `total` is on the device. */
 typedef struct MemoryPlan {
-  size_t weights, gradients, moments, activations, logits; /* without those of a teacher */
+  size_t weights, gradients, moments, activations, logits;
   size_t iteration;                                        /* scratch space of Muon's iteration, approximately */
   size_t copies;                                           /* host copies of weights and moments, for saving */
   size_t total;
 } MemoryPlan;
+/* Without a teacher's. */
 MemoryPlan model_memory(const ModelConfig *config, const TrainConfig *train, const ContextInfo *device);
 /* The same for a model that only computes forward passes over `rows` rows. */
 MemoryPlan model_evaluation_memory(const ModelConfig *config, int64_t rows, const ContextInfo *device);

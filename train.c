@@ -38,6 +38,8 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
+  if (options_typed(&r->options, "teacher-weight") && !s->teacher)
+    return fail(error, EXIT_USAGE, "--teacher-weight needs --teacher DIR");
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
 }
 
@@ -352,7 +354,7 @@ static void close_run(Run *r, ExitCode outcome) {
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(&r->text);
-  model_files_close(r->teacher.files);
+  model_files_close(r->teacher.files); /* not loaded */
   model_files_close(r->base.files);
   free(r->files.dir);
   options_free(&r->options);

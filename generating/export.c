@@ -104,6 +104,7 @@ static void write_command(FILE *out, const json_t *settings) {
   fputs("\nTrained with Inkling:\n\n```\n./train TEXT", out);
   if (json_object_get(settings, "val")) fputs(" --val VALIDATION", out);
   if (based) fputs(" --init MODEL", out);
+  if (json_object_get(settings, "teacher")) fputs(" --teacher MODEL", out);
   write_tokenizer(out, settings, "tokenizer");
   write_tokenizer(out, settings, "source-tokenizer");
   json_object_foreach((json_t *)settings, key, value) {

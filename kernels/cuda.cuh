@@ -190,6 +190,9 @@ namespace {
 
 constexpr float LOG2_E = 1.44269504f; /* exp(x) = 2^(x LOG2_E) */
 
+/* exp(x) to about 2 ulp of 2^(x LOG2_E); results below the smallest normal number are 0. */
+__device__ __forceinline__ float exp_approx(float x) { return exp2_approx(x * LOG2_E); }
+
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
 template <class T> __device__ __forceinline__ T from_float(float x);

@@ -48,7 +48,7 @@ struct RowSums {
   float max = -FLT_MAX, exps = 0, sum = 0;
 
   __device__ __forceinline__ void rescale(float to) {
-    exps *= __expf(max - to);
+    exps *= exp_approx(max - to);
     max = to;
   }
   template <int N> __device__ __forceinline__ void add(const float (&z)[N]) {
@@ -59,7 +59,7 @@ struct RowSums {
     float part = 0; /* a separate sum of neighbors: long rows lose fewer bits */
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      part += __expf(z[i] - max);
+      part += exp_approx(z[i] - max);
       sum += z[i];
     }
     exps += part;
@@ -80,7 +80,7 @@ struct RowGradient {
   __device__ __forceinline__ RowGradient(const CrossEntropy &p, const RowSums &r)
       : max(r.max), scale(p.state->inv_targets / r.exps), uniform(p.state->inv_targets * p.smoothing / (float)p.vocab),
         at_target(p.state->inv_targets * (1.0f - p.smoothing)) {}
-  __device__ __forceinline__ float operator()(float z) const { return __expf(z - max) * scale - uniform; }
+  __device__ __forceinline__ float operator()(float z) const { return exp_approx(z - max) * scale - uniform; }
   /* z[i] is logit first + i */
   template <int N> __device__ __forceinline__ void apply(float (&z)[N], int first, int target) const {
 #pragma unroll
@@ -134,7 +134,7 @@ template <int PACKS, int N> __device__ __forceinline__ void take_exponentials(Ro
   for (int i = 0; i < PACKS; i++) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
-      x[i][j] = __expf(x[i][j] - r.max);
+      x[i][j] = exp_approx(x[i][j] - r.max);
       r.exps += x[i][j];
     }
   }
@@ -313,11 +313,11 @@ template <class T, int BLOCK> __global__ void __launch_bounds__(BLOCK) distill_r
     load<N>(d, dz + (int64_t)i * N);
 #pragma unroll
     for (int j = 0; j < N; j++)
-      d[j] += uniform - __expf(x[j] - r.max) * scale + (i * N + j == target ? at_target : 0.0f);
+      d[j] += uniform - exp_approx(x[j] - r.max) * scale + (i * N + j == target ? at_target : 0.0f);
     store<N>(dz + (int64_t)i * N, d);
   }
   if (rest < p.vocab)
-    dz[rest] = from_float<T>(to_float(dz[rest]) + uniform - __expf(to_float(t[rest]) - r.max) * scale +
+    dz[rest] = from_float<T>(to_float(dz[rest]) + uniform - exp_approx(to_float(t[rest]) - r.max) * scale +
                              (rest == target ? at_target : 0.0f));
 }
 

@@ -370,6 +370,7 @@ template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) no
 template <class F> static bool with_row_shape(int dim, F f) {
   if (dim <= 32 * 8) f(RowShape<32, 8>());
   else if (dim <= 32 * 16) f(RowShape<32, 16>());
+  else if (dim <= 32 * 24) f(RowShape<32, 24>());
   else if (dim <= 32 * 32) f(RowShape<32, 32>());
   else if (dim <= NORM_BLOCK * 8) f(RowShape<NORM_BLOCK, 8>());
   else if (dim <= NORM_BLOCK * 16) f(RowShape<NORM_BLOCK, 16>());

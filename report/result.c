@@ -57,7 +57,7 @@ json_t *result_settings(const char *dir, Error *error) {
 }
 
 SettingKind result_setting_kind(const char *name) {
-  static const char paths[] = "data val init tokenizer source-tokenizer";
+  static const char paths[] = "data val init teacher tokenizer source-tokenizer";
   static const char aside[] = "out overwrite resume prompt threads device save-every log-every sample-every "
                               "sample-tokens tsv binary jsonl-field prompt-field response-field autotune no-shard isa "
                               "gpus";

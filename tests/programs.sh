@@ -362,6 +362,17 @@ if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; els
 survives adamw parts $whole 6 ""
 survives muon muon $whole 3 "--mixer CA --qk-norm"
 survives muon taught $whole 2 "--teacher $work/muon.run --seed 8"
+"$generate" taught.run --export card -n 5 >/dev/null 2>&1
+check "an exported run's command has a teacher" grep -q -e "^./train TEXT --teacher MODEL --tokenizer byte .*--teacher-weight 0.5" card/README.md
+rm -r card
+changes() { # the warnings about the teacher of a run that is resumed with this one
+  cp -r taught.run resumed.run
+  "$train" --resume=resumed.run --steps $more --teacher "$1" 2>&1 | grep -c "^warning: the teacher has changed"
+  rm -r resumed.run
+}
+check "another teacher of a resumed run is noticed" test "$(changes parts.run)" -eq 1
+check "one with the same weights is not" test "$(changes whole-muon.run)" -eq 0
+refused "a weight without a teacher" 2 "needs --teacher" "$train" text.txt $few --teacher-weight 0.3
 check "config.txt names the teacher" grep -q "^teacher = $work/muon.run" taught.run/config.txt
 check "whose tokenizer is the default" grep -q "^tokenizer = byte" taught.run/config.txt
 check "the plan names it, too" sh -c "$train text.txt --ctx 32 --teacher muon.run --dry-run 2>&1 >/dev/null | grep -q '^teacher *muon.run: .* parameters; 0.5 of the targets'"
@@ -370,7 +381,8 @@ refused "a teacher with other tokens" 2 "has other tokens than this model; give 
   --tokenizer byte --teacher words.run
 refused "a teacher with a shorter context" 2 "has a context of 32 tokens; give --ctx 32" "$train" text.txt --layers 2 --heads 2 --dim 32 \
   --ctx 64 --batch 4 --steps 2 --teacher muon.run
-refused "a run as its own teacher" 2 "is the run itself" "$train" text.txt $few --teacher muon.run --out muon.run --overwrite
+refused "a run as its own teacher" 2 "the directory of the run itself; choose another directory with --out" "$train" text.txt $few \
+  --teacher muon.run --out muon.run --overwrite
 refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC
 refused "which has at most one letter per layer" 2 "mixer has 4 letters for 2 layers" "$train" --resume=muon.run --mixer CACA
 scored() { $generate muon.run --device cpu --dtype "$1" --score text.txt --quiet | sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p'; }

@@ -171,6 +171,7 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
   }
   const Preset *p = &presets[s->preset];
+  const bool given_ctx = m->ctx;
   if (!m->ctx && given->base && settings_start_from_model(s)) {
     const int most = given->device->accelerator ? 2048 : 512;
     m->ctx = given->base->ctx < most ? given->base->ctx : most;
@@ -179,6 +180,10 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
   } else if (!m->ctx) {
     m->ctx = context_for(p, given);
     if (m->ctx != p->ctx) note_choice(reasons, "context %d (the documents' lengths)", m->ctx);
+  }
+  if (!given_ctx && given->teacher && m->ctx > given->teacher->ctx) {
+    m->ctx = given->teacher->ctx;
+    note_choice(reasons, "context %d (the teacher's)", m->ctx);
   }
   const bool chosen = s->arch < 0 && !given->base;
   fill_shape(s, p, given->pairs);
@@ -239,12 +244,36 @@ static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const Mo
   else note_choice(reasons, "AdamW (in such short steps Muon would take most of the time)");
 }
 
+MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, const TrainConfig *train,
+                       const ContextInfo *device) {
+  MemoryPlan plan = model_memory(model, train, device);
+  if (!teacher) return plan;
+  const MemoryPlan other = model_evaluation_memory(teacher, (int64_t)train->batch * model->ctx, device);
+  plan.weights += other.weights;
+  plan.activations += other.activations;
+  plan.logits += other.logits;
+  plan.total += other.total;
+  return plan;
+}
+
+double auto_step_flops(const TrainSettings *s, const ModelConfig *model, const ModelConfig *teacher, bool accelerator) {
+  const int64_t tokens = settings_tokens_per_step(s);
+  double flops = model_step_flops(model, tokens, (OptimizerKind)s->optimizer, accelerator);
+  if (teacher) {
+    ModelConfig shortened = *teacher;
+    shortened.ctx = model->ctx;
+    flops += model_forward_flops(&shortened, tokens);
+  }
+  return flops;
+}
+
 /* Halves the micro-batch until a step fits the memory, and raises the number of micro-batches instead. */
 static void fit_batch(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons) {
   const int whole = s->batch = usual_batch(s, given->device->accelerator);
   TrainConfig train = settings_train_config(s);
   train.dropout.branch = 0.1f;
-  while (s->batch % 2 == 0 && model_memory(model, &train, given->device).total > given->device->free_bytes / 10 * 9)
+  const size_t limit = given->device->free_bytes / 10 * 9;
+  while (s->batch % 2 == 0 && auto_memory(model, given->teacher, &train, given->device).total > limit)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
   if (s->batch < whole) note_choice(reasons, "batch %d instead of %d (memory)", s->batch, whole);
@@ -320,9 +349,7 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
                          AutoReasons *reasons) {
   enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
-  const double taught = given->teacher ? model_forward_flops(given->teacher, settings_tokens_per_step(s)) : 0;
-  const double step = taught + model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer,
-                                                given->device->accelerator);
+  const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
   const int new_limit = s->optimizer == OPTIMIZER_MUON ? MUON_EPOCHS_LIMIT : ADAMW_EPOCHS_LIMIT;
   const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : new_limit;

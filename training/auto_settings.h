@@ -90,6 +90,12 @@ double auto_learning_rate(const TrainSettings *settings, const ModelConfig *mode
 /* Returns Muon's default learning rate. */
 double auto_muon_rate(const TrainSettings *settings);
 
+/* The memory of training, and the operations of a step, with those of a teacher (NULL: none). */
+MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, const TrainConfig *train,
+                       const ContextInfo *device);
+double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, const ModelConfig *teacher,
+                       bool accelerator);
+
 /* Returns the expected seconds of a training step of `flops` operations, pauses included. */
 double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops);
 

@@ -186,8 +186,11 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
                          .vocab_given = source_vocab_given,
                          .texts = TRAINING_PROMPTS,
                          .what = "the prompts yield"};
-  return make_tokenizer(r, &text, corpus, &r->text.tokenizer, error) &&
-         (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error));
+  if (!make_tokenizer(r, &text, corpus, &r->text.tokenizer, error)) return false;
+  /* a teacher may have more rows of embeddings than tokens */
+  if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
+    tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
+  return !separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error);
 }
 
 /* ---- token files and ranges ---- */

@@ -34,6 +34,8 @@ static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
   if (settings_start_from_model(s) && path_same(s->init, files->dir))
     return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
+  if (s->teacher && path_same(s->teacher, files->dir))
+    return fail(error, EXIT_USAGE, "--teacher %s is the directory of the run itself", s->teacher);
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
   return checkpoint_lock(&files->lock, files->dir, error);

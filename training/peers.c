@@ -75,15 +75,7 @@ TrainConfig run_train_config(const Run *r) {
 }
 
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train) {
-  MemoryPlan plan = model_memory(&r->model.config, train, &r->device.info);
-  if (!r->settings.teacher) return plan;
-  const int64_t rows = (int64_t)train->batch * r->model.config.ctx;
-  const MemoryPlan teacher = model_evaluation_memory(&r->teacher.config, rows, &r->device.info);
-  plan.weights += teacher.weights;
-  plan.activations += teacher.activations;
-  plan.logits += teacher.logits;
-  plan.total += teacher.total;
-  return plan;
+  return auto_memory(&r->model.config, r->settings.teacher ? &r->teacher.config : NULL, train, &r->device.info);
 }
 
 MemoryPlan run_memory(const Run *r) {

@@ -86,6 +86,7 @@ typedef struct RunBase {
 typedef struct RunTeacher {
   ModelFiles *files; /* on rank 0; else NULL */
   uint64_t tokens;   /* on rank 0: tokenizer_fingerprint() */
+  uint64_t weights;  /* on rank 0, once they are loaded: checksum_xxh64() */
   ModelConfig config;
 } RunTeacher;
 
@@ -163,10 +164,8 @@ typedef struct Run {
 static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
 static inline double run_step_flops(const Run *r) {
-  const int64_t tokens = settings_tokens_per_step(&r->settings);
-  const bool gpu = r->device.info.accelerator;
-  const double forward = r->settings.teacher ? model_forward_flops(&r->teacher.config, tokens) : 0;
-  return forward + model_step_flops(&r->model.config, tokens, (OptimizerKind)r->settings.optimizer, gpu);
+  const ModelConfig *teacher = r->settings.teacher ? &r->teacher.config : NULL;
+  return auto_step_flops(&r->settings, &r->model.config, teacher, r->device.info.accelerator);
 }
 
 static inline Tokenizer *run_source_tokenizer(const RunText *text) {
@@ -210,10 +209,13 @@ void run_restart_comparison(Straggler *straggler, const Collective *peers); /* s
 int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
 /* ---- teacher.c: nothing without --teacher ---- */
-bool run_open_teacher(Run *r, Error *error); /* on rank 0: reads its configuration, and chooses its tokenizer */
-/* Refuses a teacher with other tokens or with a shorter context than the model has. EXIT_USAGE. */
+/* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
+ * EXIT_CHECKPOINT, EXIT_MEMORY. */
+bool run_open_teacher(Run *r, Error *error);
+/* On rank 0: refuses a teacher of other tokens than the model's. EXIT_USAGE. */
 bool run_check_teacher(const Run *r, Error *error);
-bool run_load_teacher(Run *r, Error *error); /* on all ranks, when the model has been allocated */
+/* On all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */
+bool run_load_teacher(Run *r, Error *error);
 
 /* ---- data.c ---- */
 bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */

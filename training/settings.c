@@ -230,12 +230,12 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
-      TEXT(
-          "teacher", &s->teacher, "DIR", "none",
-          "trained model to learn from beside the text (distillation): a run or a Hugging Face transformers model with "
-          "the same tokenizer, which is then the default of --tokenizer"),
+      TEXT("teacher", &s->teacher, "DIR", "none",
+           "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
+           "model with "
+           "the same tokenizer, which is then the default of --tokenizer"),
       FLOAT("teacher-weight", &s->teacher_weight, 0, 1, NULL,
-            "with --teacher, the fraction of the targets that is the teacher's probabilities"),
+            "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
 
       GROUP("Length"),
       INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",

@@ -64,6 +64,7 @@ static void make_notes(const Run *r, Notes *n) {
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
   note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
+  if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
 }
 
@@ -120,6 +121,11 @@ static void compare_texts(Console *console, const RunText *text, RunProgress *pr
   progress->best_loss = INFINITY;
   progress->bad_evals = 0;
   progress->eval_windows = 0;
+}
+
+static void compare_teachers(Run *r, const CheckpointState *state) {
+  if (r->model.teacher && !same_sum(state, "teacher", r->teacher.weights))
+    console_warning(&r->console, "the teacher has changed: the run will not continue exactly");
 }
 
 static void compare_machines(Run *r, const CheckpointState *state) {
@@ -179,6 +185,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
+  compare_teachers(r, state);
   compare_machines(r, state);
   return check_unfinished(r, state, error);
 }
@@ -197,7 +204,7 @@ static bool read_state(Run *r, Error *error) {
 }
 
 bool run_restore_state(Run *r, Error *error) {
-  if (!run_together(r, read_state, error) || !run_load_teacher(r, error)) return false;
+  if (!run_load_teacher(r, error) || !run_together(r, read_state, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);

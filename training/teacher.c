@@ -1,8 +1,9 @@
-/* The teacher of --teacher: a trained model whose probabilities the run learns beside the text. Rank 0 reads its
- * files. */
+/* The teacher of --teacher: a trained model whose probabilities the run learns in addition to the text. Rank 0 reads
+ * its files. */
 #include "training/run.h"
 
 #include "tokenizer/tokenizer.h"
+#include "util/checksum.h"
 #include "util/path.h"
 #include "util/text.h"
 
@@ -24,8 +25,6 @@ bool run_open_teacher(Run *r, Error *error) {
   Tokenizer *tokenizer = NULL;
   if (!r->settings.teacher) return true;
   const OneLine name = text_one_line(r->settings.teacher, 250);
-  if (path_same(r->settings.teacher, r->files.dir))
-    return fail(error, EXIT_USAGE, "--teacher %s is the run itself; give another model", name.text);
   if (!model_files_open(&t->files, r->settings.teacher, error) || !model_files_check_weights_size(t->files, error) ||
       !model_files_read_tokenizer(t->files, &tokenizer, error))
     return false;
@@ -34,6 +33,9 @@ bool run_open_teacher(Run *r, Error *error) {
   tokenizer_free(tokenizer);
   if (t->config.encoder_layers)
     return fail(error, EXIT_USAGE, "--teacher %s has an encoder; only decoders can teach", name.text);
+  if (t->config.ctx < r->settings.model.ctx)
+    return fail(error, EXIT_USAGE, "--teacher %s has a context of %d tokens; give --ctx %d", name.text, t->config.ctx,
+                t->config.ctx);
   return choose_tokenizer(r, error);
 }
 
@@ -44,25 +46,32 @@ bool run_check_teacher(const Run *r, Error *error) {
   if (c->encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--teacher is for models without an encoder; leave it out, or give --encoder-layers 0");
-  if (tokenizer_fingerprint(r->text.tokenizer) != r->teacher.tokens || t->vocab != c->vocab)
-    return fail(error, EXIT_USAGE, "--teacher %s has other tokens than this model; give --tokenizer %s", name.text,
-                name.text);
-  if (t->ctx < c->ctx)
-    return fail(error, EXIT_USAGE, "--teacher %s has a context of %d tokens; give --ctx %d", name.text, t->ctx, t->ctx);
+  if (tokenizer_fingerprint(r->text.tokenizer) != r->teacher.tokens) {
+    fail(error, EXIT_USAGE, "--teacher %s has other tokens than this model", name.text);
+    return run_base(r) ? false : error_append(error, "; give --tokenizer %s", name.text);
+  }
+  if (t->vocab != c->vocab)
+    return fail(error, EXIT_USAGE, "--teacher %s has %d rows of embeddings, but this model has %d", name.text, t->vocab,
+                c->vocab);
   return model_check_device(t, &r->device.info, error);
 }
 
 bool run_load_teacher(Run *r, Error *error) {
+  Model *model = r->model.teacher;
+  RunTeacher *t = &r->teacher;
+  if (!model) return true;
+  const size_t count = model_arena_size(model, ARENA_MASTER);
   float *weights = NULL;
-  Model *teacher = r->model.teacher;
-  if (!r->settings.teacher) return true;
   if (run_leads(r->peers)) {
-    weights = calloc(model_arena_size(teacher, ARENA_MASTER), sizeof *weights);
+    weights = calloc(count, sizeof *weights);
     if (!weights) error_memory(error, "the weights of the teacher");
-    else model_files_read_weights(r->teacher.files, &r->teacher.config, model_table(teacher), weights, error);
+    else if (model_files_read_weights(t->files, &t->config, model_table(model), weights, error))
+      t->weights = checksum_xxh64(weights, count * sizeof *weights, 0);
+    model_files_close(t->files);
+    t->files = NULL;
   }
   const bool ok = run_agree(r->peers, error);
-  if (ok) model_upload(teacher, ARENA_MASTER, weights);
+  if (ok) model_upload(model, ARENA_MASTER, weights);
   free(weights);
   return ok;
 }
