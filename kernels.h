@@ -497,7 +497,8 @@ typedef struct Backend {
    * torch.nn.CrossEntropyLoss(label_smoothing, ignore_index). */
   void (*cross_entropy)(Context *c, float *losses, void *logits, int64_t stride, const int32_t *targets, int rows,
                         int vocab, float smoothing, const StepState *state, bool gradient);
-  /* Makes the dz of cross_entropy() those of (1-w) * loss + w * KL(t || p), with t = softmax(teacher) (Hinton et al. 2015):
+  /* Changes dlogits, the dz of cross_entropy() with the same smoothing s, to the gradient of
+   * (1-w) * loss + w * KL(t || p) with t = softmax(teacher) and w = weight, 0 to 1 (Hinton et al. 2015):
    * dz_k += w * inv_targets * ((1-s)*[k=y] + s/V - t_k) for k < V; rows without a loss do not change. dlogits, teacher
    * [N][stride] dt; teacher is undefined afterwards. */
   void (*distill)(Context *c, void *dlogits, void *teacher, int64_t stride, const int32_t *targets, int rows, int vocab,

@@ -91,6 +91,7 @@ static bool refuse_file(const char *path, const uint8_t *head, size_t size, Erro
 
 static bool check_directory(const char *dir, Error *error) {
   if (access(path_in(dir, MODEL_FILE_CONFIG).text, F_OK) == 0) return true;
+  if (errno != ENOENT) return fail(error, EXIT_CHECKPOINT, "cannot read %s: %s", dir, strerror(errno));
   const PathText below = newest_in(dir, "");
   fail(error, EXIT_CHECKPOINT, "%s holds no model (no " MODEL_FILE_CONFIG " in it)", dir);
   return *below.text ? error_append(error, "; did you mean %s", path_in(dir, below.text).text) : false;

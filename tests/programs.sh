@@ -379,7 +379,7 @@ check "the plan names it, too" sh -c "$train text.txt --ctx 32 --teacher muon.ru
 refused "a teacher that is not there" 4 "nowhere" "$train" text.txt $few --teacher nowhere
 refused "a teacher with other tokens" 2 "has other tokens than this model; give --tokenizer words.run" "$train" text.txt $few \
   --tokenizer byte --teacher words.run
-refused "a teacher with a shorter context" 2 "has a context of 32 tokens; give --ctx 32" "$train" text.txt --layers 2 --heads 2 --dim 32 \
+refused "a teacher with a shorter context" 2 "has a context of 32 tokens, less than --ctx 64; give --ctx 32" "$train" text.txt --layers 2 --heads 2 --dim 32 \
   --ctx 64 --batch 4 --steps 2 --teacher muon.run
 refused "a run as its own teacher" 2 "the directory of the run itself; choose another directory with --out" "$train" text.txt $few \
   --teacher muon.run --out muon.run --overwrite

@@ -215,7 +215,7 @@ static double *gradients_of(Fixture *f, const Setup *s, const TokenBatch *batch,
   return out;
 }
 
-/* A teacher with the same weights takes its share of the gradient away: it agrees with the model. One that knows nothing
+/* A teacher with the same weights scales the gradient by 1 - weight: it agrees with the model. One that knows nothing
  * smooths the labels. */
 static void teacher_case(Fixture *f, int head_rows, const int32_t *positions) {
   const double weight = 0.3;

@@ -32,8 +32,8 @@ enum { THREADS_LIMIT = 8 };
 
 /* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about
  * 15 of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from
- * memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to
- * MANY_EPOCHS. */
+ * memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up
+ * to MANY_EPOCHS. */
 enum { MUON_EPOCHS_LIMIT = 10, ADAMW_EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */

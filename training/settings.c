@@ -23,7 +23,7 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .beta2 = 0.95f,
                                        .eps = 1e-8f,
                                        .wd = NAN,
-                                       .teacher_weight = 0.5f,
+                                       .teacher_weight = NAN,
                                        .clip = 1.0f,
                                        .epochs = NAN,
                                        .minutes = NAN,
@@ -234,7 +234,7 @@ void train_options(Options *options, TrainSettings *s) {
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
            "model with "
            "the same tokenizer, which is then the default of --tokenizer"),
-      FLOAT("teacher-weight", &s->teacher_weight, 0, 1, NULL,
+      FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "0.5",
             "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
 
       GROUP("Length"),

@@ -89,8 +89,9 @@ bool run_check_memory(Run *r, Error *error) {
   const size_t total = run_memory(r).total;
   r->device.available = now.free_bytes;
   if (total <= now.free_bytes) return true;
-  fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch or model",
-       text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit);
+  fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch%s or model",
+       text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit,
+       r->settings.teacher ? ", teacher" : "");
   return append_fitting_batch(r, error);
 }
 
