@@ -101,10 +101,10 @@ def main():
             [json.loads(run("generate", "text.run", "--score", "text.txt", "--quiet")),
              json.loads(run("generate", "pairs.run", "--score", "pairs.tsv", "--exact", "--quiet"))])
     compare("--score --per-line", docs["./generate --score"][1],
-            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--quiet").splitlines()[0])])
+            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--quiet").split("\n")[0])])
     asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
              '{"prompt": "a", "score": true}', '{"nosuch": 1}']
-    answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").splitlines()
+    answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").split("\n")[:-1]
     compare("--prompts", docs["./generate --json and --prompts"][0], map(json.loads, answers),
             ("choices[].logprobs", "score", "error"))
     settings = set().union(*(result["settings"] for result in results))

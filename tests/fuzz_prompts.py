@@ -48,7 +48,7 @@ def main():
     given = [mutate(random_, random_.choice(VALID)) for _ in range(lines)]
     done = subprocess.run([generate, run, "--prompts", "-", "-n", "1", "--quiet"], input=b"".join(line + b"\n" for line in given),
                           capture_output=True, check=False)
-    answers = [json.loads(line) for line in done.stdout.decode("utf-8").splitlines()]
+    answers = [json.loads(line) for line in done.stdout.decode("utf-8").split("\n")[:-1]]
     refused = sum("error" in answer for answer in answers)
     print(f"{len(answers) - refused} answered, {refused} refused")
     if len(answers) != lines or done.returncode not in (0, 3) or (done.returncode == 3) != (refused > 0):
