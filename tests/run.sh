@@ -6,12 +6,13 @@
 #   run.sh --check NAME...  runs nothing; prints the full names of these tests, or similar names
 #
 # BIN: directory of ./train and ./generate (default: .). EMULATED: build directory of the CUDA kernels for the CPU,
-# whose tests are also run (default: none).
+# whose tests are also run (default: none); the other tests have no such card. FULL=1: the long tests, too.
 set -u
 
 # One job, for xargs below: run.sh --job BUILD NAME
 if [ "${1:-}" = --job ]; then
   build=$2 name=$3
+  export EMU_DEVICES=0 # an emulated card would be taken for a GPU
   start=$(date +%s)
   case $name in
     *.sh) set -- sh "tests/$name" "$build" ;;
@@ -41,8 +42,18 @@ names() {
   scripts
   for source in tests/test_*.c; do basename "$source" .c; done
 }
+# What is long with sanitizers, and runs the same code as the other tests.
+is_long() {
+  case $build$1 in
+    *sanitize*programs.sh | *sanitize*generate.sh | *sanitize*texts.sh | *sanitize*fuzz.sh) false ;;
+    *sanitize*failures.py | *sanitize*interactive.py) false ;;
+    *sanitize*.sh | *sanitize*.py) true ;;
+    *) false ;;
+  esac
+}
 # Whether the requirements of a script are installed.
 is_possible() {
+  if [ ! "${FULL:-}" ] && is_long "$1"; then return 1; fi
   case $1 in
     foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
     peers.py) command -v python3 && ls "${BIN:-.}"/inkling-*.so && command -v mpirun ;;
@@ -119,7 +130,8 @@ END
 
 if [ -n "${EMULATED:-}" ]; then
   echo "CUDA kernels on the CPU:"
-  ORDERS="fwd rev" tests/cuda_on_cpu/run.sh "$EMULATED" >"$EMULATED/tests/run.log"
+  case $build in *sanitize*) kind=address ;; *) kind=plain ;; esac
+  ORDERS="fwd rev" tests/cuda_on_cpu/run.sh "$EMULATED" $kind >"$EMULATED/tests/run.log"
   sed '$d' "$EMULATED/tests/run.log"
   ok=0 bad=1
   # The last line: N passed, N failed

@@ -14,7 +14,7 @@ PRINTING_PROGRAMS := $(addprefix $(BUILD)/,bench_kernels bench_bpe bench_gemm du
 
 .PHONY: test run-tests programs sanitize
 #? Tests
-#? make test [ONLY="pool programs"] | run all tests, or these
+#? make test [ONLY="pool programs"] [FULL=1] | run all tests, or these
 # With ONLY, only these tests are built. An unknown name is an error that lists similar names.
 ifneq ($(and $(ONLY),$(filter test sanitize run-tests,$(MAKECMDGOALS))),)
 ONLY_TESTS := $(shell tests/run.sh --check $(ONLY) 2>&1)
@@ -24,13 +24,14 @@ endif
 # `deps` may have just installed packages, so a new make looks for them.
 test: deps
 	@$(MAKE) --no-print-directory run-tests
-run-tests: $(or $(ONLY_NEEDS),programs $(if $(SANITIZE),,build-cuda-on-cpu))
-	@BIN=$(BIN) ONLY="$(ONLY)" EMULATED=$(if $(SANITIZE)$(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
+run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)
+	@BIN=$(BIN) ONLY="$(ONLY)" FULL=$(FULL) EMULATED=$(if $(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
-#? make sanitize [ONLY=...] | run the tests under AddressSanitizer and UBSan, with one MPI
+#? make sanitize [ONLY=...] [FULL=1] | run the tests under AddressSanitizer and UBSan, with one MPI
+# Its programs have the CUDA kernels for the CPU, too.
 sanitize: remember
-	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=1 NO_CUDA=1 CFLAGS="-O1" \
-		MPICC=$(firstword $(MPICC))
+	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=address \
+		$(if $(CUDA_INCLUDE),CUDA_ON_CPU=1,NO_CUDA=1) CFLAGS="-O1" MPICC=$(firstword $(MPICC))
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS))
@@ -69,17 +70,20 @@ fuzz: remember
 
 # ---- CUDA ----
 
-# The CUDA kernels on the CPU: a separate build directory for each kind of SANITIZE.
-EMULATED := $(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE)))
-#? make test-cuda-on-cpu [SANITIZE=address or race] | test the CUDA kernels without a GPU
+# The CUDA kernels on the CPU: a separate build directory, but for a build that has them itself.
+EMULATED := $(if $(CUDA_ON_CPU),$(BUILD),$(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-cpu$(if $(SANITIZE),-$(SANITIZE))))
+#? make test-cuda-on-cpu [SANITIZE=race] [FULL=1] | test the CUDA kernels without a GPU
 .PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
 test-cuda-on-cpu: deps build-cuda-on-cpu
-	@$(if $(EMULATED),tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
+	@$(if $(EMULATED),FULL=$(FULL) tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
+ifeq ($(EMULATED),$(BUILD))
+build-cuda-on-cpu: emulated-programs
+else ifneq ($(EMULATED),)
 build-cuda-on-cpu: remember
-ifneq ($(EMULATED),)
 	@$(MAKE) --no-print-directory $(NESTED) CUDA_ON_CPU=1 BUILD=$(EMULATED) BIN=$(EMULATED) $(if $(SANITIZE),CFLAGS=-O1) \
-		emulated-programs
+		$(if $(X86),ISA="v3 v2") emulated-programs
 else
+build-cuda-on-cpu:
 	@echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing"
 endif
 emulated-programs: gpu-programs $(BUILD)/tests/test_emulator

@@ -4,11 +4,13 @@
 #
 # A plain build runs everything in several orders of threads, each with another timing of copies and streams, which must
 # give the same bits, and what depends on it once more as a card with little shared memory. ORDERS: the orders (default:
-# "fwd rev rand"; fwd is always one of them). With a sanitizer once is enough.
+# "fwd rev rand"; fwd is always one of them). With a sanitizer once is enough. FULL=1: the long tests, too.
 set -u
 
-# The test programs, those that take longest first, and those whose kernels depend on how much shared memory a card has.
-programs='test_sample test_decode test_kernels_norm test_model_train test_model test_kernels test_context'
+# The test programs, those that take longest first: of models, of kernels, and of kernels that depend on how much shared
+# memory a card has.
+models='test_model_train test_model'
+programs='test_sample test_decode test_kernels_norm test_kernels test_context'
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout test_kernels_heads"
 programs="$programs test_kernels_convolution"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
@@ -63,11 +65,15 @@ all=$(
     plain)
       jobs plain train test_emulator check_fragments
       if command -v python3 >/dev/null; then jobs plain peers; fi
-      for order in $orders; do jobs "$order" $programs; done
+      for order in $orders; do jobs "$order" $models $programs; done
       jobs sm86 $sized
-      jobs rev test_model_architectures test_decode_parts # every kind of model; long, and the kernels went through all orders
+      jobs rev test_decode_parts # every kind of model; the kernels went through all orders
+      if [ "${FULL:-}" ]; then jobs rev test_model_architectures; fi
       ;;
-    *) jobs "$kind" test_decode_parts train test_emulator check_fragments $programs ;;
+    *)
+      jobs "$kind" test_emulator check_fragments $programs
+      if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train $models; fi
+      ;;
   esac
   jobs bf16 bench_kernels
   jobs f32 bench_kernels
@@ -124,7 +130,7 @@ EOF
 
 if [ "$kind" = plain ]; then
   same=0 different=0
-  for program in $programs; do
+  for program in $models $programs; do
     for order in $orders; do
       first=$results/$program.fwd.digest other=$results/$program.$order.digest
       if [ "$order" = fwd ]; then continue; fi
