@@ -271,12 +271,6 @@ template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *f
   return pack;
 }
 
-/* Loads N neighbors, or zeros. Unlike fetch(), it may read what earlier launches are still writing when this kernel
- * begins. */
-template <int N, class T> __device__ __forceinline__ Pack<T, N> load_or_zero(const T *from, bool present) {
-  return present ? load_pack<N>(from) : Pack<T, N>{};
-}
-
 template <class S> __device__ __forceinline__ S warp_sum(S x) {
 #pragma unroll
   for (int offset = 16; offset; offset /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, offset);

@@ -4,9 +4,9 @@
  *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
  * A token costs one read of all weights, which the sequences share, and 5 launches per layer. All products are one
- * block function: a block multiplies 16 rows of w by 32 sequences at a time, its warps divide the depth, and the tensor
+ * block function: a block multiplies 32 sequences at a time by 16 rows of w, its warps divide the depth, and the tensor
  * cores multiply weights as they come from memory. A lane reads 8 neighbors of a row in bf16, where mma.m16n8k16 wants
- * two pairs for each of two multiplications. So the order within a step of the depth is permuted, in w and x alike,
+ * two pairs for each of two multiplications. So the order within a step of the depth is permuted, in x and w alike,
  * which leaves the sum as it is.
  *
  * An RMSNorm before a product needs no separate pass, because 1/rms is a factor of the sum:
@@ -32,14 +32,14 @@ namespace {
 
 /* ---- products ---- */
 
-constexpr int TILE_OUTPUTS = 16, TILE_ROWS = 8; /* rows of w and sequences that an mma multiplies */
+constexpr int BLOCK_OUTPUTS = 16, TILE_ROWS = 16; /* rows of w, and sequences that an mma multiplies */
 constexpr int PRODUCT_WARPS = 8, PRODUCT_BLOCK = 32 * PRODUCT_WARPS;
-constexpr int PRODUCT_TILES = 4; /* of sequences, which share the weights in registers */
+constexpr int PRODUCT_TILES = 2; /* of sequences, which share the weights in registers */
 constexpr int PRODUCT_ROWS = PRODUCT_TILES * TILE_ROWS;
-/* Steps whose weights a lane requests together, and the fewest blocks that fit a multiprocessor, which allows 128
- * registers for a thread. Without it the compiler saves registers and moves each load next to its use, so that a lane
- * has only one load in flight. (Check the SASS after changes.) */
-constexpr int PRODUCT_BATCH = 3, PRODUCT_BLOCKS = 2;
+/* The fewest blocks that fit a multiprocessor, which allows 128 registers for a thread. Without it the compiler saves
+ * registers and moves each load next to its use, so that a lane has only one load in flight. (Check the SASS after
+ * changes.) */
+constexpr int PRODUCT_BLOCKS = 2;
 
 /* The input of a product: `rows` sequences of `depth` numbers, and the RMSNorm before it; norm_weight NULL: none. */
 template <class T> struct DecodeInput {
@@ -55,75 +55,79 @@ template <class T> struct DecodeLayer {
   __device__ __forceinline__ float bias_of(int64_t output) const { return bias ? to_float(bias[output]) : 0.0f; }
 };
 
-/* d[16][8] += w[16][..] x[8][..]^T over a step of the depth, 4 packs: lane 4 g + c has pack c of rows g and g + 8 of w
- * and of row g of x; d is laid out as in mma_bf16(). */
-__device__ __forceinline__ void multiply_step(float (&d)[4], const Pack<bf16, 8> (&w)[2], const Pack<bf16, 8> &x) {
+/* d[16 sequences][16 outputs] += x w^T over a step of the depth, 4 packs: lane 4 g + c has pack c of rows g and g + 8
+ * of x and of w. d[o] is columns 8 o .. 8 o + 8, laid out as in mma_bf16(). */
+__device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<bf16, 8> (&x)[2],
+                                              const Pack<bf16, 8> (&w)[2]) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    const uint32_t a[4] = {w[0].word[i], w[1].word[i], w[0].word[i + 1], w[1].word[i + 1]};
-    mma_bf16(d, a, x.word[i], x.word[i + 1]);
+    const uint32_t a[4] = {x[0].word[i], x[1].word[i], x[0].word[i + 1], x[1].word[i + 1]};
+#pragma unroll
+    for (int o = 0; o < 2; o++) mma_bf16(d[o], a, w[o].word[i], w[o].word[i + 1]);
   }
 }
-__device__ __forceinline__ void multiply_step(float (&d)[4], const Pack<float, 4> (&w)[2], const Pack<float, 4> &x) {
+__device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<float, 4> (&x)[2],
+                                              const Pack<float, 4> (&w)[2]) {
   const int lane = (int)threadIdx.x % 32, row = lane & ~3, column = lane % 4 * 8;
   const auto from = [](const Pack<float, 4> &pack, int i, int other) {
     return __shfl_sync(0xFFFFFFFFu, number(pack, i), other);
   };
-#pragma unroll
+#pragma unroll 1
   for (int c = 0; c < 4; c++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const float low = from(w[0], i, row + c), high = from(w[1], i, row + c);
-      const float even = from(x, i, column + c), odd = from(x, i, column + 4 + c);
-      d[0] = fmaf(low, even, d[0]), d[1] = fmaf(low, odd, d[1]);
-      d[2] = fmaf(high, even, d[2]), d[3] = fmaf(high, odd, d[3]);
+      const float low = from(x[0], i, row + c), high = from(x[1], i, row + c);
+#pragma unroll
+      for (int o = 0; o < 2; o++) {
+        const float even = from(w[o], i, column + c), odd = from(w[o], i, column + 4 + c);
+        d[o][0] = fmaf(low, even, d[o][0]), d[o][1] = fmaf(low, odd, d[o][1]);
+        d[o][2] = fmaf(high, even, d[o][2]), d[o][3] = fmaf(high, odd, d[o][3]);
+      }
     }
 }
 
-/* What a warp sums over its steps of the depth. */
+/* What a warp sums over its steps of the depth; square: of this lane's packs of two rows of x. */
 struct WarpSums {
-  float product[PRODUCT_TILES][4], square[PRODUCT_TILES]; /* square: of x, over the packs of this lane */
+  float product[PRODUCT_TILES][2][4], square[PRODUCT_TILES][2];
 };
 
-/* Adds the steps from `k` on, one of every PRODUCT_WARPS: w are this lane's rows, NULL ones are zeros; x its pack of
- * the first of `rows` sequences. */
+/* Adds the steps from `k` on, one of every PRODUCT_WARPS. x: this lane's rows of each tile, any row for those beyond
+ * the last sequence; `tiles` have sequences. w: its rows, NULL ones are zeros. Beyond the depth weights are zeros, so
+ * any numbers will do for x. */
 template <bool NORM, class T>
-__device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&w)[2], const T *x, const DecodeInput<T> &in,
-                                          int rows, int k) {
+__device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&x)[PRODUCT_TILES][2], const T *const (&w)[2],
+                                          const DecodeInput<T> &in, int tiles, int k) {
   constexpr int N = VECTOR<T>, STRIDE = PRODUCT_WARPS * 4 * N;
-  const int lane = (int)threadIdx.x % 32, row = lane / 4;
-  for (; k - lane % 4 * N < in.depth; k += PRODUCT_BATCH * STRIDE) {
-    Pack<T, N> weights[PRODUCT_BATCH][2];
-    Pack<float, N> norm_weights[PRODUCT_BATCH];
+  constexpr int BATCH = NORM || sizeof(T) == 4 ? 2 : 3; /* steps whose weights are requested together: registers */
+  for (int step = 0; step < in.depth; step += BATCH * STRIDE, k += BATCH * STRIDE) { /* as often in all lanes */
+    Pack<T, N> weights[BATCH][2];
 #pragma unroll
-    for (int b = 0; b < PRODUCT_BATCH; b++)
+    for (int b = 0; b < BATCH; b++)
 #pragma unroll
-      for (int i = 0; i < 2; i++) weights[b][i] = fetch<N>(w[i] + k + b * STRIDE, w[i] && k + b * STRIDE < in.depth);
-#pragma unroll
-    for (int b = 0; b < PRODUCT_BATCH && NORM; b++)
-      norm_weights[b] = fetch<N>(in.norm_weight + k + b * STRIDE, k + b * STRIDE < in.depth);
+      for (int o = 0; o < 2; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, w[o] && k + b * STRIDE < in.depth);
 #pragma unroll
     for (int n = 0; n < PRODUCT_TILES; n++) {
-      if (n * TILE_ROWS >= rows) break;
-      const bool present = n * TILE_ROWS + row < rows;
-      Pack<T, N> inputs[PRODUCT_BATCH];
+      if (n >= tiles) break;
 #pragma unroll
-      for (int b = 0; b < PRODUCT_BATCH; b++)
-        inputs[b] = load_or_zero<N>(x + (int64_t)n * TILE_ROWS * in.depth + k + b * STRIDE,
-                                    present && k + b * STRIDE < in.depth);
+      for (int b = 0; b < BATCH; b++) {
+        const int at = min(k + b * STRIDE, in.depth - N);
+        Pack<T, N> inputs[2];
+        float norm_weight[N];
+        if (NORM) load<N>(norm_weight, in.norm_weight + at);
 #pragma unroll
-      for (int b = 0; b < PRODUCT_BATCH; b++) {
-        if (NORM) {
+        for (int r = 0; r < 2; r++) inputs[r] = load_pack<N>(x[n][r] + at);
+#pragma unroll
+        for (int r = 0; r < 2 && NORM; r++) {
           float y[N];
+          unpack(y, inputs[r]);
 #pragma unroll
           for (int i = 0; i < N; i++) {
-            const float value = number(inputs[b], i);
-            sums.square[n] = fmaf(value, value, sums.square[n]);
-            y[i] = value * number(norm_weights[b], i);
+            if (k + b * STRIDE < in.depth) sums.square[n][r] = fmaf(y[i], y[i], sums.square[n][r]);
+            y[i] *= norm_weight[i];
           }
-          inputs[b] = pack<T, N>(y);
+          inputs[r] = pack<T, N>(y);
         }
-        multiply_step(sums.product[n], weights[b], inputs[b]);
+        multiply_step(sums.product[n], inputs, weights[b]);
       }
     }
   }
@@ -135,11 +139,11 @@ __device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&w)[2]
 template <bool NORM, int OUT, class T, class O, class F>
 __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const DecodeInput<T> &in, int units, O output_of,
                                          F finish) {
-  constexpr int UNITS = TILE_OUTPUTS / OUT;
-  constexpr int WIDTH = TILE_OUTPUTS + 4; /* so that the stores of a warp go to all banks */
+  constexpr int UNITS = BLOCK_OUTPUTS / OUT;
+  constexpr int WIDTH = BLOCK_OUTPUTS + 8; /* so that the stores of a warp go to all banks */
   __shared__ float sum[PRODUCT_WARPS][PRODUCT_ROWS][WIDTH], square[PRODUCT_WARPS][PRODUCT_ROWS];
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = lane / 4, c = lane % 4;
-  const int first_unit = (int)blockIdx.x * UNITS, own = (int)threadIdx.x % TILE_OUTPUTS;
+  const int first_unit = (int)blockIdx.x * UNITS, own = (int)threadIdx.x % BLOCK_OUTPUTS;
   const bool finishes = own < UNITS && first_unit + own < units;
   const T *w[2] = {};
   float bias[OUT] = {};
@@ -154,21 +158,28 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
     if (finishes) bias[o] = layer.bias_of(output_of(first_unit + own, o));
   for (int first = 0; first < in.rows; first += PRODUCT_ROWS) {
     const int rows = min(in.rows - first, PRODUCT_ROWS);
+    const T *x[PRODUCT_TILES][2];
     WarpSums sums = {};
-    add_steps<NORM>(sums, w, in.x + (int64_t)(first + row) * in.depth, in, rows, (warp * 4 + c) * VECTOR<T>);
 #pragma unroll
-    for (int n = 0; n < PRODUCT_TILES; n++) {
-      const int tile = n * TILE_ROWS;
+    for (int n = 0; n < 2 * PRODUCT_TILES; n++)
+      x[n / 2][n % 2] = in.x + (int64_t)min(first + n * 8 + row, in.rows - 1) * in.depth;
+    add_steps<NORM>(sums, x, w, in, (rows + TILE_ROWS - 1) / TILE_ROWS, (warp * 4 + c) * VECTOR<T>);
 #pragma unroll
-      for (int i = 0; i < 4; i++) sum[warp][tile + 2 * c + i % 2][row + i / 2 * 8] = sums.product[n][i];
+    for (int n = 0; n < 2 * PRODUCT_TILES; n++) {
+      const int r = n * 8 + row;
+#pragma unroll
+      for (int o = 0; o < 2; o++) {
+        const float *const two = &sums.product[n / 2][o][n % 2 * 2];
+        store<2>(&sum[warp][r][8 * o + 2 * c], {two[0], two[1]});
+      }
       if (NORM) {
-        const float half = sums.square[n] + __shfl_xor_sync(0xFFFFFFFFu, sums.square[n], 1);
+        const float half = sums.square[n / 2][n % 2] + __shfl_xor_sync(0xFFFFFFFFu, sums.square[n / 2][n % 2], 1);
         const float whole = half + __shfl_xor_sync(0xFFFFFFFFu, half, 2);
-        if (c == 0) square[warp][tile + row] = whole;
+        if (c == 0) square[warp][r] = whole;
       }
     }
     __syncthreads();
-    for (int r = (int)threadIdx.x / TILE_OUTPUTS; r < rows && finishes; r += PRODUCT_BLOCK / TILE_OUTPUTS) {
+    for (int r = (int)threadIdx.x / BLOCK_OUTPUTS; r < rows && finishes; r += PRODUCT_BLOCK / BLOCK_OUTPUTS) {
       float out[OUT] = {}, squares = 0;
 #pragma unroll
       for (int v = 0; v < PRODUCT_WARPS; v++) {
@@ -186,7 +197,7 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
 }
 
 /* The grid for a product with `units` of `out` rows of w. */
-dim3 product_grid(int units, int out) { return dim3((unsigned)divide_up(units, TILE_OUTPUTS / out)); }
+dim3 product_grid(int units, int out) { return dim3((unsigned)divide_up(units, BLOCK_OUTPUTS / out)); }
 
 /* ---- the operations ---- */
 

@@ -229,10 +229,12 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
   int best = 0;
   float best_ms = INFINITY;
   if (k.reads_c && o.c == o.d) {
-    if (cudaMalloc(&spare, (size_t)((others + k.ldd * k.n) * k.bytes_out))) {
+    const size_t bytes = (size_t)((others + k.ldd * k.n) * k.bytes_out);
+    if (cudaMalloc(&spare, bytes)) {
       cudaGetLastError(); /* not an error of the context */
       return 0;
     }
+    check(c, cudaMemcpyAsync(spare, o.d, bytes, cudaMemcpyDeviceToDevice, c->stream), "speed test");
     o.d = spare;
   }
   for (int i = 0; i < count; i++) {
@@ -269,8 +271,10 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOp
   const size_t workspace = GEMM_WORKSPACE;
   const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b;
   const uint32_t align_c = (uint32_t)k.align_c, align_d = (uint32_t)k.align_d;
-  /* partial sums are added in fp32, not in the dtype of the output */
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  /* partial sums are added in fp32, not in bf16 */
+  const uint32_t reductions = k.bytes_out == sizeof(float)
+                                  ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                  : CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   struct {
     cublasLtMatmulPreferenceAttributes_t name;
     const void *value;

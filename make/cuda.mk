@@ -49,7 +49,9 @@ EMULATOR_SANITIZERS := $(if $(filter address,$(SANITIZE)),\
 EMULATOR_CFLAGS = -std=c++20 -g -I. -Itests/cuda_on_cpu/nccl -isystem $(CUDA_INCLUDE) -isystem $(CUDA_INCLUDE)/cccl \
 	-Wall -Wextra $(if $(WERROR),-Werror) -Wno-unknown-pragmas -Wno-unused-parameter -MMD -MP $(CUDA_DEFINES)
 COMPILE_CUDA = $(CXX) -x c++ -include tests/cuda_on_cpu/emulator.h $(EMULATOR_CFLAGS) -O$(if $(SANITIZE),1,2) \
-	-ffp-contract=off -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
+	-ffp-contract=fast $(HAS_FMA) -fno-strict-aliasing $(EMULATOR_SANITIZERS) -c $< -o $@
+# A card fuses multiplications and additions.
+HAS_FMA := $(if $(shell grep -m 1 -w -o fma /proc/cpuinfo 2>/dev/null),-mfma)
 EMULATOR_SOURCES := $(filter-out $(if $(filter race,$(SANITIZE)),,%/race.cpp),$(wildcard tests/cuda_on_cpu/*.cpp))
 EMULATOR_OBJECTS := $(EMULATOR_SOURCES:%.cpp=$(BUILD)/%.o)
 CUDA_LIBS := -lstdc++ -ldl

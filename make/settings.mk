@@ -50,7 +50,7 @@ ifeq ($(origin CUDA) $(origin NO_CUDA),command line file)
 NO_CUDA :=
 endif
 # Tests and checks include the CUDA backend, and so does every later build.
-ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-programs check-spills,$(MAKECMDGOALS))),)
+ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-programs check-kernels,$(MAKECMDGOALS))),)
 CUDA ?= 1
 endif
 

@@ -107,16 +107,12 @@ gpu-programs: $(BIN)/train $(BIN)/generate $(BUILD)/bench_kernels $(BUILD)/check
 gpu-check:
 	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
 
-# ptxas -v prints the bytes that every kernel spills; c++filt makes the names readable.
-#? make check-spills [CUDA_ARCH=all] | check that no CUDA kernel spills registers
-.PHONY: check-spills
-check-spills: $(CUDA_OBJECTS)
+# The registers and instructions of the kernels, and how often they are launched, against committed limits.
+#? make check-kernels [CUDA_ARCH=all] | check that no CUDA kernel spills registers or has become slower
+.PHONY: check-kernels
+check-kernels: $(CUDA_OBJECTS) build-cuda-on-cpu
 ifeq ($(CUDA_BY),nvcc)
-	@awk '/Compiling entry function/ { name = $$0 } \
-		/bytes spill/ { kernels++ } \
-		/bytes spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { spilling++; print name; print } \
-		END { printf "%d kernels, %d of them spill\n", kernels, spilling; exit spilling || !kernels }' \
-		$(CUDA_OBJECTS:.o=.log) > $(BUILD)/spills; status=$$?; c++filt < $(BUILD)/spills; exit $$status
+	@python3 tests/kernel_limits.py $(BUILD) $(EMULATED)
 else
 	@echo "make: nvcc was not found (or NO_CUDA=1)" >&2; exit 1
 endif

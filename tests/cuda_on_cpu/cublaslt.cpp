@@ -1,9 +1,11 @@
 /* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
  * documentation defines them (column-major, transposes, leading dimensions, strided batches, alpha, beta, a bias). What
  * the library refuses, or documents as required, is refused here, with a line on stderr that says why. Products are
- * summed in double and rounded once. */
+ * summed as a card may sum them: in fp32, in parts and in an order that depend on the shape; products of bf16 in groups
+ * of 16, each cut toward zero. */
 #include "tests/cuda_on_cpu/internal.h"
 
+#include <algorithm>
 #include <cublasLt.h>
 
 struct Layout { /* column-major */
@@ -173,6 +175,32 @@ static void add_scaled(double *__restrict__ sums, const double *__restrict__ col
   for (int64_t i = 0; i < m; i++) sums[i] += scale * column[i];
 }
 
+/* How the sums of a shape are divided. */
+struct SumOrder {
+  int64_t parts, group; /* products that are added at once */
+  bool backward;
+};
+
+static SumOrder order_of(const Product &p) {
+  const uint64_t hash = (uint64_t(p.m) * 31 + uint64_t(p.n) * 17 + uint64_t(p.k) * 7) * 0x9E3779B97F4A7C15u;
+  const int64_t group = p.a.type == CUDA_R_32F ? 1 : 16;
+  return {p.k >= 64 ? int64_t(1) << (hash >> 60) % 3 : 1, group, (hash >> 59 & 1) != 0};
+}
+
+/* sums [m] = the products of column j with l = begin .. end */
+static void add_part(std::vector<float> &sums, std::vector<double> &wide, const Product &p, const SumOrder &order,
+                     const double *columns, const double *factors, int64_t begin, int64_t end) {
+  const int64_t groups = end > begin ? (end - begin + order.group - 1) / order.group : 0;
+  std::fill(sums.begin(), sums.end(), 0.0f);
+  for (int64_t n = 0; n < groups; n++) {
+    const int64_t first = begin + (order.backward ? groups - 1 - n : n) * order.group;
+    std::copy(sums.begin(), sums.end(), wide.begin());
+    for (int64_t l = first; l < std::min(end, first + order.group); l++)
+      add_scaled(wide.data(), columns + l * p.m, factors[l], p.m);
+    for (size_t i = 0; i < sums.size(); i++) sums[i] = order.group > 1 ? emu::cut_to_float(wide[i]) : float(wide[i]);
+  }
+}
+
 /* D = alpha * op(A) op(B) + beta * C, and the bias [m] in every column, of matrix number `number` of the batch */
 static void multiply(const Product &p, int64_t number, double alpha, double beta, const void *a, const void *b,
                      const void *c, void *d) {
@@ -181,13 +209,18 @@ static void multiply(const Product &p, int64_t number, double alpha, double beta
   const std::vector<double> factors =
       unpack(b, p.b, number * p.b.stride, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
   const int64_t first_c = number * p.c.stride, first_d = number * p.d.stride;
-  std::vector<double> sums(static_cast<size_t>(p.m));
+  const SumOrder order = order_of(p);
+  const int64_t part = ((p.k + order.parts - 1) / order.parts + order.group - 1) / order.group * order.group;
+  std::vector<float> sums(static_cast<size_t>(p.m)), parts(sums);
+  std::vector<double> wide(sums.size());
   for (int64_t j = 0; j < p.n; j++) {
-    sums.assign(sums.size(), 0.0);
-    for (int64_t l = 0; l < p.k; l++)
-      add_scaled(sums.data(), columns.data() + l * p.m, factors[size_t(j * p.k + l)], p.m);
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int64_t l = 0; l < p.k; l += part) {
+      add_part(parts, wide, p, order, columns.data(), factors.data() + j * p.k, l, std::min(p.k, l + part));
+      for (size_t i = 0; i < sums.size(); i++) sums[i] += parts[i];
+    }
     for (int64_t i = 0; i < p.m; i++) {
-      double value = alpha * sums[size_t(i)];
+      double value = alpha * double(sums[size_t(i)]);
       if (beta != 0) value += beta * double(get(c, p.c.type, first_c + j * p.c.ld + i));
       if (p.description.epilogue == CUBLASLT_EPILOGUE_BIAS) value += double(get(p.description.bias, p.d.type, i));
       put(d, p.d.type, first_d + j * p.d.ld + i, value);
@@ -376,6 +409,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const cudaError_t queued = emu::enqueue(stream, [=] {
     if (check_operands(product, algorithm, a, b, c, d, keep != 0) != CUBLAS_STATUS_SUCCESS)
       emu::die("a queued or recorded matrix product uses memory that was freed");
+    if (emu::options().verbose)
+      fprintf(stderr, "emu: product of %lld x %lld x %lld\n", (long long)product.m, (long long)product.n,
+              (long long)product.k);
     if (needed) memset(workspace, 0xFF, needed); /* nobody else may keep anything there */
     for (int64_t i = 0; i < product.d.batch; i++) multiply(product, i, double(scale), double(keep), a, b, c, d);
   });

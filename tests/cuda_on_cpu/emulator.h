@@ -15,6 +15,7 @@
 #endif
 #define CUDA_ON_CPU 1
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

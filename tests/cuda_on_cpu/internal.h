@@ -32,6 +32,12 @@ inline void unpoison(const void *p, size_t bytes) {
 #endif
 }
 
+/* Rounds toward zero. */
+inline float cut_to_float(double x) {
+  const float y = float(x);
+  return fabs(double(y)) > fabs(x) ? nextafterf(y, 0.0f) : y;
+}
+
 /* ---- device.cpp: what the environment asks for ---- */
 
 enum Order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };

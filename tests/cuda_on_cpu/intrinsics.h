@@ -78,24 +78,51 @@ EMU_STORE(__stwt)
 #undef EMU_LOAD
 #undef EMU_STORE
 
-/* ---- arithmetic that C++ has no name for; approximations are as good as the C library ---- */
+/* ---- arithmetic that C++ has no name for, or that a card approximates ---- */
 
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __log2f(float x) { return log2f(x); }
+namespace emu {
+/* Returns y = f(x) as a card may have it: off by up to `ulps` units in the last place, always alike for the same x, and
+ * exact where x is a whole number. `salt`: another one for each function. */
+inline float approximately(float y, float x, int ulps, uint32_t salt) {
+  if (!(fabsf(y) <= FLT_MAX && fabsf(y) >= FLT_MIN) || x == rintf(x)) return y;
+  uint32_t hash, bits;
+  memcpy(&hash, &x, sizeof hash);
+  memcpy(&bits, &y, sizeof bits);
+  hash = (hash ^ salt) * 2654435761u;
+  hash = (hash ^ hash >> 15) * 2246822519u;
+  bits += (hash ^ hash >> 13) % uint32_t(2 * ulps + 1) - uint32_t(ulps);
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+/* Keeps the compiler from fusing the operation that made x with the next one. */
+inline float rounded(float x) {
+  volatile float y = x;
+  return y;
+}
+inline float device_expf(float x) { return approximately(expf(x), x, 1, 1); }
+inline float device_logf(float x) { return approximately(logf(x), x, 1, 2); }
+inline float device_erff(float x) { return approximately(erff(x), x, 1, 3); }
+} // namespace emu
+
+inline float rsqrtf(float x) { return emu::approximately(1.0f / sqrtf(x), x, 2, 4); }
+inline float __expf(float x) {
+  const float scaled = emu::rounded(x * 1.44269504f);
+  return emu::approximately(exp2f(scaled), scaled, 2, 5);
+}
+inline float __logf(float x) { return emu::approximately(logf(x), x, 2, 6); }
+inline float __log2f(float x) { return emu::approximately(log2f(x), x, 2, 7); }
 inline float __powf(float x, float y) { return powf(x, y); }
 inline float __sinf(float x) { return sinf(x); }
 inline float __cosf(float x) { return cosf(x); }
-inline float __fdividef(float x, float y) { return x / y; }
+inline float __fdividef(float x, float y) { return emu::approximately(x / y, x + y, 2, 8); }
 inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __frcp_rn(float x) { return 1.0f / x; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
 inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
 inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-inline float __fadd_rn(float x, float y) { return x + y; }
-inline float __fsub_rn(float x, float y) { return x - y; }
-inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fadd_rn(float x, float y) { return emu::rounded(emu::rounded(x) + emu::rounded(y)); }
+inline float __fsub_rn(float x, float y) { return emu::rounded(emu::rounded(x) - emu::rounded(y)); }
+inline float __fmul_rn(float x, float y) { return emu::rounded(emu::rounded(x) * emu::rounded(y)); }
 inline float __saturatef(float x) { return x > 1 ? 1.0f : x > 0 ? x : 0.0f; /* NaN: 0 */ }
 
 namespace emu {
@@ -147,5 +174,12 @@ inline long long clock64() {
   static long long ticks;
   return ticks += 100;
 }
+
+/* In kernels; the emulator itself uses the C library's. */
+#ifndef EMU_IMPLEMENTATION
+#define expf(x) emu::device_expf(x)
+#define logf(x) emu::device_logf(x)
+#define erff(x) emu::device_erff(x)
+#endif
 
 #endif

@@ -38,9 +38,9 @@ inline uint4 load16_ordered(const void *global, bool pred) {
   return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
 }
 
-/* Not an approximation, but zero where ex2.approx.ftz flushes. */
+/* Zero where ex2.approx.ftz flushes. */
 inline float exp2_approx(float x) {
-  const float y = exp2f(x);
+  const float y = emu::approximately(exp2f(x), x, 2, 9);
   return y < 0x1p-126f ? 0.0f : y;
 }
 

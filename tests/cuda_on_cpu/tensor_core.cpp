@@ -1,5 +1,6 @@
-/* ldmatrix and mma, by the fragment layouts of the PTX ISA ("Matrix fragments for mma.m16n8k16", "ldmatrix"). Products
- * are summed in fp32 in the order of k; the order within a tensor core is not documented. */
+/* ldmatrix and mma, by the fragment layouts of the PTX ISA ("Matrix fragments for mma.m16n8k16", "ldmatrix"). How a
+ * tensor core adds is not documented. Here it adds as those of Hopper are believed to: the 16 products and the
+ * accumulator are cut to a common grid, 2^-25 of the largest, and their sum is cut to fp32. */
 #include "tests/cuda_on_cpu/internal.h"
 
 namespace emu {
@@ -15,6 +16,21 @@ static float bf16_half(uint32_t word, int half) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
+}
+
+static float sum_of_products(float c, const float *a, const float *b) {
+  double terms[17] = {double(c)}, largest = fabs(double(c)), sum = 0;
+  for (int k = 0; k < 16; k++) {
+    terms[k + 1] = double(a[k]) * double(b[k]);
+    largest = fmax(largest, fabs(terms[k + 1]));
+    sum += terms[k + 1]; /* infinite or NaN as on a card */
+  }
+  if (!(fabs(sum) <= DBL_MAX) || !(largest > 0)) return float(sum + double(c));
+  const int exponent = ilogb(largest) - 25;
+  const double grid = ldexp(1.0, exponent), cells = ldexp(1.0, -exponent);
+  sum = 0;
+  for (double term : terms) sum += trunc(term * cells) * grid;
+  return cut_to_float(sum);
 }
 
 void finish_mma_m16n8k16_bf16(void **payloads) {
@@ -36,9 +52,7 @@ void finish_mma_m16n8k16_bf16(void **payloads) {
     const auto *own = static_cast<const MmaFragments *>(payloads[l]);
     for (int i = 0; i < 4; i++) {
       const int m = l / 4 + i / 2 * 8, n = l % 4 * 2 + i % 2;
-      float sum = 0;
-      for (int k = 0; k < 16; k++) sum += a[m][k] * b[n][k];
-      own->d[i] += sum;
+      own->d[i] = sum_of_products(own->d[i], a[m], b[n]);
     }
   }
 }

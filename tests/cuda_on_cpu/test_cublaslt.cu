@@ -192,7 +192,7 @@ bool product_is_right(const Product &p, double tolerance) {
 }
 
 bool product_is_right_in_all_types(Product p) {
-  EXPECT(product_is_right(p, 1e-7));
+  EXPECT(product_is_right(p, 1e-6));
   p.in = CUDA_R_16BF;
   EXPECT(product_is_right(p, 1e-7));
   p.out = CUDA_R_16BF;
