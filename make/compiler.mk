@@ -3,10 +3,6 @@
 override CC := $(or $(CC),gcc)
 override CFLAGS := $(or $(CFLAGS),-O3)
 override PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
-ifneq ($(CARRY),)
-override CPPFLAGS += -I$(CARRY)/include
-override LDFLAGS += -L$(CARRY)/lib -Wl,-rpath,$(abspath $(CARRY)/lib)
-endif
 
 DEFINES :=
 

@@ -4,7 +4,6 @@
 #? Settings (the build directory remembers them; CC= restores the default)
 #? CC=clang CFLAGS=-O2 | C compiler (gcc) and optimization (-O3)
 #? CPPFLAGS=-I... LDFLAGS=-L... PKG_CONFIG=... | where to look for libraries
-#? CARRY=DIR | libraries collected by scripts/gpu_carry.sh
 #? WERROR=1 | treat warnings as errors
 #? ISA="v3 v2" | CPU instruction sets to compile for: v4, v3, v2, generic (all)
 #? CUDA=1 | compile the CUDA backend even without a GPU
@@ -32,7 +31,7 @@ endif
 
 # BUILD_SETTINGS is the file of remembered settings. Nested builds (sanitize, fuzz, the emulator) read the file of the outer
 # build and write none: $(NESTED). An empty name turns remembering off.
-SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG CARRY WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
+SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
 BUILD_SETTINGS ?= $(BUILD)/settings.mk
 NESTED = BUILD_SETTINGS=$(BUILD_SETTINGS)
 ifeq ($(origin CC),default)

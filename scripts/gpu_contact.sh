@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# The first contact with a GPU, from programs that were built elsewhere (scripts/gpu_prebuild.sh): asks the smallest
-# question first, and writes each answer to OUT before it asks the next.
+# Checks and measures a GPU: asks the smallest question first, and writes each answer to OUT before it asks the next. Its
+# programs lie beside it (scripts/gpu_pack.sh), and may have been built on another machine.
 #
-#   tar xJf gpu.tar.xz && ./gpu_contact.sh
+#   make gpu-check                           # builds and runs them
+#   tar xJf gpu.tar.xz && ./gpu_contact.sh   # what `make gpu-tarball` made
 #
 # It needs bash, coreutils, the NVIDIA driver and cuBLASLt; python3 compares runs, and PyTorch's speed if it is there.
 # Without a usable GPU it stops after the first question, with status 2. Otherwise status 0 if nothing failed.
 #
 # Settings (environment): OUT (contact): where results-contact.jsonl, contact.txt (everything) and summary.txt are written;
-# BUDGET (420): seconds; STEPS (all): some of "kernels speed tests operations torch profile"; BATCH (32): sequences of
-# 124m beside PyTorch; QUICK=1: tiny shapes, to try the script.
+# BUDGET (900): seconds; STEPS (all): some of "kernels speed tests operations torch profile sanitize"; TESTS (all): some
+# test programs; BATCH (32): sequences of 124m beside PyTorch; QUICK=1: tiny shapes, to try the script.
 # shellcheck disable=SC2317 # functions are called by their names
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-[ -x "$here/check_fragments" ] || { echo "gpu_contact: no programs in $here; unpack gpu.tar.xz, which scripts/gpu_prebuild.sh makes" >&2; exit 2; }
+[ -x "$here/check_fragments" ] || { echo "gpu_contact: no programs in $here; run make gpu-check" >&2; exit 2; }
 start=$(date +%s)
-end=$((start + ${BUDGET:-420}))
+end=$((start + ${BUDGET:-900}))
 out=${OUT:-contact}
-steps=${STEPS:-kernels speed tests operations torch profile}
+steps=${STEPS:-kernels speed tests operations torch profile sanitize}
 quick=${QUICK:+--quick}
 python=${PYTHON:-python3}
 mkdir -p "$out"
@@ -179,14 +180,14 @@ if wanted tests; then
       later "PyTorch, $mode, $model: compiled" 150 "$python" "$here/gpu_torch.py" --worker $mode --model $model --batch "${BATCH:-32}"
     done; done
   fi
-  for test in "$here"/tests/test_*; do later "$(basename "$test")" 100 tests_of "$(basename "$test")"; done
+  for test in ${TESTS:-$(cd "$here/tests" && echo test_*)}; do later "$test" 100 tests_of "$test"; done
   # shellcheck disable=SC2086 # lists of flags
   {
     later "fp32: GPU as CPU" 90 like small 1e-5 50 $small --dropout 0.1
     later "fp32, Muon: GPU as CPU" 90 like muon 1e-4 50 $small --optimizer muon
     later "fp32, convolutions and norms of heads: GPU as CPU" 90 like lfm2 1e-4 50 $small --arch lfm2 --optimizer muon
     later "fp32, context 1024: GPU as CPU" 100 like wide 1e-4 5 $wide
-    later "bf16: the same again, and near fp32" 90 bf16 1e-2 50 $small --dropout 0.1
+    later "bf16: the same again, and near fp32" 90 bf16 3e-3 50 $small --dropout 0.1
   }
   later "memcheck of every operation, bf16" 120 sanitized memcheck "$here/bench_kernels" --device cuda --quick --dtype bf16
   later "racecheck of every operation, bf16" 120 sanitized racecheck "$here/bench_kernels" --device cuda --quick --dtype bf16
@@ -205,6 +206,17 @@ if wanted profile; then
       --section Occupancy --csv --page raw --launch-skip 300 --launch-count 300 --log-file "$out/ncu-$model.csv" "$here/bench_kernels" --device cuda \
       --only train --model $model --batch 8 --train-ms 1
   done
+fi
+if wanted sanitize; then
+  for tool in memcheck racecheck synccheck initcheck; do
+    later "$tool of every operation, f32" 150 sanitized $tool "$here/bench_kernels" --device cuda --quick --dtype f32
+  done
+  for tool in synccheck initcheck; do
+    later "$tool of every operation, bf16" 150 sanitized $tool "$here/bench_kernels" --device cuda --quick --dtype bf16
+  done
+  later "memcheck of training" 150 sanitized memcheck "$here/train" "$text" --out "$work/sanitized.run" --overwrite --layers 2 \
+    --heads 2 --dim 64 --ctx 32 --batch 2 --steps 4 --eval-every 0 --val-frac 0 --sample-tokens 0 --device cuda --quiet
+  together "${JOBS:-14}" 200
 fi
 say "$failed failed; results in $out"
 [ "$failed" -eq 0 ]

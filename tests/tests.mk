@@ -95,17 +95,26 @@ EMULATOR_TESTS := $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator t
 $(BUILD)/tests/test_emulator: $(EMULATOR_TESTS) $(EMULATOR_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 
-# The tests that scripts/gpu_check.sh runs on a GPU, in its own build directory because another machine may have filled build/.
-GPU_FIRST := test_kernels_step test_kernels_attention test_decode
+# What scripts/gpu_contact.sh runs on a GPU.
 GPU_SOURCES := $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c)
-GPU_TESTS := $(GPU_FIRST) $(filter-out $(GPU_FIRST),$(basename $(notdir $(GPU_SOURCES))) test_sample test_context)
-#? make gpu-check [STAGE=parity, sanitize or speed] | run all checks that need a GPU (docs/gpu.md)
-.PHONY: gpu-programs gpu-test-names gpu-check
-gpu-test-names:
-	@echo $(GPU_TESTS)
+GPU_TESTS := $(basename $(notdir $(GPU_SOURCES))) test_sample test_context
+.PHONY: gpu-programs gpu-tree gpu-check gpu-tarball
 gpu-programs: $(BIN)/train $(BIN)/generate $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
-gpu-check:
-	@CARRY="$(CARRY)" CPPFLAGS="$(CPPFLAGS)" LDFLAGS="$(LDFLAGS)" scripts/gpu_check.sh "$(or $(STAGE),all)"
+gpu-tree: gpu-programs
+	@scripts/gpu_pack.sh $(BUILD) $(BUILD)/gpu $(GPU_TESTS)
+GPU_BUILD = $(MAKE) --no-print-directory $(NESTED) NO_INSTALL=1 NO_MPI=1 gpu-tree
+#? make gpu-check [STEPS="kernels speed"] | run all checks that need a GPU (docs/gpu.md)
+# CUDA_ON_CPU=1 tries the script on the emulator.
+gpu-check: remember
+	@$(GPU_BUILD) BUILD=$(BUILD)/gpu-check BIN=$(BUILD)/gpu-check
+	@$(if $(CUDA_ON_CPU),EMULATED=1 QUICK=1) OUT=$(BUILD)/gpu-check/results $(if $(STEPS),STEPS="$(STEPS)") \
+		$(BUILD)/gpu-check/gpu/gpu_contact.sh
+#? make gpu-tarball [CUDA_ARCH=all] | pack these checks for a machine that has a GPU but no compiler
+# Every program holds all kernels. A dictionary as large as the tree stores them once.
+gpu-tarball: remember
+	@$(GPU_BUILD) BUILD=$(BUILD)/gpu-tarball BIN=$(BUILD)/gpu-tarball CUDA_ARCH="$(or $(CUDA_ARCH),all)"
+	@tar -C $(BUILD)/gpu-tarball/gpu -c . | xz --lzma2=preset=1,dict=256MiB >$(BUILD)/gpu.tar.xz
+	@ls -l $(BUILD)/gpu.tar.xz
 
 # The registers and instructions of the kernels, and how often they are launched, against committed limits.
 #? make check-kernels [CUDA_ARCH=all] | check that no CUDA kernel spills registers or has become slower

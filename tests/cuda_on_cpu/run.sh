@@ -31,8 +31,12 @@ if [ "${1:-}" = --job ]; then
   esac
   case $program in
     train) set -- sh tests/cuda_on_cpu/train.sh "$build" "$label" ;;
+    contact)
+      export EMULATED=1 QUICK=1 STEPS="kernels speed tests" TESTS=test_kernels_step OUT="$build/gpu/results"
+      set -- sh -c 'scripts/gpu_pack.sh "$0" "$0/gpu" $TESTS && "$0/gpu/gpu_contact.sh"' "$build"
+      ;;
     check_fragments) set -- "$build/check_fragments" ;;
-    peers) set -- env BIN="$build" python3 tests/peers.py --only emulated ;;
+    peers) set -- env EMU_STREAMS=lazy BIN="$build" python3 tests/peers.py --only emulated ;;
     bench_kernels) set -- "$build/bench_kernels" --device cuda --quick --dtype "$label" ;;
     *)
       export INKLING_TEST_BACKEND=cuda INKLING_TEST_DIGEST="$job.digest"
@@ -64,7 +68,7 @@ all=$(
   case $kind in
     plain)
       jobs plain train test_emulator check_fragments
-      if command -v python3 >/dev/null; then jobs plain peers; fi
+      if command -v python3 >/dev/null; then jobs plain peers contact; fi
       for order in $orders; do jobs "$order" $models $programs; done
       jobs sm86 $sized
       jobs rev test_decode_parts # every kind of model; the kernels went through all orders
@@ -106,6 +110,10 @@ job_result() { # job_result PROGRAM LABEL
     train | check_fragments | peers)
       ok=$(grep -c '^ok ' "$log")
       bad=$(grep -c '^not ok ' "$log")
+      ;;
+    contact)
+      ok=$(grep -c '^ *[0-9]* s  passed ' "$log")
+      bad=$(grep -c '^ *[0-9]* s  failed ' "$log")
       ;;
     bench_kernels) # whether every benchmark runs, not how long it takes
       ok=$(grep -c -m 1 ' ms ' "$log")
