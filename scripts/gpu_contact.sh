@@ -5,7 +5,7 @@
 #   make gpu-check                           # builds and runs them
 #   tar xJf gpu.tar.xz && ./gpu_contact.sh   # what `make gpu-tarball` made
 #
-# It needs bash, coreutils, the NVIDIA driver and cuBLASLt; python3 compares runs, and PyTorch's speed if it is there.
+# It needs bash, coreutils, the NVIDIA driver and cuBLASLt; python3 compares runs and predictions, and PyTorch's speed if it is there.
 # Without a usable GPU it stops after the first question, with status 2. Otherwise status 0 if nothing failed.
 #
 # Settings (environment): OUT (contact): where results-contact.jsonl, contact.txt (everything) and summary.txt are written;
@@ -199,6 +199,9 @@ fi
 if wanted torch; then
   ask "beside PyTorch" 240 "$python" "$here/gpu_torch.py" --bench "$work/bench_kernels" --train "$work/train" --text "$text" \
     --json "$results" --batch "${BATCH:-32}" --rounds "${ROUNDS:-2}" --seconds $((end - $(date +%s) - 5))
+fi
+if wanted operations && [ -z "$quick" ]; then # measured beside what another card lets expect
+  ask "prediction" 20 "$python" "$here/gpu_predict.py" "$here/gpu.jsonl" --measured "$results"
 fi
 if wanted profile; then
   for model in baby 124m; do

@@ -66,7 +66,8 @@ machine with a GPU but no compiler and no packages, run programs that were built
 
 It needs a card of compute capability 8.0 or later, glibc 2.34 or later, and cuBLASLt, which comes with the CUDA toolkit and with
 PyTorch. If your card is not in the tables below, please send us the folder with the results. `summary.txt` has a line for
-each question. Settings are at the top of `scripts/gpu_contact.sh`. This page is made from such results:
+each question. Settings are at the top of `scripts/gpu_contact.sh`.
+`scripts/gpu_predict.py docs/gpu.jsonl --card h100` predicts the time of every operation and of a training step on another card. This page is made from such results:
 
     scripts/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
 
