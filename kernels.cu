@@ -101,6 +101,8 @@ void *scratch(Context *c, size_t bytes) {
 
 static bool staging_open(Context *c) {
   Staging *s = &c->staging;
+  if (!check(c, cudaHostAlloc((void **)&s->landing, Staging::SMALL, cudaHostAllocDefault), "pinned buffers"))
+    return false;
   for (int i = 0; i < 2; i++) {
     void *memory = NULL;
     if (!check(c, cudaHostAlloc(&memory, Staging::BYTES, cudaHostAllocDefault), "pinned buffers")) return false;
@@ -111,6 +113,7 @@ static bool staging_open(Context *c) {
 }
 
 static void staging_close(Staging *s) {
+  if (s->landing) cudaFreeHost(s->landing);
   for (int i = 0; i < 2; i++) {
     if (s->free[i]) cudaEventDestroy(s->free[i]);
     if (s->buffer[i]) cudaFreeHost(s->buffer[i]);
@@ -138,8 +141,9 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
 
 void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
   if (c->error.code || !bytes) return;
-  check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
-  check(c, cudaStreamSynchronize(c->stream), "the work before a download");
+  char *const landing = bytes <= Staging::SMALL ? c->staging.landing : NULL;
+  check(c, cudaMemcpyAsync(landing ? landing : host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
+  if (check(c, cudaStreamSynchronize(c->stream), "the work before a download") && landing) memcpy(host, landing, bytes);
 }
 
 void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {

@@ -31,10 +31,11 @@ struct Gemm;           /* kernels/gemm.cuh */
 struct ParameterLists; /* kernels/parameters.cuh */
 
 /* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
- * the next steps while earlier ones are copied. */
+ * the next steps while earlier ones are copied. Small downloads, such as that of a sampled token, land in a third one:
+ * the driver takes longer for memory that is not pinned. */
 struct Staging {
-  enum { BYTES = 8 << 20 };
-  char *buffer[2];
+  enum { BYTES = 8 << 20, SMALL = 64 << 10 };
+  char *buffer[2], *landing;
   cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
   int current;
   size_t used;

@@ -92,8 +92,8 @@ struct WarpSums {
 };
 
 /* Adds the steps from `k` on, one of every PRODUCT_WARPS. x: this lane's rows of each tile, any row for those beyond
- * the last sequence; `tiles` have sequences. w: its rows, NULL ones are zeros. Beyond the depth weights are zeros, so
- * any numbers will do for x. */
+ * the last sequence; `tiles` have sequences. w: likewise its rows. Beyond the depth weights are zeros, so any numbers
+ * will do for x. */
 template <bool NORM, class T>
 __device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&x)[PRODUCT_TILES][2], const T *const (&w)[2],
                                           const DecodeInput<T> &in, int tiles, int k) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&x)[PR
 #pragma unroll
     for (int b = 0; b < BATCH; b++)
 #pragma unroll
-      for (int o = 0; o < 2; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, w[o] && k + b * STRIDE < in.depth);
+      for (int o = 0; o < 2; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, k + b * STRIDE < in.depth);
 #pragma unroll
     for (int n = 0; n < PRODUCT_TILES; n++) {
       if (n >= tiles) break;
@@ -141,17 +141,17 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
                                          F finish) {
   constexpr int UNITS = BLOCK_OUTPUTS / OUT;
   constexpr int WIDTH = BLOCK_OUTPUTS + 8; /* so that the stores of a warp go to all banks */
-  __shared__ float sum[PRODUCT_WARPS][PRODUCT_ROWS][WIDTH], square[PRODUCT_WARPS][PRODUCT_ROWS];
+  alignas(8) __shared__ float sum[PRODUCT_WARPS][PRODUCT_ROWS][WIDTH];
+  __shared__ float square[PRODUCT_WARPS][PRODUCT_ROWS];
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = lane / 4, c = lane % 4;
   const int first_unit = (int)blockIdx.x * UNITS, own = (int)threadIdx.x % BLOCK_OUTPUTS;
   const bool finishes = own < UNITS && first_unit + own < units;
-  const T *w[2] = {};
+  const T *w[2];
   float bias[OUT] = {};
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int output = row + 8 * i, unit = output / OUT;
-    if (unit < UNITS && first_unit + unit < units)
-      w[i] = layer.w + (int64_t)output_of(first_unit + unit, output % OUT) * in.depth;
+    const int output = row + 8 * i, unit = min(output / OUT, min(UNITS, units - first_unit) - 1);
+    w[i] = layer.w + (int64_t)output_of(first_unit + unit, output % OUT) * in.depth;
   }
 #pragma unroll
   for (int o = 0; o < OUT; o++)

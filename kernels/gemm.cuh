@@ -235,7 +235,7 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
       return 0;
     }
     check(c, cudaMemcpyAsync(spare, o.d, bytes, cudaMemcpyDeviceToDevice, c->stream), "speed test");
-    o.d = spare;
+    o.c = o.d = spare;
   }
   for (int i = 0; i < count; i++) {
     const float ms =

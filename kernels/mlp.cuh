@@ -24,26 +24,17 @@ constexpr int MLP_BLOCK = 256;
 constexpr float GELU_2K = 1.59576912f, GELU_C = 0.044715f; /* 2 sqrt(2 / pi) */
 constexpr float ROOT_HALF = 0.707106781f, INV_ROOT_2PI = 0.398942280f;
 
-/* The arithmetic of phi() in training. The sigmoid saturates to 0 and 1 without NaN: exp overflows to infinity and 1 /
- * infinity is 0. The fast forms are good for 1e-6 where sigmoid is not tiny, far below what bf16 keeps. */
-template <class T> struct TrainingMath {
-  static __device__ __forceinline__ float add(float a, float b) { return a + b; }
-  static __device__ __forceinline__ float sigmoid(float x) {
-    if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
-    return 1.0f / (1.0f + expf(-x));
-  }
-};
+/* Saturates to 0 and 1 without NaN: exp overflows to infinity and 1 / infinity is 0. The fast forms, for results of T
+ * bf16, are good for 1e-6 where the sigmoid is not tiny, far below what bf16 keeps. */
+template <class T> __device__ __forceinline__ float sigmoid(float x) {
+  if (sizeof(T) == 2) return __fdividef(1.0f, 1.0f + __expf(-x));
+  return 1.0f / (1.0f + expf(-x));
+}
 
-/* In decoding compilers must not fuse an addition in one kernel and not in another (kernels/decode.cuh). */
-struct DecodingMath {
-  static __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
-  static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / __fadd_rn(1.0f, expf(-x)); }
-};
-
-template <class Math, Activation A> __device__ __forceinline__ float phi(float u) {
-  if constexpr (A == ACTIVATION_SILU) return Math::sigmoid(u);
-  else if constexpr (A == ACTIVATION_GELU) return 0.5f * Math::add(1.0f, erff(ROOT_HALF * u));
-  else if constexpr (A == ACTIVATION_GELU_TANH) return Math::sigmoid(GELU_2K * Math::add(u, GELU_C * u * u * u));
+template <class T, Activation A> __device__ __forceinline__ float phi(float u) {
+  if constexpr (A == ACTIVATION_SILU) return sigmoid<T>(u);
+  else if constexpr (A == ACTIVATION_GELU) return 0.5f * (1.0f + erff(ROOT_HALF * u));
+  else if constexpr (A == ACTIVATION_GELU_TANH) return sigmoid<T>(GELU_2K * (u + GELU_C * u * u * u));
   else {
     static_assert(A == ACTIVATION_RELU, "every activation has a formula");
     return u > 0 ? 1.0f : 0.0f;
@@ -53,9 +44,9 @@ template <class Math, Activation A> __device__ __forceinline__ float phi(float u
 /* Returns act(u) in decoding. NaN stays, and ReLU of -inf is 0, which u * phi(u) would not be. */
 __device__ __forceinline__ float decode_activation(Activation activation, float u) {
   switch (activation) {
-  case ACTIVATION_SILU: return u * phi<DecodingMath, ACTIVATION_SILU>(u);
-  case ACTIVATION_GELU: return u * phi<DecodingMath, ACTIVATION_GELU>(u);
-  case ACTIVATION_GELU_TANH: return u * phi<DecodingMath, ACTIVATION_GELU_TANH>(u);
+  case ACTIVATION_SILU: return u * phi<float, ACTIVATION_SILU>(u);
+  case ACTIVATION_GELU: return u * phi<float, ACTIVATION_GELU>(u);
+  case ACTIVATION_GELU_TANH: return u * phi<float, ACTIVATION_GELU_TANH>(u);
   case ACTIVATION_RELU: break;
   }
   return u <= 0 ? 0.0f : u;
@@ -95,7 +86,7 @@ __global__ void __launch_bounds__(MLP_BLOCK) activation_forward(MlpPass p) {
     if constexpr (GATED) load<N>(h, from + p.ffn);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float act = u[i] * phi<TrainingMath<T>, A>(u[i]);
+      const float act = u[i] * phi<T, A>(u[i]);
       h[i] = GATED ? h[i] * act : act;
     }
     if constexpr (DROP) apply_dropout<N>(h, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
@@ -119,7 +110,7 @@ __global__ void __launch_bounds__(MLP_BLOCK) activation_backward(MlpPass p) {
     if constexpr (DROP) apply_dropout<N>(d, p.mask, (int)at.row, p.length, p.ffn, at.col * N);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float g = u[i], s = phi<TrainingMath<T>, A>(g);
+      const float g = u[i], s = phi<T, A>(g);
       u[i] = times_slope<T, A>(GATED ? d[i] * up[i] : d[i], g, s);
       up[i] = d[i] * g * s;
     }

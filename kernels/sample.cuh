@@ -6,7 +6,7 @@
  * kernels/cpu/sample.c. Nothing is sorted or moved. A filter only raises the cut: the smallest logit that stays, and
  * the number of tokens equal to it that stay. It finds the cut by bisecting the range of fp32 numbers, counting (top-k)
  * or summing (top-p) the tokens from the middle on. Each step reads all logits, which stay in the caches, until there
- * are no more candidates than threads.
+ * are few candidates, which are compared with each other.
  *
  * Probabilities are summed as integers, in units of 2^-40 of the largest one. The order of such a sum does not matter,
  * so the token does not depend on the size of the block or the order of its threads. */
@@ -59,7 +59,7 @@ struct Cut {
 constexpr Mass ALL = ~(Mass)0;
 
 /* Calls f(key, id) for the tokens begin <= id < end, adjacent tokens in adjacent lanes, with several loads in flight;
- * key is 0 beyond the end. */
+ * key is that of -infinity beyond the end. */
 template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
   constexpr int BATCH = 8;
   for (int first = begin; first < end; first += BATCH * stride) {

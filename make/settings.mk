@@ -49,7 +49,7 @@ ifeq ($(origin CUDA) $(origin NO_CUDA),command line file)
 NO_CUDA :=
 endif
 # Tests and checks include the CUDA backend, and so does every later build.
-ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-programs check-kernels,$(MAKECMDGOALS))),)
+ifneq ($(if $(ONLY),,$(filter test run-tests programs gpu-tree check-kernels,$(MAKECMDGOALS))),)
 CUDA ?= 1
 endif
 
@@ -58,7 +58,7 @@ KEPT := $(foreach setting,$(call of_origin,file command),\
 	$(call quoted,$(setting) ?= $(subst $(HASH),\$(HASH),$(value $(setting)))))
 
 # The outermost make prints the remembered settings, unless a program reads its output.
-SILENT_GOALS := help clean format kernel-flags gpu-test-names
+SILENT_GOALS := help clean format kernel-flags
 ifeq ($(MAKELEVEL)$(filter $(SILENT_GOALS),$(MAKECMDGOALS)),0)
 shown = $(1)=$(if $(word 2,$(value $(1))),"$(value $(1))",$(value $(1)))
 $(if $(REMEMBERED),$(info settings of the last build: $(foreach setting,$(REMEMBERED),$(call shown,$(setting))) \

@@ -10,7 +10,8 @@
 #
 # Settings (environment): OUT (contact): where results-contact.jsonl, contact.txt (everything) and summary.txt are written;
 # BUDGET (900): seconds; STEPS (all): some of "kernels speed tests operations torch profile sanitize"; TESTS (all): some
-# test programs; BATCH (32): sequences of 124m beside PyTorch; QUICK=1: tiny shapes, to try the script.
+# test programs; BATCH (32): sequences of 124m beside PyTorch; JOBS (14): of them at a time; ROUNDS (2):
+# of training beside PyTorch; PYTHON (python3); QUICK=1: tiny shapes, to try the script.
 # shellcheck disable=SC2317 # functions are called by their names
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -93,10 +94,11 @@ one_of_several() {
 }
 export -f one_of_several
 together() { # together JOBS SECONDS
-  local i status seconds
-  seq 1 $count | timeout -k 3 "$2" xargs -P "$1" -I{} bash -c 'one_of_several "$0"' "$work/later.{}"
+  local i status seconds limit=$2 left=$((end - $(date +%s)))
+  [ "$limit" -le "$left" ] || limit=$((left > 5 ? left : 5))
+  seq 1 $count | timeout -k 3 "$limit" xargs -P "$1" -I{} bash -c 'one_of_several "$0"' "$work/later.{}"
   for i in $(seq 1 $count); do
-    read -r status seconds <"$work/later.$i.status" 2>/dev/null || { status=124 seconds=$2; }
+    read -r status seconds <"$work/later.$i.status" 2>/dev/null || { status=124 seconds=$limit; }
     [ -f "$work/later.$i.log" ] || echo "not started" >"$work/later.$i.log"
     answered "$(cat "$work/later.$i.name")" "$status" "$seconds" "$work/later.$i.log"
   done

@@ -14,9 +14,10 @@ import json
 import re
 import sys
 
-# Measured or published: bytes/s of a copy, FLOP/s of a large bf16 GEMM.
-CARDS = {"h100": (3.0e12, 640e12), "h200": (4.2e12, 673e12), "a100": (1.75e12, 270e12), "4090": (0.92e12, 165e12),
-         "3090": (0.85e12, 71e12)}
+# Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/gpu.md), for the others about 90 % of the
+# memory's and 65 to 90 % of the tensor cores' published rates.
+CARDS = {"h100": (3.0e12, 640e12), "h200": (4.2e12, 673e12), "a100": (1.75e12, 270e12), "4090": (0.92e12, 150e12),
+         "3090": (0.85e12, 65e12)}
 HEAD_ROWS = 8192  # rows of logits that bench_kernels computes at a time
 LAYERS = {"baby": 6, "124m": 12}
 # Calls in a training step by the name of the operation; L: layers, H: chunks of logits.
@@ -90,13 +91,14 @@ def main():
                 continue
             ms = calls * predicted(row, old, new)
             found = measured.get((of, operation))
+            if found and found["shape"] != row["shape"]:
+                found = None
             sums[0], sums[1] = sums[0] + ms, sums[1] + calls * row["ms"]
             sums[2] += calls * found["ms"] if found else 0
             text = f"{calls * found['ms']:12.3f} {calls * found['ms'] / ms:6.2f}x" if found else f"{'-':>12s}"
             print(f"{model:8s} {operation:34s} {calls:5d} {calls * row['bytes'] / 1e9:8.2f} "
                   f"{calls * row['flops'] / 1e12:7.2f} {ms:12.3f} {text}")
-        rest = known["step_ms"] - sums[1]  # gaps between launches, and what overlaps
-        total = sums[0] + rest
+        total = sums[0] * known["step_ms"] / sums[1]  # gaps between launches, what overlaps, the clock
         print(f"{model:8s} {'all operations':34s} {'':22s} {sums[0]:12.3f}" + (f" {sums[2]:12.3f}" if sums[2] else ""))
         print(f"{model:8s} a step: predicted {total:.2f} ms, {tokens / total:.0f} k tokens/s; {old_card} took "
               f"{known['step_ms']:.2f} ms" + (f"; measured {speeds[model]['step_ms']:.2f} ms" if model in speeds else ""))

@@ -33,7 +33,7 @@ check "a setting holds" has '-DA="b c" -DB=#d'
 check "it is said once" [ "$(said)" = 1 ]
 make_in "$build" remember >"$work/log"
 check "it is said with its value" grep -q 'CPPFLAGS=.* NO_CUDA=1 ' "$work/log"
-check "nothing is said where the output is read" [ "$(make_in "$build" gpu-test-names | wc -l)" = 1 ]
+check "nothing is said where the output is read" [ "$(make_in "$build" kernel-flags | wc -l)" = 1 ]
 check "a question changes nothing" lacks -DB=#d CPPFLAGS=-DC
 check "and so it still holds" has -DB=#d
 export CPPFLAGS=-DE

@@ -132,12 +132,12 @@ if [ -n "${EMULATED:-}" ]; then
   echo "CUDA kernels on the CPU:"
   case $build in *sanitize*) kind=address ;; *) kind=plain ;; esac
   ORDERS="fwd rev" tests/cuda_on_cpu/run.sh "$EMULATED" $kind >"$EMULATED/tests/run.log"
+  status=$?
   sed '$d' "$EMULATED/tests/run.log"
-  ok=0 bad=1
-  # The last line: N passed, N failed
-  read -r ok _ bad _ <<END
-$(tail -n 1 "$EMULATED/tests/run.log" | tr -d ,)
-END
+  ok=$(sed -n '$s/^\([0-9]*\) passed, [0-9]* failed$/\1/p' "$EMULATED/tests/run.log")
+  bad=$(sed -n '$s/^[0-9]* passed, \([0-9]*\) failed$/\1/p' "$EMULATED/tests/run.log")
+  ok=${ok:-0} bad=${bad:-1}
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
   passed=$((passed + ok))
   failed=$((failed + bad))
 fi

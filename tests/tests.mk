@@ -100,19 +100,20 @@ GPU_SOURCES := $(wildcard tests/test_kernels*.c tests/test_decode*.c tests/test_
 GPU_TESTS := $(basename $(notdir $(GPU_SOURCES))) test_sample test_context
 .PHONY: gpu-programs gpu-tree gpu-check gpu-tarball
 gpu-programs: $(BIN)/train $(BIN)/generate $(BUILD)/bench_kernels $(BUILD)/check_fragments $(GPU_TESTS:%=$(BUILD)/tests/%) $(BUILD)/stories
-gpu-tree: gpu-programs
+gpu-tree: $(if $(CUDA_BY),gpu-programs)
+	@$(if $(CUDA_BY),,echo "make: nvcc was not found (or NO_CUDA=1)" >&2; exit 1)
 	@scripts/gpu_pack.sh $(BUILD) $(BUILD)/gpu $(GPU_TESTS)
 GPU_BUILD = $(MAKE) --no-print-directory $(NESTED) NO_INSTALL=1 NO_MPI=1 gpu-tree
 #? make gpu-check [STEPS="kernels speed"] | run all checks that need a GPU (docs/gpu.md)
 # CUDA_ON_CPU=1 tries the script on the emulator.
 gpu-check: remember
-	@$(GPU_BUILD) BUILD=$(BUILD)/gpu-check BIN=$(BUILD)/gpu-check
+	+@$(GPU_BUILD) BUILD=$(BUILD)/gpu-check BIN=$(BUILD)/gpu-check
 	@$(if $(CUDA_ON_CPU),EMULATED=1 QUICK=1) OUT=$(BUILD)/gpu-check/results $(if $(STEPS),STEPS="$(STEPS)") \
 		$(BUILD)/gpu-check/gpu/gpu_contact.sh
 #? make gpu-tarball [CUDA_ARCH=all] | pack these checks for a machine that has a GPU but no compiler
 # Every program holds all kernels. A dictionary as large as the tree stores them once.
 gpu-tarball: remember
-	@$(GPU_BUILD) BUILD=$(BUILD)/gpu-tarball BIN=$(BUILD)/gpu-tarball CUDA_ARCH="$(or $(CUDA_ARCH),all)"
+	+@$(GPU_BUILD) BUILD=$(BUILD)/gpu-tarball BIN=$(BUILD)/gpu-tarball CUDA_ARCH="$(or $(CUDA_ARCH),all)"
 	@tar -C $(BUILD)/gpu-tarball/gpu -c . | xz --lzma2=preset=1,dict=256MiB >$(BUILD)/gpu.tar.xz
 	@ls -l $(BUILD)/gpu.tar.xz
 
@@ -121,7 +122,7 @@ gpu-tarball: remember
 .PHONY: check-kernels
 check-kernels: $(CUDA_OBJECTS) build-cuda-on-cpu
 ifeq ($(CUDA_BY),nvcc)
-	@python3 tests/kernel_limits.py $(BUILD) $(EMULATED)
+	@python3 tests/kernel_limits.py $(BUILD) $(or $(EMULATED),-) $(if $(FULL),--all)
 else
 	@echo "make: nvcc was not found (or NO_CUDA=1)" >&2; exit 1
 endif

@@ -82,7 +82,7 @@ EMU_STORE(__stwt)
 
 namespace emu {
 /* Returns y = f(x) as a card may have it: off by up to `ulps` units in the last place, always alike for the same x, and
- * exact where x is a whole number. `salt`: another one for each function. */
+ * exact where x is a whole number, as exp2 is there. `salt`: another one for each function. */
 inline float approximately(float y, float x, int ulps, uint32_t salt) {
   if (!(fabsf(y) <= FLT_MAX && fabsf(y) >= FLT_MIN) || x == rintf(x)) return y;
   uint32_t hash, bits;

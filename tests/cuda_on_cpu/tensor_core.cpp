@@ -25,7 +25,8 @@ static float sum_of_products(float c, const float *a, const float *b) {
     largest = fmax(largest, fabs(terms[k + 1]));
     sum += terms[k + 1]; /* infinite or NaN as on a card */
   }
-  if (!(fabs(sum) <= DBL_MAX) || !(largest > 0)) return float(sum + double(c));
+  sum += double(c);
+  if (!(fabs(sum) <= DBL_MAX) || !(largest > 0)) return float(sum);
   const int exponent = ilogb(largest) - 25;
   const double grid = ldexp(1.0, exponent), cells = ldexp(1.0, -exponent);
   sum = 0;
