@@ -201,8 +201,8 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
         s->steps == 100);
     assert_true(c.parameters >= last);
     assert_true(s->preset == PRESET_NANO || c.parameters <= 10 * bytes);
-    assert_true(s->dropout == 0 && s->wd >= 0.1f && s->wd <= 2);
-    assert_true(fabs((double)s->wd - fmin(fmax(0.1, 0.1 * c.epochs), 2)) < 0.051);
+    assert_true(s->dropout == 0 && s->wd >= 0.1f && s->wd <= 4);
+    assert_true(fabs((double)s->wd - fmin(fmax(0.1, 0.1 * c.epochs * sqrt(fmax(1, 2e5 / bytes))), 4)) < 0.051);
     assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
     assert_non_null(strstr(c.reasons.text, "preset"));
     assert_non_null(strstr(c.reasons.text, "steps"));
@@ -327,11 +327,12 @@ static void test_architecture(void **state) {
   assert_int_equal(c.settings.arch, -1);
 }
 
-static void expect_regularization(OptimizerKind optimizer, double epochs, float given_wd, float wd, float dropout) {
+static void expect_regularization(OptimizerKind optimizer, double bytes, double epochs, float given_wd, float wd,
+                                  float dropout) {
   Chosen c;
   begin(&c);
   c.settings.optimizer = optimizer, c.settings.epochs = epochs, c.settings.wd = given_wd;
-  choose(&c, &laptop, LAPTOP_FLOPS, 1e5);
+  choose(&c, &laptop, LAPTOP_FLOPS, bytes);
   assert_true(c.settings.wd == wd && c.settings.dropout == dropout);
   assert_int_equal(strstr(c.reasons.text, "weight decay") != NULL, isnan(given_wd) && wd > 0.1f);
   assert_int_equal(strstr(c.reasons.text, "dropout") != NULL, dropout > 0);
@@ -340,13 +341,15 @@ static void expect_regularization(OptimizerKind optimizer, double epochs, float 
 /* Against memorizing a text that is read many times. */
 static void test_regularization(void **state) {
   (void)state;
-  expect_regularization(OPTIMIZER_MUON, 1, NAN, 0.1f, 0);
-  expect_regularization(OPTIMIZER_MUON, 10, NAN, 1, 0);
-  expect_regularization(OPTIMIZER_MUON, 100, NAN, 2, 0);
-  expect_regularization(OPTIMIZER_MUON, 100, 0.5f, 0.5f, 0);
-  expect_regularization(OPTIMIZER_ADAMW, 5, NAN, 0.1f, 0);
-  expect_regularization(OPTIMIZER_ADAMW, 10, NAN, 0.1f, 0.1f);
-  expect_regularization(OPTIMIZER_ADAMW, 50, NAN, 0.1f, 0.2f);
+  expect_regularization(OPTIMIZER_MUON, 2e5, 1, NAN, 0.1f, 0);
+  expect_regularization(OPTIMIZER_MUON, 2e5, 10, NAN, 1, 0);
+  expect_regularization(OPTIMIZER_MUON, 2e5, 100, NAN, 4, 0);
+  expect_regularization(OPTIMIZER_MUON, 2e4, 10, NAN, 3.2f, 0);
+  expect_regularization(OPTIMIZER_MUON, 1e6, 10, NAN, 1, 0);
+  expect_regularization(OPTIMIZER_MUON, 2e5, 100, 0.5f, 0.5f, 0);
+  expect_regularization(OPTIMIZER_ADAMW, 2e5, 5, NAN, 0.1f, 0);
+  expect_regularization(OPTIMIZER_ADAMW, 2e5, 10, NAN, 0.1f, 0.1f);
+  expect_regularization(OPTIMIZER_ADAMW, 2e5, 50, NAN, 0.1f, 0.2f);
 }
 
 /* Packed documents fit several times, as far as the device can take it; the tokens of a step stay about as many. */

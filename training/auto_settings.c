@@ -374,11 +374,17 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
 }
 
-static void choose_regularization(TrainSettings *s, double epochs, AutoReasons *reasons) {
+/* Weight decay of Muon for a new model. A small text has few steps for it to take effect in. */
+static float muon_decay(double epochs, int64_t text_bytes) {
+  const double small = sqrt(fmax(1, 1e3 * AUTO_WD_KB / (double)text_bytes));
+  return (float)(round(10 * fmin(fmax(AUTO_WD * epochs * small, AUTO_WD), AUTO_WD_MOST)) / 10);
+}
+
+static void choose_regularization(TrainSettings *s, double epochs, int64_t text_bytes, AutoReasons *reasons) {
   const bool decays = s->optimizer == OPTIMIZER_MUON && !s->init, drops = s->optimizer == OPTIMIZER_ADAMW && !s->init;
   const PluralText shown = text_plural(round(10 * epochs) / 10, "epoch");
   if (isnan(s->wd)) {
-    s->wd = decays ? (float)(round(10 * fmin(fmax(AUTO_WD * epochs, AUTO_WD), AUTO_WD_MOST)) / 10) : (float)AUTO_WD;
+    s->wd = decays ? muon_decay(epochs, text_bytes) : (float)AUTO_WD;
     if (s->wd > (float)AUTO_WD) note_choice(reasons, "weight decay %g (%s)", (double)s->wd, shown.text);
   }
   if (isnan(s->dropout)) {
@@ -396,7 +402,7 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
     return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
-  choose_regularization(s, epochs, reasons);
+  choose_regularization(s, epochs, given->text_bytes, reasons);
   if (isnan(s->embed_dropout)) s->embed_dropout = s->dropout;
   if (isnan(s->attention_dropout)) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;

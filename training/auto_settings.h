@@ -30,7 +30,8 @@ typedef struct AutoReasons {
       AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with --arch gpt2, opt or original; a "     \
                                                                         "tenth of that with --init"
 #define AUTO_WD 0.1           /* weight decay; with Muon and a new model, for each epoch */
-#define AUTO_WD_MOST 2        /* with Muon and a new model, at most */
+#define AUTO_WD_MOST 4        /* with Muon and a new model, at most */
+#define AUTO_WD_KB 200        /* below, in proportion to 1 / sqrt(text), too */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
 #define AUTO_WARMUP_LIMIT 700 /* steps */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
