@@ -606,10 +606,10 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   const Model *m = p.model;
   const Activations *s = p.acts;
   const Linear head = m->table.head;
-  const int rows = p.rows, vocab = p.config->vocab, chunk = s->head_rows;
-  for (int row = 0; row < rows; row += chunk) {
+  const int rows = p.rows, vocab = p.config->vocab;
+  for (int row = 0; row < rows; row += s->head_rows) {
     void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
-    p.rows = rows - row < chunk ? rows - row : chunk;
+    p.rows = rows - row < s->head_rows ? rows - row : s->head_rows;
     linear(&p, s->logits, n, head);
     if (logits) download_logits(&p, row, p.rows, logits);
     p.ops->cross_entropy(p.context, s->losses + row, s->logits, padded_vocab(vocab), m->targets + row, p.rows, vocab,

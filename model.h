@@ -193,8 +193,8 @@ bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
 /* The bytes that a training run will allocate; `total` is on the device. */
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
-  size_t iteration;                                        /* scratch space of Muon's iteration, approximately */
-  size_t copies;                                           /* host copies of weights and moments, for saving */
+  size_t iteration; /* scratch space of Muon's iteration, approximately */
+  size_t copies;    /* host copies of weights and moments, for saving */
   size_t total;
 } MemoryPlan;
 /* Without a teacher's. */

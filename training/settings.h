@@ -44,8 +44,8 @@ typedef struct TrainSettings {
   /* optimizer */
   int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
-  const char *teacher; /* directory of a trained model to learn from in addition to the text; NULL: none */
-  float teacher_weight; /* NAN: the default, or no teacher */
+  const char *teacher;     /* directory of a trained model to learn from in addition to the text; NULL: none */
+  float teacher_weight;    /* NAN: the default, or no teacher */
   float muon_lr, momentum; /* for OPTIMIZER_MUON */
   int64_t warmup;
   int schedule; /* ScheduleKind */
