@@ -48,7 +48,40 @@ bool check_head_size(Context *c, int dim) {
   return !c->error.code;
 }
 
+/* ---- waiting ---- */
+
+/* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked for
+ * meanwhile; after one, the result is cudaErrorNotReady. */
+template <class T>
+static cudaError_t wait_for(Context *c, T what, cudaError_t (*query)(T), cudaError_t (*synchronize)(T)) {
+  if (!c->nccl) return synchronize(what);
+  static const timespec nap = {0, 20000};
+  cudaError_t status;
+  while ((status = query(what)) == cudaErrorNotReady && nccl_works(c)) nanosleep(&nap, NULL);
+  return status;
+}
+
+/* Waits for the work submitted so far, unless an error has occurred. */
+static void settle(Context *c) {
+  if (!c->error.code && c->stream)
+    check(c, wait_for(c, c->stream, cudaStreamQuery, cudaStreamSynchronize), "the work submitted so far");
+}
+
 /* ---- memory ---- */
+
+static cudaError_t free_block(void *memory, Block block) {
+  return block.shared ? cudaFreeHost(memory) : cudaFree(memory);
+}
+
+static bool keep_block(Context *c, const char *name, void *memory, Block block) {
+  try {
+    c->allocations[memory] = block;
+  } catch (const std::bad_alloc &) {
+    free_block(memory, block);
+    return check(c, cudaErrorMemoryAllocation, name);
+  }
+  return true;
+}
 
 void *cuda_alloc(Context *c, const char *name, size_t bytes) {
   if (!c->error.code && c->capturing)
@@ -66,25 +99,28 @@ void *cuda_alloc(Context *c, const char *name, size_t bytes) {
          (double)available / 1048576.0, (double)total / 1048576.0, c->name, (double)c->bytes / 1048576.0);
     return NULL;
   }
-  try {
-    c->allocations[memory] = bytes;
-  } catch (const std::bad_alloc &) {
-    cudaFree(memory);
-    check(c, cudaErrorMemoryAllocation, name);
-    return NULL;
-  }
+  if (!keep_block(c, name, memory, {bytes, false})) return NULL;
   c->bytes += bytes;
   if (c->bytes > c->peak_bytes) c->peak_bytes = c->bytes;
   check(c, cudaMemsetAsync(memory, 0, bytes, c->stream), name);
   return memory;
 }
 
+void *cuda_alloc_shared(Context *c, const char *name, size_t bytes) {
+  void *memory = NULL;
+  if (c->error.code || !check(c, cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), name)) return NULL;
+  memset(memory, 0, bytes);
+  return keep_block(c, name, memory, {bytes, true}) ? memory : NULL;
+}
+
 void cuda_release(Context *c, void *memory) {
-  const auto block = c->allocations.find(memory);
-  if (block == c->allocations.end()) return;
-  c->bytes -= block->second;
-  c->allocations.erase(block);
-  check(c, cudaFree(memory), "release");
+  const auto found = c->allocations.find(memory);
+  if (found == c->allocations.end()) return;
+  const Block block = found->second;
+  if (!block.shared) c->bytes -= block.bytes;
+  c->allocations.erase(found);
+  settle(c); /* operations may still use it */
+  check(c, free_block(memory, block), "release");
 }
 
 void *scratch(Context *c, size_t bytes) {
@@ -185,23 +221,6 @@ static void count_reports(Context *c, int count) {
     check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
 }
 
-/* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked for
- * meanwhile; after one, the result is cudaErrorNotReady. */
-template <class T>
-static cudaError_t wait_for(Context *c, T what, cudaError_t (*query)(T), cudaError_t (*synchronize)(T)) {
-  if (!c->nccl) return synchronize(what);
-  static const timespec nap = {0, 20000};
-  cudaError_t status;
-  while ((status = query(what)) == cudaErrorNotReady && nccl_works(c)) nanosleep(&nap, NULL);
-  return status;
-}
-
-/* Waits for the work submitted so far, unless an error has occurred. */
-static void settle(Context *c) {
-  if (!c->error.code && c->stream)
-    check(c, wait_for(c, c->stream, cudaStreamQuery, cudaStreamSynchronize), "the work submitted so far");
-}
-
 int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
   Reports *r = &c->reports;
   if (wait) settle(c);
@@ -233,6 +252,8 @@ struct CapturedGraph {
   CapturedGraph *next;   /* in the list of the context */
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* of one run */
+  cudaEvent_t done[2];   /* after the last two runs */
+  int last;              /* done[last]: after the last one */
 };
 
 void cuda_report(Context *c, const StepState *state) {
@@ -252,6 +273,16 @@ static void capture(Context *c, CapturedGraph *captured, StepFunction step, void
   if (graph) cudaGraphDestroy(graph);
 }
 
+/* Returns a graph without a recording, or NULL. */
+static CapturedGraph *open_graph(Context *c) {
+  CapturedGraph *const graph = new (std::nothrow) CapturedGraph();
+  if (!graph) return NULL;
+  graph->next = c->graphs;
+  c->graphs = graph;
+  for (cudaEvent_t &done : graph->done) check(c, cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "an event");
+  return graph;
+}
+
 /* The first run is not captured: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
@@ -259,20 +290,26 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     step(c, argument);
     return;
   }
-  if (!*slot) {
+  CapturedGraph *graph = *slot;
+  if (!graph) {
     int64_t before = c->reports.issued;
     step(c, argument);
-    *slot = new (std::nothrow) CapturedGraph();
-    if (!*slot) return;
-    (*slot)->reports = (int)(c->reports.issued - before);
-    (*slot)->next = c->graphs;
-    c->graphs = *slot;
-    return;
+    if (!(graph = *slot = open_graph(c))) return;
+    graph->reports = (int)(c->reports.issued - before);
+  } else {
+    if (!graph->graph) capture(c, graph, step, argument);
+    if (c->error.code) return;
+    check(c, cudaGraphLaunch(graph->graph, c->stream), "a captured step");
+    count_reports(c, graph->reports);
   }
-  if (!(*slot)->graph) capture(c, *slot, step, argument);
-  if (c->error.code) return;
-  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
-  count_reports(c, (*slot)->reports);
+  graph->last ^= 1;
+  check(c, cudaEventRecord(graph->done[graph->last], c->stream), "a captured step");
+}
+
+void cuda_wait(Context *c, const CapturedGraph *slot, bool ahead) {
+  if (!ahead || !slot) settle(c);
+  else if (!c->error.code)
+    check(c, wait_for(c, slot->done[!slot->last], cudaEventQuery, cudaEventSynchronize), "a captured step");
 }
 
 void cuda_drop(Context *c, CapturedGraph **slot) {
@@ -280,6 +317,8 @@ void cuda_drop(Context *c, CapturedGraph **slot) {
   if (!graph) return;
   if (graph->graph) settle(c);
   if (graph->graph) cudaGraphExecDestroy(graph->graph); /* it may be running after an error */
+  for (cudaEvent_t done : graph->done)
+    if (done) cudaEventDestroy(done);
   CapturedGraph **link = &c->graphs;
   while (*link != graph) link = &(*link)->next;
   *link = graph->next;
@@ -342,7 +381,7 @@ void cuda_close(Context *c) {
   staging_close(&c->staging);
   reports_close(&c->reports);
   parameters_close(c);
-  for (const auto &block : c->allocations) cudaFree(block.first);
+  for (const auto &[memory, block] : c->allocations) free_block(memory, block);
   if (c->stream) cudaStreamDestroy(c->stream);
   delete c;
 }

@@ -304,7 +304,8 @@ typedef struct Sequences {
   int32_t *positions; /* [rows] cache position of that token */
   int32_t *streams;   /* [rows] number of the sample, a key of its random numbers */
   int32_t *status;    /* [rows] SEQUENCE_ */
-  int32_t *drawn;     /* [rows] the newest token, written by sample(); -1 where the row is SEQUENCE_NONFINITE */
+  int32_t *drawn;     /* [rows][2] the last tokens that sample() drew, number i at [r][i % 2]; -1 where the row is
+                         SEQUENCE_NONFINITE */
   Sampling *sampling; /* [rows] */
   LogitBias bias;
 } Sequences;
@@ -369,7 +370,9 @@ typedef struct Backend {
   /* Allocates zeroed, 256-byte aligned memory. NULL and a sticky EXIT_MEMORY error with `name` and the size when it
    * does not fit. */
   void *(*alloc)(Context *c, const char *name, size_t bytes);
-  void (*release)(Context *c, void *memory); /* NULL is allowed */
+  /* Like alloc(), but the host may also read the memory, directly, after wait(). For a few numbers. */
+  void *(*alloc_shared)(Context *c, const char *name, size_t bytes);
+  void (*release)(Context *c, void *memory); /* of either alloc; NULL is allowed */
   /* Copies to the device. It may return before the copy is done, but has read `host` by then. */
   void (*upload)(Context *c, void *device, const void *host, size_t bytes);
   void (*download)(Context *c, void *host, const void *device, size_t bytes); /* waits for all work before it */
@@ -384,6 +387,8 @@ typedef struct Backend {
   /* Runs step(c, argument). Every run with the same slot performs the same operations on the same pointers with the
    * same descriptors, so a backend may store a captured graph there (*slot is NULL before the first run). */
   void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
+  /* Waits for the work submitted so far; with `ahead`, only up to and including the run of the slot before the last. */
+  void (*wait)(Context *c, const CapturedGraph *slot, bool ahead);
   /* Drops the captured graph; called before anything in it changes or is released. *slot becomes NULL. */
   void (*drop)(Context *c, CapturedGraph **slot);
   /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
@@ -588,8 +593,8 @@ typedef struct Backend {
 /* Lists the functions of the table, for code that repeats once for each of them (declarations, rows). */
 /* clang-format off */
 #define BACKEND_FUNCTIONS(X) \
-  X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(release) X(upload) X(download) X(copy) \
-  X(refresh_parameters) X(release_parameters) X(submit) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
+  X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(alloc_shared) X(release) X(upload) X(download) X(copy) \
+  X(refresh_parameters) X(release_parameters) X(submit) X(wait) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
   X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
   X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) X(attention) \
   X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) X(activation_backward) \

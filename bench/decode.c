@@ -103,7 +103,7 @@ static bool put_sequences(Bench *b, Operands *o, int rows, int position, int voc
   s->positions = put_numbers(b, rows, position, 0);
   s->streams = put_numbers(b, rows, 0, 1);
   s->status = bench_array(b, FILL_ZEROS, 4 * rows);
-  s->drawn = bench_array(b, FILL_ZEROS, 4 * rows);
+  s->drawn = bench_array(b, FILL_ZEROS, 2 * 4 * rows);
   s->sampling = bench_array(b, FILL_ZEROS, rows * (int64_t)sizeof *sampling);
   for (int r = 0; r < rows && s->sampling; r++) b->ops->upload(b->c, s->sampling + r, sampling, sizeof *sampling);
   free(tokens);

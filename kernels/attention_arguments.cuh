@@ -107,10 +107,11 @@ __device__ __forceinline__ HeadPair pair_of(int i, int dim, int dims) {
 /* Rotates the pairs (x[i], y[i]), numbers d + i and D/2 + d + i of a head, by minus the angle of `position`. */
 __device__ __forceinline__ void rotate_back(float (&x)[4], float (&y)[4], const float *table, int64_t position, int d,
                                             int dim) {
-  const float *at = table + position * dim + 2 * d;
+  float turn[8]; /* of each pair the cosine and the sine */
+  load<8>(turn, table + position * dim + 2 * d);
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const float cosine = at[2 * i], sine = at[2 * i + 1], first = x[i], second = y[i];
+    const float cosine = turn[2 * i], sine = turn[2 * i + 1], first = x[i], second = y[i];
     x[i] = first * cosine + second * sine;
     y[i] = second * cosine - first * sine;
   }

@@ -31,8 +31,8 @@ struct Gemm;           /* kernels/gemm.cuh */
 struct ParameterLists; /* kernels/parameters.cuh */
 
 /* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
- * the next steps while earlier ones are copied. Small downloads, such as that of a sampled token, land in a third one:
- * the driver takes longer for memory that is not pinned. */
+ * the next steps while earlier ones are copied. Small downloads land in a third one: the driver takes longer for memory
+ * that is not pinned. */
 struct Staging {
   enum { BYTES = 8 << 20, SMALL = 64 << 10 };
   char *buffer[2], *landing;
@@ -47,6 +47,12 @@ struct Reports {
   unsigned *next;                /* device: reports written so far */
   cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
   int64_t issued, finished, taken;
+};
+
+/* A block of memory from cuda_alloc() or cuda_alloc_shared(). */
+struct Block {
+  size_t bytes;
+  bool shared; /* pinned memory of the host, which the device accesses */
 };
 
 struct Context {
@@ -65,8 +71,8 @@ struct Context {
   cudaStream_t stream;
   bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
-  std::unordered_map<void *, size_t> allocations; /* the bytes of each */
-  ParameterLists *lists;                          /* of all trained parameters */
+  std::unordered_map<void *, Block> allocations;
+  ParameterLists *lists; /* of all trained parameters */
   size_t bytes, peak_bytes;
   void *scratch; /* see scratch() */
   size_t scratch_bytes;

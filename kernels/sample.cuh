@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *
   if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab}, length);
   __syncthreads(); /* all threads have read before the writes below */
   if (threadIdx.x != 0) return;
-  s.drawn[r] = token;
+  s.drawn[2 * r + (length & 1)] = token;
   if (!runs) return;
   if (token < 0) {
     s.status[r] = SEQUENCE_NONFINITE;

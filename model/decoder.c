@@ -17,6 +17,7 @@ struct Decoder {
   Model *model;
   Sequences sequences;
   int opened; /* rows with memory; sequences.rows of them are in use */
+  bool accelerator;
   Row *rows;
   KvCache *caches;   /* one for each layer; without memory for a convolution */
   KvCache *memories; /* with an encoder, one for each layer: keys and values of the sources; in the array of caches */
@@ -29,6 +30,8 @@ struct Decoder {
   float *logits;            /* [rows][V] */
   CapturedGraph *token;     /* decode_and_sample */
   bool ready;               /* the logits of every row's next token have been computed */
+  bool ahead;               /* the device also draws the tokens after the next ones */
+  int undisturbed;          /* calls of decoder_next() since anything else changed a row */
   void *memory[24];         /* [memory_count] all of the above on the device */
   int memory_count;
 };
@@ -83,7 +86,8 @@ static bool decoder_buffers(Decoder *d, Error *error) {
   s->positions = take(d, "positions", sizeof(int32_t));
   s->streams = take(d, "streams", sizeof(int32_t));
   s->status = take(d, "status", sizeof(int32_t));
-  s->drawn = take(d, "drawn tokens", sizeof(int32_t));
+  s->drawn = d->memory[d->memory_count++] =
+      d->model->ops->alloc_shared(d->model->context, "drawn tokens", 2 * (size_t)d->opened * sizeof(int32_t));
   s->sampling = take(d, "sampling", sizeof(Sampling));
   d->x = take(d, "decoded rows", (size_t)c->dim * dt);
   d->q = take(d, "decoded queries", (size_t)larger(query_width(c), c->dim) * dt);
@@ -109,6 +113,9 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
   if (!d) return error_memory(error, "the decoder");
   d->model = model;
   d->opened = rows;
+  ContextInfo info;
+  model->ops->info(model->context, &info);
+  d->accelerator = info.accelerator;
   if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, error)) {
     decoder_close(d);
     return false;
@@ -143,10 +150,39 @@ static void put_number(Decoder *d, int32_t *array, int row, int32_t number) {
   d->model->ops->upload(d->model->context, array + row, &number, sizeof number);
 }
 
-void decoder_use_rows(Decoder *d, int rows) {
-  if (rows != d->sequences.rows) d->model->ops->drop(d->model->context, &d->token);
-  d->sequences.rows = rows;
+/* A device draws tokens before the host has read the ones before them once nothing but decoder_next() was called
+ * UNDISTURBED times: a change of any row wastes the tokens that were drawn ahead. */
+enum { UNDISTURBED = 8 };
+
+static bool may_run_ahead(const Decoder *d) {
+  for (int row = 0; row < d->sequences.rows; row++)
+    if (decoder_capacity_left(d, row) < 2) return false;
+  return d->accelerator && !d->ready && d->undisturbed >= UNDISTURBED;
+}
+
+/* Takes the tokens that were drawn ahead back. Their keys, values and states stay where the next run writes the same. */
+static void take_back(Decoder *d) {
+  d->undisturbed = 0;
+  if (!d->ahead) return;
+  d->ahead = false;
+  for (int row = 0; row < d->sequences.rows; row++) {
+    put_number(d, d->sequences.lengths, row, d->rows[row].length);
+    put_number(d, d->sequences.positions, row, d->rows[row].position);
+    put_number(d, d->sequences.status, row, SEQUENCE_OK);
+  }
+}
+
+/* Prepares a change of a row: no logits have been computed, and no tokens drawn, from what it was. */
+static void begin_change(Decoder *d) {
+  take_back(d);
   d->ready = false;
+}
+
+void decoder_use_rows(Decoder *d, int rows) {
+  if (rows == d->sequences.rows) return;
+  begin_change(d);
+  d->model->ops->drop(d->model->context, &d->token);
+  d->sequences.rows = rows;
 }
 
 bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error *error) {
@@ -158,6 +194,7 @@ bool decoder_source(Decoder *d, int row, const int32_t *tokens, int count, Error
     if (tokens[i] < 0 || tokens[i] >= m->config.source_vocab)
       return fail(error, EXIT_INTERNAL, "token %d in a source, whose vocabulary is %d", tokens[i],
                   m->config.source_vocab);
+  begin_change(d);
   d->rows[row].source = count;
   put_number(d, d->source_counts, row, count);
   m->ops->upload(m->context, m->inputs[ENCODER_STACK].tokens, tokens, (size_t)count * sizeof(int32_t));
@@ -181,7 +218,6 @@ static void prefill(Decoder *d, int row, const int32_t *tokens, int count) {
   Model *m = d->model;
   d->rows[row].position = count - 1;
   put_number(d, d->sequences.positions, row, count - 1);
-  d->ready = false;
   if (count < 2) return;
   m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, tokens, (size_t)(count - 1) * sizeof(int32_t));
   const Pass pass = cached_pass(d, row, count - 1);
@@ -196,6 +232,7 @@ bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error
     return fail(error, EXIT_INPUT, "a prompt of %d tokens does not fit: the context holds 1 to %d", count,
                 m->config.ctx);
   if (d->memories && !d->rows[row].source) return fail(error, EXIT_INTERNAL, "row %d has no source", row);
+  begin_change(d);
   m->ops->upload(m->context, s->tokens + (int64_t)row * s->capacity, tokens, (size_t)count * sizeof *tokens);
   d->rows[row].length = d->rows[row].prompt = count;
   put_number(d, s->lengths, row, count);
@@ -206,6 +243,7 @@ bool decoder_prompt(Decoder *d, int row, const int32_t *tokens, int count, Error
 
 void decoder_sampling(Decoder *d, int row, const Sampling *sampling, uint32_t stream) {
   const Model *m = d->model;
+  take_back(d);
   m->ops->upload(m->context, d->sequences.sampling + row, sampling, sizeof *sampling);
   put_number(d, d->sequences.streams, row, (int32_t)stream);
 }
@@ -233,6 +271,7 @@ bool decoder_bias(Decoder *d, int row, const int32_t *tokens, const float *value
   const Model *m = d->model;
   LogitBias *bias = &d->sequences.bias;
   if (count == 0 && !bias->counts) return true;
+  take_back(d);
   if (!bias_buffers(d, error)) return false;
   const int64_t first = (int64_t)row * bias->capacity;
   m->ops->upload(m->context, bias->tokens + first, tokens, (size_t)count * sizeof *tokens);
@@ -248,6 +287,7 @@ static void copy_row(Decoder *d, void *array, size_t each, int to, int from, siz
 }
 
 void decoder_copy(Decoder *d, int to, int from) {
+  begin_change(d);
   const ModelConfig *c = &d->model->config;
   const Sequences *s = &d->sequences;
   const Row row = d->rows[from];
@@ -275,7 +315,6 @@ void decoder_copy(Decoder *d, int to, int from) {
     copy_row(d, s->bias.values, biases, to, from, biases);
   }
   d->rows[to] = row;
-  d->ready = false;
 }
 
 const Model *decoder_model(const Decoder *d) { return d->model; }
@@ -283,6 +322,7 @@ const Model *decoder_model(const Decoder *d) { return d->model; }
 int decoder_capacity_left(const Decoder *d, int row) { return d->model->config.ctx - d->rows[row].position; }
 
 void decoder_begin_as(Decoder *d, int to, int from) {
+  begin_change(d);
   const int count = d->rows[from].prompt;
   if (to != from) decoder_copy(d, to, from);
   copy_state(d, to, STATE_NOW, STATE_OF_PROMPT);
@@ -291,7 +331,6 @@ void decoder_begin_as(Decoder *d, int to, int from) {
   put_number(d, d->sequences.lengths, to, count);
   put_number(d, d->sequences.positions, to, count - 1);
   put_number(d, d->sequences.status, to, SEQUENCE_OK);
-  d->ready = false;
 }
 
 /* Computes a sublayer up to its last product: d->middle from x. `norm` NULL: x is not normalized. */
@@ -385,6 +424,7 @@ static void decode_stack(Decoder *d, float *lens) {
 }
 
 bool decoder_logits(Decoder *d, float *logits, Error *error) {
+  take_back(d);
   if (!d->ready) decode_stack(d, NULL);
   d->ready = true;
   download_logits(d, logits);
@@ -392,6 +432,7 @@ bool decoder_logits(Decoder *d, float *logits, Error *error) {
 }
 
 bool decoder_lens(Decoder *d, float *logits, Error *error) {
+  take_back(d);
   decode_stack(d, logits);
   d->ready = true;
   return model_check_backend(d->model, error);
@@ -413,11 +454,15 @@ bool decoder_next(Decoder *d, int32_t *next, Error *error) {
   for (int row = 0; row < s->rows; row++)
     if (decoder_capacity_left(d, row) < 1) return fail(error, EXIT_INTERNAL, "a context is full; call decoder_slide()");
   if (d->ready) sample_token(m->context, d);
-  else m->ops->submit(m->context, &d->token, decode_and_sample, d);
+  else if (!d->ahead) m->ops->submit(m->context, &d->token, decode_and_sample, d);
+  d->ahead = may_run_ahead(d);
+  if (d->ahead) m->ops->submit(m->context, &d->token, decode_and_sample, d);
   d->ready = false;
-  m->ops->download(m->context, next, s->drawn, (size_t)s->rows * sizeof *next);
+  d->undisturbed++;
+  m->ops->wait(m->context, d->token, d->ahead);
   if (!model_check_backend(d->model, error)) return false;
   for (int row = 0; row < s->rows; row++) {
+    next[row] = s->drawn[2 * row + d->rows[row].length % 2];
     d->rows[row].length++;
     d->rows[row].position++;
     if (next[row] < 0)
@@ -432,6 +477,7 @@ bool decoder_slide(Decoder *d, int row, int keep, Error *error) {
   const Model *m = d->model;
   const Sequences *s = &d->sequences;
   const int length = d->rows[row].length;
+  begin_change(d);
   if (keep < 1 || keep > length || keep > m->config.ctx)
     return fail(error, EXIT_INTERNAL, "cannot keep %d of %d tokens", keep, length);
   int32_t *tail = malloc((size_t)keep * sizeof *tail);

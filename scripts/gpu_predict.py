@@ -15,9 +15,10 @@ import re
 import sys
 
 # Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/gpu.md), for the others about 90 % of the
-# memory's and 65 to 90 % of the tensor cores' published rates.
-CARDS = {"h100": (3.0e12, 640e12), "h200": (4.2e12, 673e12), "a100": (1.75e12, 270e12), "4090": (0.92e12, 150e12),
-         "3090": (0.85e12, 65e12)}
+# memory's and 65 to 90 % of the tensor cores' published rates. Instructions/s of all threads: 128 lanes x SMs x clock.
+CARDS = {"h100": (3.0e12, 640e12, 2.9e13), "h200": (4.2e12, 673e12, 2.9e13), "a100": (1.75e12, 270e12, 1.95e13),
+         "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13)}
+MULTIPLY_ADD = 0.3  # instructions of decoding several sequences (tests/kernel_limits.txt)
 HEAD_ROWS = 8192  # rows of logits that bench_kernels computes at a time
 LAYERS = {"baby": 6, "124m": 12}
 # Calls in a training step by the name of the operation; L: layers, H: chunks of logits.
@@ -28,20 +29,35 @@ CALLS = [(r"linear head .*|cross_entropy, gradient", "H"), (r"linear .*|attentio
 
 
 def read(path):
-    """The GPU, its rates, the last row of every operation, and the speed of training."""
-    rows, speeds, rates, card = {}, {}, {}, "?"
+    """The GPU, its rates, the last row of every operation, the speed of training, and the steps of decoding."""
+    rows, speeds, rates, decoding, card = {}, {}, {}, {}, "?"
     for line in open(path, encoding="utf-8"):
         r = json.loads(line)
         if r["kind"] == "header":
             card = r["card"]
         elif r["kind"] == "rate":
             rates[r["name"]] = r["value"]
+        elif r["kind"] == "decode" and r["dtype"] == "bf16":
+            decoding[r["model"], r["rows"]] = r
         elif r["kind"] == "kernel" and r.get("dtype") == "bf16" and r.get("ms"):
             rows[r["model"], r["operation"]] = r
         elif r["kind"] == "train" and r.get("system") == "inkling" and not r.get("dropout") and r.get("dtype") == "bf16":
             if r["batch"] >= speeds.get(r["model"], r)["batch"]:  # that of the operations' rows
                 speeds[r["model"]] = r
-    return card, rates, rows, speeds
+    return card, rates, rows, speeds, decoding
+
+
+def predict_decoding(decoding, new, card, count=64):
+    """Prints steps of `count` sequences: that of one, the keys and values of the others, and the instructions."""
+    for (model, sequences), one in decoding.items():
+        eight = decoding.get((model, 8))
+        if sequences != 1 or not eight:
+            continue
+        cache = (eight["step_ms"] * eight["bytes_per_s"] - one["step_ms"] * one["bytes_per_s"]) / 1000 / 7
+        seconds = (one["step_ms"] / 1000 + (count - 1) * cache / new["copy"]
+                   + count * one["params"] * MULTIPLY_ADD / new["instructions"])
+        print(f"decoding {model}, {count} sequences at position {one['position']}: predicted for {card} "
+              f"{1e3 * seconds:.3f} ms, {count / seconds / 1e3:.0f} k tokens/s")
 
 
 def calls_of(operation, layers, chunks):
@@ -63,16 +79,17 @@ def predicted(row, old, new):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("known", help="results of the GPU that was measured")
-    parser.add_argument("--card", help="GPU to predict: " + ", ".join(CARDS) + "; or BYTES_PER_S,FLOP_PER_S")
+    parser.add_argument("--card", help="GPU to predict: " + ", ".join(CARDS)
+                        + "; or BYTES_PER_S,FLOP_PER_S[,INSTRUCTIONS_PER_S]")
     parser.add_argument("--measured", help="results of the GPU to predict, to compare with")
     options = parser.parse_args()
     if not options.card and not options.measured:
         parser.error("give --card or --measured")
-    old_card, old, rows, old_speeds = read(options.known)
-    card, new, measured, speeds = (options.card, {}, {}, {}) if not options.measured else read(options.measured)
+    old_card, old, rows, old_speeds, decoding = read(options.known)
+    card, new, measured, speeds, _ = (options.card, {}, {}, {}, {}) if not options.measured else read(options.measured)
     if options.card:
         values = CARDS.get(options.card) or tuple(float(v) for v in options.card.split(","))
-        new = dict(zip(("copy", "gemm"), values))
+        new = dict(zip(("copy", "gemm", "instructions"), values))
     if not {"copy", "gemm"} <= set(old) & set(new):
         sys.exit("no rates of a copy and of a GEMM in the results")
     print(f"{card}: {new['copy'] / 1e12:.2f} TB/s, {new['gemm'] / 1e12:.0f} TFLOP/s; predicted from {old_card}: "
@@ -102,6 +119,9 @@ def main():
         print(f"{model:8s} {'all operations':34s} {'':22s} {sums[0]:12.3f}" + (f" {sums[2]:12.3f}" if sums[2] else ""))
         print(f"{model:8s} a step: predicted {total:.2f} ms, {tokens / total:.0f} k tokens/s; {old_card} took "
               f"{known['step_ms']:.2f} ms" + (f"; measured {speeds[model]['step_ms']:.2f} ms" if model in speeds else ""))
+    if "instructions" in new:
+        print()
+        predict_decoding(decoding, new, card)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ static Sequences sequences_new(Machine *m, const Sequence *q, int rows, int capa
                      .positions = machine_put_ints(m, positions, (size_t)rows),
                      .streams = machine_put_ints(m, zeros, (size_t)rows),
                      .status = machine_put_ints(m, zeros, (size_t)rows),
-                     .drawn = machine_put_ints(m, zeros, (size_t)rows)};
+                     .drawn = machine_put(m, KIND_I32, NULL, 2 * (size_t)rows)};
 }
 
 /* All operations on `rows` sequences; every result is [rows][...]. */

@@ -70,7 +70,7 @@ static Sequences sequences_new(Machine *m, const int *ids, int rows, int vocab) 
                      .positions = machine_put_ints(m, positions, (size_t)rows),
                      .streams = machine_put_ints(m, zeros, (size_t)rows),
                      .status = machine_put_ints(m, zeros, (size_t)rows),
-                     .drawn = machine_put_ints(m, zeros, (size_t)rows)};
+                     .drawn = machine_put(m, KIND_I32, NULL, 2 * (size_t)rows)};
 }
 
 static void operands_new(Machine *m, const Part *k, const int *ids, int rows, Operands *o) {

@@ -1,6 +1,7 @@
 /* The whole model against float64 PyTorch (tests/golden/model*.safetensors, which the script has compared with
  * LlamaForCausalLM): logits, loss, every gradient; and what no golden can say: micro-batches, head chunks, dropout. */
 #include "tests/model_helpers.h"
+#include "model/decoder.h"
 #include "model/parameters.h"
 
 #include <math.h>
@@ -284,12 +285,85 @@ static void test_dropout_gradients(void **state) {
   model_close(m);
 }
 
+/* ---- decoding ---- */
+
+enum { AHEAD = 10, SEQUENCES = 2 }; /* tokens after which others are being drawn */
+
+static void begin_rows(Decoder *d, const int32_t *first, int rows) {
+  const Sampling sampling = {.seed = 3, .temperature = 1, .top_p = 1, .repeat_penalty = 1};
+  Error error = {0};
+  for (int r = 0; r < rows; r++) {
+    need(decoder_prompt(d, r, first, 1, &error), &error);
+    decoder_sampling(d, r, &sampling, 0);
+  }
+}
+
+static void change_nothing(Decoder *d) { (void)d; }
+static void change_rows(Decoder *d) { decoder_use_rows(d, 1); }
+static void change_copy(Decoder *d) { decoder_copy(d, 1, 0); }
+static void change_begin(Decoder *d) { decoder_begin_as(d, 1, 1); }
+static void change_sampling(Decoder *d) { decoder_sampling(d, 1, &(Sampling){.top_p = 1, .repeat_penalty = 1}, 5); }
+static void change_bias(Decoder *d) {
+  Error error = {0};
+  need(decoder_bias(d, 1, (int32_t[]){1}, (float[]){0.5f}, 1, &error), &error);
+}
+
+/* A device that draws tokens before they are asked for takes them back when something changes: row 0 goes on, bit for
+ * bit, as where the logits are read before every token, so that none is drawn ahead. */
+static void ahead_case(Fixture *f, const ModelConfig *config) {
+  static void (*const changes[])(Decoder *) = {change_nothing, change_rows,     change_copy,
+                                               change_begin,   change_sampling, change_bias};
+  const size_t vocab = (size_t)config->vocab;
+  float *want = host_memory(f, 2 * vocab * sizeof *want), *got = host_memory(f, SEQUENCES * vocab * sizeof *got);
+  int32_t drawn[AHEAD + 2], next[SEQUENCES];
+  const int32_t first = 2;
+  Model *m = NULL;
+  Decoder *d = NULL, *slow = NULL;
+  Error error = {0};
+  need(model_open(&m, f->backend, f->context, config, &error), &error);
+  float *weights = arena_new(f, m);
+  parameter_table_init(model_table(m), (Initialization){.std = 0.3f}, weights, 11);
+  model_upload(m, ARENA_MASTER, weights);
+  need(decoder_open(&slow, m, 1, &error) && decoder_open(&d, m, SEQUENCES, &error), &error);
+  begin_rows(slow, &first, 1);
+  for (int t = 0; t < AHEAD + 2; t++) {
+    need(decoder_logits(slow, want + (size_t)(t % 2) * vocab, &error), &error);
+    need(decoder_next(slow, &drawn[t], &error), &error);
+  }
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    decoder_use_rows(d, SEQUENCES);
+    begin_rows(d, &first, SEQUENCES);
+    for (int t = 0; t < AHEAD; t++) {
+      need(decoder_next(d, next, &error), &error);
+      assert_int_equal(next[0], drawn[t]);
+    }
+    changes[i](d);
+    for (int t = 0; t < 2; t++) {
+      need(decoder_logits(d, got, &error) && decoder_next(d, next, &error), &error);
+      assert_memory_equal(got, want + (size_t)((AHEAD + t) % 2) * vocab, vocab * sizeof *got);
+      assert_int_equal(next[0], drawn[AHEAD + t]);
+    }
+  }
+  decoder_close(slow);
+  decoder_close(d);
+  model_close(m);
+}
+
+static void test_ahead(void **state) {
+  Setup s = setup_read(*state, false);
+  s.config.ctx = AHEAD + 4;
+  ahead_case(*state, &s.config);
+  strcpy(s.config.mixers, "CA");
+  ahead_case(*state, &s.config);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),         cmocka_unit_test(test_initial_weights),
       cmocka_unit_test(test_evaluate),      cmocka_unit_test(test_gradients),
       cmocka_unit_test(test_packed),        cmocka_unit_test(test_teacher),
       cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_dropout_gradients),
+      cmocka_unit_test(test_ahead),
   };
   return run_on_backends("model", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

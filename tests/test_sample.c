@@ -98,17 +98,18 @@ static Drawn *draw_rows(Machine *m, const double *logits, bool same, int rows, i
                  .positions = machine_put(m, KIND_I32, positions, n),
                  .streams = machine_put(m, KIND_I32, streams, n),
                  .status = machine_put(m, KIND_I32, status, n),
-                 .drawn = machine_put(m, KIND_I32, status, n),
+                 .drawn = machine_put(m, KIND_I32, NULL, 2 * n),
                  .sampling = put_samplings(m, sampling, rows)};
   float *device = machine_put(m, KIND_F32, copies, all);
   m->ops->sample(m->context, &s, device, vocab);
   const double *got[] = {machine_get(m, KIND_I32, s.tokens, n * (size_t)capacity),
                          machine_get(m, KIND_I32, s.lengths, n), machine_get(m, KIND_I32, s.positions, n),
-                         machine_get(m, KIND_I32, s.status, n), machine_get(m, KIND_I32, s.drawn, n)};
+                         machine_get(m, KIND_I32, s.status, n), machine_get(m, KIND_I32, s.drawn, 2 * n)};
   void *owned[] = {s.tokens, s.lengths, s.positions, s.streams, s.status, s.drawn, s.sampling, device};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) m->ops->release(m->context, owned[i]);
   Drawn *drawn = host_memory(f, n * sizeof *drawn);
-  for (int r = 0; r < rows; r++) assert_true(got[4][r] == got[0][r * capacity + prompt.length]); /* -1: none */
+  for (int r = 0; r < rows; r++) /* -1: none */
+    assert_true(got[4][2 * r + prompt.length % 2] == got[0][r * capacity + prompt.length]);
   for (int r = 0; r < rows; r++)
     drawn[r] = (Drawn){(int32_t)got[0][r * capacity + prompt.length], (int32_t)got[1][r], (int32_t)got[2][r],
                        (int32_t)got[3][r]};
@@ -448,23 +449,23 @@ static void test_sample_rows_have_their_own_settings(void **state) {
                        .positions = machine_put_ints(&m, lengths, ROWS),
                        .streams = machine_put_ints(&m, numbers, ROWS),
                        .status = machine_put_ints(&m, zeros, ROWS),
-                       .drawn = machine_put_ints(&m, zeros, ROWS),
+                       .drawn = machine_put(&m, KIND_I32, NULL, 2 * ROWS),
                        .sampling = sampling,
                        .bias = {.counts = machine_put_ints(&m, counts, ROWS),
                                 .tokens = machine_put_ints(&m, tokens, ROWS * BIASES),
                                 .values = machine_put(&m, KIND_F32, values, ROWS * BIASES),
                                 .capacity = BIASES}};
   m.ops->sample(m.context, &s, machine_put(&m, KIND_F32, logits, VOCAB * ROWS), VOCAB);
-  const double *drawn = machine_get(&m, KIND_I32, s.drawn, ROWS);
+  const double *drawn = machine_get(&m, KIND_I32, s.drawn, 2 * ROWS);
   for (int r = 0; r < ROWS; r++) {
     double *biased = logits + r * VOCAB;
     for (int i = r * BIASES; i < r * BIASES + counts[r]; i++)
       if (tokens[i] >= 0 && tokens[i] < VOCAB) biased[tokens[i]] = (double)(float)(biased[tokens[i]] + values[i]);
     const Drawn *single = draw_rows(&m, biased, true, 1, VOCAB, (Prompt){prompt, 4}, r, &own[r]);
-    assert_int_equal((int)drawn[r], single->token);
+    assert_int_equal((int)drawn[2 * r + lengths[r] % 2], single->token);
     assert_int_equal(single->status, SEQUENCE_OK);
   }
-  assert_int_equal((int)drawn[1], 7); /* 50 more than all others */
+  assert_int_equal((int)drawn[2 + lengths[1] % 2], 7); /* 50 more than all others */
   machine_close(&m);
 }
 
@@ -482,7 +483,7 @@ static void test_sample_ring(void **state) {
                  .positions = machine_put_ints(&m, positions, 2),
                  .streams = machine_put_ints(&m, streams, 2),
                  .status = machine_put_ints(&m, status, 2),
-                 .drawn = machine_put_ints(&m, status, 2)};
+                 .drawn = machine_put(&m, KIND_I32, NULL, 4)};
   const double logits[2 * VOCAB] = {0, 0, 8, 9, 0, 0, 8, 9};
   Sampling alternating = PLAIN; /* the token before is halved, so the two best take turns: 3, 2, 3, 2, 3 */
   alternating.temperature = 0;

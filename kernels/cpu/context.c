@@ -111,6 +111,8 @@ void *CPU(alloc)(Context *c, const char *name, size_t bytes) {
   return (char *)block + ALIGNMENT;
 }
 
+void *CPU(alloc_shared)(Context *c, const char *name, size_t bytes) { return CPU(alloc)(c, name, bytes); }
+
 void CPU(release)(Context *c, void *memory) {
   if (!memory) return;
   Allocation *block = (Allocation *)((char *)memory - ALIGNMENT);
@@ -154,6 +156,10 @@ void CPU(download)(Context *c, void *host, const void *device, size_t bytes) { C
 void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   (void)slot; /* nothing to record: calling it again is the replay */
   if (!c->error.code) step(c, argument);
+}
+
+void CPU(wait)(Context *c, const CapturedGraph *slot, bool ahead) {
+  (void)c, (void)slot, (void)ahead; /* submit() has run the step */
 }
 
 void CPU(drop)(Context *c, CapturedGraph **slot) {

@@ -305,14 +305,14 @@ static int32_t choose(const Sequences *s, int row, float *logits, int vocab, flo
 /* A row that failed before stays failed. */
 static void sample_row(const Sequences *s, int row, float *logits, int vocab, float *scratch) {
   int32_t length = s->lengths[row];
-  s->drawn[row] = -1;
+  s->drawn[2 * row + (length & 1)] = -1;
   if (s->status[row] != SEQUENCE_OK || length < 0) return;
   const int32_t token = choose(s, row, logits, vocab, scratch);
   if (token < 0) {
     s->status[row] = SEQUENCE_NONFINITE;
     return;
   }
-  s->drawn[row] = token;
+  s->drawn[2 * row + (length & 1)] = token;
   s->tokens[(int64_t)row * s->capacity + length % s->capacity] = token;
   s->lengths[row] = length + 1;
   s->positions[row] += 1;
