@@ -252,8 +252,6 @@ struct CapturedGraph {
   CapturedGraph *next;   /* in the list of the context */
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* of one run */
-  cudaEvent_t done[2];   /* after the last two runs */
-  int last;              /* done[last]: after the last one */
 };
 
 void cuda_report(Context *c, const StepState *state) {
@@ -273,16 +271,6 @@ static void capture(Context *c, CapturedGraph *captured, StepFunction step, void
   if (graph) cudaGraphDestroy(graph);
 }
 
-/* Returns a graph without a recording, or NULL. */
-static CapturedGraph *open_graph(Context *c) {
-  CapturedGraph *const graph = new (std::nothrow) CapturedGraph();
-  if (!graph) return NULL;
-  graph->next = c->graphs;
-  c->graphs = graph;
-  for (cudaEvent_t &done : graph->done) check(c, cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "an event");
-  return graph;
-}
-
 /* The first run is not captured: it loads kernels, chooses GEMM algorithms and allocates scratch space. */
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
@@ -290,26 +278,28 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     step(c, argument);
     return;
   }
-  CapturedGraph *graph = *slot;
-  if (!graph) {
+  if (!*slot) {
     int64_t before = c->reports.issued;
     step(c, argument);
-    if (!(graph = *slot = open_graph(c))) return;
-    graph->reports = (int)(c->reports.issued - before);
-  } else {
-    if (!graph->graph) capture(c, graph, step, argument);
-    if (c->error.code) return;
-    check(c, cudaGraphLaunch(graph->graph, c->stream), "a captured step");
-    count_reports(c, graph->reports);
+    *slot = new (std::nothrow) CapturedGraph();
+    if (!*slot) return;
+    (*slot)->reports = (int)(c->reports.issued - before);
+    (*slot)->next = c->graphs;
+    c->graphs = *slot;
+    return;
   }
-  graph->last ^= 1;
-  check(c, cudaEventRecord(graph->done[graph->last], c->stream), "a captured step");
+  if (!(*slot)->graph) capture(c, *slot, step, argument);
+  if (c->error.code) return;
+  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
+  count_reports(c, (*slot)->reports);
 }
 
-void cuda_wait(Context *c, const CapturedGraph *slot, bool ahead) {
-  if (!ahead || !slot) settle(c);
-  else if (!c->error.code)
-    check(c, wait_for(c, slot->done[!slot->last], cudaEventQuery, cudaEventSynchronize), "a captured step");
+void cuda_mark(Context *c) {
+  if (!c->error.code) check(c, cudaEventRecord(c->mark, c->stream), "a mark");
+}
+
+void cuda_wait(Context *c) {
+  if (!c->error.code) check(c, wait_for(c, c->mark, cudaEventQuery, cudaEventSynchronize), "the work before a mark");
 }
 
 void cuda_drop(Context *c, CapturedGraph **slot) {
@@ -317,8 +307,6 @@ void cuda_drop(Context *c, CapturedGraph **slot) {
   if (!graph) return;
   if (graph->graph) settle(c);
   if (graph->graph) cudaGraphExecDestroy(graph->graph); /* it may be running after an error */
-  for (cudaEvent_t done : graph->done)
-    if (done) cudaEventDestroy(done);
   CapturedGraph **link = &c->graphs;
   while (*link != graph) link = &(*link)->next;
   *link = graph->next;
@@ -382,6 +370,7 @@ void cuda_close(Context *c) {
   reports_close(&c->reports);
   parameters_close(c);
   for (const auto &[memory, block] : c->allocations) free_block(memory, block);
+  if (c->mark) cudaEventDestroy(c->mark);
   if (c->stream) cudaStreamDestroy(c->stream);
   delete c;
 }
@@ -417,7 +406,8 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   c->dtype = options->dtype;
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
-      staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+      check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && staging_open(c) &&
+      reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
     *out = c;
     return true;
   }

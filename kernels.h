@@ -387,8 +387,8 @@ typedef struct Backend {
   /* Runs step(c, argument). Every run with the same slot performs the same operations on the same pointers with the
    * same descriptors, so a backend may store a captured graph there (*slot is NULL before the first run). */
   void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
-  /* Waits for the work submitted so far; with `ahead`, only up to and including the run of the slot before the last. */
-  void (*wait)(Context *c, const CapturedGraph *slot, bool ahead);
+  void (*mark)(Context *c); /* for wait() */
+  void (*wait)(Context *c); /* waits for the work before the last mark, and for none after it */
   /* Drops the captured graph; called before anything in it changes or is released. *slot becomes NULL. */
   void (*drop)(Context *c, CapturedGraph **slot);
   /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
@@ -594,14 +594,14 @@ typedef struct Backend {
 /* clang-format off */
 #define BACKEND_FUNCTIONS(X) \
   X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(alloc_shared) X(release) X(upload) X(download) X(copy) \
-  X(refresh_parameters) X(release_parameters) X(submit) X(wait) X(drop) X(report) X(poll) X(step_begin) X(next_micro_batch) \
-  X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) X(linear) \
-  X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) X(attention) \
-  X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) X(activation_backward) \
-  X(cross_entropy) X(distill) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) X(peers_gather) X(peers_broadcast) \
-  X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) X(decode_attention) \
-  X(decode_residual) X(decode_linear) X(decode_convolution) X(decode_mlp) X(decode_logits) X(sample) X(cache_store) \
-  X(convolution_store)
+  X(refresh_parameters) X(release_parameters) X(submit) X(mark) X(wait) X(drop) X(report) X(poll) X(step_begin) \
+  X(next_micro_batch) X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) \
+  X(linear) X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) \
+  X(attention) X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) \
+  X(activation_backward) X(cross_entropy) X(distill) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) \
+  X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) \
+  X(decode_attention) X(decode_residual) X(decode_linear) X(decode_convolution) X(decode_mlp) X(decode_logits) \
+  X(sample) X(cache_store) X(convolution_store)
 /* clang-format on */
 
 /* Returns the backends of this binary that the machine can run, best first; ends with NULL. The list has one CPU

@@ -69,7 +69,8 @@ struct Context {
   int shared_bytes; /* shared memory that a block can have */
   char name[128];
   cudaStream_t stream;
-  bool capturing; /* the stream is captured: nothing may be allocated or waited for */
+  cudaEvent_t mark; /* of cuda_mark() */
+  bool capturing;   /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   std::unordered_map<void *, Block> allocations;
   ParameterLists *lists; /* of all trained parameters */

@@ -81,6 +81,7 @@ static bool decoder_buffers(Decoder *d, Error *error) {
   Sequences *s = &d->sequences;
   s->rows = d->opened;
   s->capacity = c->ctx > DECODER_LOOKBACK ? c->ctx : DECODER_LOOKBACK;
+  s->capacity++; /* a token that is drawn ahead overwrites none that a penalty looks back at */
   s->tokens = take(d, "generated tokens", (size_t)s->capacity * sizeof(int32_t));
   s->lengths = take(d, "lengths", sizeof(int32_t));
   s->positions = take(d, "positions", sizeof(int32_t));
@@ -151,13 +152,13 @@ static void put_number(Decoder *d, int32_t *array, int row, int32_t number) {
 }
 
 /* A device draws tokens before the host has read the ones before them once nothing but decoder_next() was called
- * UNDISTURBED times: a change of any row wastes the tokens that were drawn ahead. */
+ * UNDISTURBED times for each row: a change of any row wastes the tokens that were drawn ahead. */
 enum { UNDISTURBED = 8 };
 
 static bool may_run_ahead(const Decoder *d) {
   for (int row = 0; row < d->sequences.rows; row++)
     if (decoder_capacity_left(d, row) < 2) return false;
-  return d->accelerator && !d->ready && d->undisturbed >= UNDISTURBED;
+  return d->accelerator && !d->ready && d->undisturbed >= UNDISTURBED * d->sequences.rows;
 }
 
 /* Takes the tokens that were drawn ahead back. Their keys, values and states stay where the next run writes the same. */
@@ -455,11 +456,12 @@ bool decoder_next(Decoder *d, int32_t *next, Error *error) {
     if (decoder_capacity_left(d, row) < 1) return fail(error, EXIT_INTERNAL, "a context is full; call decoder_slide()");
   if (d->ready) sample_token(m->context, d);
   else if (!d->ahead) m->ops->submit(m->context, &d->token, decode_and_sample, d);
+  m->ops->mark(m->context);
   d->ahead = may_run_ahead(d);
   if (d->ahead) m->ops->submit(m->context, &d->token, decode_and_sample, d);
   d->ready = false;
   d->undisturbed++;
-  m->ops->wait(m->context, d->token, d->ahead);
+  m->ops->wait(m->context);
   if (!model_check_backend(d->model, error)) return false;
   for (int row = 0; row < s->rows; row++) {
     next[row] = s->drawn[2 * row + d->rows[row].length % 2];

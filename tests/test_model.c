@@ -287,7 +287,7 @@ static void test_dropout_gradients(void **state) {
 
 /* ---- decoding ---- */
 
-enum { AHEAD = 10, SEQUENCES = 2 }; /* tokens after which others are being drawn */
+enum { AHEAD = 18, SEQUENCES = 2 }; /* tokens after which others are being drawn */
 
 static void begin_rows(Decoder *d, const int32_t *first, int rows) {
   const Sampling sampling = {.seed = 3, .temperature = 1, .top_p = 1, .repeat_penalty = 1};

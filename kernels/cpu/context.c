@@ -158,9 +158,8 @@ void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argu
   if (!c->error.code) step(c, argument);
 }
 
-void CPU(wait)(Context *c, const CapturedGraph *slot, bool ahead) {
-  (void)c, (void)slot, (void)ahead; /* submit() has run the step */
-}
+void CPU(mark)(Context *c) { (void)c; }
+void CPU(wait)(Context *c) { (void)c; } /* submit() has run the step */
 
 void CPU(drop)(Context *c, CapturedGraph **slot) {
   (void)c;
