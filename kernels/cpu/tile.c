@@ -80,11 +80,12 @@ static inline __attribute__((always_inline)) void tile(Kind kind, int vectors, T
 
 typedef void (*Tile)(TILE_PARAMETERS);
 
-/* The full tile's stores have no branches. */
+/* Tiles below each other. A full tile's stores have no branches. */
 #define DEFINE_TILE(kind, vectors)                                                                                     \
   static void tile_##kind##_##vectors(TILE_PARAMETERS) {                                                               \
-    if (rows >= TILE_ROWS) tile(kind, vectors, TILE_ROWS, depth, a, a_row, a_k, b, b_row, c, c_row, add);              \
-    else tile(kind, vectors, rows, depth, a, a_row, a_k, b, b_row, c, c_row, add);                                     \
+    for (; rows >= TILE_ROWS; rows -= TILE_ROWS, a += TILE_ROWS * a_row, c += TILE_ROWS * c_row)                       \
+      tile(kind, vectors, TILE_ROWS, depth, a, a_row, a_k, b, b_row, c, c_row, add);                                   \
+    if (rows > 0) tile(kind, vectors, rows, depth, a, a_row, a_k, b, b_row, c, c_row, add);                            \
   }
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define DEFINE_TILES(kind)                                                                                             \
@@ -117,12 +118,11 @@ static void multiply_tiles(const Tile *tiles, int cols, TILE_PARAMETERS) {
   for (int j = 0; j < cols; j += TILE_COLS) {
     int width = smaller(cols - j, TILE_COLS);
     Tile multiply = tiles[(width + LANES - 1) / LANES - 1];
-    for (int i = 0; i < rows; i += TILE_ROWS) {
-      float *to = c + i * c_row + j;
-      if (width % LANES)
-        tile_with_tail(multiply, width, rows - i, depth, a + i * a_row, a_row, a_k, b + j, b_row, to, c_row, add);
-      else multiply(rows - i, depth, a + i * a_row, a_row, a_k, b + j, b_row, to, c_row, add);
-    }
+    if (width % LANES == 0) multiply(rows, depth, a, a_row, a_k, b + j, b_row, c + j, c_row, add);
+    else
+      for (int i = 0; i < rows; i += TILE_ROWS)
+        tile_with_tail(multiply, width, smaller(rows - i, TILE_ROWS), depth, a + i * a_row, a_row, a_k, b + j, b_row,
+                       c + i * c_row + j, c_row, add);
   }
 }
 
