@@ -112,7 +112,7 @@ def launches(emulator):
         train += ["--optimizer", "adamw", "--sample-tokens", "1", "--overwrite", "--steps"]
         write = [emulator + "/generate", "text.run", "--device", "cuda", "-p", "The", "-n"]
         step = count(*train, "13") - count(*train, "12")
-        return {"step": step, "token": count(*write, "9") - count(*write, "8")}
+        return {"step": step, "token": count(*write, "5") - count(*write, "4")}
 
 
 def main():
