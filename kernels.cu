@@ -137,8 +137,6 @@ void *scratch(Context *c, size_t bytes) {
 
 static bool staging_open(Context *c) {
   Staging *s = &c->staging;
-  if (!check(c, cudaHostAlloc((void **)&s->landing, Staging::SMALL, cudaHostAllocDefault), "pinned buffers"))
-    return false;
   for (int i = 0; i < 2; i++) {
     void *memory = NULL;
     if (!check(c, cudaHostAlloc(&memory, Staging::BYTES, cudaHostAllocDefault), "pinned buffers")) return false;
@@ -149,7 +147,6 @@ static bool staging_open(Context *c) {
 }
 
 static void staging_close(Staging *s) {
-  if (s->landing) cudaFreeHost(s->landing);
   for (int i = 0; i < 2; i++) {
     if (s->free[i]) cudaEventDestroy(s->free[i]);
     if (s->buffer[i]) cudaFreeHost(s->buffer[i]);
@@ -177,9 +174,8 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
 
 void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
   if (c->error.code || !bytes) return;
-  char *const landing = bytes <= Staging::SMALL ? c->staging.landing : NULL;
-  check(c, cudaMemcpyAsync(landing ? landing : host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
-  if (check(c, cudaStreamSynchronize(c->stream), "the work before a download") && landing) memcpy(host, landing, bytes);
+  check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
+  check(c, cudaStreamSynchronize(c->stream), "the work before a download");
 }
 
 void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
@@ -200,9 +196,7 @@ __global__ void write_report(StepState *ring, unsigned *next, const StepState *s
 
 static bool reports_open(Context *c) {
   Reports *r = &c->reports;
-  void *ring = NULL;
-  if (!check(c, cudaHostAlloc(&ring, REPORT_RING * sizeof(StepState), cudaHostAllocMapped), "reports")) return false;
-  r->ring = (StepState *)ring;
+  r->ring = (StepState *)cuda_alloc_shared(c, "reports", REPORT_RING * sizeof(StepState));
   r->next = (unsigned *)cuda_alloc(c, "reports", sizeof(unsigned));
   for (int i = 0; i < REPORT_RING && !c->error.code; i++)
     check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "reports");
@@ -212,7 +206,6 @@ static bool reports_open(Context *c) {
 static void reports_close(Reports *r) {
   for (int i = 0; i < REPORT_RING; i++)
     if (r->done[i]) cudaEventDestroy(r->done[i]);
-  if (r->ring) cudaFreeHost(r->ring);
 }
 
 static void count_reports(Context *c, int count) {

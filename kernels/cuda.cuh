@@ -31,11 +31,10 @@ struct Gemm;           /* kernels/gemm.cuh */
 struct ParameterLists; /* kernels/parameters.cuh */
 
 /* Uploads go through two pinned buffers, each filled by as many uploads as fit, so that the host prepares the tokens of
- * the next steps while earlier ones are copied. Small downloads land in a third one: the driver takes longer for memory
- * that is not pinned. */
+ * the next steps while earlier ones are copied. */
 struct Staging {
-  enum { BYTES = 8 << 20, SMALL = 64 << 10 };
-  char *buffer[2], *landing;
+  enum { BYTES = 8 << 20 };
+  char *buffer[2];
   cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
   int current;
   size_t used;
@@ -43,7 +42,7 @@ struct Staging {
 
 /* The device writes the states of finished steps to host memory. */
 struct Reports {
-  StepState *ring;               /* [REPORT_RING] pinned */
+  StepState *ring;               /* [REPORT_RING] shared */
   unsigned *next;                /* device: reports written so far */
   cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
   int64_t issued, finished, taken;

@@ -76,6 +76,31 @@ def predicted(row, old, new):
     return launch + max(0, row["ms"] - launch) * old[rate] / new[rate]
 
 
+def predict_operations(model, known, rows, measured, old, new):
+    """Prints the operations of a training step and the step. known: the step on the GPU that was measured."""
+    tokens = known["batch"] * known["ctx"]
+    chunks = max(1, tokens // HEAD_ROWS)
+    print(f"\n{model:8s} {'operation':34s} {'calls':>5s} {'GB':>8s} {'TFLOP':>7s} {'predicted ms':>12s} "
+          f"{'measured ms':>12s}")
+    sums = [0.0, 0.0, 0.0]  # predicted; known on the old GPU; measured on the new one
+    for (of, operation), row in rows.items():
+        calls = calls_of(operation, LAYERS[model], chunks) if of == model else 0
+        if not calls:
+            continue
+        ms = calls * predicted(row, old, new)
+        found = measured.get((of, operation))
+        if found and found["shape"] != row["shape"]:
+            found = None
+        sums[0], sums[1] = sums[0] + ms, sums[1] + calls * row["ms"]
+        sums[2] += calls * found["ms"] if found else 0
+        text = f"{calls * found['ms']:12.3f} {calls * found['ms'] / ms:6.2f}x" if found else f"{'-':>12s}"
+        print(f"{model:8s} {operation:34s} {calls:5d} {calls * row['bytes'] / 1e9:8.2f} "
+              f"{calls * row['flops'] / 1e12:7.2f} {ms:12.3f} {text}")
+    total = sums[0] * known["step_ms"] / sums[1]  # gaps between launches, what overlaps, the clock
+    print(f"{model:8s} {'all operations':34s} {'':22s} {sums[0]:12.3f}" + (f" {sums[2]:12.3f}" if sums[2] else ""))
+    print(f"{model:8s} a step: predicted {total:.2f} ms, {tokens / total:.0f} k tokens/s", end="")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("known", help="results of the GPU that was measured")
@@ -94,31 +119,11 @@ def main():
         sys.exit("no rates of a copy and of a GEMM in the results")
     print(f"{card}: {new['copy'] / 1e12:.2f} TB/s, {new['gemm'] / 1e12:.0f} TFLOP/s; predicted from {old_card}: "
           f"{old['copy'] / 1e12:.2f} TB/s, {old['gemm'] / 1e12:.0f} TFLOP/s")
-    for model, layers in LAYERS.items():
-        if model not in old_speeds:
-            continue
-        known = old_speeds[model]
-        tokens = known["batch"] * known["ctx"]
-        chunks = max(1, tokens // HEAD_ROWS)
-        print(f"\n{model:8s} {'operation':34s} {'calls':>5s} {'GB':>8s} {'TFLOP':>7s} {'predicted ms':>12s} {'measured ms':>12s}")
-        sums = [0.0, 0.0, 0.0]  # predicted; known on the old GPU; measured on the new one
-        for (of, operation), row in rows.items():
-            calls = calls_of(operation, layers, chunks) if of == model else 0
-            if not calls:
-                continue
-            ms = calls * predicted(row, old, new)
-            found = measured.get((of, operation))
-            if found and found["shape"] != row["shape"]:
-                found = None
-            sums[0], sums[1] = sums[0] + ms, sums[1] + calls * row["ms"]
-            sums[2] += calls * found["ms"] if found else 0
-            text = f"{calls * found['ms']:12.3f} {calls * found['ms'] / ms:6.2f}x" if found else f"{'-':>12s}"
-            print(f"{model:8s} {operation:34s} {calls:5d} {calls * row['bytes'] / 1e9:8.2f} "
-                  f"{calls * row['flops'] / 1e12:7.2f} {ms:12.3f} {text}")
-        total = sums[0] * known["step_ms"] / sums[1]  # gaps between launches, what overlaps, the clock
-        print(f"{model:8s} {'all operations':34s} {'':22s} {sums[0]:12.3f}" + (f" {sums[2]:12.3f}" if sums[2] else ""))
-        print(f"{model:8s} a step: predicted {total:.2f} ms, {tokens / total:.0f} k tokens/s; {old_card} took "
-              f"{known['step_ms']:.2f} ms" + (f"; measured {speeds[model]['step_ms']:.2f} ms" if model in speeds else ""))
+    for model in LAYERS:
+        if model in old_speeds:
+            predict_operations(model, old_speeds[model], rows, measured, old, new)
+            print(f"; {old_card} took {old_speeds[model]['step_ms']:.2f} ms"
+                  + (f"; measured {speeds[model]['step_ms']:.2f} ms" if model in speeds else ""))
     if "instructions" in new:
         print()
         predict_decoding(decoding, new, card)

@@ -36,7 +36,7 @@ names the device. `--device cpu` and `--device cuda` select one explicitly.
 - `--autotune` times the GEMM algorithms of cuBLASLt for each shape. The choice is stored in the run directory, so that
   a resumed run stays bit-identical.
 - Each micro-batch and the optimizer update run as CUDA graphs. The CPU does not synchronize with the GPU within a step.
-- While the CPU handles a generated token, the GPU already computes the next one.
+- While the CPU handles a generated token, the GPU already computes the next one, unless the texts keep changing.
 - Head sizes must be multiples of 8 up to 128; `--dim` and `--ffn` must be multiples of 8.
 - Several GPUs: [scaling.md](scaling.md).
 
