@@ -428,8 +428,5 @@ void cuda_info(Context *c, ContextInfo *out) {
 }
 
 #define ROW(function) .function = cuda_##function,
-extern "C" const Backend cuda_backend = {.name = "cuda",
-                                         .isa = NULL,
-                                         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16,
-                                         .natural_dtype = DTYPE_BF16,
-                                         BACKEND_FUNCTIONS(ROW)};
+extern "C" const Backend cuda_backend = {
+    .name = "cuda", .isa = NULL, .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16, BACKEND_FUNCTIONS(ROW)};

@@ -349,10 +349,9 @@ enum { REPORT_RING = 64 };
 typedef void (*StepFunction)(Context *c, void *argument);
 
 typedef struct Backend {
-  const char *name;    /* "cpu", "cuda" */
-  const char *isa;     /* for a CPU: the instruction set that it uses, "v3"; NULL on a GPU */
-  unsigned dtypes;     /* bit t: it computes in DType t */
-  DType natural_dtype; /* the default compute dtype of the device */
+  const char *name; /* "cpu", "cuda" */
+  const char *isa;  /* for a CPU: the instruction set that it uses, "v3"; NULL on a GPU */
+  unsigned dtypes;  /* bit t: it computes in DType t */
 
   /* -- context -- */
   /* Opens a context. False with EXIT_USAGE (dtype or device not available; the message names the available ones) or
@@ -616,6 +615,9 @@ int backend_gpus(void);
 /* Returns the best backend for device `name` that computes in one of `dtypes` (bits, as Backend.dtypes); on a CPU with
  * `isa` (NULL: any) or a lower instruction set. NULL when there is none. */
 const Backend *backend_find(const char *name, const char *isa, unsigned dtypes);
+/* Returns the dtype in which device `name`, on a CPU with `isa` (NULL: any), trains fastest: bf16 on a GPU and with AMD's
+ * AVX512-BF16, else f32. */
+DType backend_natural_dtype(const char *name, const char *isa);
 
 #ifdef __cplusplus
 }

@@ -158,9 +158,9 @@ static bool check_settings(Bench *b, Settings *s, Error *error) {
     s->model = s->shape.name;
   }
   const bool cpu = s->device == 1 || (s->device < 0 && (s->isa || !backend_find("cuda", NULL, ~0u)));
-  const Backend *best = backend_find(cpu ? "cpu" : "cuda", s->isa, ~0u);
-  if (best) b->dtype = s->dtype < 0 ? best->natural_dtype : s->dtype ? DTYPE_BF16 : DTYPE_F32;
-  b->ops = best ? backend_find(cpu ? "cpu" : "cuda", s->isa, 1u << b->dtype) : NULL;
+  const char *device = cpu ? "cpu" : "cuda";
+  b->dtype = s->dtype < 0 ? backend_natural_dtype(device, s->isa) : s->dtype ? DTYPE_BF16 : DTYPE_F32;
+  b->ops = backend_find(device, s->isa, 1u << b->dtype);
   if (!b->ops) return fail(error, EXIT_USAGE, "this machine has no such device, instruction set or dtype");
   b->dt = dtype_bytes(b->dtype);
   b->weights = s->weights < 0 ? DTYPE_F32 : s->weights ? DTYPE_I8 : DTYPE_BF16;

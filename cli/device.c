@@ -10,21 +10,23 @@ const char *const device_choices[] = {"auto", "cuda", "cpu", NULL};
 const char *const dtype_choices[] = {"auto", "f32", "bf16", NULL};
 const char *const weight_dtype_choices[] = {"auto", "f32", "bf16", "int8", NULL};
 
-/* Returns the options of a context. `best`: the backend chosen regardless of dtype. When weights are only read, a CPU
- * stores them in the requested dtype and computes in f32. */
-static ContextOptions context_options(const Backend *best, const DeviceSettings *settings, const char *tuning) {
-  ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : best->natural_dtype,
+/* Returns the options of a context. When weights are only read, a CPU stores them in the requested dtype and computes
+ * in f32. */
+static ContextOptions context_options(const char *device, const char *isa, const DeviceSettings *settings,
+                                      const char *tuning) {
+  const DType natural = backend_natural_dtype(device, isa);
+  ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : natural,
                             .weights = DTYPE_F32,
                             .threads = settings->threads,
                             .autotune = settings->autotune,
                             .peers = settings->peers,
                             .tuning = tuning};
-  if (settings->reads_only && best->isa) {
+  if (settings->reads_only && strcmp(device, "cpu") == 0) {
     options.weights = settings->dtype ? options.dtype : DTYPE_F32;
     options.dtype = DTYPE_F32;
   } else if (options.dtype == DTYPE_I8) {
     options.weights = options.dtype;
-    options.dtype = best->natural_dtype;
+    options.dtype = natural;
   }
   return options;
 }
@@ -79,9 +81,7 @@ static bool no_backend(const char *device, const char *isa, DType dtype, Error *
 /* Opens the best backend of one device; NULL, with the reason. */
 static Context *open_device(const char *device, const char *isa, const DeviceSettings *settings,
                             const ModelConfig *model, const char *tuning, const Backend **backend, Error *error) {
-  const Backend *best = backend_find(device, isa, ~0u);
-  if (!best) return no_backend(device, isa, DTYPE_F32, error), NULL;
-  const ContextOptions options = context_options(best, settings, tuning);
+  const ContextOptions options = context_options(device, isa, settings, tuning);
   *backend = backend_find(device, isa, 1u << options.dtype);
   if (!*backend) return no_backend(device, isa, options.dtype, error), NULL;
   return open_backend(*backend, &options, model, error);

@@ -24,6 +24,9 @@ static bool has_bf16(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
 }
 
+/* AMD's AVX512-BF16 multiplies at twice the rate of f32, Intel's at half of it (docs/performance.md). */
+static bool has_fast_bf16(void) { return __builtin_cpu_is("amd"); }
+
 /* Asks the operating system for the tile registers; it refuses if it does not save them. */
 static bool has_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
@@ -46,6 +49,7 @@ static Level highest_level(void) {
 #else
 typedef enum Level { LEVEL_generic } Level;
 static Level highest_level(void) { return LEVEL_generic; }
+static bool has_fast_bf16(void) { return false; }
 #endif
 
 /* CPU_TABLES(X) is X(table, level) for each table of kernels/cpu that this build has, best first: make/compiler.mk. */
@@ -101,4 +105,10 @@ const Backend *backend_find(const char *name, const char *isa, unsigned dtypes) 
     if (strcmp((*b)->name, name) == 0 && (reached || !(*b)->isa) && (*b)->dtypes & dtypes) return *b;
   }
   return NULL;
+}
+
+DType backend_natural_dtype(const char *name, const char *isa) {
+  const Backend *best = backend_find(name, isa, ~0u);
+  const bool fast = best && (!best->isa || (strcmp(best->isa, "avx512bf16") == 0 && has_fast_bf16()));
+  return fast ? DTYPE_BF16 : DTYPE_F32;
 }

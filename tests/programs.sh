@@ -202,7 +202,7 @@ refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field questio
 
 tail -n 50 pairs.jsonl >last.jsonl
 qa="--prompt-field question --response-field answer"
-$train pairs.jsonl --val last.jsonl $qa $few --eval-every 0 --out judged.run 2>/dev/null
+$train pairs.jsonl --val last.jsonl $qa $few --eval-every 0 --dtype f32 --out judged.run 2>/dev/null
 $generate judged.run --score last.jsonl $qa --quiet >out
 check "--score of packed documents is the run's own validation loss" sh -c "grep -q \"\$(sed -n 's/.*\"val_loss\": *\([0-9.]*\).*/\1/p' judged.run/metrics.jsonl | tail -n 1 | cut -c 1-7)\" out"
 $generate judged.run --score - $qa --quiet <last.jsonl >two
@@ -504,7 +504,8 @@ if has_isa v3 && has_isa v2; then
 fi
 if has_isa avx512bf16; then
   uses avx512bf16 $train text.txt $tiny --device cpu --isa avx512bf16 --dtype bf16
-  uses v4 $train text.txt $tiny --device cpu --isa avx512bf16
+  if grep -q AuthenticAMD /proc/cpuinfo; then automatic=avx512bf16; else automatic=v4; fi
+  uses $automatic $train text.txt $tiny --device cpu --isa avx512bf16
   uses v4 $train text.txt $tiny --device cpu --isa v4 --dtype bf16
   uses v4 $generate isa-v4-f32.run --device cpu --isa avx512bf16 --dtype bf16 -p Once
 fi

@@ -280,7 +280,7 @@ void train_options(Options *options, TrainSettings *s) {
             "number of steps between lines of metrics.jsonl"),
 
       GROUP("Machine"),
-      DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU, f32 on a CPU",
+      DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU or an AMD CPU with AVX512-BF16, else f32",
                   "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
            "time the GEMM algorithms on a GPU and record the fastest in the run's autotune.txt"),

@@ -192,8 +192,7 @@ int CPU(poll)(Context *c, StepState *out, int capacity, bool wait, Error *error)
 #define TEXT(isa) #isa
 #define NAME(isa) TEXT(isa)
 #define ROW(function) .function = CPU(function),
-#define TABLE(isa_name)                                                                                                \
-  .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, .natural_dtype = DTYPE_F32, BACKEND_FUNCTIONS(ROW)
+#define TABLE(isa_name) .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, BACKEND_FUNCTIONS(ROW)
 
 const Backend CPU(backend) = {TABLE(NAME(CPU_ISA))};
 
