@@ -3,18 +3,31 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Two functions of liblzma 5 (lzma/container.h) that use none of its structures. */
-typedef int EncodeBuffer(uint32_t preset, int check, const void *allocator, const uint8_t *in, size_t in_size,
-                         uint8_t *out, size_t *out_pos, size_t out_size);
-typedef size_t BufferBound(size_t size);
+/* Three functions of liblzma 5 (lzma/base.h, lzma/container.h) and the structure of their stream. */
+typedef struct Stream {
+  const uint8_t *in;
+  size_t in_size;
+  uint64_t in_total;
+  uint8_t *out;
+  size_t out_size;
+  uint64_t out_total;
+  const void *allocator;
+  void *state, *reserved[4];
+  uint64_t reserved_numbers[2];
+  size_t reserved_sizes[2];
+  int reserved_choices[2];
+} Stream;
+typedef int BeginStream(Stream *stream, uint32_t preset, int check);
+typedef int RunStream(Stream *stream, int action);
+typedef void EndStream(Stream *stream);
 /* Up to XZ_BYTES of text the presets 6 to 9 differ only in the memory they use. */
-enum { PRESET = 6, NO_CHECK = 0, DONE = 0 };
+enum { PRESET = 6, NO_CHECK = 0, FLUSH = 1, MORE = 0, DONE = 1 };
 
-static EncodeBuffer *encode;
-static BufferBound *bound;
+static BeginStream *begin_stream;
+static RunStream *run_stream;
+static EndStream *end_stream;
 
 /* memcpy(): ISO C cannot convert the pointer that dlsym() returns into a function pointer. */
 static void find(void *library, const char *name, void *function) {
@@ -28,23 +41,31 @@ static bool load(void) {
   for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
     library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL); /* never closed */
   if (!library) return false;
-  find(library, "lzma_easy_buffer_encode", &encode);
-  find(library, "lzma_stream_buffer_bound", &bound);
-  return encode && bound;
+  find(library, "lzma_easy_encoder", &begin_stream);
+  find(library, "lzma_code", &run_stream);
+  find(library, "lzma_end", &end_stream);
+  return begin_stream && run_stream && end_stream;
 }
 
-/* Returns the size of the output; 0: failed. */
-static size_t compressed(const uint8_t *bytes, size_t size) {
-  const size_t capacity = bound(size);
-  uint8_t *out = malloc(capacity);
-  size_t used = 0;
-  const bool ok = out && encode(PRESET, NO_CHECK, NULL, bytes, size, out, &used, capacity) == DONE;
-  free(out);
-  return ok ? used : 0;
+/* Compresses more bytes, up to the last one. Returns the size of the output so far; 0: failed. */
+static uint64_t compress(Stream *stream, const uint8_t *bytes, size_t size) {
+  uint8_t out[1 << 12]; /* is not read */
+  int status = MORE;
+  stream->in = bytes;
+  stream->in_size = size;
+  while (status == MORE) {
+    stream->out = out;
+    stream->out_size = sizeof out;
+    status = run_stream(stream, FLUSH);
+  }
+  return status == DONE ? stream->out_total : 0;
 }
 
 double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
-  if (before >= size || size > XZ_BYTES || !load()) return NAN;
-  const size_t first = compressed(bytes, before), both = compressed(bytes, size);
-  return first && both > first ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
+  Stream stream = {0};
+  if (before >= size || size > XZ_BYTES || !load() || begin_stream(&stream, PRESET, NO_CHECK) != 0) return NAN;
+  const uint64_t first = compress(&stream, bytes, before);
+  const uint64_t both = first ? compress(&stream, bytes + before, size - before) : 0;
+  end_stream(&stream);
+  return both ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
 }
