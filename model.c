@@ -20,12 +20,14 @@ static bool upload_rope_table(Model *m, Error *error) {
   size_t count = (size_t)c->ctx * (size_t)dims;
   float *table = malloc(count * sizeof(float));
   if (!table) return error_memory(error, "the rotary table");
-  for (int t = 0; t < c->ctx; t++)
-    for (int i = 0; i < dims / 2; i++) {
-      double angle = t * pow((double)c->rope_base, -2.0 * i / dims);
-      table[(size_t)t * (size_t)dims + 2 * (size_t)i] = (float)cos(angle);
-      table[(size_t)t * (size_t)dims + 2 * (size_t)i + 1] = (float)sin(angle);
+  for (int i = 0; i < dims / 2; i++) {
+    const double frequency = pow((double)c->rope_base, -2.0 * i / dims);
+    for (int t = 0; t < c->ctx; t++) {
+      float *pair = table + (size_t)t * (size_t)dims + 2 * (size_t)i;
+      pair[0] = (float)cos(t * frequency);
+      pair[1] = (float)sin(t * frequency);
     }
+  }
   m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
   if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
   free(table);
