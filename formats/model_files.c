@@ -1,7 +1,9 @@
 /* Finds, opens and reads model directories; reads and writes their tokenizers. */
 #include "formats/weight_reader.h"
 
+#include "util/pool.h"
 #include "util/program_name.h"
+#include "util/threads.h"
 #include "util/utf8.h"
 
 #include <dirent.h>
@@ -158,23 +160,54 @@ bool model_files_check_weights_size(ModelFiles *files, Error *error) {
               files->weights.path.text, bytes, parameters);
 }
 
-bool model_files_read_weights(ModelFiles *files, const ModelConfig *config, const ParameterTable *table, float *arena,
-                              Error *error) {
-  WeightReader reader;
-  if (!weight_reader_open(&reader, files, config, table, error)) return false;
+typedef struct Reading {
+  const WeightReader *reader;
+  float *arena;
+  _Atomic bool *failed;
+} Reading;
+
+static bool read_tensor(const Reading *r, int i, Error *error) {
+  const ParameterTensor *tensor = &r->reader->table->tensors[i];
+  return weight_reader_rows(r->reader, i, 0, tensor->rows, r->arena + tensor->offset, error);
+}
+
+/* PoolWork. */
+static void read_some(const void *reading, int begin, int end, int thread) {
+  const Reading *r = reading;
+  Error ignored = {0};
+  (void)thread;
+  for (int i = begin; i < end && !*r->failed; i++)
+    if (!read_tensor(r, i, &ignored)) *r->failed = true;
+}
+
+/* After an error, one thread reads again, so that the error is always that of the first bad tensor. */
+static bool read_all(const Reading *r, int threads, Error *error) {
+  const int count = r->reader->table->count;
+  Pool *pool;
+  if (!pool_open(&pool, threads, error)) return false;
+  pool_run(pool, count, 1, 1, read_some, r);
+  pool_close(pool);
   bool ok = true;
-  for (int i = 0; ok && i < table->count; i++)
-    ok = weight_reader_rows(&reader, i, 0, table->tensors[i].rows, arena + table->tensors[i].offset, error);
+  for (int i = 0; ok && *r->failed && i < count; i++) ok = read_tensor(r, i, error);
+  return ok;
+}
+
+bool model_files_read_weights(ModelFiles *files, const ModelConfig *config, const ParameterTable *table, float *arena,
+                              int threads, Error *error) {
+  WeightReader reader;
+  _Atomic bool failed = false;
+  if (!weight_reader_open(&reader, files, config, table, error)) return false;
+  const bool ok = read_all(&(Reading){&reader, arena, &failed}, threads, error);
   weight_reader_close(&reader);
   return ok;
 }
 
 /* Reads the weights directly into host memory of the model, or else uploads a copy. */
-static bool fill_model(ModelFiles *files, Model *model, Error *error) {
+static bool fill_model(ModelFiles *files, Model *model, int threads, Error *error) {
   const ParameterTable *table = model_table(model);
   float *weights = model_host_weights(model), *copy = NULL;
   if (!weights) weights = copy = calloc(table->arena, sizeof *copy);
-  const bool ok = weights ? model_files_read_weights(files, model_config(model), table, weights, error)
+  const bool ok = weights ? model_files_read_weights(files, model_config(model), table, weights, threads, error)
                           : error_memory(error, "the weights");
   if (ok && copy) model_upload(model, ARENA_MASTER, copy);
   else if (ok) model_weights_written(model);
@@ -183,10 +216,12 @@ static bool fill_model(ModelFiles *files, Model *model, Error *error) {
 }
 
 bool model_files_load(ModelFiles *files, Model **out, const Backend *backend, Context *context, Error *error) {
+  ContextInfo info;
   *out = NULL;
+  backend->info(context, &info);
   if (!model_files_check_weights_size(files, error) || !model_open(out, backend, context, &files->saved.config, error))
     return false;
-  const bool ok = fill_model(files, *out, error);
+  const bool ok = fill_model(files, *out, threads_count(info.threads), error);
   weight_files_close(&files->weights); /* mapped files count as memory of the process */
   if (ok) return true;
   model_close(*out);

@@ -66,9 +66,9 @@ bool model_files_check_weights_size(ModelFiles *files, Error *error);
  * has but the model does not have must be zeros. Marian and similar classes may omit the bias of the head and the
  * tables of sinusoids, which are then computed. Other tensors are refused, except lm_head.weight with the shape of the
  * embedding (some tied models are saved with it), masks of GPT-2 and *.rotary_emb.inv_freq (old exports). After a
- * failure the arena may be partly filled. */
+ * failure the arena may be partly filled. Reads with that number of threads. */
 bool model_files_read_weights(ModelFiles *files, const ModelConfig *config, const ParameterTable *table, float *arena,
-                              Error *error);
+                              int threads, Error *error);
 /* Creates the model on a device and loads its weights. A configuration with more parameters than the weight files can
  * hold is refused before memory is allocated. */
 bool model_files_load(ModelFiles *files, Model **out, const Backend *backend, Context *context, Error *error);

@@ -23,7 +23,8 @@ static inline bool read_config(const char *dir, ModelConfig *config, SpecialToke
 static inline bool read_weights(const char *dir, const ModelConfig *config, const ParameterTable *table, float *arena,
                                 Error *error) {
   ModelFiles *files;
-  const bool ok = model_files_open(&files, dir, error) && model_files_read_weights(files, config, table, arena, error);
+  const bool ok =
+      model_files_open(&files, dir, error) && model_files_read_weights(files, config, table, arena, 2, error);
   model_files_close(files);
   return ok;
 }

@@ -123,6 +123,9 @@ static void test_weights_refused(void **state) {
   f.data[193] = NAN;
   expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
                "element 1 of tensor model.norm.weight");
+  f.data[2] = INFINITY; /* the error is always that of the first one */
+  expect_error(load_foreign(state, &f, arena, &error), &error, EXIT_CHECKPOINT,
+               "element 2 of tensor model.embed_tokens.weight");
   make_foreign(&f);
   f.count = 5;
   f.tensors[4].name = "model.layers.0.self_attn.q_proj.bias";

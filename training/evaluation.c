@@ -254,7 +254,7 @@ bool run_evaluate_base(Run *r, Error *error) {
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
 /* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
-static bool read_kept(Console *console, const RunFiles *files, RunModel *model, Error *error) {
+static bool read_kept(Console *console, const RunFiles *files, RunModel *model, int threads, Error *error) {
   const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
     console_warning(console, "%s was removed; the newest model is kept", path.text);
@@ -263,8 +263,9 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
   memcpy(model->host[1], model->host[0],
          model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
   ModelFiles *kept;
-  const bool ok = model_files_open(&kept, files->dir, error) &&
-                  model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], error);
+  const bool ok =
+      model_files_open(&kept, files->dir, error) &&
+      model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], threads, error);
   model_files_close(kept);
   return ok ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
@@ -276,7 +277,7 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
 static bool load_kept(Run *r, Error *error) {
   run_download_weights(&r->model, error);
   if (!run_agree(r->peers, error)) return false;
-  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, error);
+  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, r->text.threads, error);
   r->session.holds_kept = run_broadcast_flag(r->peers, read);
   if (!run_agree(r->peers, error)) return false;
   if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);

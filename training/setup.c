@@ -139,7 +139,8 @@ void run_upload_state(const RunModel *model, int64_t step) {
 bool run_init_weights(Run *r, Error *error) {
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
   if (run_leads(r->peers) && settings_start_from_model(&r->settings))
-    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0], error);
+    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0],
+                             r->text.threads, error);
   else if (run_leads(r->peers))
     parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
   if (!run_agree(r->peers, error) || !run_load_teacher(r, error)) return false;

@@ -70,7 +70,7 @@ bool run_load_teacher(Run *r, Error *error) {
   if (run_leads(r->peers)) {
     if (!weights) weights = copy = calloc(count, sizeof *copy);
     if (!weights) error_memory(error, "the weights of the teacher");
-    else if (model_files_read_weights(t->files, &t->config, model_table(model), weights, error))
+    else if (model_files_read_weights(t->files, &t->config, model_table(model), weights, r->text.threads, error))
       t->weights = checksum_xxh64(weights, count * sizeof *weights, 0);
     model_files_close(t->files);
     t->files = NULL;
