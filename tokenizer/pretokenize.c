@@ -5,15 +5,13 @@
 
 /* ---- classes ---- */
 
-/* There are no letters or numbers from here on: planes 4 to 13 are empty, plane 14 has tags and selectors, and the last
- * two are for private use. */
-enum { CLASSIFIED_POINTS = 0x40000 };
-
 static CharClass class_of(uint32_t point) {
   const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)point);
   if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) return CHAR_LETTER;
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO ? CHAR_NUMBER : CHAR_OTHER;
 }
+
+CharClass char_class_above(uint32_t point) { return class_of(point); } /* all spaces are below */
 
 static void set_spaces(CharClasses *classes) {
   static const uint32_t ranges[][2] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},

@@ -27,14 +27,23 @@ typedef enum CharClass {
   CHAR_MULTIBYTE /* only in of_byte: the first byte of a longer character */
 } CharClass;
 
-/* 1.1 MB. */
+/* Planes above the first are rare, and classifying them would take most of the time. */
+enum { CLASSIFIED_POINTS = 0x10000 };
+
 typedef struct CharClasses {
-  uint8_t of[UTF8_POINTS];
+  uint8_t of[CLASSIFIED_POINTS];
   uint8_t of_byte[256];
 } CharClasses;
 
 /* Creates the tables. The caller frees them with free(). EXIT_MEMORY. */
 bool char_classes_create(CharClasses **out, Error *error);
+
+/* Returns the class of a code point, from CLASSIFIED_POINTS on. */
+CharClass char_class_above(uint32_t point);
+
+static inline CharClass char_class_of_point(const CharClasses *classes, uint32_t point) {
+  return point < CLASSIFIED_POINTS ? (CharClass)classes->of[point] : char_class_above(point);
+}
 
 /* Returns the class of the character at text[0] and its number of bytes in *length; size > 0. */
 static inline CharClass char_class(const CharClasses *classes, const uint8_t *text, size_t size, size_t *length) {
@@ -45,12 +54,12 @@ static inline CharClass char_class(const CharClasses *classes, const uint8_t *te
   size_t bytes = utf8_read(text, size, &point);
   if (bytes == 0) return CHAR_OTHER;
   *length = bytes;
-  return (CharClass)classes->of[point];
+  return char_class_of_point(classes, point);
 }
 
 /* Returns the class of a code point of utf8_next() or utf8_previous(). */
 static inline CharClass char_class_of(const CharClasses *classes, int32_t point) {
-  return point == UTF8_INVALID ? CHAR_OTHER : (CharClass)classes->of[point];
+  return point == UTF8_INVALID ? CHAR_OTHER : char_class_of_point(classes, (uint32_t)point);
 }
 
 /* Returns the length in bytes of the first piece of a text of `size` > 0 bytes. */
