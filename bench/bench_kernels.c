@@ -6,7 +6,8 @@
  * measures operations at the shapes of models, GEMMs, attention, decoding and whole training steps. Groups: rates,
  * elementwise, gemm, attention, decode, train, and only by name token (the whole tokens of decode) and ceilings (rates
  * measured in a second or two, next to a workload). Models: nano, demo, baby, 15m on a CPU; baby, 124m on a GPU; 15m,
- * 110m, 124m for decoding. --model names others, and skips attention at the shapes of papers and training with dropout.
+ * 110m, 124m for decoding. --model names others (names16, names64 and names128 are only measured by name), and skips
+ * attention at the shapes of papers and training with dropout.
  * --batch: sequences of the models of --model, or else of 124m. --shape: one custom model, which is nano except for the
  * given numbers (layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position); it decodes as many tokens at a time
  * as its batch has sequences, at the given position instead of in the middle of the context.
@@ -52,7 +53,8 @@ static bool all_known(const char *list, const char *const *names) {
 
 static const char *const groups[] = {"rates", "elementwise", "gemm",     "attention", "decode",
                                      "train", "token",       "ceilings", NULL};
-static const char *const models[] = {"nano", "demo", "baby", "15m", "110m", "124m", "tiny", NULL};
+static const char *const models[] = {"nano", "demo",    "baby",    "15m",      "110m", "124m",
+                                     "tiny", "names16", "names64", "names128", NULL};
 
 static void measure_training(Bench *b, const Settings *s, BenchModel *list, int count) {
   for (int i = 0; i < count; i++) {
@@ -84,12 +86,26 @@ static void measure_decoding(Bench *b, const Settings *s, BenchModel *list, int 
   }
 }
 
+/* The model of microgpt.py and its ports, which train it on a list of names. Differences: docs/performance.md. */
+static BenchModel names_model(const char *name, int dim) {
+  BenchModel m = bench_model(name, 1, 4, dim, 16, 27, 16);
+  m.config.ffn = 4 * dim;
+  m.config.gated = m.config.tie = false;
+  m.config.activation = ACTIVATION_RELU;
+  m.config.positions = POSITIONS_LEARNED;
+  return m;
+}
+
 static void measure_groups(Bench *b, const Settings *s) {
   const bool gpu = b->accelerator;
-  BenchModel trained[] = {bench_model("nano", 4, 4, 128, 64, 257, 12), bench_model("demo", 4, 4, 64, 256, 257, 4),
+  BenchModel trained[] = {bench_model("nano", 4, 4, 128, 64, 257, 12),
+                          bench_model("demo", 4, 4, 64, 256, 257, 4),
                           bench_model("baby", 6, 6, 384, 256, 257, gpu ? 64 : 16),
                           bench_model("15m", 6, 6, 288, 256, 32000, gpu ? 128 : 4),
-                          bench_model("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1)};
+                          bench_model("124m", 12, 12, 768, 1024, 50304, gpu ? 64 : 1),
+                          names_model("names16", 16),
+                          names_model("names64", 64),
+                          names_model("names128", 128)};
   BenchModel decoded[] = {bench_model("15m", 6, 6, 288, 256, 32000, 1),
                           bench_model("110m", 12, 12, 768, 1024, 32000, 1),
                           bench_model("124m", 12, 12, 768, 1024, 50304, 1)};
@@ -104,7 +120,7 @@ static void measure_groups(Bench *b, const Settings *s) {
   trained[0].usual = trained[1].usual = trained[3].usual = !gpu;
   trained[2].usual = true;
   trained[4].usual = gpu;
-  measure_training(b, s, alone ? &one : trained, alone ? 1 : 5);
+  measure_training(b, s, alone ? &one : trained, alone ? 1 : (int)(sizeof trained / sizeof *trained));
   measure_decoding(b, s, alone ? &one_decoded : decoded, alone ? 1 : 3);
 }
 
@@ -134,7 +150,7 @@ static void bench_options(Options *options, Bench *b, Settings *s) {
       TEXT("only", &s->only, "GROUP,...", "all but the last two",
            "groups to measure: rates, elementwise, gemm, attention, decode, train, token, ceilings"),
       TEXT("model", &s->model, "NAME,...", "those of the device",
-           "models to measure: nano, demo, baby, 15m, 110m, 124m; with --quick: tiny"),
+           "models to measure: nano, demo, baby, 15m, names16, names64, names128, 110m, 124m; with --quick: tiny"),
       TEXT("shape", &s->shape_text, "NAME=N,...", NULL,
            "the only model: layers, heads, kv_heads, dim, ffn, ctx, vocab, batch, position; some of them",
            .excludes = "model"),

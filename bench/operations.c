@@ -324,6 +324,13 @@ static Attention attention_of(const Operands *o) {
   return a;
 }
 
+/* Returns `rope`, or NULL for a model without rotary positions. */
+static const Rope *rope_of(const Operands *o, Rope *rope) {
+  if (!o->model || !o->model->rope_table) return NULL;
+  *rope = rope_table_of(o->model, NULL);
+  return rope;
+}
+
 /* arrays: qkv, out, lse, dqkv, dout */
 static void call_attention(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
@@ -336,9 +343,9 @@ static void call_attention_backward(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   const Attention attention = attention_of(o);
   HeadViews in = packed(b, &attention, a[0]), d = packed(b, &attention, a[3]);
-  const Rope none = {0}, rope = o->model ? rope_table_of(o->model, NULL) : none;
+  Rope rope;
   b->ops->attention_backward(b->c, &attention, d.q, d.k, d.v, heads_of(&attention, a[4]), in.q, in.k, in.v,
-                             heads_of(&attention, a[1]), a[2], o->model ? &rope : NULL);
+                             heads_of(&attention, a[1]), a[2], rope_of(o, &rope));
 }
 
 static void call_rope(Bench *b, const Operands *o, int set) {
@@ -356,8 +363,8 @@ static HeadNorm head_norm_with(const Attention *a, const float *weight) {
 static void call_head_norm(Bench *b, const Operands *o, int set) {
   void *const *a = o->array[set];
   const HeadNorm norm = head_norm_with(&o->attention, a[3]);
-  const Rope rope = rope_table_of(o->model, NULL);
-  b->ops->head_norm(b->c, a[0], a[1], a[2], &norm, o->attention.batch, o->attention.queries, &rope);
+  Rope rope;
+  b->ops->head_norm(b->c, a[0], a[1], a[2], &norm, o->attention.batch, o->attention.queries, rope_of(o, &rope));
 }
 
 /* arrays: dqkv, dweight, qkv, rstd, weight. In place: the numbers become 0, infinite or NaN, which takes as long. */
@@ -418,7 +425,8 @@ void bench_attention(Bench *b, BenchModel *m) {
       {"rope, queries and keys", call_rope, 2 * u, .needs = {all}},
       {"head_norm", call_head_norm, 2 * u + r, .needs = {out, rstd, all, weight}},
       {"head_norm_backward (+=)", call_head_norm_backward, 3 * u + r, .needs = {all, weight, all, rstd, weight}}};
-  bench_rows(b, &group, &o, cases, 3);
+  const int first = c->positions != POSITIONS_ROPE;
+  bench_rows(b, &group, &o, cases + first, (size_t)(3 - first));
   o.attention.batch = 1;
   group = bench_group("attention", m->name, "T%d H%d D%d", a.queries, a.kv_heads, a.head_dim);
   const Need qkv = {FILL_COMPUTE, (int64_t)c->ctx * qkv_width(c)}, cache = {FILL_COMPUTE, keys};

@@ -4,9 +4,10 @@
     make bench                                       # builds what is needed, then runs this script
     make bench BENCH="--only train,generate-15m --json bench.jsonl"
 
-Workloads: train-nano, train-demo, train-baby, train-15m, generate-15m, generate-110m, operations. --only takes their
-names, or the part before the hyphen. Each workload runs in its own process of build/bench_kernels: a warm-up, then 11
-timings. The table shows their median and their 10th and 90th percentiles.
+Workloads: train-nano, train-demo, train-baby, train-15m, train-names16, train-names64, train-names128, generate-15m,
+generate-110m, operations. --only takes their names, or the part before the hyphen. Each workload runs in its own
+process of build/bench_kernels: a warm-up, then 11 timings. The table shows their median and their 10th and 90th
+percentiles. us/sample: the time of a step divided by the batch; in training, a sample is a sequence.
 
 The ceilings are measured just before and just after each workload, and again at the very end. For training, the ceiling
 is the best rate of matrix products over several shapes; for generating, the rate of reading as many bytes as the model
@@ -28,7 +29,7 @@ import sys
 import tempfile
 
 TOO_LARGE = 1.15
-TRAIN = ("nano", "demo", "baby", "15m")
+TRAIN = ("nano", "demo", "baby", "15m", "names16", "names64", "names128")
 GENERATE = ("15m", "110m")
 OPERATIONS = "elementwise,gemm,attention,decode"
 OPERATION_MODELS = ("nano", "15m")
@@ -132,6 +133,7 @@ def workload_row(row, workload, rate, before, after):
     """Also adds the share of the ceiling."""
     ceiling = max(before, after)
     row = {**row, "kind": "workload", "workload": workload.name, "ceiling": CEILINGS[workload.kind],
+           "us_per_sample": 1e3 * row["step_ms"] / row["batch"],
            "trusted_ceiling": rate <= ceiling, "share": round(rate / ceiling, 4) if rate <= ceiling else None}
     return judge(row, row["step_ms_p10"], row["step_ms_p90"], before, after)
 
@@ -188,8 +190,8 @@ def share_text(row):
 
 
 def print_workload(row):
-    print(f"{row['workload']:<14} {row['batch']:>5} {row['tokens_per_s']:>11.1f} {row['step_ms']:>11.4f} "
-          f"{row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} {row['peak_memory_bytes'] / 1048576:>9.1f}  "
+    print(f"{row['workload']:<14} {row['batch']:>5} {row['tokens_per_s']:>11.1f} {row['us_per_sample']:>11.2f} "
+          f"{row['step_ms']:>11.4f} {row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} {row['peak_memory_bytes'] / 1048576:>9.1f}  "
           f"{share_text(row)}")
     for reason in row["why_not"]:
         print(f"{'':<14} the spread is too large to quote: {reason}")
@@ -215,8 +217,8 @@ def print_rows(rows, printed):
         if row["kind"] not in printed:
             printed.add(row["kind"])
             if row["kind"] == "workload":
-                print(f"{'workload':<14} {'batch':>5} {'tokens/s':>11} {'ms a step':>11} {'p10':>11} {'p90':>11} "
-                      f"{'peak MiB':>9}  share of the ceiling")
+                print(f"{'workload':<14} {'batch':>5} {'tokens/s':>11} {'us/sample':>11} {'ms a step':>11} {'p10':>11} "
+                      f"{'p90':>11} {'peak MiB':>9}  share of the ceiling")
             else:
                 print(f"\n{'model':<5} {'operation':<30} {'shape':<24} {'ms':>10} {'p10':>10} {'p90':>10}")
         (print_workload if row["kind"] == "workload" else print_operation)(row)

@@ -36,7 +36,7 @@ check "a row for training" in_table '^train-tiny .* of GEMM\|^train-tiny .*not t
 check "a row for generating" in_table '^generate-tiny .* of reading\|^generate-tiny .*not trustworthy'
 check "rows for operations" in_table '^tiny  *attention_backward '
 check "the machine" has_keys machine "processor isa threads dtype compiler commit device load"
-check "workloads" has_keys workload "workload tokens_per_s step_ms step_ms_p10 step_ms_p90 peak_memory_bytes params
+check "workloads" has_keys workload "workload tokens_per_s us_per_sample step_ms step_ms_p10 step_ms_p90 peak_memory_bytes params
   dtype batch ceiling ceiling_before ceiling_after trusted_ceiling share spread quotable why_not"
 check "operations" has_keys operation "group model operation shape ms ms_p10 ms_p90 gb_per_s tflop_per_s
   share spread quotable"
