@@ -27,7 +27,7 @@ import tempfile
 from bench import processor
 
 LARGEST = 1_000_000  # bytes held out: no more than the tokens that ./train validates on
-COLUMNS = ("text", "MB", "processor", "threads", "dtype", "parameters", "tokens seen", "perplexity per token",
+COLUMNS = ("text", "MB", "processor", "device", "dtype", "parameters", "tokens seen", "perplexity per token",
            "bits per byte", "lowest to highest", "seeds")
 
 
@@ -89,7 +89,7 @@ def table_row(args, rows):
     first, bits = results[0], [row["score"]["val_bits_per_byte"] for row in rows]
     middle = statistics.median
     return (os.path.basename(args.text), f"{os.path.getsize(args.text) / 1e6:.1f}", processor(),
-            first["settings"]["threads"] or len(os.sched_getaffinity(0)), f"{first['dtype']} ({first['device']})",
+            first["device"], first["dtype"],
             f"{first['params'] / 1e6:.2f} M", f"{middle(r['tokens'] for r in results) / 1e6:.2f} M",
             f"{middle(row['perplexity'] for row in rows):.2f}", f"{middle(bits):.3f}",
             f"{min(bits):.3f} to {max(bits):.3f}", len(rows))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests that `make bench`, scripts/cost_curves.py and scripts/bench_quality.py finish, and checks the keys of their JSON
-# but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and `done` at the end. Argument: the
+# Tests that `make bench`, scripts/cost_curves.py, scripts/bench_quality.py and scripts/five_minutes.py finish, and checks
+# the keys of their JSON but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and `done` at the end. Argument: the
 # build directory. BIN: directory of ./train (default: .). Skipped without python3.
 set -u
 
@@ -51,6 +51,10 @@ if in_table generate; then echo "not ok --only leaves the others out: generate"
 else echo "ok --only leaves the others out"; fi
 if bench --only nothing; then echo "not ok an unknown workload: accepted"
 else check "an unknown workload" grep -q "train-tiny" "$work/err"; fi
+
+names_train() { "$program" --device cpu --only train --model names16 --train-ms 20 >"$work/table" 2>"$work/err"; }
+check "names: its model trains" names_train
+check "names: 16 sequences of 16" in_table '^names16 .*batch 16 x 16, vocabulary 27,.* loss [0-9]'
 
 curves() { scripts/cost_curves.py --bench "$program" "$@" 2>"$work/err"; }
 curves_measure() { curves --quick --threads 2 >"$work/curves.jsonl"; }
@@ -176,6 +180,32 @@ refused_quality "quality without PyTorch" "no-torch has no PyTorch .*No module n
 refused_quality "quality of no text" "nano needs a text" --workload nano
 refused_quality "quality with an unknown setting" "nano:depth=3" --workload nano --set nano:depth=3
 refused_quality "quality from no runs" "does not hold the JSON lines" --from "$work/text"
+
+five_minutes() {
+  scripts/five_minutes.py "$work/text" --bin "${BIN:-.}" --minutes 0.02 --layers 1 --ctx 64 --sample-tokens 0 \
+    --json "$work/five.jsonl" "$@" >"$work/five.md" 2>"$work/err"
+}
+# Two seeds in one row; ./generate finds the loss that ./train reports, on the last tenth of the text.
+five_complete() {
+  five_minutes --seeds 2 && python3 - "$work" <<'EOF'
+import json, math, os, sys
+work = sys.argv[1]
+head, line, row = open(f"{work}/five.md", encoding="utf-8").read().splitlines()
+cells, rows = row.split(" | "), [json.loads(row) for row in open(f"{work}/five.jsonl", encoding="utf-8")]
+if head.count("|") != row.count("|") or cells[0] != "| text" or not cells[-1].startswith("2 "):
+    sys.exit(f"the table: {row}")
+for seed, row in enumerate(rows, 1):
+    score, kept = row["score"], row["result"]["kept"]
+    if row["seed"] != seed or abs(score["val_bits_per_byte"] / kept["bits_per_byte"] - 1) > 1e-4:
+        sys.exit(f"seed {seed}: {score}, {kept}")
+    if not 0 <= os.path.getsize(f"{work}/text") / 10 - score["bytes"] < 2000 or kept["over"] != "all":
+        sys.exit(f"held out: {score}")
+    if abs(row["perplexity"] - math.exp(score["val_loss"])) > 1e-9:
+        sys.exit(f"perplexity {row['perplexity']}")
+EOF
+}
+five_refuses() { if five_minutes --no-such-option; then false; else grep -q -e "--no-such-option" "$work/err"; fi; }
+
 case ${1:-} in
   *sanitize*) ;; # trains for many minutes there what other tests train, too
   *)
@@ -184,6 +214,8 @@ case ${1:-} in
     check "it draws its curves" quality_pictures
     check "runs of all seeds and systems" quality_complete
     check "what it reads from curves" quality_reads_curves
+    check "five_minutes.py scores the saved model" five_complete
+    check "five_minutes.py shows the errors of ./train" five_refuses
     check "quality at equal seconds" ours "$work/text" --workload nano --minutes 0.001 --seeds 1
     ;;
 esac
