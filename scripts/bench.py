@@ -191,8 +191,8 @@ def share_text(row):
 
 def print_workload(row):
     print(f"{row['workload']:<14} {row['batch']:>5} {row['tokens_per_s']:>11.1f} {row['us_per_sample']:>11.2f} "
-          f"{row['step_ms']:>11.4f} {row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} {row['peak_memory_bytes'] / 1048576:>9.1f}  "
-          f"{share_text(row)}")
+          f"{row['step_ms']:>11.4f} {row['step_ms_p10']:>11.4f} {row['step_ms_p90']:>11.4f} "
+          f"{row['peak_memory_bytes'] / 1048576:>9.1f}  {share_text(row)}")
     for reason in row["why_not"]:
         print(f"{'':<14} the spread is too large to quote: {reason}")
 

@@ -11,8 +11,8 @@ and training the tokenizer. Then `./generate RUN --score` reads the saved model 
 windows that do not overlap. The line of a seed also shows what ./train reports, for comparison.
 
 Prints a line per seed to stderr and a Markdown table to stdout: medians over the seeds, and the lowest and the highest
-bits per byte. Bits per byte can be compared between tokenizers, but only on the same text. --json writes a line per seed
-with the results of both programs.
+bits per byte. Bits per byte can be compared between tokenizers, but only on the same text. --json writes a line per
+seed with the results of both programs.
 """
 
 import argparse
@@ -89,8 +89,8 @@ def table_row(args, rows):
     first, bits = results[0], [row["score"]["val_bits_per_byte"] for row in rows]
     middle = statistics.median
     return (os.path.basename(args.text), f"{os.path.getsize(args.text) / 1e6:.1f}", processor(),
-            first["device"], first["dtype"],
-            f"{first['params'] / 1e6:.2f} M", f"{middle(r['tokens'] for r in results) / 1e6:.2f} M",
+            first["device"], first["dtype"], f"{first['params'] / 1e6:.2f} M",
+            f"{middle(r['tokens'] for r in results) / 1e6:.2f} M",
             f"{middle(row['perplexity'] for row in rows):.2f}", f"{middle(bits):.3f}",
             f"{min(bits):.3f} to {max(bits):.3f}", len(rows))
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests that `make bench`, scripts/cost_curves.py, scripts/bench_quality.py and scripts/five_minutes.py finish, and checks
-# the keys of their JSON but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and `done` at the end. Argument: the
-# build directory. BIN: directory of ./train (default: .). Skipped without python3.
+# Tests that `make bench`, scripts/cost_curves.py, scripts/bench_quality.py and scripts/five_minutes.py finish, and
+# checks the keys of their JSON but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and
+# `done` at the end. Argument: the build directory. BIN: directory of ./train (default: .). Skipped without python3.
 set -u
 
 program=$1/bench_kernels
@@ -36,8 +36,8 @@ check "a row for training" in_table '^train-tiny .* of GEMM\|^train-tiny .*not t
 check "a row for generating" in_table '^generate-tiny .* of reading\|^generate-tiny .*not trustworthy'
 check "rows for operations" in_table '^tiny  *attention_backward '
 check "the machine" has_keys machine "processor isa threads dtype compiler commit device load"
-check "workloads" has_keys workload "workload tokens_per_s us_per_sample step_ms step_ms_p10 step_ms_p90 peak_memory_bytes params
-  dtype batch ceiling ceiling_before ceiling_after trusted_ceiling share spread quotable why_not"
+check "workloads" has_keys workload "workload tokens_per_s us_per_sample step_ms step_ms_p10 step_ms_p90
+  peak_memory_bytes params dtype batch ceiling ceiling_before ceiling_after trusted_ceiling share spread quotable why_not"
 check "operations" has_keys operation "group model operation shape ms ms_p10 ms_p90 gb_per_s tflop_per_s
   share spread quotable"
 check "the ceilings at the end" has_keys ceilings "gemm read drift"
