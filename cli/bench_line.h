@@ -15,7 +15,7 @@
 
 enum { BENCH_WARM_UP = 12 }; /* untimed steps before the timed ones, to capture graphs and warm up a GPU */
 
-/* The measurements of --bench. A step is a training step, or one generated token. */
+/* The measurements of --bench. A step is a training step, or one generated token of each sequence. */
 typedef struct BenchLine {
   Quantiles seconds; /* seconds per step */
   int64_t steps, tokens_per_step;

@@ -115,7 +115,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       INT("num-samples", &s->samples, 1, 1e6, NULL,
           "number of texts to generate from the prompt, several at a time, with the seeds S, S+1, ... where S is "
           "--seed",
-          .letter = 'N', .modes = MODE_TEXT | MODE_JSON | MODE_PROMPTS),
+          .letter = 'N', .modes = MODE_TEXT | MODE_JSON | MODE_PROMPTS | MODE_BENCH),
       LIST("stop", &s->stops, "TEXT", "stop before TEXT appears in the generated text; repeatable",
            .modes = MODES_WRITING),
       CHOICE("on-full", &s->on_full, on_full_names, NULL,

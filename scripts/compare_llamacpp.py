@@ -64,13 +64,16 @@ class Differs(Exception):
 
 # ---- building ----
 
-def build(cache):
-    """The path of a Python with llama_cpp, and the environment in which it finds the library."""
-    python, source, library = cache + "/venv/bin/python", cache + "/source", cache + "/build/bin"
-    if not os.path.exists(cache + "/done"):
+def run(*words, **more):
+    subprocess.run(words, check=True, **more)
+
+
+def fetch(cache):
+    """The source of llama-cpp-python, and an environment with cmake and ninja."""
+    python, source = cache + "/venv/bin/python", cache + "/source"
+    if not os.path.exists(cache + "/fetched"):
         os.makedirs(cache, exist_ok=True)
         venv.create(cache + "/venv", with_pip=True)
-        run = lambda *words, **more: subprocess.run(words, check=True, **more)
         run(python, "-m", "pip", "install", "-q", "cmake", "ninja", "numpy")
         run(python, "-m", "pip", "download", "-q", "llama-cpp-python", "--no-deps", "--no-binary", "llama-cpp-python",
             "-d", cache)
@@ -78,9 +81,17 @@ def build(cache):
         shutil.rmtree(source, ignore_errors=True)
         os.makedirs(source)
         run("tar", "xzf", f"{cache}/{packed}", "-C", source, "--strip-components=1")
+        open(cache + "/fetched", "w", encoding="ascii").close()
+    return source, dict(os.environ, PATH=f"{cache}/venv/bin:{os.environ['PATH']}")
+
+
+def build(cache):
+    """The path of a Python with llama_cpp, and the environment in which it finds the library."""
+    python, library = cache + "/venv/bin/python", cache + "/build/bin"
+    if not os.path.exists(cache + "/done"):
+        source, tools = fetch(cache)
         off = "GGML_NATIVE GGML_LLAMAFILE GGML_CPU_REPACK GGML_OPENMP LLAMA_CURL LLAMA_OPENSSL".split()
         off += [f"LLAMA_BUILD_{part}" for part in "COMMON TOOLS TESTS EXAMPLES SERVER".split()]
-        tools = dict(os.environ, PATH=f"{cache}/venv/bin:{os.environ['PATH']}")
         run("cmake", "-G", "Ninja", "-S", source + "/vendor/llama.cpp", "-B", cache + "/build",
             "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG",
             "-DCMAKE_CXX_FLAGS_RELEASE=-O0 -DNDEBUG", "-DBUILD_SHARED_LIBS=ON", *(f"-D{name}=OFF" for name in off),

@@ -496,6 +496,14 @@ check "--bench: starting and sampling" python3 -c '
 import json
 line = json.load(open("bench.json"))
 assert line["load_ms"] > 0 and line["sample_ms"] > 0 and 0 < line["sample_share"] < 1, line
+assert line["batch"] == 1 and abs(line["tokens_per_s"] * line["step_ms"] / 1e3 - 1) < 0.01, line
+'
+$generate a.run -p Once --bench 200 -N 3 2>/dev/null >bench.json
+check "--bench -N: several texts at a time, beyond the end of the context" python3 -c '
+import json
+line = json.load(open("bench.json"))
+assert line["batch"] == 3 and abs(line["tokens_per_s"] * line["step_ms"] / 3e3 - 1) < 0.01, line
+assert line["steps"] == 200 and line["first_token_ms"] > 0, line
 '
 
 echo "done"
