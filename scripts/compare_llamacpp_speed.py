@@ -150,6 +150,7 @@ def print_lines(lines):
 def main():
     args = parse_arguments()
     programs = build(os.path.abspath(args.cache))
+    every = []
     print_head()
     with tempfile.TemporaryDirectory() as work:
         for name in args.models:
@@ -157,9 +158,10 @@ def main():
             for threads in args.threads:
                 lines = list(lines_of(model, threads, model.measure(threads)))
                 print_lines(lines)
-                if args.json:
-                    with open(args.json, "a", encoding="utf-8") as file:
-                        file.writelines(json.dumps(line) + "\n" for line in lines)
+                every += lines
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in every)
 
 
 if __name__ == "__main__":
