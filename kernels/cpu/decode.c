@@ -95,6 +95,30 @@ static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, i
   return max;
 }
 
+/* sum[0 .. vectors] += the values' first `vectors` vectors, each position times its weight. */
+static inline __attribute__((always_inline)) void add_vectors(int vectors, float *sum, const float *weight,
+                                                              const Element *value, int64_t stride, int count) {
+  enum { MOST = 4 };
+  Vector total[MOST];
+  UNROLL for (int v = 0; v < vectors; v++) total[v] = *(const UnalignedVector *)(sum + v * LANES);
+  for (int j = 0; j < count; j++, value += stride) {
+    UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(value + ROWS_AHEAD * stride + v * LANES);
+    UNROLL for (int v = 0; v < vectors; v++) total[v] += weight[j] * load_wide(ELEMENT_DTYPE, value, v * LANES);
+  }
+  UNROLL for (int v = 0; v < vectors; v++) * (UnalignedVector *)(sum + v * LANES) = total[v];
+}
+
+/* sum[d] += sum_j weight[j] values[j][d], with the sums in registers. */
+static void add_values(float *sum, const float *weight, Cached values, int count, int dim) {
+  const int64_t stride = values.stride;
+  int d = 0;
+  for (; d + 4 * LANES <= dim; d += 4 * LANES) add_vectors(4, sum + d, weight, values.data + d, stride, count);
+  for (; d + 2 * LANES <= dim; d += 2 * LANES) add_vectors(2, sum + d, weight, values.data + d, stride, count);
+  for (; d + LANES <= dim; d += LANES) add_vectors(1, sum + d, weight, values.data + d, stride, count);
+  for (; d < dim; d++)
+    for (int j = 0; j < count; j++) sum[d] += weight[j] * widen(values.data[j * stride + d]);
+}
+
 static void attend_block(Softmax *s, const float *q, Cached keys, Cached values, int count, int dim, float scale) {
   _Alignas(64) float scores[KEY_BLOCK];
   Vector weight = {0};
@@ -107,12 +131,7 @@ static void attend_block(Softmax *s, const float *q, Cached keys, Cached values,
   s->weight = s->weight * shrink + sum_lanes(weight);
 #pragma omp simd
   for (int d = 0; d < dim; d++) s->value[d] *= shrink;
-  for (int j = 0; j < count; j++) {
-    const Element *value = values.data + j * values.stride;
-    float p = scores[j];
-#pragma omp simd
-    for (int d = 0; d < dim; d++) s->value[d] += p * widen(value[d]);
-  }
+  add_values(s->value, scores, values, count, dim);
 }
 
 /* Computes one query head of one sequence over the first `count` positions. */

@@ -5,10 +5,6 @@
  * tree. */
 #include "kernels/cpu/dots.h"
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
 enum {
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
@@ -21,26 +17,11 @@ enum {
 
 /* ---- weights in f32 and bf16 ---- */
 
-/* Loads LANES weights from element `at` on. */
-static inline __attribute__((always_inline)) Vector load_weights(DType dtype, const void *data, int64_t at) {
-  if (dtype == DTYPE_F32) return *(const UnalignedVector *)((const float *)data + at);
-  const uint16_t *from = (const uint16_t *)data + at;
-#if defined(__AVX512F__)
-  return (Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from)), 16);
-#elif defined(__AVX2__)
-  return (Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
-#else
-  Vector wide = {0};
-  for (int l = 0; l < LANES; l++) wide[l] = bf16_to_f32(from[l]);
-  return wide;
-#endif
-}
-
 /* sum += one group of weights times the same elements of x. */
 static inline __attribute__((always_inline)) Vector add_group(DType dtype, const void *data, int64_t at, const float *x,
                                                               Vector sum) {
   UNROLL for (int k = 0; k < WEIGHT_GROUP; k += LANES) sum +=
-      load_weights(dtype, data, at + k) * *(const UnalignedVector *)(x + k);
+      load_wide(dtype, data, at + k) * *(const UnalignedVector *)(x + k);
   return sum;
 }
 
@@ -94,15 +75,19 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
   int64_t at = row * w->stride;
   UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
   const int size = dtype == DTYPE_F32 ? 4 : 2;
+  const bool adjacent = w->stride == w->cols; /* not for the keys of one head */
   const char *ahead = (const char *)w->data + at * size + PREFETCH;
   for (int g = 0; g < whole; g++, ahead += weights * WEIGHT_GROUP * size) {
-    fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
+    if (adjacent) fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
+    else
+      UNROLL for (int i = 0; i < weights; i++) fetch_ahead(
+          (const char *)w->data + (at + (i + ROWS_AHEAD) * w->stride + g * WEIGHT_GROUP) * size, WEIGHT_GROUP * size);
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = add_group(
         dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   }
   for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* the last, partial group */
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] +=
-        load_weights(dtype, w->data, at + i * w->stride + k) * *(const UnalignedVector *)(x.data + j * x.stride + k);
+        load_wide(dtype, w->data, at + i * w->stride + k) * *(const UnalignedVector *)(x.data + j * x.stride + k);
   finish_tile(weights, sequences, out, sum);
   for (int i = 0; i < weights && w->cols % LANES; i++)
     for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);

@@ -6,7 +6,14 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
 
-enum { SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */ };
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+enum {
+  SPAN_WORK = 8192, /* the fewest multiply-adds that a thread takes at a time */
+  ROWS_AHEAD = 8    /* distance at which rows are prefetched that are not adjacent in memory: keys, values */
+};
 
 /* A row-major matrix whose rows are `stride` elements apart. */
 typedef struct Rows {
@@ -25,6 +32,21 @@ void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear 
 
 /* out[m] = sum_k w[m][k] x[k] for all rows of w, which must not be int8. */
 void CPU(dots)(float *out, const Weights *w, const float *x);
+
+/* Loads LANES numbers from element `at` on and converts them to fp32. */
+static inline __attribute__((always_inline)) Vector load_wide(DType dtype, const void *data, int64_t at) {
+  if (dtype == DTYPE_F32) return *(const UnalignedVector *)((const float *)data + at);
+  const uint16_t *from = (const uint16_t *)data + at;
+#if defined(__AVX512F__)
+  return (Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from)), 16);
+#elif defined(__AVX2__)
+  return (Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
+#else
+  Vector wide = {0};
+  for (int l = 0; l < LANES; l++) wide[l] = bf16_to_f32(from[l]);
+  return wide;
+#endif
+}
 
 float CPU(dot)(const float *a, const float *b, int depth);
 float CPU(sum)(const float *x, int count);
