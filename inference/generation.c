@@ -22,8 +22,8 @@ bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text,
 }
 
 int generation_rows(const Model *model, int most) {
-  enum { CACHE_BYTES = 64 << 20 };
-  const int64_t fit = CACHE_BYTES / decoder_cache_bytes(model_config(model), sizeof(float));
+  const int64_t least = 64 << 20, weights = (int64_t)(model_arena_size(model, ARENA_MASTER) * sizeof(float));
+  const int64_t fit = (weights > least ? weights : least) / decoder_cache_bytes(model_config(model), sizeof(float));
   return fit < 1 ? 1 : fit < most ? (int)fit : most;
 }
 
