@@ -1,14 +1,16 @@
 /* A thread reads a block of weight rows once and uses it for all rows of activations while it is in L1. It widens f32
  * and bf16 weights in registers and multiplies in fp32: lane l of a sum adds the products l, l + LANES, ... in
- * ascending order. It multiplies int8 weights with int8 activations group by group: it adds the 32 products of a group
- * as integers, which is exact, then scales the result and adds it in fp32. Finally it adds the lanes in a fixed
- * tree. */
+ * ascending order. Finally it adds the lanes in a fixed tree.
+ * It multiplies int8 weights with int8 activations group by group, with a weight row in each lane: it adds the 32
+ * products of a group as integers, which is exact, then scales the result and adds it in fp32. */
 #include "kernels/cpu/dots.h"
 
 enum {
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
-  SPAN_BLOCKS = 256, /* weight tiles that a thread takes at a time, at most */
+  INT8_SEQUENCES = 8, /* that are multiplied with a block of int8 weights together, at most */
+  INT8_SPAN = 128,    /* sequences whose numbers stay in L2 */
+  SPAN_BLOCKS = 256,  /* weight tiles that a thread takes at a time, at most */
   CACHE_LINE = 64,
   PREFETCH =
       8192 /* distance in bytes at which weights are prefetched: rows are adjacent in memory, and with prefetching
@@ -112,100 +114,122 @@ static int (*const dots_wide[])(Sums, const Weights *, int, int, Rows, int) = {d
 
 /* ---- weights and activations in int8 ---- */
 
-enum { PARTS = LANES < 8 ? LANES : 8 };
-typedef float Part __attribute__((vector_size(4 * PARTS)));
-
-/* Adds the products of a group to PARTS sums. No number is -128, so every pair of products fits 16 bits. */
-static inline __attribute__((always_inline)) Part multiply_group(bool vnni, const int8_t *w, const int8_t *x) {
-#if defined(__AVX2__)
-  __m256i weights = _mm256_loadu_si256((const void *)w), sum;
-  __m256i signs = _mm256_sign_epi8(_mm256_loadu_si256((const void *)x), weights), sizes = _mm256_abs_epi8(weights);
-#if defined(__AVX512VL__)
-  if (vnni) {
-    sum = _mm256_setzero_si256();
-    __asm__("vpdpbusd %2, %1, %0"
-            : "+v"(sum)
-            : "v"(sizes), "v"(signs)); /* no intrinsic: not every v4 processor has it */
-  } else
-#endif
-    sum = _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, signs), _mm256_set1_epi16(1));
-  (void)vnni;
-  return (Part)_mm256_cvtepi32_ps(sum);
-#else
-  Part sum = {0};
-  (void)vnni;
-  for (int l = 0; l < PARTS; l++) {
-    int32_t part = 0;
-    for (int k = l; k < WEIGHT_GROUP; k += PARTS) part += w[k] * x[k];
-    sum[l] = (float)part;
-  }
-  return sum;
-#endif
-}
-
-static inline __attribute__((always_inline)) Vector lanes_of(Part part) {
-  Vector lanes = {0};
-  memcpy(&lanes, &part, sizeof part);
-  return lanes;
-}
-
 typedef struct Int8Rows {
   const Int8Group *data;
   int stride; /* groups */
 } Int8Rows;
 
-/* The product of the last, partial group of row `row`; x ends with zeros. */
-static __attribute__((noinline)) float int8_tail(const Weights *w, int row, const Int8Group *x) {
-  int8_t numbers[WEIGHT_GROUP] = {0};
-  int whole = w->cols / WEIGHT_GROUP, first = whole * WEIGHT_GROUP;
-  memcpy(numbers, (const int8_t *)w->data + row * w->stride + first, (size_t)(w->cols - first));
-  Part sum = multiply_group(false, numbers, x[whole].number);
-  return w->scales[(int64_t)row * weight_groups(w->cols) + whole] * x[whole].scale * sum_lanes(lanes_of(sum));
-}
+typedef float Int8Sums[INT8_SEQUENCES][INT8_ROWS]; /* the sums of a block: [sequence][weight row] */
 
-/* Like dot_tile, for int8 weights. */
-static inline __attribute__((always_inline)) void int8_tile(bool vnni, int weights, int sequences, Sums out,
-                                                            const Weights *w, int row, Int8Rows x) {
-  Part sum[WEIGHT_TILE][SEQUENCE_TILE];
-  Vector ends[WEIGHT_TILE][SEQUENCE_TILE];
-  int groups = weight_groups(w->cols), whole = w->cols / WEIGHT_GROUP;
-  const float *scales = w->scales + (int64_t)row * groups;
-  const int8_t *data = (const int8_t *)w->data + row * w->stride;
-  UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Part){0};
-  for (int g = 0; g < whole; g++) {
-    fetch_ahead((const char *)data + g * weights * WEIGHT_GROUP + PREFETCH, weights * WEIGHT_GROUP);
-    UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) {
-      const Int8Group *group = &x.data[j * x.stride + g];
-      Part product = multiply_group(vnni, data + i * w->stride + g * WEIGHT_GROUP, group->number);
-      sum[i][j] += product * group->scale * scales[i * groups + g];
-    }
-  }
-  UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) ends[i][j] = lanes_of(sum[i][j]);
-  finish_tile(weights, sequences, out, ends);
-  for (int i = 0; i < weights && whole < groups; i++)
-    for (int j = 0; j < sequences; j++) out[j][i] += int8_tail(w, row + i, x.data + j * x.stride);
-}
-
-static inline __attribute__((always_inline)) int int8_in(bool vnni, Sums out, const Weights *w, int row, int weights,
-                                                         Int8Rows x, int sequences) {
-  if (weights < WEIGHT_TILE) return int8_tile(vnni, 1, 1, out, w, row, x), 1;
-  if (sequences >= 4 && TILE_VECTORS == 4) return int8_tile(vnni, 4, 4, out, w, row, x), 4;
-  if (sequences >= 2) return int8_tile(vnni, 4, 2, out, w, row, x), 2;
-  return int8_tile(vnni, 4, 1, out, w, row, x), 1;
-}
-
-static int int8_plain(Sums out, const Weights *w, int row, int weights, Int8Rows x, int n) {
-  return int8_in(false, out, w, row, weights, x, n);
+static inline int32_t four_of(const Int8Group *x, int quad) {
+  int32_t numbers;
+  memcpy(&numbers, x->number + 4 * quad, sizeof numbers);
+  return numbers;
 }
 
 #if defined(__AVX512VL__)
-static int int8_vnni(Sums out, const Weights *w, int row, int weights, Int8Rows x, int n) {
-  return int8_in(true, out, w, row, weights, x, n);
+/* The instruction multiplies unsigned numbers with signed ones: the weights plus 128, which adds 128 times the sum of
+ * the activations. No intrinsic: not every v4 processor has it. */
+static inline __attribute__((always_inline)) void int8_vnni_tile(int sequences, Int8Sums out, const Int8Weights *w,
+                                                                 int groups, Int8Rows x) {
+  Vector total[INT8_SEQUENCES];
+  const __m512i offset = _mm512_set1_epi8((char)-128);
+  UNROLL for (int j = 0; j < sequences; j++) total[j] = (Vector){0};
+  for (int g = 0; g < groups; g++, w++) {
+    __m512i sum[INT8_SEQUENCES];
+    fetch_ahead((const char *)w + PREFETCH, sizeof *w);
+    UNROLL for (int j = 0; j < sequences; j++) sum[j] = _mm512_set1_epi32(-128 * x.data[j * x.stride + g].sum);
+    UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) {
+      const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(w->number[quad]), offset);
+      UNROLL for (int j = 0; j < sequences; j++) {
+        const __m512i numbers = _mm512_set1_epi32(four_of(&x.data[j * x.stride + g], quad));
+        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum[j]) : "v"(weights), "v"(numbers));
+      }
+    }
+    const Vector scale = *(const UnalignedVector *)w->scale;
+    UNROLL for (int j = 0; j < sequences; j++) total[j] +=
+        (Vector)_mm512_cvtepi32_ps(sum[j]) * (scale * x.data[j * x.stride + g].scale);
+  }
+  UNROLL for (int j = 0; j < sequences; j++) memcpy(out[j], &total[j], sizeof total[j]);
+}
+
+static int int8_vnni(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
+  if (sequences >= 8) return int8_vnni_tile(8, out, w, groups, x), 8;
+  if (sequences >= 4) return int8_vnni_tile(4, out, w, groups, x), 4;
+  if (sequences >= 2) return int8_vnni_tile(2, out, w, groups, x), 2;
+  return int8_vnni_tile(1, out, w, groups, x), 1;
 }
 #endif
 
-/* Both functions compute the same numbers. */
-static int (*int8_dots(void))(Sums, const Weights *, int, int, Int8Rows, int) {
+#if defined(__SSSE3__)
+#if defined(__AVX2__)
+typedef __m256i Part; /* four numbers of each of PART_ROWS rows, or their sums */
+typedef __m256 FloatPart;
+#define PART(operation) _mm256_##operation
+#else
+typedef __m128i Part;
+typedef __m128 FloatPart;
+#define PART(operation) _mm_##operation
+#endif
+enum { PART_ROWS = sizeof(Part) / 4 };
+
+/* `parts` times PART_ROWS rows, from `first` on; parts * sequences <= INT8_TILE. No number is -128, so every pair of
+ * products fits 16 bits. */
+static inline __attribute__((always_inline)) void int8_tile(int first, int parts, int sequences, Int8Sums out,
+                                                            const Int8Weights *w, int groups, Int8Rows x) {
+  enum { INT8_TILE = 4 };
+  FloatPart total[INT8_TILE];
+  UNROLL for (int t = 0; t < parts * sequences; t++) total[t] = PART(setzero_ps)();
+  for (int g = 0; g < groups; g++, w++) {
+    Part sum[INT8_TILE], weights;
+    if (first == 0) fetch_ahead((const char *)w + PREFETCH, sizeof *w);
+    UNROLL for (int t = 0; t < parts * sequences; t++) sum[t] = PART(set1_epi32)(0);
+    for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) UNROLL for (int t = 0; t < parts * sequences; t++) {
+        memcpy(&weights, w->number[quad][first + t % parts * PART_ROWS], sizeof weights);
+        const Part numbers = PART(set1_epi32)(four_of(&x.data[t / parts * x.stride + g], quad));
+        const Part pairs = PART(maddubs_epi16)(PART(abs_epi8)(weights), PART(sign_epi8)(numbers, weights));
+        sum[t] = PART(add_epi32)(sum[t], PART(madd_epi16)(pairs, PART(set1_epi16)(1)));
+      }
+    UNROLL for (int t = 0; t < parts * sequences; t++) {
+      const FloatPart scale = PART(loadu_ps)(w->scale + first + t % parts * PART_ROWS);
+      total[t] += PART(cvtepi32_ps)(sum[t]) * (scale * x.data[t / parts * x.stride + g].scale);
+    }
+  }
+  UNROLL for (int t = 0; t < parts * sequences; t++)
+      PART(storeu_ps)(out[t / parts] + first + t % parts * PART_ROWS, total[t]);
+}
+
+static inline __attribute__((always_inline)) int int8_tiles(int parts, int sequences, Int8Sums out,
+                                                            const Int8Weights *w, int groups, Int8Rows x) {
+  for (int first = 0; first < INT8_ROWS; first += parts * PART_ROWS)
+    int8_tile(first, parts, sequences, out, w, groups, x);
+  return sequences;
+}
+
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
+  if (sequences >= 4) return int8_tiles(1, 4, out, w, groups, x);
+  if (sequences >= 2) return int8_tiles(2, 2, out, w, groups, x);
+  return int8_tiles(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
+}
+#else
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
+  (void)sequences;
+  memset(out[0], 0, sizeof out[0]);
+  for (int g = 0; g < groups; g++, w++) {
+    int32_t sum[INT8_ROWS] = {0};
+    for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++)
+      for (int row = 0; row < INT8_ROWS; row++)
+        for (int i = 0; i < 4; i++) sum[row] += w->number[quad][row][i] * x.data[g].number[4 * quad + i];
+    for (int row = 0; row < INT8_ROWS; row++) out[0][row] += (float)sum[row] * (w->scale[row] * x.data[g].scale);
+  }
+  return 1;
+}
+#endif
+
+typedef int Int8Dots(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences);
+
+/* Both functions compute the same integers. */
+static Int8Dots *int8_dots(void) {
 #if defined(__AVX512VL__)
   if (__builtin_cpu_supports("avx512vnni")) return int8_vnni;
 #endif
@@ -221,27 +245,27 @@ typedef struct FewRows {
   int outputs;
   Rows x;
   Int8Rows int8; /* with int8 weights */
-  int (*int8_dots)(Sums, const Weights *, int, int, Int8Rows, int);
+  Int8Dots *int8_dots;
   int rows;
 } FewRows;
+
+/* Writes the sums of `sequences` from sequence r on, and of `count` rows of weights from row m on. */
+static void write_sums(const FewRows *s, int r, int sequences, int m, int count, const float *sums, int stride) {
+  for (int j = 0; j < sequences; j++, sums += stride) {
+    float *to = s->out.data + (int64_t)(r + j) * s->out.stride + m;
+    for (int i = 0; i < count; i++) to[i] = s->bias ? sums[i] + widen(narrow(s->bias[m + i])) : sums[i];
+  }
+}
 
 /* Multiplies weight rows m .. m + weights - 1 with all sequences. */
 static void multiply_block(const FewRows *s, int m, int weights) {
   Sums tile;
   int tiled = weights == WEIGHT_TILE ? WEIGHT_TILE : 1;
   for (int first = m; first < m + weights; first += tiled)
-    for (int r = 0; r < s->rows;) {
-      int done, left = s->rows - r;
-      if (s->int8.data)
-        done = s->int8_dots(tile, &s->w, first, tiled,
-                            (Int8Rows){s->int8.data + (int64_t)r * s->int8.stride, s->int8.stride}, left);
-      else
-        done = dots_wide[s->w.dtype](tile, &s->w, first, tiled, (Rows){s->x.data + r * s->x.stride, s->x.stride}, left);
-      for (int j = 0; j < done; j++) {
-        float *to = s->out.data + (r + j) * s->out.stride + first;
-        for (int i = 0; i < tiled; i++) to[i] = s->bias ? tile[j][i] + widen(narrow(s->bias[first + i])) : tile[j][i];
-      }
-      r += done;
+    for (int r = 0, done; r < s->rows; r += done) {
+      const Rows x = {s->x.data + r * s->x.stride, s->x.stride};
+      done = dots_wide[s->w.dtype](tile, &s->w, first, tiled, x, s->rows - r);
+      write_sums(s, r, done, first, tiled, tile[0], WEIGHT_TILE);
     }
 }
 
@@ -251,6 +275,22 @@ static void multiply_blocks(const void *job, int begin, int end, int thread) {
   const FewRows *s = job;
   for (int m = begin * WEIGHT_TILE; m < end * WEIGHT_TILE && m < s->outputs; m += WEIGHT_TILE)
     multiply_block(s, m, smaller(s->outputs - m, WEIGHT_TILE));
+}
+
+/* Blocks of INT8_ROWS outputs, which stay in L1 while they are multiplied with sequences that stay in L2. */
+static void multiply_int8_blocks(const void *job, int begin, int end, int thread) {
+  (void)thread;
+  const FewRows *s = job;
+  const int groups = weight_groups(s->w.cols);
+  for (int first = 0; first < s->rows; first += INT8_SPAN)
+    for (int block = begin; block < end; block++)
+      for (int r = first, last = smaller(first + INT8_SPAN, s->rows), done; r < last; r += done) {
+        Int8Sums sums;
+        const Int8Rows x = {s->int8.data + (int64_t)r * groups, groups};
+        done = s->int8_dots(sums, (const Int8Weights *)s->w.data + (int64_t)block * groups, groups, x, last - r);
+        const int m = block * INT8_ROWS;
+        write_sums(s, r, done, m, smaller(s->outputs - m, INT8_ROWS), sums[0], INT8_ROWS);
+      }
 }
 
 void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows) {
@@ -266,8 +306,10 @@ void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear 
     job.int8_dots = int8_dots();
     if (!job.int8.data) return;
   }
-  int64_t work = (int64_t)WEIGHT_TILE * cols * rows, least = 1 + SPAN_WORK / work;
-  pool_run(c->pool, (outputs + WEIGHT_TILE - 1) / WEIGHT_TILE, (int)least, SPAN_BLOCKS, multiply_blocks, &job);
+  const int block = job.int8.data ? INT8_ROWS : WEIGHT_TILE;
+  int64_t work = (int64_t)block * cols * rows, least = 1 + SPAN_WORK / work;
+  pool_run(c->pool, (outputs + block - 1) / block, (int)least, SPAN_BLOCKS,
+           job.int8.data ? multiply_int8_blocks : multiply_blocks, &job);
 }
 
 void CPU(dots)(float *out, const Weights *w, const float *x) {

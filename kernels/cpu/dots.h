@@ -6,7 +6,7 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
 
-#ifdef __AVX2__
+#ifdef __SSSE3__
 #include <immintrin.h>
 #endif
 

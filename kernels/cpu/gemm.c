@@ -4,8 +4,7 @@
  * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
  * sum depends only on the shape, not on the number of threads. */
-#include "kernels/cpu/tile.h"
-#include "kernels/cpu/weights.h"
+#include "kernels/cpu/dots.h"
 #include "util/clock.h"
 
 enum {
@@ -234,17 +233,22 @@ static void multiply(Context *c, const Product *p) {
 }
 
 void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
+  const int outputs = layer.weight.rows, inputs = layer.weight.cols;
   if (c->error.code || rows == 0) return;
-  Product product = {.rows = rows,
-                     .cols = layer.weight.rows,
-                     .depth = layer.weight.cols,
-                     .a = x,
-                     .w = CPU(weights)(params, layer.weight),
-                     .transposed = true,
-                     .bias = bias_of(params, layer.bias),
-                     .c = y};
-  if (product.w.dtype == DTYPE_I8) product.a = (const void *)CPU(int8_values)(c, x, rows, layer.weight.cols);
-  if (product.a) multiply(c, &product);
+#if !CPU_BF16 /* bf16 builds have no weights in int8 */
+  if (c->weights == DTYPE_I8) {
+    CPU(multiply_few)(c, (Target){y, outputs}, params, layer, outputs, (Rows){x, inputs}, rows);
+    return;
+  }
+#endif
+  multiply(c, &(Product){.rows = rows,
+                         .cols = outputs,
+                         .depth = inputs,
+                         .a = x,
+                         .w = CPU(weights)(params, layer.weight),
+                         .transposed = true,
+                         .bias = bias_of(params, layer.bias),
+                         .c = y});
 }
 
 void CPU(linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,

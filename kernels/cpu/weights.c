@@ -5,7 +5,7 @@
 typedef struct WeightCopy {
   const ParameterGroup *groups;
   int count;
-  void *memory[2]; /* of the backend: data, scales */
+  void *memory; /* of the backend */
   Weights matrix[];
 } WeightCopy;
 
@@ -38,6 +38,11 @@ static float to_int8(const float *restrict from, int count, int8_t *restrict to)
   return most / 127.0f;
 }
 
+/* The group with a row's column `col`. */
+static const Int8Weights *int8_group(const Weights *w, int row, int col) {
+  return (const Int8Weights *)w->data + (int64_t)(row / INT8_ROWS) * weight_groups(w->cols) + col / WEIGHT_GROUP;
+}
+
 typedef struct CopyJob {
   const Weights *to;
   const float *master;
@@ -51,30 +56,32 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
     to_bf16(from, (end - begin) * w->stride, (uint16_t *)w->data + begin * w->stride);
     return;
   }
-  for (int row = begin; row < end; row++, from += w->stride) {
-    int8_t *to = (int8_t *)w->data + row * w->stride;
-    float *scale = (float *)w->scales + (int64_t)row * weight_groups(w->cols);
-    for (int first = 0; first < w->cols; first += WEIGHT_GROUP)
-      *scale++ = to_int8(from + first, smaller(w->cols - first, WEIGHT_GROUP), to + first);
-  }
+  for (int row = begin; row < end; row++, from += w->stride)
+    for (int first = 0; first < w->cols; first += WEIGHT_GROUP) {
+      const int count = smaller(w->cols - first, WEIGHT_GROUP), lane = row % INT8_ROWS;
+      Int8Weights *to = (Int8Weights *)int8_group(w, row, first);
+      int8_t numbers[WEIGHT_GROUP];
+      to->scale[lane] = to_int8(from + first, count, numbers);
+      for (int i = 0; i < count; i++) to->number[i / 4][lane][i % 4] = numbers[i];
+    }
 }
 
-/* Lays out all matrices; `copy` NULL: only measures. */
-static void lay_out(const Parameters *params, DType dtype, WeightCopy *copy, size_t bytes[2]) {
-  bytes[0] = bytes[1] = 0;
+static size_t copied_bytes(const Matrix *m, DType dtype) {
+  const size_t blocks = ((size_t)m->rows + INT8_ROWS - 1) / INT8_ROWS;
+  if (dtype == DTYPE_I8) return blocks * (size_t)weight_groups(m->cols) * sizeof(Int8Weights);
+  return ((size_t)m->rows * (size_t)m->cols * dtype_bytes(dtype) + 63) / 64 * 64;
+}
+
+/* Lays out all matrices; `copy` NULL: only measures. Returns the bytes. */
+static size_t lay_out(const Parameters *params, DType dtype, WeightCopy *copy) {
+  size_t bytes = 0;
   for (int i = 0; i < params->group_count; i++) {
     const Matrix *m = &params->groups[i].matrix;
     if (!params->groups[i].gemm) continue;
-    if (copy)
-      copy->matrix[i] = (Weights){dtype,
-                                  m->rows,
-                                  m->cols,
-                                  m->cols,
-                                  (char *)copy->memory[0] + bytes[0],
-                                  copy->memory[1] ? (float *)copy->memory[1] + bytes[1] / sizeof(float) : NULL};
-    bytes[0] += ((size_t)m->rows * (size_t)m->cols * dtype_bytes(dtype) + 63) / 64 * 64;
-    if (dtype == DTYPE_I8) bytes[1] += (size_t)m->rows * (size_t)weight_groups(m->cols) * sizeof(float);
+    if (copy) copy->matrix[i] = (Weights){dtype, m->rows, m->cols, m->cols, (char *)copy->memory + bytes};
+    bytes += copied_bytes(m, dtype);
   }
+  return bytes;
 }
 
 /* The dtype of the copy; DTYPE_F32: there is none. */
@@ -84,13 +91,10 @@ static WeightCopy *make_copy(Context *c, const Parameters *params) {
   const size_t size = sizeof(WeightCopy) + (size_t)params->group_count * sizeof(Weights);
   WeightCopy *copy = CPU(alloc)(c, "the table of the weights' copy", size);
   if (!copy) return NULL;
-  size_t bytes[2];
-  lay_out(params, copied_dtype(c), NULL, bytes);
   copy->groups = params->groups;
   copy->count = params->group_count;
-  copy->memory[0] = CPU(alloc)(c, "the copy of the weights", bytes[0]);
-  if (bytes[1]) copy->memory[1] = CPU(alloc)(c, "the scales of the weights", bytes[1]);
-  if (!c->error.code) lay_out(params, copied_dtype(c), copy, bytes);
+  copy->memory = CPU(alloc)(c, "the copy of the weights", lay_out(params, copied_dtype(c), NULL));
+  if (copy->memory) lay_out(params, copied_dtype(c), copy);
   return copy;
 }
 
@@ -114,7 +118,7 @@ void CPU(refresh_parameters)(Context *c, Parameters *params) {
 void CPU(release_parameters)(Context *c, Parameters *params) {
   WeightCopy *copy = copied_dtype(c) == DTYPE_F32 ? NULL : params->compute;
   if (copy) {
-    for (int i = 0; i < 2; i++) CPU(release)(c, copy->memory[i]);
+    CPU(release)(c, copy->memory);
     CPU(release)(c, copy);
   }
   params->compute = NULL;
@@ -128,8 +132,7 @@ void CPU(follow_masters)(const Parameters *params, int group, size_t first, size
 }
 
 Weights CPU(weights)(const Parameters *params, Matrix w) {
-  if (params->compute == params->master)
-    return (Weights){DTYPE_F32, w.rows, w.cols, w.cols, params->master + w.offset, NULL};
+  if (params->compute == params->master) return (Weights){DTYPE_F32, w.rows, w.cols, w.cols, params->master + w.offset};
   const WeightCopy *copy = params->compute;
   int low = 0, high = copy->count - 1; /* offsets ascend */
   while (low < high) {
@@ -151,12 +154,10 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
 #pragma omp simd
     for (int i = 0; i < count; i++) to[i] = bf16_to_f32(from[i]);
   } else {
-    const int8_t *from = (const int8_t *)w->data + at;
-    const float *scales = w->scales + (int64_t)row * weight_groups(w->cols);
-    for (int i = 0; i < count;) {
-      float scale = scales[(first + i) / WEIGHT_GROUP];
-      int end = i + WEIGHT_GROUP - (first + i) % WEIGHT_GROUP;
-      for (end = end < count ? end : count; i < end; i++) to[i] = scale * (float)from[i];
+    for (int i = 0, lane = row % INT8_ROWS; i < count; i++) {
+      const Int8Weights *from = int8_group(w, row, first + i);
+      const int at_group = (first + i) % WEIGHT_GROUP;
+      to[i] = from->scale[lane] * (float)from->number[at_group / 4][lane][at_group % 4];
     }
   }
 }
@@ -180,34 +181,25 @@ typedef struct RoundJob {
   const float *x;
   int64_t stride;
   int cols;
-  Int8Group *groups; /* NULL: `wide` is written */
-  float *wide;
+  Int8Group *groups;
 } RoundJob;
 
 static void round_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const RoundJob *s = job;
+  Int8Group *to = s->groups + (int64_t)begin * weight_groups(s->cols);
   for (int row = begin; row < end; row++)
-    for (int first = 0; first < s->cols; first += WEIGHT_GROUP) {
-      int count = smaller(s->cols - first, WEIGHT_GROUP);
-      Int8Group group = {0};
-      group.scale = to_int8(s->x + row * s->stride + first, count, group.number);
-      if (s->groups) s->groups[(int64_t)row * weight_groups(s->cols) + first / WEIGHT_GROUP] = group;
-      else
-        for (int i = 0; i < count; i++) s->wide[(int64_t)row * s->cols + first + i] = group.scale * group.number[i];
+    for (int first = 0; first < s->cols; first += WEIGHT_GROUP, to++) {
+      *to = (Int8Group){0};
+      to->scale = to_int8(s->x + row * s->stride + first, smaller(s->cols - first, WEIGHT_GROUP), to->number);
+      for (int i = 0; i < WEIGHT_GROUP; i++) to->sum += to->number[i];
     }
 }
 
 const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols) {
   size_t groups = (size_t)rows * (size_t)weight_groups(cols);
   Int8Group *to = (void *)CPU(rounded)(c, groups * (sizeof *to / sizeof(float)));
-  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, stride, cols, to, NULL});
-  return to;
-}
-
-const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols) {
-  float *to = CPU(rounded)(c, (size_t)rows * (size_t)cols);
-  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, cols, cols, NULL, to});
+  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, stride, cols, to});
   return to;
 }
 

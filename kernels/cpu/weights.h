@@ -1,25 +1,33 @@
 /* The compute copy of the weights: the fp32 masters themselves, or bf16, or for read-only weights
  * (ContextOptions.weights) int8 in groups of WEIGHT_GROUP elements of a row with one fp32 scale each. Activations that
- * are multiplied with int8 weights are rounded to int8 in the same way. */
+ * are multiplied with int8 weights are rounded to int8 in the same way. Instructions for int8 add the products of four
+ * neighbors, so the groups of INT8_ROWS rows are stored together, four neighbors of each row after the other. */
 #ifndef INKLING_KERNELS_CPU_WEIGHTS_H
 #define INKLING_KERNELS_CPU_WEIGHTS_H
 
 #include "kernels/cpu/cpu.h"
 
-enum { WEIGHT_GROUP = 32 }; /* a multiple of LANES */
+enum { WEIGHT_GROUP = 32, INT8_ROWS = 16 }; /* multiples of LANES */
 
-/* A matrix [rows][cols] whose rows are `stride` elements apart. */
+/* A group of INT8_ROWS rows: column i of a row is number[i / 4][row][i % 4] * scale[row]; zeros beyond the matrix. */
+typedef struct Int8Weights {
+  int8_t number[WEIGHT_GROUP / 4][INT8_ROWS][4];
+  float scale[INT8_ROWS];
+} Int8Weights;
+
+/* A matrix [rows][cols] whose rows are `stride` elements apart. In int8: Int8Weights [rows / INT8_ROWS, rounded up]
+ * [weight_groups(cols)]. */
 typedef struct Weights {
   DType dtype;
   int rows, cols;
   int64_t stride;
-  const void *data;    /* float, uint16_t or int8_t */
-  const float *scales; /* int8: [rows][weight_groups(cols)] */
+  const void *data; /* float, uint16_t or Int8Weights */
 } Weights;
 
 /* A group of activations for int8 weights: number[i] * scale, with zeros after the end of a row. */
 typedef struct Int8Group {
   float scale;
+  int32_t sum; /* of the numbers */
   int8_t number[WEIGHT_GROUP];
 } Int8Group;
 
@@ -37,9 +45,6 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
 /* Rounds the rows of x, `stride` apart, to [rows][weight_groups(cols)] groups, each scaled so that its largest
  * magnitude becomes 127. The result is in CPU(rounded)() memory. NULL when memory is out. */
 const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols);
-
-/* Returns the rounded values as fp32, [rows][cols]; x is [rows][cols]. */
-const float *CPU(int8_values)(Context *c, const float *x, int rows, int cols);
 
 /* Computes to = table[token] + position_embedding[position]; position_embedding->rows 0: without the second term. */
 void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position);
