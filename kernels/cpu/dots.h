@@ -1,5 +1,5 @@
-/* Products of weights with few rows of activations, for decoding. They read every weight once, so memory bandwidth
- * limits their speed. The order of a sum depends only on its length. */
+/* Products of weights with few rows of activations, for decoding, and of int8 weights with any number of rows. Decoding
+ * reads every weight once, so memory bandwidth limits its speed. The order of a sum depends only on its length. */
 #ifndef INKLING_KERNELS_CPU_DOTS_H
 #define INKLING_KERNELS_CPU_DOTS_H
 

@@ -1,5 +1,6 @@
 /* The three products of a linear layer with weight W [M][K]: y = x W^T, dx = dy W, dW = dy^T x. Sums are fp32, factors
- * have the element type (tile.h). In fp32 builds read-only weights may be narrower; packing widens them.
+ * have the element type (tile.h). In fp32 builds read-only weights may be bf16, which packing widens, or int8, which
+ * dots.h multiplies.
  * y and dx: the threads pack the weight into shared panels of TILE_COLS columns (a few percent of the work) and then
  * divide the rows, so that each thread gets rows that are in its cache. dW: the rows are divided into segments; a
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
