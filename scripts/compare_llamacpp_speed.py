@@ -12,7 +12,8 @@ after its llama-quantize in q4_0. Both process a prompt, then generate tokens af
   8 texts   the sum of their tokens/s
 
 Both generate as many tokens after prompts of the same length. ./generate samples greedily and does not count the first
-12 tokens; llama.cpp does not sample and counts all. Rounds alternate between the programs, and so does the one that goes first.
+12 tokens; llama.cpp does not sample and counts all. Rounds alternate between the programs, and so does the one that
+goes first.
 
 The table shows medians over the rounds and the ratios of Inkling's speed to llama.cpp's, f32 to f32 and int8 to q8_0.
 --json also writes each of them as a line of JSON, with the numbers of all rounds.
