@@ -32,9 +32,10 @@ typedef struct TextFacts {
 /* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
  * steps. */
 typedef struct TimeBudget {
-  double launched;                /* when the program started */
-  double minutes, deadline;       /* minutes NaN: the length is given otherwise */
-  double step_seconds;            /* estimated, without pauses */
+  double launched;          /* when the program started */
+  double minutes, deadline; /* minutes NaN: the length is given otherwise */
+  double step_seconds;      /* estimated, without pauses: the quotient of the next two */
+  double recent_seconds, recent_steps;
   double checked_at;              /* when the length was checked last... */
   int64_t checked_step;           /* ...at this step */
   int64_t first_step;             /* the step at which this program started */

@@ -116,8 +116,9 @@ bool run_bench(Run *r, const char *commit, Error *error) {
 
 /* ---- before the run ---- */
 
-/* Assumed durations before the first evaluation and the first checkpoint. */
-static const double PAUSES = 0.07;
+/* Shares of the time: of the first evaluation and the first checkpoint together, as assumed before they were made; and
+ * between two checks of the length. */
+static const double PAUSES = 0.07, CHECK_EVERY = 0.02;
 
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
@@ -138,6 +139,8 @@ bool run_fit_minutes(Run *r, Error *error) {
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
   if (!measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
   p->step_seconds = run_broadcast_number(r->peers, p->step_seconds);
+  p->recent_seconds = CHECK_EVERY * 60 * minutes;
+  p->recent_steps = p->recent_seconds / p->step_seconds;
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
@@ -175,17 +178,19 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
-/* Checks every 2 % of the time. The newest steps count half, so that a slower machine is noticed but one slow moment is
- * not. At least one more step is planned, so that the last step is known when it is made. */
+/* Sets the length again. The newest steps and their seconds count half, so that a slower machine is noticed; both are
+ * summed before they are divided, so that one slow step is not taken for the speed of the machine. At least one more
+ * step is planned, so that the last step is known when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
   TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
-  const bool early = now - p->checked_at < 0.02 * budget || r->progress.step <= p->checked_step ||
+  const bool early = now - p->checked_at < CHECK_EVERY * budget || r->progress.step <= p->checked_step ||
                      r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
   if (run_broadcast_flag(r->peers, early)) return true;
-  const double newest = (now - p->checked_at - p->paused) / (double)(r->progress.step - p->checked_step);
-  p->step_seconds = 0.5 * (p->step_seconds + newest);
+  p->recent_seconds = 0.5 * (p->recent_seconds + now - p->checked_at - p->paused);
+  p->recent_steps = 0.5 * (p->recent_steps + (double)(r->progress.step - p->checked_step));
+  p->step_seconds = p->recent_seconds / p->recent_steps;
   p->all_paused += p->paused - p->once;
   p->paused = p->once = 0;
   p->checked_at = now;
@@ -197,5 +202,8 @@ bool run_keep_minutes(Run *r, Error *error) {
   const int64_t steps = (int64_t)run_broadcast_number(r->peers, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
-  return run_broadcast_flag(r->peers, same) || change_length(r, steps, error);
+  if (run_broadcast_flag(r->peers, same)) return true;
+  const bool ok = change_length(r, steps, error);
+  p->paused = clock_seconds() - now; /* writing config.txt can take longer than many steps */
+  return ok;
 }
