@@ -149,18 +149,21 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
   int padded = round_up(end, LANES); /* whole vectors: invisible keys become e^-inf = 0 */
   for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
   for (int j = end; j < padded; j++) scores[j] = -INFINITY;
-  float max = state->max, lane[LANES]; /* a maximum for each lane: not every compiler vectorizes a max reduction */
+  float max = state->max, lane[LANES]; /* a number for each lane: compilers reduce in order, one after the other */
   for (int l = 0; l < LANES; l++) lane[l] = max;
   for (int j = 0; j < padded; j += LANES) {
 #pragma omp simd
     for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
   }
   for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
-  float total = 0, base = max == -INFINITY ? 0.0f : max; /* avoids e^(-inf + inf) */
-#pragma omp simd reduction(+ : total)
-  for (int j = 0; j < padded; j++) {
-    scores[j] = exp_f32(scores[j] - base);
-    total += scores[j];
+  float base = max == -INFINITY ? 0.0f : max; /* avoids e^(-inf + inf) */
+  Vector total = {0};
+  for (int j = 0; j < padded; j += LANES) {
+    float e[LANES];
+#pragma omp simd
+    for (int l = 0; l < LANES; l++) e[l] = exp_f32(scores[j + l] - base);
+    memcpy(scores + j, e, sizeof e);
+    total += *(const UnalignedVector *)e;
   }
   for (int j = padded; j < width; j++) scores[j] = 0.0f;
   if (max > state->max && state->total > 0) {
@@ -170,7 +173,7 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
     for (int d = 0; d < dim_width; d++) sum[d] *= shrink;
   }
   state->max = max;
-  state->total += total;
+  state->total += sum_lanes(total);
 }
 
 static void forward_block(const AttentionJob *job, const ForwardScratch *s, int b, int h, int i0, int count) {

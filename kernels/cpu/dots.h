@@ -51,20 +51,4 @@ static inline __attribute__((always_inline)) Vector load_wide(DType dtype, const
 float CPU(dot)(const float *a, const float *b, int depth);
 float CPU(sum)(const float *x, int count);
 
-typedef float Four __attribute__((vector_size(16)));
-
-/* Adds the lanes up to four in a fixed tree. */
-static inline Four fold(Vector lanes) {
-  Four part[LANES / 4];
-  memcpy(part, &lanes, sizeof part);
-  for (int half = LANES / 8; half > 0; half /= 2)
-    for (int l = 0; l < half; l++) part[l] += part[l + half];
-  return part[0];
-}
-
-static inline float sum_lanes(Vector lanes) {
-  Four part = fold(lanes);
-  return (part[0] + part[2]) + (part[1] + part[3]);
-}
-
 #endif

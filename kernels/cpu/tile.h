@@ -27,6 +27,22 @@ typedef float UnalignedVector __attribute__((vector_size(4 * LANES), aligned(4),
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+typedef float Four __attribute__((vector_size(16)));
+
+/* Adds the lanes up to four in a fixed tree. */
+static inline Four fold(Vector lanes) {
+  Four part[LANES / 4];
+  memcpy(part, &lanes, sizeof part);
+  for (int half = LANES / 8; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) part[l] += part[l + half];
+  return part[0];
+}
+
+static inline float sum_lanes(Vector lanes) {
+  Four part = fold(lanes);
+  return (part[0] + part[2]) + (part[1] + part[3]);
+}
+
 static inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /* c[rows][cols] (+)= a[rows][depth] b[depth][cols] with a(i, k) = a[i * a_row + k * a_k], b(k, j) = b[k * b_row + j].
