@@ -223,7 +223,10 @@ static void test_linear_large(void **state) {
   linear_large(*state, 70, 131, 523);
   linear_large(*state, 261, 67, 35);
   linear_large(*state, 1, 515, 130);
-  if (!fixture_is_cuda(*state)) linear_large(*state, 769, 67, 525); /* two segments of several blocks, on CPUs */
+  if (fixture_is_cuda(*state)) return;
+  linear_large(*state, 769, 67, 525); /* on CPUs: a weight gradient of two segments of several blocks, */
+  linear_large(*state, 9, 4501, 291); /* an input gradient and a product whose depth is packed in several blocks */
+  linear_large(*state, 9, 291, 4501);
 }
 
 /* ---- the gradient of a bias over thousands of rows ---- */

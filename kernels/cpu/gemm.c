@@ -10,7 +10,7 @@
 
 enum {
   DEPTH = TILE_COLS > 32 ? 128 : 256, /* words of a pass over a panel, which stays in L1 */
-  GROUP = 1 << 18,                    /* words packed before rows are multiplied: 1 MiB */
+  PACKED = 1 << 18,                   /* words packed before rows are multiplied: 1 MiB */
   SPAN = 96                           /* rows multiplied with a panel together, at most */
 };
 
@@ -72,51 +72,57 @@ typedef struct Product {
 
 static int words_of(int depth) { return divide_up(depth, PER_WORD); }
 
-/* Packs rows j .. j+cols of the weights to to[words][TILE_COLS]. */
-static void pack_transposed(const Weights *w, int j, int cols, Word *to) {
+/* Packs elements k0 .. k0+depth of rows j .. j+cols of the weights to to[words][TILE_COLS]. */
+static void pack_transposed(const Weights *w, int j, int cols, int k0, int depth, Word *to) {
 #if CPU_BF16
-  const uint16_t *from = (const uint16_t *)w->data + j * w->stride;
-  if (w->cols % PER_WORD == 0) {
-    CPU(transpose)(cols, w->cols / PER_WORD, (const float *)from, w->stride / PER_WORD, (float *)to, TILE_COLS);
+  const uint16_t *from = (const uint16_t *)w->data + j * w->stride + k0;
+  if (w->stride % PER_WORD == 0 && depth % PER_WORD == 0) {
+    CPU(transpose)(cols, depth / PER_WORD, (const float *)from, w->stride / PER_WORD, (float *)to, TILE_COLS);
     return;
   }
   for (int i = 0; i < cols; i++, from += w->stride)
-    for (int k = 0; k < w->cols; k += PER_WORD)
-      to[k / PER_WORD * TILE_COLS + i] = (Word)from[k] | (k + 1 < w->cols ? (Word)from[k + 1] << 16 : 0);
+    for (int k = 0; k < depth; k += PER_WORD)
+      to[k / PER_WORD * TILE_COLS + i] = (Word)from[k] | (k + 1 < depth ? (Word)from[k + 1] << 16 : 0);
 #else
   enum { WIDTH = 8 * WEIGHT_GROUP };
   if (w->dtype == DTYPE_F32) {
-    CPU(transpose)(cols, w->cols, (const float *)w->data + j * w->stride, w->stride, to, TILE_COLS);
+    CPU(transpose)(cols, depth, (const float *)w->data + j * w->stride + k0, w->stride, to, TILE_COLS);
     return;
   }
   _Alignas(64) float wide[LANES * WIDTH];
   for (int i = 0; i < cols; i += LANES)
-    for (int k = 0; k < w->cols; k += WIDTH) {
-      int rows = smaller(cols - i, LANES), width = smaller(w->cols - k, WIDTH);
-      for (int row = 0; row < rows; row++) CPU(widen_weights)(w, j + i + row, k, width, wide + row * WIDTH);
+    for (int k = 0; k < depth; k += WIDTH) {
+      int rows = smaller(cols - i, LANES), width = smaller(depth - k, WIDTH);
+      for (int row = 0; row < rows; row++) CPU(widen_weights)(w, j + i + row, k0 + k, width, wide + row * WIDTH);
       CPU(transpose)(rows, width, wide, WIDTH, to + (int64_t)k * TILE_COLS + i, TILE_COLS);
     }
 #endif
 }
 
-/* The panels first .. last of a product, [words + 1][TILE_COLS] each: at distances that are multiples of 4 KiB their
- * rows would conflict in the cache. */
+/* The part of the weights that is packed at a time: panels of TILE_COLS columns, words of their depth. */
+typedef struct Block {
+  int panels, words;
+} Block;
+
+/* Panels first .. last of a product, words begin .. end of their depth, each panel [words + 1][TILE_COLS]: at distances
+ * that are multiples of 4 KiB their rows would conflict in the cache. */
 typedef struct PackedPanels {
   const Product *product;
   const Microkernel *by;
-  int first, last;
+  int first, last, begin, end;
   int64_t size;
   Word *data;
   Element *padded; /* for rows of a that end with a partial word: [threads][SPAN][padded depth] */
+  float *sums;     /* bf16 with several blocks of the depth: [rows][panels * TILE_COLS] */
 } PackedPanels;
 
-/* Packs words begin .. end of the weights' depth. */
+/* Packs words begin .. end of the packed depth. */
 static void pack_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const PackedPanels *g = job;
   const Product *p = g->product;
   int j = g->first * TILE_COLS, cols = smaller(g->last * TILE_COLS, p->cols) - j;
-  int k = begin * PER_WORD, depth = smaller(end * PER_WORD, p->depth) - k;
+  int k = (g->begin + begin) * PER_WORD, depth = smaller((g->begin + end) * PER_WORD, p->depth) - k;
   pack_columns(TILE_COLS, depth, cols, (const Element *)p->w.data + k * p->w.stride + j, p->w.stride,
                g->data + (int64_t)begin * TILE_COLS, g->size);
 }
@@ -129,9 +135,10 @@ static void pack_transposed_panels(const void *job, int begin, int end, int thre
   for (int panel = begin; panel < end; panel++) {
     Word *into = g->data + panel * g->size;
     int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS);
-    for (int k = 0; k < words_of(p->depth) && cols % LANES; k++)
+    int first = g->begin * PER_WORD, depth = smaller(g->end * PER_WORD, p->depth) - first;
+    for (int k = 0; k < g->end - g->begin && cols % LANES; k++)
       for (int l = cols; l < round_up(cols, LANES); l++) into[k * TILE_COLS + l] = 0;
-    pack_transposed(&p->w, j, cols, into);
+    pack_transposed(&p->w, j, cols, first, depth, into);
   }
 }
 
@@ -150,10 +157,10 @@ static const Element *whole_words(const PackedPanels *g, int i, int rows, int th
 }
 
 /* Adds the bias to a panel, and in bf16 converts `sums` to c. */
-static void finish_panel(const Product *p, Element *c, const float *sums, int j, int rows, int cols) {
+static void finish_panel(const Product *p, Element *c, const float *sums, int64_t stride, int j, int rows, int cols) {
   const float *bias = p->bias ? p->bias + j : NULL;
 #if CPU_BF16
-  for (int row = 0; row < rows; row++, c += p->cols, sums += TILE_COLS) {
+  for (int row = 0; row < rows; row++, c += p->cols, sums += stride) {
     if (!p->add && !bias) {
       narrow_row(c, sums, cols);
       continue;
@@ -163,7 +170,7 @@ static void finish_panel(const Product *p, Element *c, const float *sums, int j,
       c[i] = narrow(sums[i] + (p->add ? widen(c[i]) : 0.0f) + (bias ? widen(narrow(bias[i])) : 0.0f));
   }
 #else
-  (void)sums;
+  (void)sums, (void)stride;
   for (int row = 0; row < rows && bias; row++, c += p->cols) {
 #pragma omp simd
     for (int i = 0; i < cols; i++) c[i] += bias[i];
@@ -171,21 +178,27 @@ static void finish_panel(const Product *p, Element *c, const float *sums, int j,
 #endif
 }
 
-/* c = a times one panel, in bf16 by way of `sums`. The depth is divided into equal passes. */
+/* c = a times one packed panel, in bf16 by way of sums. The depth is divided into equal passes. */
 static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, const Element *a, int64_t a_row) {
   const Product *p = g->product;
-  _Alignas(64) float sums[CPU_BF16 ? SPAN * TILE_COLS : 1];
-  int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS), words = words_of(p->depth);
+  _Alignas(64) float block[CPU_BF16 ? SPAN * TILE_COLS : 1];
+  int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS), words = g->end - g->begin;
   int each = divide_up(words, divide_up(words, DEPTH));
   Element *c = p->c + (int64_t)i * p->cols + j;
+  int64_t stride = p->cols;
+  float *sums = (float *)c;
+  if (CPU_BF16) {
+    stride = g->sums ? (int64_t)round_up(p->cols, TILE_COLS) : TILE_COLS;
+    sums = g->sums ? g->sums + i * stride + j : block;
+  }
   int k = 0;
   do {
-    g->by->multiply(rows, cols, smaller(each, words - k), a + k * PER_WORD, a_row, 1,
-                    g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, CPU_BF16 ? sums : (float *)c,
-                    CPU_BF16 ? TILE_COLS : p->cols, k > 0 || (p->add && !CPU_BF16));
+    g->by->multiply(rows, cols, smaller(each, words - k), a + (int64_t)(g->begin + k) * PER_WORD, a_row, 1,
+                    g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, sums, stride,
+                    g->begin + k > 0 || (p->add && !CPU_BF16));
     k += each;
   } while (k < words); /* words > 0 */
-  finish_panel(p, c, sums, j, rows, cols);
+  if (g->end == words_of(p->depth)) finish_panel(p, c, sums, stride, j, rows, cols);
 }
 
 static void multiply_rows(const PackedPanels *g, int begin, int end, int first, int last, int thread) {
@@ -212,25 +225,47 @@ static void multiply_panels(const void *job, int begin, int end, int thread) {
   multiply_rows(g, 0, g->product->rows, begin, end, thread);
 }
 
+/* Returns the block that moves the fewest numbers of a row to and from memory: a is read once for each group of panels,
+ * and c is written once and, for each further block of the depth, read and written again. */
+static Block choose_block(const Product *p) {
+  enum { MOST = PACKED / (DEPTH * TILE_COLS) }; /* panels of one pass */
+  const int words = words_of(p->depth), panels = divide_up(p->cols, TILE_COLS);
+  const int fit = smaller(panels, PACKED / ((words + 1) * TILE_COLS)), wide = smaller(panels, MOST);
+  const Block deep = {fit > 1 ? fit : 1, words},
+              flat = {wide, smaller(words, PACKED / (wide * TILE_COLS) / DEPTH * DEPTH)};
+  const double deep_cost = (double)divide_up(panels, deep.panels) * p->depth;
+  const double flat_cost =
+      (double)divide_up(panels, flat.panels) * p->depth + 2.0 * (divide_up(words, flat.words) - 1) * p->cols;
+  return deep_cost <= flat_cost ? deep : flat;
+}
+
 static void multiply(Context *c, const Product *p) {
   const Microkernel *by = c->microkernel;
-  int words = words_of(p->depth);
-  int64_t size = (int64_t)(words + 1) * TILE_COLS;
-  int panels = divide_up(p->cols, TILE_COLS), group = smaller(panels, size < GROUP ? (int)(GROUP / size) : 1);
-  int tiles = divide_up(p->rows, by->rows);
-  size_t packed_size = (size_t)(group * size), padded = p->depth % PER_WORD ? (size_t)SPAN * (size_t)words : 0;
-  float *memory = CPU(scratch)(c, packed_size + padded * (size_t)c->threads);
+  const Block block = choose_block(p);
+  int words = words_of(p->depth), panels = divide_up(p->cols, TILE_COLS), tiles = divide_up(p->rows, by->rows);
+  int64_t size = (int64_t)(block.words + 1) * TILE_COLS;
+  size_t packed = (size_t)(block.panels * size), padded = p->depth % PER_WORD ? (size_t)SPAN * (size_t)words : 0;
+  size_t sums = CPU_BF16 && block.words < words ? (size_t)p->rows * (size_t)(panels * TILE_COLS) : 0;
+  float *memory = CPU(scratch)(c, packed + sums + padded * (size_t)c->threads);
   if (!memory) return;
-  for (int first = 0; first < panels; first += group) {
-    const PackedPanels packed = {
-        p, by, first, smaller(first + group, panels), size, (Word *)memory, (Element *)(memory + packed_size)};
-    int count = packed.last - first;
-    if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &packed);
-    else pool_run(c->pool, words, 8, 64, pack_rows, &packed);
-    if (tiles >= count || tiles >= 4 * c->threads)
-      pool_run(c->pool, tiles, 1, SPAN / by->rows, multiply_tiles, &packed);
-    else pool_run(c->pool, count, 1, 4, multiply_panels, &packed);
-  }
+  for (int first = 0; first < panels; first += block.panels)
+    for (int begin = 0; begin < words; begin += block.words) {
+      const PackedPanels g = {.product = p,
+                              .by = by,
+                              .first = first,
+                              .last = smaller(first + block.panels, panels),
+                              .begin = begin,
+                              .end = smaller(begin + block.words, words),
+                              .size = size,
+                              .data = (Word *)memory,
+                              .sums = sums ? memory + packed : NULL,
+                              .padded = (Element *)(memory + packed + sums)};
+      int count = g.last - first;
+      if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &g);
+      else pool_run(c->pool, g.end - begin, 8, 64, pack_rows, &g);
+      if (tiles >= count || tiles >= 4 * c->threads) pool_run(c->pool, tiles, 1, SPAN / by->rows, multiply_tiles, &g);
+      else pool_run(c->pool, count, 1, 4, multiply_panels, &g);
+    }
 }
 
 void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
