@@ -256,7 +256,7 @@ typedef struct Muon {
 #define MUON_EPS 1e-7f /* a gradient with a smaller norm is divided by this */
 enum { MUON_STEPS = 5 };
 
-/* The key/value cache of one layer, [slots][capacity][G][D] dt each; it stores rotated keys. */
+/* The key/value cache of one layer, [slots][G][capacity][D] dt each; it stores rotated keys. */
 typedef struct KvCache {
   void *k, *v;
   int capacity;

@@ -275,9 +275,9 @@ static QkvViews memory_views(const Pass *p, const Sublayer *w, const SublayerAct
                       .v = {element(p->model, a->memory, row), batch, 2 * row, head}};
   }
   const KvCache *cache = &p->memories[w->layer];
-  int64_t slot = (int64_t)cache->capacity * row;
-  return (QkvViews){.k = {element(p->model, cache->k, p->slot * slot), slot, row, head},
-                    .v = {element(p->model, cache->v, p->slot * slot), slot, row, head}};
+  int64_t slot = cache->capacity * row, keys = cache->capacity * head;
+  return (QkvViews){.k = {element(p->model, cache->k, p->slot * slot), slot, head, keys},
+                    .v = {element(p->model, cache->v, p->slot * slot), slot, head, keys}};
 }
 
 /* The encoder's output, [N][C]. */

@@ -1,6 +1,6 @@
 /* The key/value cache, and a token's attention to it.
  *
- *   out, q [rows][H*D]   cache k, v [slots][capacity][G][D]
+ *   out, q [rows][H*D]   cache k, v [slots][G][capacity][D]
  *
  * A sequence whose position is outside the cache attends to all positions of the cache. */
 #ifndef INKLING_KERNELS_DECODE_ATTENTION_CUH
@@ -15,7 +15,7 @@ template <class T> struct Cache {
   T *k, *v;
   int capacity, kv_heads, head_dim;
   __device__ int64_t at(int64_t slot, int position, int head) const {
-    return ((slot * capacity + position) * kv_heads + head) * head_dim;
+    return ((slot * kv_heads + head) * capacity + position) * head_dim;
   }
 };
 
@@ -64,7 +64,7 @@ template <int LANES, class T, int N>
 __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pack<T, N> &query, int64_t from,
                                                 bool inside, int count, float scale) {
   constexpr int WORKERS = ATTENTION_WARPS * (32 / LANES);
-  const int64_t stride = (int64_t)cache.kv_heads * cache.head_dim;
+  const int64_t stride = cache.head_dim;
   KeySoftmax<N> state;
   for (int first = 0; first < count; first += WORKERS * ATTENTION_BATCH) {
     const int mine = first + (int)threadIdx.x / LANES;

@@ -287,24 +287,29 @@ static void copy_row(Decoder *d, void *array, size_t each, int to, int from, siz
   m->ops->copy(m->context, (char *)array + (size_t)to * each, (char *)array + (size_t)from * each, used);
 }
 
+/* Copies the first `count` keys and values of every head. */
+static void copy_cache(Decoder *d, const KvCache *cache, int to, int from, int count) {
+  const int heads = cache->kv_heads;
+  const size_t key = (size_t)cache->head_dim * d->model->dt, each = (size_t)cache->capacity * key;
+  for (int h = 0; h < heads; h++) {
+    copy_row(d, cache->k, each, to * heads + h, from * heads + h, (size_t)count * key);
+    copy_row(d, cache->v, each, to * heads + h, from * heads + h, (size_t)count * key);
+  }
+}
+
 void decoder_copy(Decoder *d, int to, int from) {
   begin_change(d);
   const ModelConfig *c = &d->model->config;
   const Sequences *s = &d->sequences;
   const Row row = d->rows[from];
-  const size_t key = (size_t)key_width(c) * d->model->dt, slot = (size_t)c->ctx * key, ring = (size_t)s->capacity;
+  const size_t ring = (size_t)s->capacity;
   const int kept = row.length < s->capacity ? row.length : s->capacity;
   int32_t *const numbers[] = {s->lengths, s->positions, s->streams, s->status, d->source_counts, s->bias.counts};
   const size_t states = 2 * (size_t)state_width(c) * d->model->dt;
   if (states) copy_row(d, d->state_memory, states, to, from, states);
   for (int i = 0; i < c->layers; i++) {
-    if (d->caches[i].k) {
-      copy_row(d, d->caches[i].k, slot, to, from, (size_t)row.position * key);
-      copy_row(d, d->caches[i].v, slot, to, from, (size_t)row.position * key);
-    }
-    if (!d->memories) continue;
-    copy_row(d, d->memories[i].k, slot, to, from, (size_t)row.source * key);
-    copy_row(d, d->memories[i].v, slot, to, from, (size_t)row.source * key);
+    if (d->caches[i].k) copy_cache(d, &d->caches[i], to, from, row.position);
+    if (d->memories) copy_cache(d, &d->memories[i], to, from, row.source);
   }
   copy_row(d, s->tokens, ring * sizeof(int32_t), to, from, (size_t)kept * sizeof(int32_t));
   copy_row(d, s->sampling, sizeof(Sampling), to, from, sizeof(Sampling));

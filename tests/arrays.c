@@ -316,3 +316,13 @@ double *with_pads(Fixture *f, const double *values, int rows, int width, int str
   for (int i = 0; i < rows * stride; i++) wide[i] = i % stride < width ? values[i / stride * width + i % stride] : pad;
   return wide;
 }
+
+double *swapped(Fixture *f, const double *values, int batch, int rows, int cols, int width) {
+  double *out = host_values(f, (size_t)(batch * rows * cols * width));
+  for (int b = 0; b < batch; b++)
+    for (int row = 0; row < rows; row++)
+      for (int col = 0; col < cols; col++)
+        memcpy(out + ((b * cols + col) * rows + row) * width, values + ((b * rows + row) * cols + col) * width,
+               (size_t)width * sizeof *out);
+  return out;
+}

@@ -156,6 +156,8 @@ bool has_head_size(const Fixture *f, int head_dim);
 int fitting_width(const Fixture *f, int width);
 /* Pads [rows][width] to [rows][stride] with `pad`. */
 double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad);
+/* Copies [batch][rows][cols][width] to [batch][cols][rows][width]. */
+double *swapped(Fixture *f, const double *values, int batch, int rows, int cols, int width);
 
 /* ---- goldens: tests/golden/NAME.safetensors, or in the directory $INKLING_GOLDEN ---- */
 

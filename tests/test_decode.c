@@ -171,8 +171,10 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   const ParameterGroup *w = layer.params.groups;
   Sequences seq = sequences_new(m, q, rows, s->capacity);
   int cache_width = s->capacity * key_width(s);
-  KvCache cache = {.k = machine_put_rows(m, GATHER(f, q, rows, keys, cache_width), rows, cache_width),
-                   .v = machine_put_rows(m, GATHER(f, q, rows, values, cache_width), rows, cache_width),
+  double *keys = swapped(f, GATHER(f, q, rows, keys, cache_width), rows, s->capacity, s->kv_heads, s->head_dim);
+  double *values = swapped(f, GATHER(f, q, rows, values, cache_width), rows, s->capacity, s->kv_heads, s->head_dim);
+  KvCache cache = {.k = machine_put_rows(m, keys, rows, cache_width),
+                   .v = machine_put_rows(m, values, rows, cache_width),
                    .capacity = s->capacity,
                    .kv_heads = s->kv_heads,
                    .head_dim = s->head_dim};
@@ -197,10 +199,12 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   m->ops->decode_mlp(m->context, hidden, x, norm, &layer.params, layer_of(w[PART_GATE_UP].matrix), &mlp, &seq);
   m->ops->decode_residual(m->context, down, down_in, &layer.params, layer_of(w[PART_DOWN].matrix), &seq);
   m->ops->decode_logits(m->context, logits, x, norm, &layer.params, layer_of(w[PART_TABLE].matrix), s->vocab, rows);
+  keys = machine_get_rows(m, cache.k, rows, cache_width);
+  values = machine_get_rows(m, cache.v, rows, cache_width);
   return (Results){.embedding = machine_get_rows(m, embedded, rows, s->dim),
                    .query = machine_get_rows(m, query, rows, query_width(s)),
-                   .keys = machine_get_rows(m, cache.k, rows, cache_width),
-                   .values = machine_get_rows(m, cache.v, rows, cache_width),
+                   .keys = swapped(f, keys, rows, s->kv_heads, s->capacity, s->head_dim),
+                   .values = swapped(f, values, rows, s->kv_heads, s->capacity, s->head_dim),
                    .attention = machine_get_rows(m, attention, rows, query_width(s)),
                    .residual_output = machine_get_rows(m, residual, rows, s->dim),
                    .hidden = machine_get_rows(m, hidden, rows, s->ffn),
@@ -330,8 +334,9 @@ static void test_cache_store(void **state) {
   memcpy(want_v, before, (size_t)count * sizeof(double));
   for (int t = 0; t < LENGTH; t++)
     for (int i = 0; i < row; i++) {
-      want_k[(SLOT * CAPACITY + t) * row + i] = packed[t * width + HEADS * dim + i];
-      want_v[(SLOT * CAPACITY + t) * row + i] = packed[t * width + (HEADS + GROUPS) * dim + i];
+      const int at = ((SLOT * GROUPS + i / dim) * CAPACITY + t) * dim + i % dim;
+      want_k[at] = packed[t * width + HEADS * dim + i];
+      want_v[at] = packed[t * width + (HEADS + GROUPS) * dim + i];
     }
   KvCache cache = {machine_put_rows(&m, before, 1, count), machine_put_rows(&m, before, 1, count), CAPACITY, GROUPS,
                    dim};

@@ -172,9 +172,9 @@ static double *run_qkv(Machine *m, const Part *k, const int *ids, int rows) {
   for (int r = 0; r < rows; r++) memcpy(all + r * k->width, queries + r * query, (size_t)query * sizeof *all);
   for (int part = 0; part < 2; part++) {
     const double *stored = machine_get_rows(m, part ? cache.v : cache.k, rows, cached);
-    for (int i = 0; i < rows * cached; i++) {
-      const int r = i / cached, here = i % cached / key == positions_of[ids[r]];
-      if (here) all[r * k->width + query + part * key + i % key] = stored[i];
+    for (int i = 0; i < rows * cached; i++) { /* [rows][kv_heads][CAPACITY][head_dim] */
+      const int r = i / cached, row = i % cached / s->head_dim, at = row / CAPACITY * s->head_dim + i % s->head_dim;
+      if (row % CAPACITY == positions_of[ids[r]]) all[r * k->width + query + part * key + at] = stored[i];
       else assert_true(isnan(stored[i]));
     }
   }
@@ -481,7 +481,7 @@ static void test_decode_attention_counts(void **state) {
     const size_t cached = (size_t)(CAPACITY * row);
     double *keys = random_values(f, 1, SEQUENCES * cached), *values = random_values(f, 2, SEQUENCES * cached);
     double *want = host_values(f, (size_t)(SEQUENCES * query));
-    k.keys = keys, k.values = values, k.x = random_values(f, 3, (size_t)(SEQUENCES * query)), k.width = query;
+    k.x = random_values(f, 3, (size_t)(SEQUENCES * query)), k.width = query;
     for (int s = 0; s < SEQUENCES; s++) {
       for (size_t j = 0; j < cached; j++) keys[(size_t)s * cached + j] /= 8;
       for (size_t j = (size_t)(counts[s] * row); j < cached; j++)
@@ -491,6 +491,8 @@ static void test_decode_attention_counts(void **state) {
                            counts[s]),
              (size_t)query * sizeof *want);
     }
+    k.keys = swapped(f, keys, SEQUENCES, CAPACITY, k.heads.kv_heads, sizes[i]);
+    k.values = swapped(f, values, SEQUENCES, CAPACITY, k.heads.kv_heads, sizes[i]);
     expect_part(f, &k, want);
   }
 }

@@ -1,5 +1,5 @@
 /* Decoding of one token on the CPU: the operations of kernels.h whose rows are sequences.
- *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][capacity][G][D]
+ *   x [rows][C]   q, out [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   cache k, v [slots][G][capacity][D]
  *
  * Sums (dots.h) do not depend on the number of sequences, their order or the number of threads, so row i of a batch
  * equals a run of its sequence alone, bit for bit.
@@ -44,6 +44,11 @@ void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const 
   }
 }
 
+/* Returns the place of a key or value in the cache. */
+static int64_t cache_at(const KvCache *cache, int64_t slot, int group, int position) {
+  return ((slot * cache->kv_heads + group) * cache->capacity + position) * cache->head_dim;
+}
+
 /* Normalizes (`norm` not NULL) and rotates (`rope` not NULL) the queries and keys of one sequence's packed q, k, v;
  * stores q, and k and v in the cache. */
 static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int heads, const HeadNorm *norm,
@@ -51,16 +56,16 @@ static void store_qkv(Element *q, const KvCache *cache, const float *qkv, int he
   if (position < 0 || position >= cache->capacity) return;
   int dim = cache->head_dim, groups = cache->kv_heads;
   const float *angles = rope ? rope->table + (int64_t)position * rope_dims(rope, dim) : NULL;
-  int64_t slot = ((int64_t)row * cache->capacity + position) * groups * dim;
   for (int h = 0; h < heads + groups; h++) {
-    Element *to = h < heads ? q + h * dim : (Element *)cache->k + slot + (h - heads) * dim;
+    Element *to = h < heads ? q + h * dim : (Element *)cache->k + cache_at(cache, row, h - heads, position);
     const float *head = qkv + h * dim;
     float normed[HEAD_DIM_LIMIT];
     if (norm) head = normalize_head(normed, head, head_rstd(head, dim, norm->eps), norm, h);
     if (angles) rope_head(to, head, angles, rope_dims(rope, dim), dim, 1);
     else narrow_row(to, head, dim);
   }
-  narrow_row((Element *)cache->v + slot, qkv + (heads + groups) * dim, groups * dim);
+  for (int g = 0; g < groups; g++)
+    narrow_row((Element *)cache->v + cache_at(cache, row, g, position), qkv + (heads + groups + g) * dim, dim);
 }
 
 void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
@@ -79,16 +84,11 @@ typedef struct Softmax {
   float value[HEAD_DIM_LIMIT], weight, max;
 } Softmax;
 
-/* Keys or values of one head; positions are `stride` elements apart. */
-typedef struct Cached {
-  const Element *data;
-  int64_t stride;
-} Cached;
-
 /* scores = scale * keys q, and -inf after the last key, so that all blocks have the same size. */
-static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, int count, int dim, float scale) {
+static float score_block(float scores[KEY_BLOCK], const float *q, const Element *keys, int count, int dim,
+                         float scale) {
   float max = -INFINITY;
-  CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, keys.stride, keys.data}, q);
+  CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, dim, keys}, q);
   for (int j = 0; j < count; j++) scores[j] *= scale;
   for (int j = count; j < KEY_BLOCK; j++) scores[j] = -INFINITY;
   for (int j = 0; j < count; j++) max = scores[j] > max ? scores[j] : max;
@@ -97,29 +97,27 @@ static float score_block(float scores[KEY_BLOCK], const float *q, Cached keys, i
 
 /* sum[0 .. vectors] += the values' first `vectors` vectors, each position times its weight. */
 static inline __attribute__((always_inline)) void add_vectors(int vectors, float *sum, const float *weight,
-                                                              const Element *value, int64_t stride, int count) {
+                                                              const Element *value, int dim, int count) {
   enum { MOST = 4 };
   Vector total[MOST];
   UNROLL for (int v = 0; v < vectors; v++) total[v] = *(const UnalignedVector *)(sum + v * LANES);
-  for (int j = 0; j < count; j++, value += stride) {
-    UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(value + ROWS_AHEAD * stride + v * LANES);
+  for (int j = 0; j < count; j++, value += dim)
     UNROLL for (int v = 0; v < vectors; v++) total[v] += weight[j] * load_wide(ELEMENT_DTYPE, value, v * LANES);
-  }
   UNROLL for (int v = 0; v < vectors; v++) * (UnalignedVector *)(sum + v * LANES) = total[v];
 }
 
 /* sum[d] += sum_j weight[j] values[j][d], with the sums in registers. */
-static void add_values(float *sum, const float *weight, Cached values, int count, int dim) {
-  const int64_t stride = values.stride;
+static void add_values(float *sum, const float *weight, const Element *values, int count, int dim) {
   int d = 0;
-  for (; d + 4 * LANES <= dim; d += 4 * LANES) add_vectors(4, sum + d, weight, values.data + d, stride, count);
-  for (; d + 2 * LANES <= dim; d += 2 * LANES) add_vectors(2, sum + d, weight, values.data + d, stride, count);
-  for (; d + LANES <= dim; d += LANES) add_vectors(1, sum + d, weight, values.data + d, stride, count);
+  for (; d + 4 * LANES <= dim; d += 4 * LANES) add_vectors(4, sum + d, weight, values + d, dim, count);
+  for (; d + 2 * LANES <= dim; d += 2 * LANES) add_vectors(2, sum + d, weight, values + d, dim, count);
+  for (; d + LANES <= dim; d += LANES) add_vectors(1, sum + d, weight, values + d, dim, count);
   for (; d < dim; d++)
-    for (int j = 0; j < count; j++) sum[d] += weight[j] * widen(values.data[j * stride + d]);
+    for (int j = 0; j < count; j++) sum[d] += weight[j] * widen(values[(int64_t)j * dim + d]);
 }
 
-static void attend_block(Softmax *s, const float *q, Cached keys, Cached values, int count, int dim, float scale) {
+static void attend_block(Softmax *s, const float *q, const Element *keys, const Element *values, int count, int dim,
+                         float scale) {
   _Alignas(64) float scores[KEY_BLOCK];
   Vector weight = {0};
   float block_max = score_block(scores, q, keys, count, dim, scale);
@@ -135,15 +133,13 @@ static void attend_block(Softmax *s, const float *q, Cached keys, Cached values,
 }
 
 /* Computes one query head of one sequence over the first `count` positions. */
-static void attend(Element *out, const Element *q, Cached keys, Cached values, int count, int dim, float scale) {
+static void attend(Element *out, const Element *q, const Element *keys, const Element *values, int count, int dim,
+                   float scale) {
   Softmax s = {.max = -INFINITY};
   float wide[HEAD_DIM_LIMIT];
   const float *query = wide_row(q, wide, dim);
-  for (int j = 0; j < count; j += KEY_BLOCK) {
-    int n = smaller(count - j, KEY_BLOCK);
-    attend_block(&s, query, (Cached){keys.data + j * keys.stride, keys.stride},
-                 (Cached){values.data + j * values.stride, values.stride}, n, dim, scale);
-  }
+  for (int j = 0; j < count; j += KEY_BLOCK, keys += KEY_BLOCK * dim, values += KEY_BLOCK * dim)
+    attend_block(&s, query, keys, values, smaller(count - j, KEY_BLOCK), dim, scale);
   for (int d = 0; d < dim; d++) out[d] = narrow(count > 0 ? s.value[d] / s.weight : 0.0f);
 }
 
@@ -162,14 +158,13 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
   (void)thread;
   const AttendJob *s = job;
   const KvCache *cache = s->cache;
-  int dim = cache->head_dim, groups = cache->kv_heads, per_group = s->heads / groups;
-  int64_t stride = (int64_t)groups * dim;
+  int dim = cache->head_dim, per_group = s->heads / cache->kv_heads;
   for (int i = begin; i < end; i++) {
     int r = i / s->heads, group = i % s->heads / per_group;
     int count = s->counts ? s->counts[r] : s->sequences->positions[r] + 1;
-    int64_t first = (int64_t)r * cache->capacity * stride + group * dim;
-    attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Cached){(Element *)cache->k + first, stride},
-           (Cached){(Element *)cache->v + first, stride}, smaller(count, cache->capacity), dim, s->scale);
+    int64_t first = cache_at(cache, r, group, 0);
+    attend(s->out + (int64_t)i * dim, s->q + (int64_t)i * dim, (Element *)cache->k + first, (Element *)cache->v + first,
+           smaller(count, cache->capacity), dim, s->scale);
   }
 }
 
@@ -253,7 +248,7 @@ void CPU(cache_store)(Context *c, const KvCache *cache, int slot, View k, View v
   int rows = smaller(length, cache->capacity);
   for (int t = 0; t < rows; t++)
     for (int g = 0; g < groups; g++) {
-      int64_t to = (((int64_t)slot * cache->capacity + t) * groups + g) * dim;
+      int64_t to = cache_at(cache, slot, g, t);
       memcpy((Element *)cache->k + to, (const Element *)k.data + t * k.row + g * k.head, bytes);
       memcpy((Element *)cache->v + to, (const Element *)v.data + t * v.row + g * v.head, bytes);
     }

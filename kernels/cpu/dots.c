@@ -77,13 +77,9 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
   int64_t at = row * w->stride;
   UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
   const int size = dtype == DTYPE_F32 ? 4 : 2;
-  const bool adjacent = w->stride == w->cols; /* not for the keys of one head */
   const char *ahead = (const char *)w->data + at * size + PREFETCH;
   for (int g = 0; g < whole; g++, ahead += weights * WEIGHT_GROUP * size) {
-    if (adjacent) fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
-    else
-      UNROLL for (int i = 0; i < weights; i++) fetch_ahead(
-          (const char *)w->data + (at + (i + ROWS_AHEAD) * w->stride + g * WEIGHT_GROUP) * size, WEIGHT_GROUP * size);
+    fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = add_group(
         dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   }

@@ -11,8 +11,7 @@
 #endif
 
 enum {
-  SPAN_WORK = 8192, /* the fewest multiply-adds that a thread takes at a time */
-  ROWS_AHEAD = 8    /* distance at which rows are prefetched that are not adjacent in memory: keys, values */
+  SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */
 };
 
 /* A row-major matrix whose rows are `stride` elements apart. */
