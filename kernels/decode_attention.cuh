@@ -64,7 +64,6 @@ template <int LANES, class T, int N>
 __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pack<T, N> &query, int64_t from,
                                                 bool inside, int count, float scale) {
   constexpr int WORKERS = ATTENTION_WARPS * (32 / LANES);
-  const int64_t stride = cache.head_dim;
   KeySoftmax<N> state;
   for (int first = 0; first < count; first += WORKERS * ATTENTION_BATCH) {
     const int mine = first + (int)threadIdx.x / LANES;
@@ -73,8 +72,8 @@ __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pac
 #pragma unroll
     for (int b = 0; b < ATTENTION_BATCH; b++) {
       const int key = mine + b * WORKERS;
-      k[b] = fetch<N>(cache.k + from + key * stride, key < count && inside);
-      v[b] = fetch<N>(cache.v + from + key * stride, key < count && inside);
+      k[b] = fetch<N>(cache.k + from + (int64_t)key * cache.head_dim, key < count && inside);
+      v[b] = fetch<N>(cache.v + from + (int64_t)key * cache.head_dim, key < count && inside);
     }
 #pragma unroll
     for (int b = 0; b < ATTENTION_BATCH; b++) {

@@ -226,7 +226,8 @@ static void test_linear_large(void **state) {
   if (fixture_is_cuda(*state)) return;
   linear_large(*state, 769, 67, 525); /* on CPUs: a weight gradient of two segments of several blocks, */
   linear_large(*state, 9, 4501, 291); /* an input gradient and a product whose depth is packed in several blocks */
-  linear_large(*state, 9, 291, 4501);
+  linear_large(*state, 131, 291, 4501);
+  linear_large(*state, 3, 1100, 4501);
 }
 
 /* ---- the gradient of a bias over thousands of rows ---- */

@@ -32,18 +32,18 @@ typedef struct TextFacts {
 /* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
  * steps. */
 typedef struct TimeBudget {
-  double launched;          /* when the program started */
-  double minutes, deadline; /* minutes NaN: the length is given otherwise */
-  double step_seconds;      /* estimated, without pauses: the quotient of the next two */
-  double recent_seconds, recent_steps;
-  double checked_at;              /* when the length was checked last... */
-  int64_t checked_step;           /* ...at this step */
-  int64_t first_step;             /* the step at which this program started */
-  double paused, all_paused;      /* since that check, and before it without one-time work */
-  double once;                    /* the part of `paused` for one-time work */
-  double saving, sampling;        /* duration of the last one; 0: there was none */
-  double evaluating, answering;   /* likewise, per window and per pair */
-  char text[24 * SCHEDULE_PLANS]; /* TrainSettings.earlier_steps if this program changed it */
+  double launched;                     /* when the program started */
+  double minutes, deadline;            /* minutes NaN: the length is given otherwise */
+  double step_seconds;                 /* estimated, without pauses: recent_seconds / recent_steps */
+  double recent_seconds, recent_steps; /* sums in which every check halves the weight of older steps */
+  double checked_at;                   /* when the length was checked last... */
+  int64_t checked_step;                /* ...at this step */
+  int64_t first_step;                  /* the step at which this program started */
+  double paused, all_paused;           /* since that check, and before it without one-time work */
+  double once;                         /* the part of `paused` for one-time work */
+  double saving, sampling;             /* duration of the last one; 0: there was none */
+  double evaluating, answering;        /* likewise, per window and per pair */
+  char text[24 * SCHEDULE_PLANS];      /* TrainSettings.earlier_steps if this program changed it */
 } TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The

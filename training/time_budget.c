@@ -116,9 +116,8 @@ bool run_bench(Run *r, const char *commit, Error *error) {
 
 /* ---- before the run ---- */
 
-/* Shares of the time: of the first evaluation and the first checkpoint together, as assumed before they were made; and
- * between two checks of the length. */
-static const double PAUSES = 0.07, CHECK_EVERY = 0.02;
+static const double PAUSES = 0.07;      /* share of the first evaluation and checkpoint, assumed before they are made */
+static const double CHECK_EVERY = 0.02; /* share of the time between two checks of the length */
 
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
@@ -173,8 +172,7 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
   s->steps = steps;
   const TrainConfig config = settings_train_config(s);
   write_plans(&r->budget, s);
-  return run_take_reports(r, true, error) &&
-         (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
+  return (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
@@ -203,7 +201,9 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   if (run_broadcast_flag(r->peers, same)) return true;
+  if (!run_take_reports(r, true, error)) return false; /* waiting for a GPU's steps is no pause */
+  const double start = clock_seconds();
   const bool ok = change_length(r, steps, error);
-  p->paused = clock_seconds() - now; /* writing config.txt can take longer than many steps */
+  p->paused = clock_seconds() - start; /* writing config.txt can take longer than many steps */
   return ok;
 }

@@ -88,7 +88,7 @@ typedef struct Softmax {
 static float score_block(float scores[KEY_BLOCK], const float *q, const Element *keys, int count, int dim,
                          float scale) {
   float max = -INFINITY;
-  CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, dim, keys}, q);
+  CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, keys}, q);
   for (int j = 0; j < count; j++) scores[j] *= scale;
   for (int j = count; j < KEY_BLOCK; j++) scores[j] = -INFINITY;
   for (int j = 0; j < count; j++) max = scores[j] > max ? scores[j] : max;

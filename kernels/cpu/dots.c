@@ -74,18 +74,20 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
                                                            const Weights *w, int row, Rows x) {
   Vector sum[WEIGHT_TILE][SEQUENCE_TILE];
   int whole = w->cols / WEIGHT_GROUP;
-  int64_t at = row * w->stride;
+  int64_t at = (int64_t)row * w->cols;
   UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = (Vector){0};
   const int size = dtype == DTYPE_F32 ? 4 : 2;
   const char *ahead = (const char *)w->data + at * size + PREFETCH;
   for (int g = 0; g < whole; g++, ahead += weights * WEIGHT_GROUP * size) {
     fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
-    UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] = add_group(
-        dtype, w->data, at + i * w->stride + g * WEIGHT_GROUP, x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
+    UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] =
+        add_group(dtype, w->data, at + (int64_t)i * w->cols + g * WEIGHT_GROUP,
+                  x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
   }
   for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* the last, partial group */
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] +=
-        load_wide(dtype, w->data, at + i * w->stride + k) * *(const UnalignedVector *)(x.data + j * x.stride + k);
+        load_wide(dtype, w->data, at + (int64_t)i * w->cols + k) *
+        *(const UnalignedVector *)(x.data + j * x.stride + k);
   finish_tile(weights, sequences, out, sum);
   for (int i = 0; i < weights && w->cols % LANES; i++)
     for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);

@@ -10,9 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum {
-  SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */
-};
+enum { SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */ };
 
 /* A row-major matrix whose rows are `stride` elements apart. */
 typedef struct Rows {

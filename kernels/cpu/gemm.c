@@ -75,18 +75,18 @@ static int words_of(int depth) { return divide_up(depth, PER_WORD); }
 /* Packs elements k0 .. k0+depth of rows j .. j+cols of the weights to to[words][TILE_COLS]. */
 static void pack_transposed(const Weights *w, int j, int cols, int k0, int depth, Word *to) {
 #if CPU_BF16
-  const uint16_t *from = (const uint16_t *)w->data + j * w->stride + k0;
-  if (w->stride % PER_WORD == 0 && depth % PER_WORD == 0) {
-    CPU(transpose)(cols, depth / PER_WORD, (const float *)from, w->stride / PER_WORD, (float *)to, TILE_COLS);
+  const uint16_t *from = (const uint16_t *)w->data + (int64_t)j * w->cols + k0;
+  if (w->cols % PER_WORD == 0 && depth % PER_WORD == 0) {
+    CPU(transpose)(cols, depth / PER_WORD, (const float *)from, w->cols / PER_WORD, (float *)to, TILE_COLS);
     return;
   }
-  for (int i = 0; i < cols; i++, from += w->stride)
+  for (int i = 0; i < cols; i++, from += w->cols)
     for (int k = 0; k < depth; k += PER_WORD)
       to[k / PER_WORD * TILE_COLS + i] = (Word)from[k] | (k + 1 < depth ? (Word)from[k + 1] << 16 : 0);
 #else
   enum { WIDTH = 8 * WEIGHT_GROUP };
   if (w->dtype == DTYPE_F32) {
-    CPU(transpose)(cols, depth, (const float *)w->data + j * w->stride + k0, w->stride, to, TILE_COLS);
+    CPU(transpose)(cols, depth, (const float *)w->data + (int64_t)j * w->cols + k0, w->cols, to, TILE_COLS);
     return;
   }
   _Alignas(64) float wide[LANES * WIDTH];
@@ -113,7 +113,8 @@ typedef struct PackedPanels {
   int64_t size;
   Word *data;
   Element *padded; /* for rows of a that end with a partial word: [threads][SPAN][padded depth] */
-  float *sums;     /* bf16 with several blocks of the depth: [rows][panels * TILE_COLS] */
+  float *sums;     /* bf16 with several blocks of the depth: [rows][sums_row] */
+  int64_t sums_row;
 } PackedPanels;
 
 /* Packs words begin .. end of the packed depth. */
@@ -123,7 +124,7 @@ static void pack_rows(const void *job, int begin, int end, int thread) {
   const Product *p = g->product;
   int j = g->first * TILE_COLS, cols = smaller(g->last * TILE_COLS, p->cols) - j;
   int k = (g->begin + begin) * PER_WORD, depth = smaller((g->begin + end) * PER_WORD, p->depth) - k;
-  pack_columns(TILE_COLS, depth, cols, (const Element *)p->w.data + k * p->w.stride + j, p->w.stride,
+  pack_columns(TILE_COLS, depth, cols, (const Element *)p->w.data + (int64_t)k * p->w.cols + j, p->w.cols,
                g->data + (int64_t)begin * TILE_COLS, g->size);
 }
 
@@ -142,16 +143,17 @@ static void pack_transposed_panels(const void *job, int begin, int end, int thre
   }
 }
 
-/* Returns rows i .. i+rows of a, `*stride` apart, each padded to whole words. */
+/* Returns the packed depth of rows i .. i+rows of a, `*stride` apart, each padded to whole words. */
 static const Element *whole_words(const PackedPanels *g, int i, int rows, int thread, int64_t *stride) {
   const Product *p = g->product;
-  const Element *from = p->a + (int64_t)i * p->depth;
+  int k = g->begin * PER_WORD, depth = smaller(g->end * PER_WORD, p->depth) - k;
+  const Element *from = p->a + (int64_t)i * p->depth + k;
   *stride = (int64_t)words_of(p->depth) * PER_WORD;
   if (*stride == p->depth) return from;
   Element *to = g->padded + thread * SPAN * *stride;
   for (int row = 0; row < rows; row++) {
-    memcpy(to + row * *stride, from + (int64_t)row * p->depth, (size_t)p->depth * sizeof *to);
-    to[row * *stride + p->depth] = 0;
+    memcpy(to + row * *stride, from + (int64_t)row * p->depth, (size_t)depth * sizeof *to);
+    if (depth % PER_WORD) to[row * *stride + depth] = 0;
   }
   return to;
 }
@@ -181,19 +183,19 @@ static void finish_panel(const Product *p, Element *c, const float *sums, int64_
 /* c = a times one packed panel, in bf16 by way of sums. The depth is divided into equal passes. */
 static void multiply_panel(const PackedPanels *g, int panel, int i, int rows, const Element *a, int64_t a_row) {
   const Product *p = g->product;
-  _Alignas(64) float block[CPU_BF16 ? SPAN * TILE_COLS : 1];
+  _Alignas(64) float own[CPU_BF16 ? SPAN * TILE_COLS : 1];
   int j = (g->first + panel) * TILE_COLS, cols = smaller(p->cols - j, TILE_COLS), words = g->end - g->begin;
   int each = divide_up(words, divide_up(words, DEPTH));
   Element *c = p->c + (int64_t)i * p->cols + j;
   int64_t stride = p->cols;
   float *sums = (float *)c;
   if (CPU_BF16) {
-    stride = g->sums ? (int64_t)round_up(p->cols, TILE_COLS) : TILE_COLS;
-    sums = g->sums ? g->sums + i * stride + j : block;
+    stride = g->sums ? g->sums_row : TILE_COLS;
+    sums = g->sums ? g->sums + i * stride + panel * TILE_COLS : own;
   }
   int k = 0;
   do {
-    g->by->multiply(rows, cols, smaller(each, words - k), a + (int64_t)(g->begin + k) * PER_WORD, a_row, 1,
+    g->by->multiply(rows, cols, smaller(each, words - k), a + (int64_t)k * PER_WORD, a_row, 1,
                     g->data + panel * g->size + (int64_t)k * TILE_COLS, TILE_COLS, sums, stride,
                     g->begin + k > 0 || (p->add && !CPU_BF16));
     k += each;
@@ -225,17 +227,17 @@ static void multiply_panels(const void *job, int begin, int end, int thread) {
   multiply_rows(g, 0, g->product->rows, begin, end, thread);
 }
 
-/* Returns the block that moves the fewest numbers of a row to and from memory: a is read once for each group of panels,
- * and c is written once and, for each further block of the depth, read and written again. */
+/* Returns the block that moves the least memory for a row: a is read once for each group of panels, and the fp32 sums of
+ * c are read and written for each further block of the depth. */
 static Block choose_block(const Product *p) {
-  enum { MOST = PACKED / (DEPTH * TILE_COLS) }; /* panels of one pass */
+  enum { MOST = PACKED / (DEPTH * TILE_COLS) }; /* panels that fill PACKED with one pass of the depth */
   const int words = words_of(p->depth), panels = divide_up(p->cols, TILE_COLS);
   const int fit = smaller(panels, PACKED / ((words + 1) * TILE_COLS)), wide = smaller(panels, MOST);
   const Block deep = {fit > 1 ? fit : 1, words},
               flat = {wide, smaller(words, PACKED / (wide * TILE_COLS) / DEPTH * DEPTH)};
   const double deep_cost = (double)divide_up(panels, deep.panels) * p->depth;
   const double flat_cost =
-      (double)divide_up(panels, flat.panels) * p->depth + 2.0 * (divide_up(words, flat.words) - 1) * p->cols;
+      (double)divide_up(panels, flat.panels) * p->depth + 2.0 * PER_WORD * (divide_up(words, flat.words) - 1) * p->cols;
   return deep_cost <= flat_cost ? deep : flat;
 }
 
@@ -245,7 +247,7 @@ static void multiply(Context *c, const Product *p) {
   int words = words_of(p->depth), panels = divide_up(p->cols, TILE_COLS), tiles = divide_up(p->rows, by->rows);
   int64_t size = (int64_t)(block.words + 1) * TILE_COLS;
   size_t packed = (size_t)(block.panels * size), padded = p->depth % PER_WORD ? (size_t)SPAN * (size_t)words : 0;
-  size_t sums = CPU_BF16 && block.words < words ? (size_t)p->rows * (size_t)(panels * TILE_COLS) : 0;
+  size_t sums = CPU_BF16 && block.words < words ? (size_t)p->rows * (size_t)(block.panels * TILE_COLS) : 0;
   float *memory = CPU(scratch)(c, packed + sums + padded * (size_t)c->threads);
   if (!memory) return;
   for (int first = 0; first < panels; first += block.panels)
@@ -259,6 +261,7 @@ static void multiply(Context *c, const Product *p) {
                               .size = size,
                               .data = (Word *)memory,
                               .sums = sums ? memory + packed : NULL,
+                              .sums_row = block.panels * TILE_COLS,
                               .padded = (Element *)(memory + packed + sums)};
       int count = g.last - first;
       if (p->transposed) pool_run(c->pool, count, 1, 4, pack_transposed_panels, &g);

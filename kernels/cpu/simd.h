@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns e^x for x <= 88: to 2 ulp from -87.3 on, 0 below -87.7; NaN stays NaN. There is no upper limit to check,
- * because all callers have x <= 0 but for rounding.
+/* Returns e^x for x <= 88: to 2 ulp from -87.3 on, 0 below -87.7; NaN stays NaN. Above 88 the result is
+ * meaningless: all callers have x <= 0 but for rounding.
  * x = n ln 2 + r with |r| <= ln 2 / 2. The polynomial is e^r within 4e-9 (minimax; 1 at r = 0). */
 static inline float exp_f32(float x) {
   float clamped = x < -88.0f ? -88.0f : x; /* n >= -127; NaN passes, because comparisons with it are false */

@@ -51,12 +51,12 @@ typedef struct CopyJob {
 static void copy_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const Weights *w = ((const CopyJob *)job)->to;
-  const float *from = ((const CopyJob *)job)->master + begin * w->stride;
+  const float *from = ((const CopyJob *)job)->master + (int64_t)begin * w->cols;
   if (w->dtype == DTYPE_BF16) {
-    to_bf16(from, (end - begin) * w->stride, (uint16_t *)w->data + begin * w->stride);
+    to_bf16(from, (int64_t)(end - begin) * w->cols, (uint16_t *)w->data + (int64_t)begin * w->cols);
     return;
   }
-  for (int row = begin; row < end; row++, from += w->stride)
+  for (int row = begin; row < end; row++, from += w->cols)
     for (int first = 0; first < w->cols; first += WEIGHT_GROUP) {
       const int count = smaller(w->cols - first, WEIGHT_GROUP), lane = row % INT8_ROWS;
       Int8Weights *to = (Int8Weights *)int8_group(w, row, first);
@@ -78,7 +78,7 @@ static size_t lay_out(const Parameters *params, DType dtype, WeightCopy *copy) {
   for (int i = 0; i < params->group_count; i++) {
     const Matrix *m = &params->groups[i].matrix;
     if (!params->groups[i].gemm) continue;
-    if (copy) copy->matrix[i] = (Weights){dtype, m->rows, m->cols, m->cols, (char *)copy->memory + bytes};
+    if (copy) copy->matrix[i] = (Weights){dtype, m->rows, m->cols, (char *)copy->memory + bytes};
     bytes += copied_bytes(m, dtype);
   }
   return bytes;
@@ -132,7 +132,7 @@ void CPU(follow_masters)(const Parameters *params, int group, size_t first, size
 }
 
 Weights CPU(weights)(const Parameters *params, Matrix w) {
-  if (params->compute == params->master) return (Weights){DTYPE_F32, w.rows, w.cols, w.cols, params->master + w.offset};
+  if (params->compute == params->master) return (Weights){DTYPE_F32, w.rows, w.cols, params->master + w.offset};
   const WeightCopy *copy = params->compute;
   int low = 0, high = copy->count - 1; /* offsets ascend */
   while (low < high) {
@@ -146,7 +146,7 @@ Weights CPU(weights)(const Parameters *params, Matrix w) {
 }
 
 void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to) {
-  int64_t at = row * w->stride + first;
+  int64_t at = (int64_t)row * w->cols + first;
   if (w->dtype == DTYPE_F32) {
     memcpy(to, (const float *)w->data + at, (size_t)count * sizeof(float));
   } else if (w->dtype == DTYPE_BF16) {

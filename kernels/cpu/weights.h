@@ -15,12 +15,10 @@ typedef struct Int8Weights {
   float scale[INT8_ROWS];
 } Int8Weights;
 
-/* A matrix [rows][cols] whose rows are `stride` elements apart. In int8: Int8Weights [rows / INT8_ROWS, rounded up]
- * [weight_groups(cols)]. */
+/* A matrix [rows][cols]. In int8: Int8Weights [rows / INT8_ROWS, rounded up][weight_groups(cols)]. */
 typedef struct Weights {
   DType dtype;
   int rows, cols;
-  int64_t stride;
   const void *data; /* float, uint16_t or Int8Weights */
 } Weights;
 
