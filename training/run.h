@@ -34,7 +34,6 @@ typedef struct TextFacts {
 typedef struct TimeBudget {
   double launched;                     /* when the program started */
   double minutes, deadline;            /* minutes NaN: the length is given otherwise */
-  double step_seconds;                 /* estimated, without pauses: recent_seconds / recent_steps */
   double recent_seconds, recent_steps; /* sums in which every check halves the weight of older steps */
   double checked_at;                   /* when the length was checked last... */
   int64_t checked_step;                /* ...at this step */

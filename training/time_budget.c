@@ -119,6 +119,9 @@ bool run_bench(Run *r, const char *commit, Error *error) {
 static const double PAUSES = 0.07;      /* share of the first evaluation and checkpoint, assumed before they are made */
 static const double CHECK_EVERY = 0.02; /* share of the time between two checks of the length */
 
+/* Returns the estimated seconds of a step, without pauses. */
+static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->recent_steps; }
+
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
@@ -136,11 +139,11 @@ bool run_fit_minutes(Run *r, Error *error) {
     }
   }
   const double end = fmax(p->launched + 60 * minutes, clock_seconds() + 30 * minutes);
-  if (!measure_step(r, 3 * minutes, &p->step_seconds, error)) return false;
-  p->step_seconds = run_broadcast_number(r->peers, p->step_seconds);
+  double measured = 0;
+  if (!measure_step(r, 3 * minutes, &measured, error)) return false;
   p->recent_seconds = CHECK_EVERY * 60 * minutes;
-  p->recent_steps = p->recent_seconds / p->step_seconds;
-  const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / p->step_seconds);
+  p->recent_steps = p->recent_seconds / run_broadcast_number(r->peers, measured);
+  const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / step_seconds(p));
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
   s->steps = (int64_t)steps;
@@ -157,7 +160,7 @@ static double seconds_at_end(const Run *r) {
   const TimeBudget *p = &r->budget;
   const double windows = (double)windows_count(&r->text.val_windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
-  const double guess = p->step_seconds / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
+  const double guess = step_seconds(p) / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
   const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it was not evaluated before */
   const int evaluations = newest + (r->progress.bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
@@ -188,7 +191,6 @@ bool run_keep_minutes(Run *r, Error *error) {
   if (run_broadcast_flag(r->peers, early)) return true;
   p->recent_seconds = 0.5 * (p->recent_seconds + now - p->checked_at - p->paused);
   p->recent_steps = 0.5 * (p->recent_steps + (double)(r->progress.step - p->checked_step));
-  p->step_seconds = p->recent_seconds / p->recent_steps;
   p->all_paused += p->paused - p->once;
   p->paused = p->once = 0;
   p->checked_at = now;
@@ -196,9 +198,9 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double pause = p->all_paused / (double)(r->progress.step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
   const double fit =
-      fmin(fmax(1, floor(left / (p->step_seconds + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
+      fmin(fmax(1, floor(left / (step_seconds(p) + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
   const int64_t steps = (int64_t)run_broadcast_number(r->peers, (double)(r->progress.step + (int64_t)fit));
-  const double change = fabs((double)(steps - r->settings.steps)) * (p->step_seconds + pause);
+  const double change = fabs((double)(steps - r->settings.steps)) * (step_seconds(p) + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   if (run_broadcast_flag(r->peers, same)) return true;
   if (!run_take_reports(r, true, error)) return false; /* waiting for a GPU's steps is no pause */

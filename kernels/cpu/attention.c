@@ -5,7 +5,6 @@
  * transposed, so that scores, weighted values and all gradients are tile products over contiguous rows. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/tile.h"
 
 enum {
@@ -149,22 +148,14 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
   int padded = round_up(end, LANES); /* whole vectors: invisible keys become e^-inf = 0 */
   for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
   for (int j = end; j < padded; j++) scores[j] = -INFINITY;
-  float max = state->max, lane[LANES]; /* a number for each lane: compilers reduce in order, one after the other */
+  float max = state->max, lane[LANES]; /* a maximum for each lane: not every compiler vectorizes a max reduction */
   for (int l = 0; l < LANES; l++) lane[l] = max;
   for (int j = 0; j < padded; j += LANES) {
 #pragma omp simd
     for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
   }
   for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
-  float base = max == -INFINITY ? 0.0f : max; /* avoids e^(-inf + inf) */
-  Vector total = {0};
-  for (int j = 0; j < padded; j += LANES) {
-    float e[LANES];
-#pragma omp simd
-    for (int l = 0; l < LANES; l++) e[l] = exp_f32(scores[j + l] - base);
-    memcpy(scores + j, e, sizeof e);
-    total += *(const UnalignedVector *)e;
-  }
+  float total = exp_row(scores, padded, max == -INFINITY ? 0.0f : max); /* avoids e^(-inf + inf) */
   for (int j = padded; j < width; j++) scores[j] = 0.0f;
   if (max > state->max && state->total > 0) {
     float shrink = exp_f32(state->max - max);
@@ -173,7 +164,7 @@ static void softmax_row(float *scores, Visible visible, int width, Softmax *stat
     for (int d = 0; d < dim_width; d++) sum[d] *= shrink;
   }
   state->max = max;
-  state->total += sum_lanes(total);
+  state->total += total;
 }
 
 static void forward_block(const AttentionJob *job, const ForwardScratch *s, int b, int h, int i0, int count) {

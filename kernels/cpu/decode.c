@@ -119,14 +119,10 @@ static void add_values(float *sum, const float *weight, const Element *values, i
 static void attend_block(Softmax *s, const float *q, const Element *keys, const Element *values, int count, int dim,
                          float scale) {
   _Alignas(64) float scores[KEY_BLOCK];
-  Vector weight = {0};
   float block_max = score_block(scores, q, keys, count, dim, scale);
   float max = block_max > s->max ? block_max : s->max, shrink = exp_f32(s->max - max);
-#pragma omp simd
-  for (int j = 0; j < KEY_BLOCK; j++) scores[j] = exp_f32(scores[j] - max);
-  for (int j = 0; j < KEY_BLOCK; j += LANES) weight += *(const Vector *)(scores + j);
   s->max = max;
-  s->weight = s->weight * shrink + sum_lanes(weight);
+  s->weight = s->weight * shrink + exp_row(scores, KEY_BLOCK, max);
 #pragma omp simd
   for (int d = 0; d < dim; d++) s->value[d] *= shrink;
   add_values(s->value, scores, values, count, dim);

@@ -232,7 +232,7 @@ static void multiply_panels(const void *job, int begin, int end, int thread) {
 static Block choose_block(const Product *p) {
   enum { MOST = PACKED / (DEPTH * TILE_COLS) }; /* panels that fill PACKED with one pass of the depth */
   const int words = words_of(p->depth), panels = divide_up(p->cols, TILE_COLS);
-  const int fit = smaller(panels, PACKED / ((words + 1) * TILE_COLS)), wide = smaller(panels, MOST);
+  const int fit = smaller(panels, PACKED / TILE_COLS / (words + 1)), wide = smaller(panels, MOST);
   const Block deep = {fit > 1 ? fit : 1, words},
               flat = {wide, smaller(words, PACKED / (wide * TILE_COLS) / DEPTH * DEPTH)};
   const double deep_cost = (double)divide_up(panels, deep.panels) * p->depth;

@@ -1,9 +1,11 @@
 /* What is done to rows of activations: dropout masks of the residual stream, recomputed at every use (struct Dropout in
- * kernels.h), and the norm and rotation of a head. */
+ * kernels.h), the norm and rotation of a head, and the exponentials of a softmax. */
 #ifndef INKLING_KERNELS_CPU_ROWS_H
 #define INKLING_KERNELS_CPU_ROWS_H
 
 #include "kernels/cpu/element.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/tile.h"
 #include "kernels/philox.h"
 
 #include <math.h>
@@ -37,6 +39,15 @@ static inline void dropout_elements(const Dropout *dropout, int sequence, int64_
     dropout_row(dropout, sequence, first + j, some, in + j, kept);
     narrow_row(out + j, kept, some);
   }
+}
+
+/* Replaces whole vectors of scores by e^(score - max) and returns their sum. */
+static inline float exp_row(float *scores, int count, float max) {
+  Vector sum = {0};
+#pragma omp simd
+  for (int j = 0; j < count; j++) scores[j] = exp_f32(scores[j] - max);
+  for (int j = 0; j < count; j += LANES) sum += *(const UnalignedVector *)(scores + j);
+  return sum_lanes(sum);
 }
 
 static inline Element *view_row(View v, int b, int64_t row, int head) {
