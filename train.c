@@ -213,12 +213,11 @@ static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
   run_restart_timing(&r->session);
   run_restart_comparison(&r->straggler, r->peers);
-  r->budget.checked_at = r->session.started;
-  r->budget.checked_step = r->budget.first_step = r->progress.step;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
   if (!r->session.stopping && must_sample(r)) run_sample(r, error);
+  run_start_budget(r);
   while (r->progress.step < r->settings.steps && !out_of_patience(r)) {
     TokenBatch batch;
     if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);

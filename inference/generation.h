@@ -79,8 +79,8 @@ typedef struct Generation {
  * ties by lower id. NaN when no logit is finite. */
 float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count);
 
-/* Returns how many texts to generate at a time: 1 to `most`, with caches that are no larger than the weights, or than
- * 64 MiB. */
+/* Returns how many texts to generate at a time, 1 to `most`: as many as have caches that together are at most as large
+ * as the fp32 weights, or 64 MiB if that is more. */
 int generation_rows(const Model *model, int most);
 
 /* Appends to `ids` the tokens of a prompt, preceded by the end token if the tokenizer says that texts begin with it;

@@ -81,25 +81,33 @@ def parse_arguments():
 # ---- measuring -----------------------------------------------------------------------------------------------------
 
 
-def run_bench(args, groups, models, quick=False):
+def execute(command, **more):
+    """Runs a command and returns what it wrote, in bytes; ends this program with its last errors if it fails."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
+    except OSError as error:
+        sys.exit(f"cannot run {command[0]}: {error}")
+    if done.returncode:
+        tail = "\n".join((done.stderr.strip() or done.stdout.strip()).decode(errors="replace").splitlines()[-5:])
+        sys.exit(f"{' '.join(command)} failed with status {done.returncode}:\n{tail}")
+    return done
+
+
+def run_bench(args, threads, *options, quick=False):
     """The rows that one process of bench_kernels prints."""
-    command = [args.bench, "--device", "cpu", "--only", groups, "--model", models]
+    command = [args.bench, "--device", "cpu", *options]
     command += ["--isa", args.isa] if args.isa else []
-    command += ["--threads", str(args.threads)] if args.threads else []
+    command += ["--threads", str(threads)] if threads else []
     command += ["--quick"] if quick or args.quick else []
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl", encoding="utf-8") as rows:
-        command += ["--json", rows.name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            tail = "\n".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-5:])
-            sys.exit(f"{' '.join(command)} failed with status {done.returncode}:\n{tail}")
+        execute([*command, "--json", rows.name])
         return [json.loads(line) for line in rows]
 
 
 def measure_ceilings(args, models):
     """{"gemm": FLOP/s, "read": {model: byte/s}}"""
     found = {"gemm": None, "read": {}}
-    for row in run_bench(args, "ceilings", models):
+    for row in run_bench(args, args.threads, "--only", "ceilings", "--model", models):
         if row["kind"] == "rate" and row["name"] == "gemm":
             found["gemm"] = row["value"]
         elif row["kind"] == "rate" and row["name"] == "read":
@@ -140,7 +148,7 @@ def workload_row(row, workload, rate, before, after):
 
 def measure(args, workload):
     before = measure_ceilings(args, workload.models)
-    rows = run_bench(args, workload.group, workload.models)
+    rows = run_bench(args, args.threads, "--only", workload.group, "--model", workload.models)
     after = measure_ceilings(args, workload.models)
     first, last = ceiling_of(before, workload), ceiling_of(after, workload)
     out = []
@@ -168,9 +176,23 @@ def processor():
     return os.uname().machine
 
 
+def note_load():
+    """Returns the load of the machine, and notes one that disturbs measurements."""
+    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > 0.3 * cpus:
+        print(f"note: load {load:.1f} on {cpus} CPUs at the start; a busy machine measures noise", file=sys.stderr)
+    return load
+
+
+def write_json_lines(path, rows):
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def machine(args):
     """The machine and the build that were measured."""
-    load, device = os.getloadavg()[0], run_bench(args, "ceilings", "tiny", quick=True)[0]
+    load = note_load()
+    device = run_bench(args, args.threads, "--only", "ceilings", "--model", "tiny", quick=True)[0]
     return {"kind": "machine", "processor": processor(), "isa": device["isa"], "threads": device["threads"],
             "dtype": device["dtype"], "compiler": device["compiler"], "commit": device["commit"],
             "device": device["device"], "load": load, "quick": args.quick}
@@ -251,9 +273,6 @@ def last_ceilings(args, rows):
 
 
 def print_head(args, row):
-    load, cpus = row["load"], len(os.sched_getaffinity(0))
-    if load > 0.3 * cpus:
-        print(f"note: load {load:.1f} on {cpus} CPUs at the start; a busy machine measures noise", file=sys.stderr)
     print(f"Inkling {row['commit']}, {row['compiler']}; {row['processor']}; {row['device']}; ISA {row['isa']}, "
           f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}, {row['dtype']}"
           + ("; tiny shapes, these numbers mean nothing" if args.quick else "") + "\n", flush=True)
@@ -270,8 +289,7 @@ def main():
         lines += rows
     lines.append(last_ceilings(args, lines[1:]))
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        write_json_lines(args.json, lines)
 
 
 if __name__ == "__main__":

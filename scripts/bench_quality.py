@@ -43,7 +43,7 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-from bench import processor
+from bench import note_load, processor
 from metrics import evaluations
 from quality_picture import picture
 from quality_tables import about, tables
@@ -298,9 +298,7 @@ def instruction_sets(args, text):
 
 def measure_all(args):
     check_present(args)
-    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load > 0.3 * cpus:
-        print(f"note: load {load:.1f} on {cpus} CPUs before the start; seconds will be too many", file=sys.stderr)
+    note_load()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         parts = {stories: (write_stories if stories else split_text)(args, folder)

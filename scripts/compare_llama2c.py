@@ -28,9 +28,10 @@ import re
 import shutil
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
+
+from bench import execute
 
 SHAPES = {  # layers, heads, dim, ffn, ctx
     "15m": (6, 6, 288, 768, 256),
@@ -69,16 +70,6 @@ def parse_arguments():
     if not shutil.which(args.generate):
         parser.error(f"{args.generate} is not there or not executable; run `make`, or name it with --generate")
     return args
-
-
-def execute(command, **more):
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
-    except OSError as error:
-        sys.exit(f"cannot run {command[0]}: {error}")
-    if done.returncode:
-        sys.exit(f"status {done.returncode}: {' '.join(command)}\n{done.stderr.decode(errors='replace').strip()}")
-    return done
 
 
 # ---- random weights, as a run directory ----------------------------------------------------------------------------

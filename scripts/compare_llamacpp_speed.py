@@ -30,11 +30,12 @@ import subprocess
 import sys
 import tempfile
 
-from compare_llama2c import DTYPES, SHAPES, execute, write_random_run
+from bench import execute, write_json_lines
+from compare_llama2c import DTYPES, WARM_UP, write_random_run
 from compare_llamacpp import fetch, run
 
 PROMPTS = {"15m": 200, "42m": 512, "110m": 512}  # tokens
-STEPS, WARM_UP = 32, 12  # tokens that ./generate --bench times, and before them
+STEPS = 32  # tokens that ./generate --bench times
 TEXTS = 8
 TYPES = ("f32", "q8_0", "q4_0")
 TOOLS = ("llama-batched-bench", "llama-quantize")
@@ -161,8 +162,7 @@ def main():
                 print_lines(lines)
                 every += lines
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in every)
+        write_json_lines(args.json, every)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ import subprocess
 import sys
 import time
 
+from bench import note_load
+
 BYTES = 257  # bytes and <|endoftext|>
 WORKLOADS = {
     "nano": dict(layers=4, heads=4, dim=128, ctx=64, batch=12),
@@ -333,9 +335,7 @@ def main():
     if args.worker:
         return torch_worker(args)
     check_present(args)
-    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load > 0.3 * cpus:
-        print(f"note: load {load:.1f} on {cpus} CPUs before the start; a busy machine measures noise", file=sys.stderr)
+    note_load()
     order = list(commands(args).items())
     results = {name: [] for name, _ in order}
     for round_number in range(args.rounds):

@@ -28,12 +28,10 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 from typing import NamedTuple
 
-from bench import processor
+from bench import note_load, processor, run_bench
 from svg import BLUE, GRAY, GREEN, LogAxis, escape, ticks, write_curve, write_line, write_text
 
 
@@ -150,23 +148,14 @@ def parse_arguments():
 
 def measure(args, shape):
     """The device's row and the point's row of one process of bench_kernels."""
-    kind = "decode" if shape.position else "train"
-    command = [args.bench, "--device", "cpu", "--only", "token" if shape.position else "train"]
-    command += ["--shape", shape.text(), "--threads", str(shape.threads), "--train-ms", str(TRAIN_MS)]
-    command += ["--isa", args.isa] if args.isa else []
-    command += ["--quick"] if args.quick else []
-    with tempfile.NamedTemporaryFile("r", suffix=".jsonl", encoding="utf-8") as file:
-        done = subprocess.run([*command, "--json", file.name], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, check=False)
-        rows = {row["kind"]: row for row in map(json.loads, file)}
-    if done.returncode or kind not in rows:
-        tail = "\n".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-5:])
-        sys.exit(f"{' '.join(command)} failed with status {done.returncode}:\n{tail}")
+    kind, group = ("decode", "token") if shape.position else ("train", "train")
+    found = run_bench(args, shape.threads, "--only", group, "--shape", shape.text(), "--train-ms", str(TRAIN_MS))
+    rows = {row["kind"]: row for row in found}
     row = rows[kind]
     if kind == "train" and row["batch"] != shape.batch:
-        sys.exit(f"{' '.join(command)}: there is memory for a batch of {row['batch']} only")
+        sys.exit(f"{shape.text()}: there is memory for a batch of {row['batch']} only")
     if kind == "train" and abs(row["flops_per_s"] * row["step_ms"] / (1e3 * shape.flops()) - 1) > 1e-3:
-        sys.exit(f"{' '.join(command)}: model_step_flops counts other FLOPs than {shape.flops()}")
+        sys.exit(f"{shape.text()}: model_step_flops counts other FLOPs than {shape.flops()}")
     return rows["device"], row
 
 
@@ -203,9 +192,7 @@ def point(plan, curve, cost, value, rows):
 
 def measure_all(args):
     """The lines of the output."""
-    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load > 0.3 * cpus:
-        print(f"note: load {load:.1f} on {cpus} CPUs at the start; a busy machine measures noise", file=sys.stderr)
+    load = note_load()
     plan = Plan(args.quick, args.threads)
     device, rows = measure_rounds(args, plan.shapes(args.only))
     machine = {"kind": "machine", "processor": processor(), "isa": device["isa"], "threads": args.threads,

@@ -20,11 +20,10 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from bench import processor
+from bench import execute, processor, write_json_lines
 
 LARGEST = 1_000_000  # bytes held out: no more than the tokens that ./train validates on
 COLUMNS = ("text", "MB", "processor", "device", "dtype", "parameters", "tokens seen", "perplexity per token",
@@ -53,7 +52,7 @@ def split(path, directory):
     at = len(text) - min(len(text) // 10, LARGEST)
     for end in (b"\n<|endoftext|>\n", b"\n\n", b"\n"):
         found = text.find(end, at)
-        if 0 <= found < len(text) - len(text) // 20:
+        if 0 <= found < (at + len(text)) // 2:
             at = found + len(end)
             break
     paths = [os.path.join(directory, name) for name in ("text.txt", "held-out.txt")]
@@ -63,20 +62,14 @@ def split(path, directory):
     return paths
 
 
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed with status {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return done.stdout
-
-
 def measure(args, text, held_out, directory, seed):
     out = os.path.join(directory, f"{seed}.run")
-    run([os.path.join(args.bin, "train"), text, "--val", held_out, "--out", out, "--minutes", str(args.minutes),
-         "--seed", str(seed), *args.options])
+    execute([os.path.join(args.bin, "train"), text, "--val", held_out, "--out", out, "--minutes", str(args.minutes),
+             "--seed", str(seed), *args.options])
     with open(os.path.join(out, "result.json"), encoding="utf-8") as file:
         result = json.load(file)
-    score = json.loads(run([os.path.join(args.bin, "generate"), out, "--score", held_out, "--device", "cpu"]))
+    score = execute([os.path.join(args.bin, "generate"), out, "--score", held_out, "--device", "cpu"])
+    score = json.loads(score.stdout)
     row = {"seed": seed, "perplexity": math.exp(score["val_loss"]), "score": score, "result": result}
     print(f"seed {seed}: {score['val_bits_per_byte']:.4f} bits per byte, perplexity {row['perplexity']:.2f} per token, "
           f"{result['tokens'] / 1e6:.2f} M tokens, {result['train_tokens_per_s']:.0f} tokens/s while training; "
@@ -103,8 +96,7 @@ def main():
     for cells in (COLUMNS, ["---"] * len(COLUMNS), table_row(args, rows)):
         print("| " + " | ".join(map(str, cells)) + " |")
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+        write_json_lines(args.json, rows)
 
 
 if __name__ == "__main__":

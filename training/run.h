@@ -267,6 +267,8 @@ bool run_bench(Run *r, const char *commit, Error *error);
 bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
+/* Starts the clock of the time budget, just before the first step. */
+void run_start_budget(Run *r);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
 /* Returns the planned number of steps at the current step; a repeated run gets the same. */

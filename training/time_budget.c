@@ -116,8 +116,9 @@ bool run_bench(Run *r, const char *commit, Error *error) {
 
 /* ---- before the run ---- */
 
-static const double PAUSES = 0.07;      /* share of the first evaluation and checkpoint, assumed before they are made */
-static const double CHECK_EVERY = 0.02; /* share of the time between two checks of the length */
+/* The part of the time that evaluations and checkpoints are assumed to take before the first of them is timed. */
+static const double PAUSES = 0.07;
+static const double CHECK_EVERY = 0.02; /* the part of --minutes between two checks of the length */
 
 /* Returns the estimated seconds of a step, without pauses. */
 static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->recent_steps; }
@@ -154,6 +155,13 @@ bool run_fit_minutes(Run *r, Error *error) {
 
 /* ---- while it trains ---- */
 
+void run_start_budget(Run *r) {
+  TimeBudget *p = &r->budget;
+  p->checked_at = clock_seconds();
+  p->checked_step = p->first_step = r->progress.step;
+  p->once = 0;
+}
+
 /* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
  * model on the whole validation text, a sample, and a second checkpoint. */
 static double seconds_at_end(const Run *r) {
@@ -179,9 +187,9 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
          model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
-/* Sets the length again. The newest steps and their seconds count half, so that a slower machine is noticed; both are
- * summed before they are divided, so that one slow step is not taken for the speed of the machine. At least one more
- * step is planned, so that the last step is known when it is made. */
+/* Sets the length again. The speed is a sum of seconds divided by a sum of steps, and each check halves the weight of the
+ * steps before it: a machine that becomes slower is noticed, but a single slow step counts as one step. At least one
+ * more step is planned, so that the last step is known when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
   TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;

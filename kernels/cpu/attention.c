@@ -123,10 +123,6 @@ typedef struct ForwardScratch {
   float *sum;    /* [FORWARD_QUERIES][dim_width] unnormalized output */
 } ForwardScratch;
 
-typedef struct Softmax { /* the running softmax of one query */
-  float max, total;
-} Softmax;
-
 static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *memory) {
   size_t key_width = (size_t)round_up(a->keys, TILE_COLS), dim_width = (size_t)round_up(a->head_dim, LANES);
   size_t keys = (size_t)a->head_dim * key_width, values = (size_t)a->keys * dim_width;
@@ -135,36 +131,6 @@ static size_t forward_scratch(const Attention *a, ForwardScratch *out, float *me
     *out = (ForwardScratch){memory, memory + keys, memory + keys + values, memory + keys + values + query,
                             memory + keys + values + query + scores};
   return keys + values + query + scores + FORWARD_QUERIES * dim_width;
-}
-
-/* Replaces the scores of one query over one block by unnormalized probabilities, and rescales the running softmax and
- * output to the new maximum. It writes [0, width) of the row. */
-static void softmax_row(float *scores, Visible visible, int width, Softmax *state, float *sum, int dim_width) {
-  const int begin = visible.begin, end = visible.end;
-  if (begin >= end) {
-    memset(scores, 0, (size_t)width * sizeof(float));
-    return;
-  }
-  int padded = round_up(end, LANES); /* whole vectors: invisible keys become e^-inf = 0 */
-  for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
-  for (int j = end; j < padded; j++) scores[j] = -INFINITY;
-  float max = state->max, lane[LANES]; /* a maximum for each lane: not every compiler vectorizes a max reduction */
-  for (int l = 0; l < LANES; l++) lane[l] = max;
-  for (int j = 0; j < padded; j += LANES) {
-#pragma omp simd
-    for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
-  }
-  for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
-  float total = exp_row(scores, padded, max == -INFINITY ? 0.0f : max); /* avoids e^(-inf + inf) */
-  for (int j = padded; j < width; j++) scores[j] = 0.0f;
-  if (max > state->max && state->total > 0) {
-    float shrink = exp_f32(state->max - max);
-    state->total *= shrink;
-#pragma omp simd
-    for (int d = 0; d < dim_width; d++) sum[d] *= shrink;
-  }
-  state->max = max;
-  state->total += total;
 }
 
 static void forward_block(const AttentionJob *job, const ForwardScratch *s, int b, int h, int i0, int count) {
@@ -181,7 +147,7 @@ static void forward_block(const AttentionJob *job, const ForwardScratch *s, int 
     for (int i = 0; i < count; i++) {
       Visible visible = visible_in_block(a, b, i0 + i, j0, width);
       float *row = s->scores + i * KEY_BLOCK;
-      softmax_row(row, visible, width, &softmax[i], s->sum + i * dim_width, dim_width);
+      softmax_row(row, visible.begin, visible.end, width, &softmax[i], s->sum + i * dim_width, dim_width);
       if (!dropout_active(a->dropout)) continue;
       float factor[KEY_BLOCK];
       dropout_factors(a, b, h, i0 + i, j0, keys, factor);

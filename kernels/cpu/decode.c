@@ -19,8 +19,7 @@ static float *product(Context *c, float *out, const void *x, const Norm *norm, c
   float *memory = CPU(scratch)(c, inputs + (out ? 0 : (size_t)rows * (size_t)outputs));
   if (!memory) return NULL;
   if (!out) out = memory + inputs;
-  CPU(multiply_few)
-  (c, (Target){out, outputs}, params, layer, outputs, (Rows){CPU(normalized)(memory, x, norm, rows, dim), dim}, rows);
+  CPU(multiply_streamed)(c, out, params, layer, outputs, CPU(normalized)(memory, x, norm, rows, dim), rows);
   return c->error.code ? NULL : out;
 }
 
@@ -78,24 +77,7 @@ void CPU(decode_qkv)(Context *c, void *q, const KvCache *cache, const void *x, c
               rope, r, s->positions[r]);
 }
 
-/* The running state of a softmax over blocks of keys (Milakov & Gimelshein 2018): the weighted sum of values, the sum
- * of weights, and the maximum to which both are relative. */
-typedef struct Softmax {
-  float value[HEAD_DIM_LIMIT], weight, max;
-} Softmax;
-
-/* scores = scale * keys q, and -inf after the last key, so that all blocks have the same size. */
-static float score_block(float scores[KEY_BLOCK], const float *q, const Element *keys, int count, int dim,
-                         float scale) {
-  float max = -INFINITY;
-  CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, count, dim, keys}, q);
-  for (int j = 0; j < count; j++) scores[j] *= scale;
-  for (int j = count; j < KEY_BLOCK; j++) scores[j] = -INFINITY;
-  for (int j = 0; j < count; j++) max = scores[j] > max ? scores[j] : max;
-  return max;
-}
-
-/* sum[0 .. vectors] += the values' first `vectors` vectors, each position times its weight. */
+/* Adds the first `vectors` vectors of each position's value, times its weight, to the vectors at `sum`. */
 static inline __attribute__((always_inline)) void add_vectors(int vectors, float *sum, const float *weight,
                                                               const Element *value, int dim, int count) {
   enum { MOST = 4 };
@@ -116,27 +98,21 @@ static void add_values(float *sum, const float *weight, const Element *values, i
     for (int j = 0; j < count; j++) sum[d] += weight[j] * widen(values[(int64_t)j * dim + d]);
 }
 
-static void attend_block(Softmax *s, const float *q, const Element *keys, const Element *values, int count, int dim,
-                         float scale) {
-  _Alignas(64) float scores[KEY_BLOCK];
-  float block_max = score_block(scores, q, keys, count, dim, scale);
-  float max = block_max > s->max ? block_max : s->max, shrink = exp_f32(s->max - max);
-  s->max = max;
-  s->weight = s->weight * shrink + exp_row(scores, KEY_BLOCK, max);
-#pragma omp simd
-  for (int d = 0; d < dim; d++) s->value[d] *= shrink;
-  add_values(s->value, scores, values, count, dim);
-}
-
 /* Computes one query head of one sequence over the first `count` positions. */
 static void attend(Element *out, const Element *q, const Element *keys, const Element *values, int count, int dim,
                    float scale) {
-  Softmax s = {.max = -INFINITY};
-  float wide[HEAD_DIM_LIMIT];
+  Softmax softmax = {-INFINITY, 0};
+  float wide[HEAD_DIM_LIMIT], sum[HEAD_DIM_LIMIT] = {0};
   const float *query = wide_row(q, wide, dim);
-  for (int j = 0; j < count; j += KEY_BLOCK, keys += KEY_BLOCK * dim, values += KEY_BLOCK * dim)
-    attend_block(&s, query, keys, values, smaller(count - j, KEY_BLOCK), dim, scale);
-  for (int d = 0; d < dim; d++) out[d] = narrow(count > 0 ? s.value[d] / s.weight : 0.0f);
+  for (int j = 0; j < count; j += KEY_BLOCK, keys += KEY_BLOCK * dim, values += KEY_BLOCK * dim) {
+    _Alignas(64) float scores[KEY_BLOCK];
+    const int some = smaller(count - j, KEY_BLOCK);
+    CPU(dots)(scores, &(Weights){ELEMENT_DTYPE, some, dim, keys}, query);
+    for (int i = 0; i < some; i++) scores[i] *= scale;
+    softmax_row(scores, 0, some, round_up(some, LANES), &softmax, sum, dim);
+    add_values(sum, scores, values, some, dim);
+  }
+  for (int d = 0; d < dim; d++) out[d] = narrow(count > 0 ? sum[d] / softmax.total : 0.0f);
 }
 
 typedef struct AttendJob {

@@ -36,18 +36,12 @@ static __attribute__((noinline)) float dot_tail(const Weights *w, int row, const
   return sum_lanes(*(const UnalignedVector *)wide * *(const UnalignedVector *)of_x);
 }
 
-#ifdef __clang__
-#define MIX(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
-#else
-typedef int32_t FourNumbers __attribute__((vector_size(16)));
-#define MIX(a, b, i, j, k, l) __builtin_shuffle(a, b, (FourNumbers){i, j, k, l})
-#endif
-
 /* Adds the lanes of four vectors, each as sum_lanes() does. */
 static inline Four sum_four(Vector a, Vector b, Vector c, Vector d) {
   Four w = fold(a), x = fold(b), y = fold(c), z = fold(d);
-  Four wx = MIX(w, x, 0, 4, 1, 5) + MIX(w, x, 2, 6, 3, 7), yz = MIX(y, z, 0, 4, 1, 5) + MIX(y, z, 2, 6, 3, 7);
-  return MIX(wx, yz, 0, 1, 4, 5) + MIX(wx, yz, 2, 3, 6, 7);
+  Four wx = SHUFFLE(FourNumbers, w, x, 0, 4, 1, 5) + SHUFFLE(FourNumbers, w, x, 2, 6, 3, 7);
+  Four yz = SHUFFLE(FourNumbers, y, z, 0, 4, 1, 5) + SHUFFLE(FourNumbers, y, z, 2, 6, 3, 7);
+  return SHUFFLE(FourNumbers, wx, yz, 0, 1, 4, 5) + SHUFFLE(FourNumbers, wx, yz, 2, 3, 6, 7);
 }
 
 typedef float Sums[SEQUENCE_TILE][WEIGHT_TILE]; /* the sums of a tile: [sequence][weight row] */
@@ -71,7 +65,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const char *from, 
 /* out[j][i] = sum_k w[row + i][k] x[j][k] for `weights` rows of w and `sequences` rows of x. dtype, weights and
  * sequences are constants at every call, so that each call becomes straight-line code with its sums in registers. */
 static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weights, int sequences, Sums out,
-                                                           const Weights *w, int row, Rows x) {
+                                                           const Weights *w, int row, const float *x) {
   Vector sum[WEIGHT_TILE][SEQUENCE_TILE];
   int whole = w->cols / WEIGHT_GROUP;
   int64_t at = (int64_t)row * w->cols;
@@ -82,40 +76,35 @@ static inline __attribute__((always_inline)) void dot_tile(DType dtype, int weig
     fetch_ahead(ahead, weights * WEIGHT_GROUP * size);
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] =
         add_group(dtype, w->data, at + (int64_t)i * w->cols + g * WEIGHT_GROUP,
-                  x.data + j * x.stride + g * WEIGHT_GROUP, sum[i][j]);
+                  x + (int64_t)j * w->cols + g * WEIGHT_GROUP, sum[i][j]);
   }
   for (int k = whole * WEIGHT_GROUP; k + LANES <= w->cols; k += LANES) /* the last, partial group */
     UNROLL for (int i = 0; i < weights; i++) UNROLL for (int j = 0; j < sequences; j++) sum[i][j] +=
         load_wide(dtype, w->data, at + (int64_t)i * w->cols + k) *
-        *(const UnalignedVector *)(x.data + j * x.stride + k);
+        *(const UnalignedVector *)(x + (int64_t)j * w->cols + k);
   finish_tile(weights, sequences, out, sum);
   for (int i = 0; i < weights && w->cols % LANES; i++)
-    for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x.data + j * x.stride);
+    for (int j = 0; j < sequences; j++) out[j][i] += dot_tail(w, row + i, x + (int64_t)j * w->cols);
 }
 
 /* Like dot_tile, for one row of w or WEIGHT_TILE rows. Returns the number of computed sequences. */
 static inline __attribute__((always_inline)) int dots_in(DType dtype, Sums out, const Weights *w, int row, int weights,
-                                                         Rows x, int sequences) {
+                                                         const float *x, int sequences) {
   if (weights < WEIGHT_TILE) return dot_tile(dtype, 1, 1, out, w, row, x), 1;
   if (sequences >= 4 && TILE_VECTORS == 4) return dot_tile(dtype, 4, 4, out, w, row, x), 4; /* 16 sums in registers */
   if (sequences >= 2) return dot_tile(dtype, 4, 2, out, w, row, x), 2;
   return dot_tile(dtype, 4, 1, out, w, row, x), 1;
 }
 
-static int dots_f32(Sums out, const Weights *w, int row, int weights, Rows x, int n) {
+static int dots_f32(Sums out, const Weights *w, int row, int weights, const float *x, int n) {
   return dots_in(DTYPE_F32, out, w, row, weights, x, n);
 }
-static int dots_bf16(Sums out, const Weights *w, int row, int weights, Rows x, int n) {
+static int dots_bf16(Sums out, const Weights *w, int row, int weights, const float *x, int n) {
   return dots_in(DTYPE_BF16, out, w, row, weights, x, n);
 }
-static int (*const dots_wide[])(Sums, const Weights *, int, int, Rows, int) = {dots_f32, dots_bf16};
+static int (*const dots_wide[])(Sums, const Weights *, int, int, const float *, int) = {dots_f32, dots_bf16};
 
 /* ---- weights and activations in int8 ---- */
-
-typedef struct Int8Rows {
-  const Int8Group *data;
-  int stride; /* groups */
-} Int8Rows;
 
 typedef float Int8Sums[INT8_SEQUENCES][INT8_ROWS]; /* the sums of a block: [sequence][weight row] */
 
@@ -129,29 +118,29 @@ static inline int32_t four_of(const Int8Group *x, int quad) {
 /* The instruction multiplies unsigned numbers with signed ones: the weights plus 128, which adds 128 times the sum of
  * the activations. No intrinsic: not every v4 processor has it. */
 static inline __attribute__((always_inline)) void int8_vnni_tile(int sequences, Int8Sums out, const Int8Weights *w,
-                                                                 int groups, Int8Rows x) {
+                                                                 int groups, const Int8Group *x) {
   Vector total[INT8_SEQUENCES];
   const __m512i offset = _mm512_set1_epi8((char)-128);
   UNROLL for (int j = 0; j < sequences; j++) total[j] = (Vector){0};
   for (int g = 0; g < groups; g++, w++) {
     __m512i sum[INT8_SEQUENCES];
     fetch_ahead((const char *)w + PREFETCH, sizeof *w);
-    UNROLL for (int j = 0; j < sequences; j++) sum[j] = _mm512_set1_epi32(-128 * x.data[j * x.stride + g].sum);
+    UNROLL for (int j = 0; j < sequences; j++) sum[j] = _mm512_set1_epi32(-128 * x[j * groups + g].sum);
     UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) {
       const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(w->number[quad]), offset);
       UNROLL for (int j = 0; j < sequences; j++) {
-        const __m512i numbers = _mm512_set1_epi32(four_of(&x.data[j * x.stride + g], quad));
+        const __m512i numbers = _mm512_set1_epi32(four_of(&x[j * groups + g], quad));
         __asm__("vpdpbusd %2, %1, %0" : "+v"(sum[j]) : "v"(weights), "v"(numbers));
       }
     }
     const Vector scale = *(const UnalignedVector *)w->scale;
     UNROLL for (int j = 0; j < sequences; j++) total[j] +=
-        (Vector)_mm512_cvtepi32_ps(sum[j]) * (scale * x.data[j * x.stride + g].scale);
+        (Vector)_mm512_cvtepi32_ps(sum[j]) * (scale * x[j * groups + g].scale);
   }
   UNROLL for (int j = 0; j < sequences; j++) memcpy(out[j], &total[j], sizeof total[j]);
 }
 
-static int int8_vnni(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
+static int int8_vnni(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
   if (sequences >= 8) return int8_vnni_tile(8, out, w, groups, x), 8;
   if (sequences >= 4) return int8_vnni_tile(4, out, w, groups, x), 4;
   if (sequences >= 2) return int8_vnni_tile(2, out, w, groups, x), 2;
@@ -171,60 +160,57 @@ typedef __m128 FloatPart;
 #endif
 enum { PART_ROWS = sizeof(Part) / 4 };
 
-/* `parts` times PART_ROWS rows, from `first` on; parts * sequences <= INT8_TILE. No number is -128, so every pair of
- * products fits 16 bits. */
-static inline __attribute__((always_inline)) void int8_tile(int first, int parts, int sequences, Int8Sums out,
-                                                            const Int8Weights *w, int groups, Int8Rows x) {
+/* A block with `sequences` sequences, `parts` times PART_ROWS rows at a time; parts * sequences <= INT8_TILE. No number
+ * is -128, so every pair of products fits 16 bits. */
+static inline __attribute__((always_inline)) int int8_tile(int parts, int sequences, Int8Sums out,
+                                                           const Int8Weights *block, int groups, const Int8Group *x) {
   enum { INT8_TILE = 4 };
-  FloatPart total[INT8_TILE];
-  UNROLL for (int t = 0; t < parts * sequences; t++) total[t] = PART(setzero_ps)();
-  for (int g = 0; g < groups; g++, w++) {
-    Part sum[INT8_TILE], weights;
-    if (first == 0) fetch_ahead((const char *)w + PREFETCH, sizeof *w);
-    UNROLL for (int t = 0; t < parts * sequences; t++) sum[t] = PART(set1_epi32)(0);
-    for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) UNROLL for (int t = 0; t < parts * sequences; t++) {
-        memcpy(&weights, w->number[quad][first + t % parts * PART_ROWS], sizeof weights);
-        const Part numbers = PART(set1_epi32)(four_of(&x.data[t / parts * x.stride + g], quad));
-        const Part pairs = PART(maddubs_epi16)(PART(abs_epi8)(weights), PART(sign_epi8)(numbers, weights));
-        sum[t] = PART(add_epi32)(sum[t], PART(madd_epi16)(pairs, PART(set1_epi16)(1)));
+  for (int first = 0; first < INT8_ROWS; first += parts * PART_ROWS) {
+    const Int8Weights *w = block;
+    FloatPart total[INT8_TILE];
+    UNROLL for (int t = 0; t < parts * sequences; t++) total[t] = PART(setzero_ps)();
+    for (int g = 0; g < groups; g++, w++) {
+      Part sum[INT8_TILE], weights;
+      if (first == 0) fetch_ahead((const char *)w + PREFETCH, sizeof *w);
+      UNROLL for (int t = 0; t < parts * sequences; t++) sum[t] = PART(set1_epi32)(0);
+      for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) UNROLL for (int t = 0; t < parts * sequences; t++) {
+          memcpy(&weights, w->number[quad][first + t % parts * PART_ROWS], sizeof weights);
+          const Part numbers = PART(set1_epi32)(four_of(&x[t / parts * groups + g], quad));
+          const Part pairs = PART(maddubs_epi16)(PART(abs_epi8)(weights), PART(sign_epi8)(numbers, weights));
+          sum[t] = PART(add_epi32)(sum[t], PART(madd_epi16)(pairs, PART(set1_epi16)(1)));
+        }
+      UNROLL for (int t = 0; t < parts * sequences; t++) {
+        const FloatPart scale = PART(loadu_ps)(w->scale + first + t % parts * PART_ROWS);
+        total[t] += PART(cvtepi32_ps)(sum[t]) * (scale * x[t / parts * groups + g].scale);
       }
-    UNROLL for (int t = 0; t < parts * sequences; t++) {
-      const FloatPart scale = PART(loadu_ps)(w->scale + first + t % parts * PART_ROWS);
-      total[t] += PART(cvtepi32_ps)(sum[t]) * (scale * x.data[t / parts * x.stride + g].scale);
     }
+    UNROLL for (int t = 0; t < parts * sequences; t++)
+        PART(storeu_ps)(out[t / parts] + first + t % parts * PART_ROWS, total[t]);
   }
-  UNROLL for (int t = 0; t < parts * sequences; t++)
-      PART(storeu_ps)(out[t / parts] + first + t % parts * PART_ROWS, total[t]);
-}
-
-static inline __attribute__((always_inline)) int int8_tiles(int parts, int sequences, Int8Sums out,
-                                                            const Int8Weights *w, int groups, Int8Rows x) {
-  for (int first = 0; first < INT8_ROWS; first += parts * PART_ROWS)
-    int8_tile(first, parts, sequences, out, w, groups, x);
   return sequences;
 }
 
-static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
-  if (sequences >= 4) return int8_tiles(1, 4, out, w, groups, x);
-  if (sequences >= 2) return int8_tiles(2, 2, out, w, groups, x);
-  return int8_tiles(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
+  if (sequences >= 4) return int8_tile(1, 4, out, w, groups, x);
+  if (sequences >= 2) return int8_tile(2, 2, out, w, groups, x);
+  return int8_tile(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
 }
 #else
-static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences) {
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
   (void)sequences;
   memset(out[0], 0, sizeof out[0]);
   for (int g = 0; g < groups; g++, w++) {
     int32_t sum[INT8_ROWS] = {0};
     for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++)
       for (int row = 0; row < INT8_ROWS; row++)
-        for (int i = 0; i < 4; i++) sum[row] += w->number[quad][row][i] * x.data[g].number[4 * quad + i];
-    for (int row = 0; row < INT8_ROWS; row++) out[0][row] += (float)sum[row] * (w->scale[row] * x.data[g].scale);
+        for (int i = 0; i < 4; i++) sum[row] += w->number[quad][row][i] * x[g].number[4 * quad + i];
+    for (int row = 0; row < INT8_ROWS; row++) out[0][row] += (float)sum[row] * (w->scale[row] * x[g].scale);
   }
   return 1;
 }
 #endif
 
-typedef int Int8Dots(Int8Sums out, const Int8Weights *w, int groups, Int8Rows x, int sequences);
+typedef int Int8Dots(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences);
 
 /* Both functions compute the same integers. */
 static Int8Dots *int8_dots(void) {
@@ -236,100 +222,81 @@ static Int8Dots *int8_dots(void) {
 
 /* ---- products ---- */
 
-typedef struct FewRows {
-  Target out;
+typedef struct Streamed {
+  float *out; /* [rows][outputs] */
   Weights w;
   const float *bias; /* NULL: none */
   int outputs;
-  Rows x;
-  Int8Rows int8; /* with int8 weights */
+  const float *x;        /* [rows][cols] */
+  const Int8Group *int8; /* [rows][groups] with int8 weights */
   Int8Dots *int8_dots;
   int rows;
-} FewRows;
+} Streamed;
 
 /* Writes the sums of `sequences` from sequence r on, and of `count` rows of weights from row m on. */
-static void write_sums(const FewRows *s, int r, int sequences, int m, int count, const float *sums, int stride) {
+static void write_sums(const Streamed *s, int r, int sequences, int m, int count, const float *sums, int stride) {
   for (int j = 0; j < sequences; j++, sums += stride) {
-    float *to = s->out.data + (int64_t)(r + j) * s->out.stride + m;
+    float *to = s->out + (int64_t)(r + j) * s->outputs + m;
     for (int i = 0; i < count; i++) to[i] = s->bias ? sums[i] + widen(narrow(s->bias[m + i])) : sums[i];
   }
 }
 
-/* Multiplies weight rows m .. m + weights - 1 with all sequences. */
-static void multiply_block(const FewRows *s, int m, int weights) {
-  Sums tile;
-  int tiled = weights == WEIGHT_TILE ? WEIGHT_TILE : 1;
-  for (int first = m; first < m + weights; first += tiled)
-    for (int r = 0, done; r < s->rows; r += done) {
-      const Rows x = {s->x.data + r * s->x.stride, s->x.stride};
-      done = dots_wide[s->w.dtype](tile, &s->w, first, tiled, x, s->rows - r);
-      write_sums(s, r, done, first, tiled, tile[0], WEIGHT_TILE);
-    }
-}
-
-/* Blocks of WEIGHT_TILE outputs. */
+/* Multiplies blocks of WEIGHT_TILE rows of weights with all sequences. */
 static void multiply_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const FewRows *s = job;
-  for (int m = begin * WEIGHT_TILE; m < end * WEIGHT_TILE && m < s->outputs; m += WEIGHT_TILE)
-    multiply_block(s, m, smaller(s->outputs - m, WEIGHT_TILE));
+  const Streamed *s = job;
+  const int last = smaller(end * WEIGHT_TILE, s->outputs);
+  for (int m = begin * WEIGHT_TILE, weights; m < last; m += weights) {
+    weights = last - m < WEIGHT_TILE ? 1 : WEIGHT_TILE;
+    for (int r = 0, done; r < s->rows; r += done) {
+      Sums tile;
+      done = dots_wide[s->w.dtype](tile, &s->w, m, weights, s->x + (int64_t)r * s->w.cols, s->rows - r);
+      write_sums(s, r, done, m, weights, tile[0], WEIGHT_TILE);
+    }
+  }
 }
 
 /* Blocks of INT8_ROWS outputs, which stay in L1 while they are multiplied with sequences that stay in L2. */
 static void multiply_int8_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const FewRows *s = job;
+  const Streamed *s = job;
   const int groups = weight_groups(s->w.cols);
   for (int first = 0; first < s->rows; first += INT8_SPAN)
     for (int block = begin; block < end; block++)
       for (int r = first, last = smaller(first + INT8_SPAN, s->rows), done; r < last; r += done) {
         Int8Sums sums;
-        const Int8Rows x = {s->int8.data + (int64_t)r * groups, groups};
-        done = s->int8_dots(sums, (const Int8Weights *)s->w.data + (int64_t)block * groups, groups, x, last - r);
+        done = s->int8_dots(sums, (const Int8Weights *)s->w.data + (int64_t)block * groups, groups,
+                            s->int8 + (int64_t)r * groups, last - r);
         const int m = block * INT8_ROWS;
         write_sums(s, r, done, m, smaller(s->outputs - m, INT8_ROWS), sums[0], INT8_ROWS);
       }
 }
 
-void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows) {
-  FewRows job = {.out = out,
-                 .w = CPU(weights)(params, layer.weight),
-                 .bias = bias_of(params, layer.bias),
-                 .outputs = outputs,
-                 .x = x,
-                 .rows = rows};
-  int cols = layer.weight.cols;
-  if (job.w.dtype == DTYPE_I8) {
-    job.int8 = (Int8Rows){CPU(int8_rows)(c, x.data, x.stride, rows, cols), weight_groups(cols)};
+void CPU(multiply_streamed)(Context *c, float *out, const Parameters *params, Linear layer, int outputs, const float *x,
+                            int rows) {
+  Streamed job = {.out = out,
+                  .w = CPU(weights)(params, layer.weight),
+                  .bias = bias_of(params, layer.bias),
+                  .outputs = outputs,
+                  .x = x,
+                  .rows = rows};
+  const bool int8 = job.w.dtype == DTYPE_I8;
+  if (int8) {
+    job.int8 = CPU(int8_rows)(c, x, rows, layer.weight.cols);
     job.int8_dots = int8_dots();
-    if (!job.int8.data) return;
+    if (!job.int8) return;
   }
-  const int block = job.int8.data ? INT8_ROWS : WEIGHT_TILE;
-  int64_t work = (int64_t)block * cols * rows, least = 1 + SPAN_WORK / work;
+  const int block = int8 ? INT8_ROWS : WEIGHT_TILE;
+  int64_t work = (int64_t)block * layer.weight.cols * rows, least = 1 + SPAN_WORK / work;
   pool_run(c->pool, (outputs + block - 1) / block, (int)least, SPAN_BLOCKS,
-           job.int8.data ? multiply_int8_blocks : multiply_blocks, &job);
+           int8 ? multiply_int8_blocks : multiply_blocks, &job);
 }
 
 void CPU(dots)(float *out, const Weights *w, const float *x) {
   Sums tile;
   for (int row = 0; row < w->rows;) {
     int together = w->rows - row < WEIGHT_TILE ? 1 : WEIGHT_TILE;
-    dots_wide[w->dtype](tile, w, row, together, (Rows){x, 0}, 1);
+    dots_wide[w->dtype](tile, w, row, together, x, 1);
     for (int i = 0; i < together; i++) out[row++] = tile[0][i];
   }
-}
-
-float CPU(dot)(const float *a, const float *b, int depth) {
-  float sum;
-  CPU(dots)(&sum, &(Weights){.dtype = DTYPE_F32, .rows = 1, .cols = depth, .data = a}, b);
-  return sum;
-}
-
-float CPU(sum)(const float *x, int count) {
-  Vector lanes = {0};
-  float last[LANES] = {0};
-  int whole = count / LANES * LANES;
-  for (int i = 0; i < whole; i += LANES) lanes += *(const UnalignedVector *)(x + i);
-  memcpy(last, x + whole, (size_t)(count - whole) * sizeof(float));
-  return sum_lanes(lanes + *(const UnalignedVector *)last);
 }

@@ -12,20 +12,10 @@
 
 enum { SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */ };
 
-/* A row-major matrix whose rows are `stride` elements apart. */
-typedef struct Rows {
-  const float *data;
-  int64_t stride;
-} Rows;
-
-/* The output of a product: out[r*stride + m]. */
-typedef struct Target {
-  float *data;
-  int64_t stride;
-} Target;
-
-/* out[r][m] = sum_k w[m][k] x[r][k] + b[m] for m < outputs. With int8 weights, it rounds x as CPU(int8_rows) does. */
-void CPU(multiply_few)(Context *c, Target out, const Parameters *params, Linear layer, int outputs, Rows x, int rows);
+/* out[r][m] = sum_k w[m][k] x[r][k] + b[m] for m < outputs; x is [rows][inputs], out [rows][outputs]. With int8 weights,
+ * it rounds x as CPU(int8_rows) does. */
+void CPU(multiply_streamed)(Context *c, float *out, const Parameters *params, Linear layer, int outputs, const float *x,
+                            int rows);
 
 /* out[m] = sum_k w[m][k] x[k] for all rows of w, which must not be int8. */
 void CPU(dots)(float *out, const Weights *w, const float *x);
@@ -44,8 +34,5 @@ static inline __attribute__((always_inline)) Vector load_wide(DType dtype, const
   return wide;
 #endif
 }
-
-float CPU(dot)(const float *a, const float *b, int depth);
-float CPU(sum)(const float *x, int count);
 
 #endif

@@ -274,12 +274,10 @@ static void multiply(Context *c, const Product *p) {
 void CPU(linear)(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
   const int outputs = layer.weight.rows, inputs = layer.weight.cols;
   if (c->error.code || rows == 0) return;
-#if !CPU_BF16 /* bf16 builds have no weights in int8 */
   if (c->weights == DTYPE_I8) {
-    CPU(multiply_few)(c, (Target){y, outputs}, params, layer, outputs, (Rows){x, inputs}, rows);
+    CPU(multiply_streamed)(c, y, params, layer, outputs, x, rows);
     return;
   }
-#endif
   multiply(c, &(Product){.rows = rows,
                          .cols = outputs,
                          .depth = inputs,
@@ -455,43 +453,32 @@ static void weight_gradient(Context *c, WeightGradient *g) {
 
 /* ---- the gradient of a bias ---- */
 
-enum {
-  SUM_GROUP = 16,  /* columns of a group */
-  SUM_GROUPS = 16, /* groups that a thread takes at a time, at most */
-  SUM_COLUMNS = SUM_GROUP * SUM_GROUPS,
-  SUM_ROWS = 32 /* rows that are added first */
-};
-
-typedef struct RowSums {
-  float *out;
-  const Element *from;
+typedef struct BiasGradient {
+  float *partial; /* [blocks][cols] */
+  const Element *dy;
   int rows, cols;
-  bool accumulate;
-} RowSums;
+} BiasGradient;
 
-static void sum_column_groups(const void *job, int begin, int end, int thread) {
+/* Sums the rows of blocks. */
+static void sum_row_blocks(const void *job, int begin, int end, int thread) {
   (void)thread;
-  const RowSums *s = job;
-  int first = SUM_GROUP * begin, count = smaller(SUM_GROUP * end, s->cols) - first;
-  float total[SUM_COLUMNS] = {0};
-  for (int block = 0; block < s->rows; block += SUM_ROWS) {
-    float sum[SUM_COLUMNS] = {0};
-    int last = smaller(block + SUM_ROWS, s->rows);
-    for (int row = block; row < last; row++) {
-      const Element *from = s->from + (int64_t)row * s->cols + first;
+  const BiasGradient *s = job;
+  memset(s->partial + (int64_t)begin * s->cols, 0, (size_t)(end - begin) * (size_t)s->cols * sizeof(float));
+  for (int row = begin * PARTIAL_ROWS; row < smaller(end * PARTIAL_ROWS, s->rows); row++) {
+    float *sum = s->partial + (int64_t)(row / PARTIAL_ROWS) * s->cols;
+    const Element *from = s->dy + (int64_t)row * s->cols;
 #pragma omp simd
-      for (int j = 0; j < count; j++) sum[j] += widen(from[j]);
-    }
-#pragma omp simd
-    for (int j = 0; j < count; j++) total[j] += sum[j];
+    for (int j = 0; j < s->cols; j++) sum[j] += widen(from[j]);
   }
-  for (int j = 0; j < count; j++) s->out[first + j] = total[j] + (s->accumulate ? s->out[first + j] : 0.0f);
 }
 
-/* Sums the rows of activations [rows][cols]: first within blocks of rows, then over the blocks. */
-static void sum_rows(Context *c, float *out, const Element *from, int rows, int cols, bool accumulate) {
-  pool_run(c->pool, (cols + SUM_GROUP - 1) / SUM_GROUP, 2, SUM_GROUPS, sum_column_groups,
-           &(RowSums){out, from, rows, cols, accumulate});
+/* db = sum of the rows of dy [rows][cols]. */
+static void bias_gradient(Context *c, float *db, const Element *dy, int rows, int cols, bool accumulate) {
+  const int blocks = divide_up(rows, PARTIAL_ROWS);
+  float *partial = CPU(scratch)(c, (size_t)blocks * (size_t)cols);
+  if (blocks && !partial) return;
+  pool_run(c->pool, blocks, 1, 4, sum_row_blocks, &(BiasGradient){partial, dy, rows, cols});
+  CPU(sum_partials)(c, db, partial, blocks, cols, cols, accumulate);
 }
 
 void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
@@ -509,7 +496,7 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear la
                                          .dw = dw,
                                          .accumulate = accumulate});
   else if (!accumulate) memset(dw, 0, (size_t)w.rows * (size_t)w.cols * sizeof(float));
-  if (layer.bias.rows) sum_rows(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
+  if (layer.bias.rows) bias_gradient(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
 /* Multiplies tiles that stay in the first-level cache, at the rate of a perfect GEMM. */

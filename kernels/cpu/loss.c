@@ -22,7 +22,7 @@ typedef struct MaxAndSum {
   float max, sum;
 } MaxAndSum;
 
-static MaxAndSum max_and_sum(const float *z, int count) {
+static inline __attribute__((always_inline)) MaxAndSum max_and_sum(const float *z, int count) {
   float max[SUM_LANES], sum[SUM_LANES] = {0};
   for (int l = 0; l < SUM_LANES; l++) max[l] = -INFINITY;
   int k = 0;
@@ -41,17 +41,6 @@ static MaxAndSum max_and_sum(const float *z, int count) {
   return (MaxAndSum){max[0], sum_lanes(sum)};
 }
 
-static float sum_of(const float *z, int count) {
-  float sum[SUM_LANES] = {0};
-  int k = 0;
-  for (; k + SUM_LANES <= count; k += SUM_LANES) {
-#pragma omp simd
-    for (int l = 0; l < SUM_LANES; l++) sum[l] += z[k + l];
-  }
-  for (int l = 0; k + l < count; l++) sum[l] += z[k + l];
-  return sum_lanes(sum);
-}
-
 /* Returns the sum of exp(z_k - max); with `keep` the exponentials replace the logits. */
 static double sum_exp(float *z, int count, float max, bool keep) {
   float spare[BLOCK];
@@ -62,7 +51,7 @@ static double sum_exp(float *z, int count, float max, bool keep) {
     float *to = keep ? z + k : spare; // cppcheck-suppress legacyUninitvar -- written before it is read
 #pragma omp simd
     for (int i = 0; i < n; i++) to[i] = exp_f32(from[i] - max);
-    sum += (double)sum_of(to, n);
+    sum += (double)max_and_sum(to, n).sum;
   }
   return sum;
 }

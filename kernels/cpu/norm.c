@@ -1,7 +1,6 @@
 /* Residual add + norm, forward and backward, and norms of decoding. Rows [N][C]; one thread works on a row, so it reads
  * the row once from memory and again from the cache. `center` (norm_has_mean) is a compile-time constant, so that the
  * code for each kind of norm has no branches on it. */
-#include "kernels/cpu/dots.h"
 #include "kernels/cpu/rows.h"
 
 enum { LEAST_COLUMNS = 256 /* columns of partial sums that a thread takes at least */ };
@@ -27,14 +26,18 @@ static inline __attribute__((always_inline)) RowStats row_stats(bool center, con
   return (RowStats){mean, 1.0f / sqrtf(squares / (float)dim + eps)};
 }
 
+/* Returns an element of a normalized row, before rounding. */
+static inline __attribute__((always_inline)) float normalized(bool center, float x, RowStats stats, float weight,
+                                                              float bias) {
+  return center ? weight * ((x - stats.mean) * stats.rstd) + bias : weight * (x * stats.rstd);
+}
+
 static inline __attribute__((always_inline)) void normalize_row(bool center, Element *y, const Element *x,
                                                                 RowStats stats, const Norm *norm, int dim) {
   const float *weight = norm->weight, *bias = norm->bias;
 #pragma omp simd
-  for (int j = 0; j < dim; j++) {
-    float off = center ? widen(x[j]) - stats.mean : widen(x[j]), scaled = weight[j] * (off * stats.rstd);
-    y[j] = narrow(center ? scaled + bias[j] : scaled);
-  }
+  for (int j = 0; j < dim; j++)
+    y[j] = narrow(normalized(center, widen(x[j]), stats, weight[j], center ? bias[j] : 0.0f));
 }
 
 typedef struct Forward {
@@ -214,27 +217,25 @@ void CPU(residual_norm_backward)(Context *c, void *dx, void *dbranch, NormGradie
 
 /* ---- decoding ---- */
 
-/* Normalizes one row; out may be x. */
-static void normalize(float *out, const float *x, const Norm *norm, int dim) {
+/* Only a norm with a mean is rounded to Element: GPUs compute RMSNorm within the product that reads it. */
+static inline __attribute__((always_inline)) void normalize_wide(bool center, float *y, const Element *x,
+                                                                 const Norm *norm, int rows, int dim) {
   const float *weight = norm->weight, *bias = norm->bias;
-  if (!norm_has_mean(norm->kind)) {
-    float rstd = 1.0f / sqrtf(CPU(dot)(x, x, dim) / (float)dim + norm->eps);
+  for (int r = 0; r < rows; r++, x += dim, y += dim) {
+    const RowStats stats = row_stats(center, x, dim, norm->eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) out[i] = weight[i] * x[i] * rstd;
-    return;
+    for (int j = 0; j < dim; j++) {
+      const float value = normalized(center, widen(x[j]), stats, weight[j], center ? bias[j] : 0.0f);
+      y[j] = center ? widen(narrow(value)) : value;
+    }
   }
-  float mean = CPU(sum)(x, dim) / (float)dim;
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = x[i] - mean;
-  float rstd = 1.0f / sqrtf(CPU(dot)(out, out, dim) / (float)dim + norm->eps);
-#pragma omp simd
-  for (int i = 0; i < dim; i++) out[i] = widen(narrow(weight[i] * (out[i] * rstd) + bias[i]));
 }
 
 const float *CPU(normalized)(float *memory, const Element *x, const Norm *norm, int rows, int dim) {
-  const float *wide = wide_row(x, memory, (int64_t)rows * dim);
-  for (int64_t r = 0; r < rows && norm; r++) normalize(memory + r * dim, wide + r * dim, norm, dim);
-  return norm ? memory : wide;
+  if (!norm) return wide_row(x, memory, (int64_t)rows * dim);
+  if (norm_has_mean(norm->kind)) normalize_wide(true, memory, x, norm, rows, dim);
+  else normalize_wide(false, memory, x, norm, rows, dim);
+  return memory;
 }
 
 void CPU(decode_norm)(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {

@@ -41,13 +41,44 @@ static inline void dropout_elements(const Dropout *dropout, int sequence, int64_
   }
 }
 
-/* Replaces whole vectors of scores by e^(score - max) and returns their sum. */
-static inline float exp_row(float *scores, int count, float max) {
-  Vector sum = {0};
+/* The running softmax of a query over blocks of keys (Milakov & Gimelshein 2018): the maximum of the scores so far, and
+ * the sum of the weights relative to it. */
+typedef struct Softmax {
+  float max, total;
+} Softmax;
+
+/* Replaces the scores of one query over one block by unnormalized probabilities, zero outside keys [begin, end), and
+ * rescales the running softmax and the weighted sum of values [dim] to the new maximum. It writes [0, width) of the
+ * row; width is a multiple of LANES. */
+static inline void softmax_row(float *scores, int begin, int end, int width, Softmax *state, float *sum, int dim) {
+  if (begin >= end) {
+    memset(scores, 0, (size_t)width * sizeof(float));
+    return;
+  }
+  const int padded = round_up(end, LANES); /* whole vectors: invisible keys become e^-inf = 0 */
+  for (int j = 0; j < begin; j++) scores[j] = -INFINITY;
+  for (int j = end; j < padded; j++) scores[j] = -INFINITY;
+  float max = state->max, lane[LANES]; /* a maximum for each lane: not every compiler vectorizes a max reduction */
+  for (int l = 0; l < LANES; l++) lane[l] = max;
+  for (int j = 0; j < padded; j += LANES) {
 #pragma omp simd
-  for (int j = 0; j < count; j++) scores[j] = exp_f32(scores[j] - max);
-  for (int j = 0; j < count; j += LANES) sum += *(const UnalignedVector *)(scores + j);
-  return sum_lanes(sum);
+    for (int l = 0; l < LANES; l++) lane[l] = scores[j + l] > lane[l] ? scores[j + l] : lane[l];
+  }
+  for (int l = 0; l < LANES; l++) max = lane[l] > max ? lane[l] : max;
+  const float base = max == -INFINITY ? 0.0f : max; /* avoids e^(-inf + inf) */
+  Vector total = {0};
+#pragma omp simd
+  for (int j = 0; j < padded; j++) scores[j] = exp_f32(scores[j] - base);
+  for (int j = 0; j < padded; j += LANES) total += *(const UnalignedVector *)(scores + j);
+  for (int j = padded; j < width; j++) scores[j] = 0.0f;
+  if (max > state->max && state->total > 0) {
+    const float shrink = exp_f32(state->max - max);
+    state->total *= shrink;
+#pragma omp simd
+    for (int d = 0; d < dim; d++) sum[d] *= shrink;
+  }
+  state->max = max;
+  state->total += sum_lanes(total);
 }
 
 static inline Element *view_row(View v, int b, int64_t row, int head) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Returns e^x for x <= 88: to 2 ulp from -87.3 on, 0 below -87.7; NaN stays NaN. Above 88 the result is
- * meaningless: all callers have x <= 0 but for rounding.
+ * meaningless; callers pass x <= 0, apart from rounding errors.
  * x = n ln 2 + r with |r| <= ln 2 / 2. The polynomial is e^r within 4e-9 (minimax; 1 at r = 0). */
 static inline float exp_f32(float x) {
   float clamped = x < -88.0f ? -88.0f : x; /* n >= -127; NaN passes, because comparisons with it are false */

@@ -167,17 +167,11 @@ const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = CPU(tile_mu
 #else
 #define EVERY_LANE(m, h) FOUR(m, 0, h)
 #endif
-#ifdef __clang__
-#define SELECT(a, b, m, h) __builtin_shufflevector(a, b, EVERY_LANE(m, h))
-#else
-typedef int32_t LaneNumbers __attribute__((vector_size(4 * LANES)));
-#define SELECT(a, b, m, h) __builtin_shuffle(a, b, (LaneNumbers){EVERY_LANE(m, h)})
-#endif
 #define EXCHANGE(h)                                                                                                    \
   UNROLL for (int i = 0; i < LANES; i++) if (!(i & (h))) {                                                             \
     Vector first = r[i], second = r[i + (h)];                                                                          \
-    r[i] = SELECT(first, second, STAYS, h);                                                                            \
-    r[i + (h)] = SELECT(first, second, MOVES, h);                                                                      \
+    r[i] = SHUFFLE(LaneNumbers, first, second, EVERY_LANE(STAYS, h));                                                  \
+    r[i + (h)] = SHUFFLE(LaneNumbers, first, second, EVERY_LANE(MOVES, h));                                            \
   }
 
 static void transpose_square(const float *from, int64_t from_stride, float *to, int64_t to_stride) {

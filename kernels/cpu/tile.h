@@ -29,7 +29,17 @@ typedef float UnalignedVector __attribute__((vector_size(4 * LANES), aligned(4),
 
 typedef float Four __attribute__((vector_size(16)));
 
-/* Adds the lanes up to four in a fixed tree. */
+/* The elements of a and b, numbered in this order, that the numbers after them select. Numbers: a vector of int32_t of the
+ * same size. */
+#ifdef __clang__
+#define SHUFFLE(Numbers, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(Numbers, a, b, ...) __builtin_shuffle(a, b, (Numbers){__VA_ARGS__})
+#endif
+typedef int32_t FourNumbers __attribute__((vector_size(16)));
+typedef int32_t LaneNumbers __attribute__((vector_size(4 * LANES)));
+
+/* Adds lanes in a fixed tree until four sums are left. */
 static inline Four fold(Vector lanes) {
   Four part[LANES / 4];
   memcpy(part, &lanes, sizeof part);

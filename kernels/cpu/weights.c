@@ -179,7 +179,6 @@ void CPU(embed)(Element *to, const Weights *table, int token, const Weights *pos
 
 typedef struct RoundJob {
   const float *x;
-  int64_t stride;
   int cols;
   Int8Group *groups;
 } RoundJob;
@@ -191,15 +190,15 @@ static void round_rows(const void *job, int begin, int end, int thread) {
   for (int row = begin; row < end; row++)
     for (int first = 0; first < s->cols; first += WEIGHT_GROUP, to++) {
       *to = (Int8Group){0};
-      to->scale = to_int8(s->x + row * s->stride + first, smaller(s->cols - first, WEIGHT_GROUP), to->number);
+      to->scale = to_int8(s->x + (int64_t)row * s->cols + first, smaller(s->cols - first, WEIGHT_GROUP), to->number);
       for (int i = 0; i < WEIGHT_GROUP; i++) to->sum += to->number[i];
     }
 }
 
-const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols) {
+const Int8Group *CPU(int8_rows)(Context *c, const float *x, int rows, int cols) {
   size_t groups = (size_t)rows * (size_t)weight_groups(cols);
   Int8Group *to = (void *)CPU(rounded)(c, groups * (sizeof *to / sizeof(float)));
-  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, stride, cols, to});
+  if (to) pool_run(c->pool, rows, 16, SPAN_ROWS, round_rows, &(RoundJob){x, cols, to});
   return to;
 }
 

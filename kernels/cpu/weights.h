@@ -40,9 +40,9 @@ void CPU(follow_masters)(const Parameters *params, int group, size_t first, size
 /* Converts row `row`, columns first .. first+count, to fp32. */
 void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *to);
 
-/* Rounds the rows of x, `stride` apart, to [rows][weight_groups(cols)] groups, each scaled so that its largest
- * magnitude becomes 127. The result is in CPU(rounded)() memory. NULL when memory is out. */
-const Int8Group *CPU(int8_rows)(Context *c, const float *x, int64_t stride, int rows, int cols);
+/* Rounds x [rows][cols] to [rows][weight_groups(cols)] groups, each scaled so that its largest magnitude becomes 127.
+ * The result is in CPU(rounded)() memory. NULL when memory is out. */
+const Int8Group *CPU(int8_rows)(Context *c, const float *x, int rows, int cols);
 
 /* Computes to = table[token] + position_embedding[position]; position_embedding->rows 0: without the second term. */
 void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position);
