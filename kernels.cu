@@ -428,5 +428,8 @@ void cuda_info(Context *c, ContextInfo *out) {
 }
 
 #define ROW(function) .function = cuda_##function,
+/* clang-format off */
 extern "C" const Backend cuda_backend = {
-    .name = "cuda", .isa = NULL, .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16, BACKEND_FUNCTIONS(ROW)};
+    .name = "cuda", .isa = NULL, .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16, BACKEND_FUNCTIONS(ROW)
+    .image_bytes = NULL, .write_image = NULL, .use_image = NULL};
+/* clang-format on */

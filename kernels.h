@@ -587,20 +587,33 @@ typedef struct Backend {
   void (*cache_store)(Context *c, const KvCache *cache, int slot, View k, View v, int length);
   /* Stores z of the last two of `length` positions in the state of `slot`.  bcx [length][3C] dt. */
   void (*convolution_store)(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length);
+
+  /* -- images of weights; NULL but on CPUs -- */
+  /* An image: all weights in one block of memory as operations read them, for programs of the same version. In f32 it
+   * is `master`, else the weights that no GEMM reads, in fp32, and the compute copy. use_image() takes a block at a
+   * multiple of 64 bytes in place of master weights; it must outlive the parameters. */
+  size_t (*image_bytes)(Context *c, const Parameters *params);
+  void (*write_image)(Context *c, const Parameters *params, void *image);
+  void (*use_image)(Context *c, Parameters *params, void *image);
 } Backend;
 
-/* Lists the functions of the table, for code that repeats once for each of them (declarations, rows). */
+/* Lists the functions of the table in order, for code that repeats once for each of them (declarations, rows). G: those
+ * that a decoder needs. */
 /* clang-format off */
-#define BACKEND_FUNCTIONS(X) \
-  X(open) X(close) X(info) X(peak_flops) X(tuning) X(alloc) X(alloc_shared) X(release) X(upload) X(download) X(copy) \
-  X(refresh_parameters) X(release_parameters) X(submit) X(mark) X(wait) X(drop) X(report) X(poll) X(step_begin) \
-  X(next_micro_batch) X(embedding) X(embedding_backward) X(residual_norm) X(residual_norm_backward) X(residual_add) \
-  X(linear) X(linear_backward_input) X(linear_backward_weight) X(rope) X(head_norm) X(head_norm_backward) \
-  X(attention) X(attention_backward) X(attention_map) X(convolution) X(convolution_backward) X(activation) \
-  X(activation_backward) X(cross_entropy) X(distill) X(loss_sum) X(clip) X(muon) X(adamw) X(peers_reduce) \
-  X(peers_gather) X(peers_broadcast) X(peers_collect) X(peers_deal) X(decode_embedding) X(decode_norm) X(decode_qkv) \
-  X(decode_attention) X(decode_residual) X(decode_linear) X(decode_convolution) X(decode_mlp) X(decode_logits) \
-  X(sample) X(cache_store) X(convolution_store)
+#define BACKEND_LIST(G, T) \
+  G(open) G(close) G(info) T(peak_flops) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) G(copy) \
+  T(refresh_parameters) G(release_parameters) G(submit) G(mark) G(wait) G(drop) T(report) G(poll) T(step_begin) \
+  T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
+  G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) T(head_norm_backward) \
+  G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) G(activation) \
+  T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) T(peers_reduce) \
+  T(peers_gather) T(peers_broadcast) T(peers_collect) T(peers_deal) G(decode_embedding) G(decode_norm) G(decode_qkv) \
+  G(decode_attention) G(decode_residual) G(decode_linear) G(decode_convolution) G(decode_mlp) G(decode_logits) \
+  G(sample) G(cache_store) G(convolution_store)
+#define BACKEND_NOTHING(name)
+#define BACKEND_FUNCTIONS(X) BACKEND_LIST(X, X)
+#define BACKEND_GENERATION_FUNCTIONS(X) BACKEND_LIST(X, BACKEND_NOTHING)
+#define BACKEND_IMAGE_FUNCTIONS(X) X(image_bytes) X(write_image) X(use_image)
 /* clang-format on */
 
 /* Returns the backends of this binary that the machine can run, best first; ends with NULL. The list has one CPU

@@ -34,31 +34,57 @@ static bool upload_rope_table(Model *m, Error *error) {
   return model_check_backend(m, error);
 }
 
-bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
-  *out = NULL;
-  if (!model_config_check(config, EXIT_USAGE, error)) return false;
+/* Makes a model without weights. */
+static Model *make_model(const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  if (!model_config_check(config, EXIT_USAGE, error)) return NULL;
   Model *m = calloc(1, sizeof *m);
-  if (!m) return error_memory(error, "the model");
+  if (!m) error_memory(error, "the model");
+  if (!m) return NULL;
   m->ops = backend;
   m->context = context;
   ContextInfo info;
   backend->info(context, &info);
   m->dt = dtype_bytes(info.dtype);
   m->config = *config;
-  if (!parameter_table_make(&m->table, config, error)) {
-    model_close(m);
-    return false;
+  if (parameter_table_make(&m->table, config, error)) {
+    parameter_table_describe(&m->table, &m->params);
+    m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
+    if (upload_rope_table(m, error)) return m;
   }
-  parameter_table_describe(&m->table, &m->params);
+  model_close(m);
+  return NULL;
+}
+
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  Model *m = *out = make_model(backend, context, config, error);
+  if (!m) return false;
   m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
-  m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
-  if (!upload_rope_table(m, error)) {
-    model_close(m);
-    return false;
-  }
-  backend->refresh_parameters(context, &m->params);
-  *out = m;
-  return true;
+  if (m->params.master) backend->refresh_parameters(context, &m->params);
+  if (model_check_backend(m, error)) return true;
+  model_close(m);
+  *out = NULL;
+  return false;
+}
+
+/* ---- images ---- */
+
+size_t model_image_bytes(const Model *m) {
+  return m->ops->image_bytes ? m->ops->image_bytes(m->context, &m->params) : 0;
+}
+
+void model_write_image(const Model *m, void *image) { m->ops->write_image(m->context, &m->params, image); }
+
+bool model_open_image(Model **out, const Backend *backend, Context *context, const ModelConfig *config, void *image,
+                      size_t bytes, Error *error) {
+  Model *m = *out = make_model(backend, context, config, error);
+  if (!m) return false;
+  const size_t needed = model_image_bytes(m);
+  if (needed != bytes) fail(error, EXIT_CHECKPOINT, "the image has %zu bytes, not %zu", bytes, needed);
+  else backend->use_image(context, &m->params, image);
+  if (!error->code && model_check_backend(m, error)) return true;
+  model_close(m);
+  *out = NULL;
+  return false;
 }
 
 void model_close(Model *m) {

@@ -111,6 +111,13 @@ typedef struct Model Model;
 
 /* Allocates the weights (zeroed); nothing else. `backend` and `context` must outlive the model. EXIT_MEMORY. */
 bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error);
+/* The weights as an image (kernels.h) of the context's dtype: its size, 0 where the backend has none, and its bytes. */
+size_t model_image_bytes(const Model *model);
+void model_write_image(const Model *model, void *image);
+/* Opens a model that only generates, with the weights of an image, at a multiple of 64 bytes, which must outlive it.
+ * EXIT_CHECKPOINT when the image of this configuration has another size; EXIT_MEMORY. */
+bool model_open_image(Model **out, const Backend *backend, Context *context, const ModelConfig *config, void *image,
+                      size_t bytes, Error *error);
 void model_close(Model *model);                               /* NULL is allowed */
 const struct ParameterTable *model_table(const Model *model); /* model/parameters.h */
 const ModelConfig *model_config(const Model *model);

@@ -21,6 +21,15 @@ bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text,
          (ids->count > 0 || bpe_ids_sink(ids, &start, 1, error));
 }
 
+bool generation_encode(const PromptEncoder *e, const uint8_t *text, size_t size, const uint8_t *answer,
+                       size_t answer_size, PromptTokens *out, Error *error) {
+  if (!e->source) return generation_prompt(e->tokenizer, e->start, text, size, &out->decoder, error);
+  const int32_t end = tokenizer_end(e->source);
+  return tokenizer_encode(e->source, text, size, &out->source, error) && bpe_ids_sink(&out->source, &end, 1, error) &&
+         bpe_ids_sink(&out->decoder, &e->start, 1, error) &&
+         tokenizer_encode(e->tokenizer, answer, answer_size, &out->decoder, error);
+}
+
 int generation_rows(const Model *model, int most) {
   const int64_t least = 64 << 20, weights = (int64_t)(model_arena_size(model, ARENA_MASTER) * sizeof(float));
   const int64_t fit = (weights > least ? weights : least) / decoder_cache_bytes(model_config(model), sizeof(float));
@@ -78,7 +87,7 @@ typedef struct TextRow {
   size_t matched_capacity, top_capacity;
 } TextRow;
 
-typedef struct Writer {
+struct GenerationRun {
   const Generation *g;
   const GenerationRequest *only; /* generation_run_one(): the request, NULL after it was taken */
   GenerationResult *only_result; /* NULL: generation_run() */
@@ -92,9 +101,9 @@ typedef struct Writer {
   float *logits;  /* [rows][vocab]; NULL: no text needs log-probabilities */
   int64_t tokens; /* drawn in all texts */
   bool stopped;   /* by the caller */
-} Writer;
+};
 
-static bool emit(Writer *w, TextRow *row, size_t size, Error *error) {
+static bool emit(GenerationRun *w, TextRow *row, size_t size, Error *error) {
   const Generation *g = w->g;
   if (size == 0) return true;
   row->result.bytes += (int64_t)size;
@@ -105,7 +114,7 @@ static bool emit(Writer *w, TextRow *row, size_t size, Error *error) {
 }
 
 /* Emits the characters that cannot become part of a stop text. */
-static bool emit_ready(Writer *w, TextRow *row, Error *error) {
+static bool emit_ready(GenerationRun *w, TextRow *row, Error *error) {
   size_t longest = 0;
   for (int i = 0; i < row->request.stops.count; i++) longest = row->matched[i] > longest ? row->matched[i] : longest;
   return row->size <= longest || emit(w, row, utf8_complete(row->held, row->size - longest), error);
@@ -125,7 +134,7 @@ static bool hold_byte(TextRow *row, uint8_t byte) {
   return longest > 0;
 }
 
-static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
+static bool end_text(GenerationRun *w, TextRow *row, StopReason reason, Error *error) {
   const Generation *g = w->g;
   if (reason != STOP_CALLER && !emit(w, row, row->size, error)) return false;
   row->ended = true;
@@ -135,7 +144,7 @@ static bool end_text(Writer *w, TextRow *row, StopReason reason, Error *error) {
   return w->only_result || !g->done || g->done(g->context, row->request.text, &row->result, error);
 }
 
-static bool pass_token(Writer *w, TextRow *row, int32_t id, Error *error) {
+static bool pass_token(GenerationRun *w, TextRow *row, int32_t id, Error *error) {
   const Generation *g = w->g;
   const int vocab = w->vocab, count = row->request.alternatives;
   GeneratedToken token = {.id = id, .begin = row->result.bytes + (int64_t)row->size, .logprob = NAN, .top = row->top};
@@ -145,7 +154,7 @@ static bool pass_token(Writer *w, TextRow *row, int32_t id, Error *error) {
 }
 
 /* Adds a drawn token to the text. */
-static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
+static bool take_token(GenerationRun *w, TextRow *row, int32_t id, Error *error) {
   const GenerationRequest *r = &row->request;
   size_t size;
   w->tokens++;
@@ -164,7 +173,7 @@ static bool take_token(Writer *w, TextRow *row, int32_t id, Error *error) {
   return emit_ready(w, row, error);
 }
 
-static bool apply_rules(Writer *w, int r, Error *error) {
+static bool apply_rules(GenerationRun *w, int r, Error *error) {
   TextRow *row = &w->rows[r];
   int count = 0;
   if (row->request.rules &&
@@ -175,7 +184,7 @@ static bool apply_rules(Writer *w, int r, Error *error) {
 }
 
 /* Ends a text that has no next token, because of max_tokens or of the context. */
-static bool prepare_token(Writer *w, int r, Error *error) {
+static bool prepare_token(GenerationRun *w, int r, Error *error) {
   TextRow *row = &w->rows[r];
   const GenerationRequest *request = &row->request;
   if (request->max_tokens >= 0 && row->result.tokens >= request->max_tokens)
@@ -193,7 +202,7 @@ static bool same_ids(const BpeIds *a, const BpeIds *b) {
 }
 
 /* Returns a row of the decoder that began with the same prompt and source, or -1. */
-static int find_same(const Writer *w, const PromptTokens *prompt) {
+static int find_same(const GenerationRun *w, const PromptTokens *prompt) {
   for (int i = 0; i < w->g->rows; i++)
     if (same_ids(&w->rows[i].began.decoder, &prompt->decoder) && same_ids(&w->rows[i].began.source, &prompt->source))
       return i;
@@ -206,7 +215,7 @@ static bool keep_ids(BpeIds *to, const BpeIds *ids, Error *error) {
 }
 
 /* Computes prompt and source in row `r` of the decoder, or copies them from another row. */
-static bool begin_row(Writer *w, int r, Error *error) {
+static bool begin_row(GenerationRun *w, int r, Error *error) {
   TextRow *row = &w->rows[r];
   const BpeIds *source = &row->request.prompt.source, *prompt = &row->request.prompt.decoder;
   Decoder *d = w->g->decoder;
@@ -221,7 +230,7 @@ static bool begin_row(Writer *w, int r, Error *error) {
 }
 
 /* Gives ids without a token a bias of -INFINITY, in each row. */
-static void mask_unused(Writer *w) {
+static void mask_unused(GenerationRun *w) {
   if (tokenizer_tokens(w->g->tokenizer) == w->vocab) return;
   for (int32_t id = 0; id < w->vocab; id++)
     if (!tokenizer_has_id(w->g->tokenizer, id)) {
@@ -230,7 +239,7 @@ static void mask_unused(Writer *w) {
     }
 }
 
-static bool row_buffers(Writer *w, TextRow *row, Error *error) {
+static bool row_buffers(GenerationRun *w, TextRow *row, Error *error) {
   const GenerationRequest *r = &row->request;
   const size_t stops = (size_t)r->stops.count, patterns = stops + (r->rules ? (size_t)r->rules->bans.count : 0);
   const size_t alternatives = r->alternatives > 0 ? (size_t)r->alternatives : 0;
@@ -247,7 +256,7 @@ static bool row_buffers(Writer *w, TextRow *row, Error *error) {
   return true;
 }
 
-static bool next_request(Writer *w, bool wait, GenerationRequest *out, bool *given, Error *error) {
+static bool next_request(GenerationRun *w, bool wait, GenerationRequest *out, bool *given, Error *error) {
   if (!w->only_result) return w->g->next(w->g->context, wait, out, given, error);
   *given = w->only != NULL;
   if (*given) *out = *w->only;
@@ -256,7 +265,7 @@ static bool next_request(Writer *w, bool wait, GenerationRequest *out, bool *giv
 }
 
 /* Begins the next text in row r; *given false: there is none. */
-static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
+static bool take_text(GenerationRun *w, int r, bool wait, bool *given, Error *error) {
   TextRow *row = &w->rows[r];
   *given = false;
   if (!next_request(w, wait, &row->request, given, error)) return false;
@@ -270,7 +279,7 @@ static bool take_text(Writer *w, int r, bool wait, bool *given, Error *error) {
   return row_buffers(w, row, error) && begin_row(w, r, error);
 }
 
-static void move_row(Writer *w, int to, int from) {
+static void move_row(GenerationRun *w, int to, int from) {
   const TextRow ended = w->rows[to];
   decoder_copy(w->g->decoder, to, from);
   w->rows[to] = w->rows[from];
@@ -279,7 +288,7 @@ static void move_row(Writer *w, int to, int from) {
 }
 
 /* Begins new texts in free rows. When there are no more texts, moves the last rows into free ones. */
-static bool refill(Writer *w, Error *error) {
+static bool refill(GenerationRun *w, Error *error) {
   bool more = true;
   int busy = 0;
   for (int r = 0; r < w->active; r++) busy += !w->rows[r].ended;
@@ -300,14 +309,14 @@ static bool refill(Writer *w, Error *error) {
 
 /* ---- the loop ---- */
 
-static bool wants_logits(const Writer *w) {
+static bool wants_logits(const GenerationRun *w) {
   for (int r = 0; r < w->active; r++)
     if (w->rows[r].request.alternatives >= 0) return true;
   return false;
 }
 
 /* Draws a token for every row. */
-static bool draw(Writer *w, Error *error) {
+static bool draw(GenerationRun *w, Error *error) {
   Decoder *d = w->g->decoder;
   for (int r = 0; r < w->active; r++)
     if (!w->rows[r].ruled && !apply_rules(w, r, error)) return false;
@@ -318,55 +327,78 @@ static bool draw(Writer *w, Error *error) {
   return true;
 }
 
-static bool write_texts(Writer *w, Error *error) {
-  while (!w->stopped) {
-    if (!refill(w, error)) return false;
-    if (w->active == 0) return true;
-    if (!progress_report(w->g->progress, w->tokens, error)) w->stopped = true;
-    if (error->code) return false;
-    bool all = !w->stopped; /* no row has ended */
-    for (int r = 0; r < w->active && !w->stopped; r++) {
-      if (!prepare_token(w, r, error)) return false;
-      all = all && !w->rows[r].ended;
-    }
-    if (all && !draw(w, error)) return false;
-  }
+static bool end_all(GenerationRun *w, Error *error) {
   for (int r = 0; r < w->active; r++)
     if (!w->rows[r].ended && !end_text(w, &w->rows[r], STOP_CALLER, error)) return false;
   return true;
 }
 
-static bool run(Writer w, Error *error) {
-  const Generation *g = w.g;
-  w.vocab = model_config(decoder_model(g->decoder))->vocab;
-  w.rows = calloc((size_t)g->rows, sizeof *w.rows);
-  w.drawn = calloc((size_t)g->rows, sizeof *w.drawn);
-  w.ids = malloc((size_t)w.vocab * sizeof *w.ids);
-  w.values = malloc((size_t)w.vocab * sizeof *w.values);
-  bool ok = (w.rows && w.drawn && w.ids && w.values) || error_memory(error, "the texts");
-  if (ok) mask_unused(&w);
-  ok = ok && write_texts(&w, error);
-  for (int r = 0; w.rows && r < g->rows; r++) {
-    free(w.rows[r].began.source.ids);
-    free(w.rows[r].began.decoder.ids);
-    free(w.rows[r].held);
-    free(w.rows[r].matched);
-    free(w.rows[r].top);
+bool generation_step(GenerationRun *w, bool *more, Error *error) {
+  *more = false;
+  if (!refill(w, error)) return false;
+  if (w->active == 0) return true;
+  if (!progress_report(w->g->progress, w->tokens, error)) w->stopped = true;
+  if (error->code) return false;
+  bool all = !w->stopped; /* no row has ended */
+  for (int r = 0; r < w->active && !w->stopped; r++) {
+    if (!prepare_token(w, r, error)) return false;
+    all = all && !w->rows[r].ended;
   }
-  free(w.rows);
-  free(w.drawn);
-  free(w.logits);
-  free(w.ids);
-  free(w.values);
+  if (all && !draw(w, error)) return false;
+  *more = !w->stopped;
+  return *more || end_all(w, error);
+}
+
+bool generation_begin(GenerationRun **out, const Generation *g, Error *error) {
+  GenerationRun *w = *out = calloc(1, sizeof *w);
+  if (!w) return error_memory(error, "the texts");
+  w->g = g;
+  w->vocab = model_config(decoder_model(g->decoder))->vocab;
+  w->rows = calloc((size_t)g->rows, sizeof *w->rows);
+  w->drawn = calloc((size_t)g->rows, sizeof *w->drawn);
+  w->ids = malloc((size_t)w->vocab * sizeof *w->ids);
+  w->values = malloc((size_t)w->vocab * sizeof *w->values);
+  if (w->rows && w->drawn && w->ids && w->values) {
+    mask_unused(w);
+    return true;
+  }
+  generation_end(w);
+  *out = NULL;
+  return error_memory(error, "the texts");
+}
+
+void generation_end(GenerationRun *w) {
+  if (!w) return;
+  for (int r = 0; w->rows && r < w->g->rows; r++) {
+    free(w->rows[r].began.source.ids);
+    free(w->rows[r].began.decoder.ids);
+    free(w->rows[r].held);
+    free(w->rows[r].matched);
+    free(w->rows[r].top);
+  }
+  free(w->rows);
+  free(w->drawn);
+  free(w->logits);
+  free(w->ids);
+  free(w->values);
+  free(w);
+}
+
+static bool run(const Generation *g, const GenerationRequest *only, GenerationResult *result, Error *error) {
+  GenerationRun *w;
+  bool ok = generation_begin(&w, g, error);
+  if (ok) w->only = only, w->only_result = result;
+  for (bool more = ok; more;) ok = generation_step(w, &more, error);
+  generation_end(w);
   return ok;
 }
 
-bool generation_run(const Generation *generation, Error *error) { return run((Writer){.g = generation}, error); }
+bool generation_run(const Generation *generation, Error *error) { return run(generation, NULL, NULL, error); }
 
 bool generation_run_one(const Generation *generation, const GenerationRequest *request, GenerationResult *result,
                         Error *error) {
   Generation g = *generation;
   g.rows = 1;
   *result = (GenerationResult){0};
-  return run((Writer){.g = &g, .only = request, .only_result = result}, error);
+  return run(&g, request, result, error);
 }

@@ -79,6 +79,18 @@ typedef struct Generation {
  * ties by lower id. NaN when no logit is finite. */
 float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count);
 
+/* What turns a prompt into tokens. */
+typedef struct PromptEncoder {
+  Tokenizer *source; /* of the encoder's texts; NULL: the model has no encoder */
+  Tokenizer *tokenizer;
+  int32_t start; /* begins answers, and texts without a prompt */
+} PromptEncoder;
+
+/* Encodes a prompt into empty lists: with an encoder its tokens and an end token become the source, and the decoder
+ * begins with `start` and the beginning of an answer; else as generation_prompt(). EXIT_MEMORY. */
+bool generation_encode(const PromptEncoder *encoder, const uint8_t *text, size_t size, const uint8_t *answer,
+                       size_t answer_size, PromptTokens *out, Error *error);
+
 /* Returns how many texts to generate at a time, 1 to `most`: as many as have caches that together are at most as large
  * as the fp32 weights, or 64 MiB if that is more. */
 int generation_rows(const Model *model, int most);
@@ -87,6 +99,14 @@ int generation_rows(const Model *model, int most);
  * `start` for an empty text. EXIT_MEMORY; the caller also frees `ids` after a failure. */
 bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error);
+
+/* The same step by step, for callers that cannot wait for the end. */
+typedef struct GenerationRun GenerationRun;
+/* `generation` must outlive the run. EXIT_MEMORY. */
+bool generation_begin(GenerationRun **out, const Generation *generation, Error *error);
+/* Draws a token of every text in progress; *more false: `next` has no more requests, or the caller stopped. */
+bool generation_step(GenerationRun *run, bool *more, Error *error);
+void generation_end(GenerationRun *run); /* NULL is allowed */
 
 /* Generates texts until `next` has no more. After an error no further text is done. */
 bool generation_run(const Generation *generation, Error *error);

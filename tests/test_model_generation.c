@@ -41,14 +41,19 @@ typedef struct Speaker {
   Tokenizer *tokenizer;
 } Speaker;
 
+static void fill_speaker(Fixture *f, Speaker *s, const ModelConfig *config) {
+  Error error = {0};
+  need(model_open(&s->model, s->machine.ops, s->machine.context, config, &error), &error);
+  float *weights = host_memory(f, model_arena_size(s->model, ARENA_MASTER) * sizeof *weights);
+  parameter_table_init(model_table(s->model), (Initialization){config->bias ? INIT_TORCH : INIT_GPT2, 0.3f}, weights,
+                       11);
+  model_upload(s->model, ARENA_MASTER, weights);
+  assert_non_null(s->tokenizer);
+}
+
 static Speaker speaker_of(Fixture *f, int threads, const ModelConfig *config) {
   Speaker s = {.machine = machine_open(f, threads), .tokenizer = tokenizer_byte()};
-  Error error = {0};
-  need(model_open(&s.model, s.machine.ops, s.machine.context, config, &error), &error);
-  float *weights = host_memory(f, model_arena_size(s.model, ARENA_MASTER) * sizeof *weights);
-  parameter_table_init(model_table(s.model), (Initialization){.std = 0.3f}, weights, 11);
-  model_upload(s.model, ARENA_MASTER, weights);
-  assert_non_null(s.tokenizer);
+  fill_speaker(f, &s, config);
   return s;
 }
 
@@ -403,10 +408,52 @@ static void test_logprobs(void **state) {
   speaker_close(&s);
 }
 
+/* A model of an image, with its weights in `weights` (0: as they are computed with), writes what the model writes that
+ * the image was taken from. An image of another size is refused. */
+static void image_case(Fixture *f, DType weights) {
+  const ContextOptions options = {.dtype = f->dtype, .weights = weights, .threads = 2};
+  ModelConfig config = mixed_shape();
+  config.tie = false;
+  config.bias = config.qkv_bias = config.head_bias = 1;
+  Speaker from = {.machine = {f, f->backend, NULL}, .tokenizer = tokenizer_byte()}, to = from;
+  Error error = {0}, refused = {0};
+  need(f->backend->open(&from.machine.context, &options, &error), &error);
+  need(f->backend->open(&to.machine.context, &options, &error), &error);
+  fill_speaker(f, &from, &config);
+  const size_t bytes = model_image_bytes(from.model);
+  void *image = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(image);
+  model_write_image(from.model, image);
+  assert_false(model_open_image(&to.model, f->backend, to.machine.context, &config, image, bytes - 4, &refused));
+  assert_int_equal(refused.code, EXIT_CHECKPOINT);
+  need(model_open_image(&to.model, f->backend, to.machine.context, &config, image, bytes, &error), &error);
+  const Written want = write_one(f, &from, plain(60, 3)), got = write_one(f, &to, plain(60, 3));
+  assert_int_equal(got.count, want.count);
+  assert_memory_equal(got.ids, want.ids, sizeof want.ids);
+  to.tokenizer = NULL; /* of both */
+  speaker_close(&to);
+  speaker_close(&from);
+  free(image);
+}
+
+static void test_images(void **state) {
+  Fixture *f = *state;
+  if (!f->backend->image_bytes) skip();
+  image_case(f, DTYPE_F32);
+  if (f->dtype != DTYPE_F32) return;
+  image_case(f, DTYPE_BF16);
+  image_case(f, DTYPE_I8);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_are_single_texts), cmocka_unit_test(test_stop_texts), cmocka_unit_test(test_rules),
-      cmocka_unit_test(test_unused_rows),           cmocka_unit_test(test_slides),     cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_rows_are_single_texts),
+      cmocka_unit_test(test_stop_texts),
+      cmocka_unit_test(test_rules),
+      cmocka_unit_test(test_unused_rows),
+      cmocka_unit_test(test_slides),
+      cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_images),
   };
   return run_on_backends("generation", tests, sizeof tests / sizeof *tests) ? 1 : 0;
 }

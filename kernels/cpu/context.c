@@ -198,7 +198,13 @@ int CPU(poll)(Context *c, StepState *out, int capacity, bool wait, Error *error)
 #define TEXT(isa) #isa
 #define NAME(isa) TEXT(isa)
 #define ROW(function) .function = CPU(function),
-#define TABLE(isa_name) .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, BACKEND_FUNCTIONS(ROW)
+#ifdef CPU_GENERATES /* and does not train */
+#define FUNCTIONS BACKEND_GENERATION_FUNCTIONS(ROW)
+#else
+#define FUNCTIONS BACKEND_FUNCTIONS(ROW)
+#endif
+#define TABLE(isa_name)                                                                                                \
+  .name = "cpu", .isa = isa_name, .dtypes = 1u << ELEMENT_DTYPE, FUNCTIONS BACKEND_IMAGE_FUNCTIONS(ROW)
 
 const Backend CPU(backend) = {TABLE(NAME(CPU_ISA))};
 

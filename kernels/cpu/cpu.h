@@ -69,6 +69,7 @@ enum { SPAN_ROWS = 64 }; /* the most rows of a micro-batch that a thread takes a
  * each. */
 #define DECLARE(name) __typeof__(*((Backend *)0)->name) CPU(name);
 BACKEND_FUNCTIONS(DECLARE)
+BACKEND_IMAGE_FUNCTIONS(DECLARE)
 #undef DECLARE
 
 #endif

@@ -108,11 +108,13 @@ static int (*const dots_wide[])(Sums, const Weights *, int, int, const float *, 
 
 typedef float Int8Sums[INT8_SEQUENCES][INT8_ROWS]; /* the sums of a block: [sequence][weight row] */
 
+#ifdef __SSSE3__
 static inline int32_t four_of(const Int8Group *x, int quad) {
   int32_t numbers;
   memcpy(&numbers, x->number + 4 * quad, sizeof numbers);
   return numbers;
 }
+#endif
 
 #if defined(__AVX512VL__)
 /* The instruction multiplies unsigned numbers with signed ones: the weights plus 128, which adds 128 times the sum of
@@ -194,6 +196,35 @@ static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8
   if (sequences >= 4) return int8_tile(1, 4, out, w, groups, x);
   if (sequences >= 2) return int8_tile(2, 2, out, w, groups, x);
   return int8_tile(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
+}
+#elif defined(__wasm_simd128__)
+enum { PARTS = INT8_ROWS / 4 };
+
+/* Each part of four rows has two vectors of sums: of the first and second pairs of numbers of two rows. */
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
+  v128_t total[PARTS];
+  (void)sequences;
+  UNROLL for (int p = 0; p < PARTS; p++) total[p] = wasm_f32x4_splat(0);
+  for (int g = 0; g < groups; g++, w++) {
+    v128_t low[PARTS], high[PARTS];
+    UNROLL for (int p = 0; p < PARTS; p++) low[p] = high[p] = wasm_i32x4_splat(0);
+    UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad++) {
+      const v128_t numbers = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_splat(x[g].number + 4 * quad));
+      UNROLL for (int p = 0; p < PARTS; p++) {
+        const v128_t weights = wasm_v128_load(w->number[quad][4 * p]);
+        low[p] = wasm_i32x4_add(low[p], wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(weights), numbers));
+        high[p] = wasm_i32x4_add(high[p], wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(weights), numbers));
+      }
+    }
+    UNROLL for (int p = 0; p < PARTS; p++) {
+      const v128_t sum = wasm_i32x4_add(wasm_i32x4_shuffle(low[p], high[p], 0, 2, 4, 6),
+                                        wasm_i32x4_shuffle(low[p], high[p], 1, 3, 5, 7));
+      const v128_t scale = wasm_f32x4_mul(wasm_v128_load(w->scale + 4 * p), wasm_f32x4_splat(x[g].scale));
+      total[p] = wasm_f32x4_add(total[p], wasm_f32x4_mul(wasm_f32x4_convert_i32x4(sum), scale));
+    }
+  }
+  UNROLL for (int p = 0; p < PARTS; p++) wasm_v128_store(out[0] + 4 * p, total[p]);
+  return 1;
 }
 #else
 static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {

@@ -6,8 +6,10 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/weights.h"
 
-#ifdef __SSSE3__
+#if defined(__SSSE3__)
 #include <immintrin.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 enum { SPAN_WORK = 8192 /* the fewest multiply-adds that a thread takes at a time */ };

@@ -17,7 +17,6 @@ static void to_bf16(const float *restrict from, int64_t count, uint16_t *restric
 /* Rounds a group of numbers to multiples of a scale, the largest to 127. Returns the scale, which is not finite if a
  * number is not. */
 static float to_int8(const float *restrict from, int count, int8_t *restrict to) {
-  const float magic = 0x1.8p23f; /* adding it rounds to an integer held in the low bits */
   int32_t largest = 0, rounded[WEIGHT_GROUP];
 #pragma omp simd reduction(max : largest)
   for (int i = 0; i < count; i++) {
@@ -30,10 +29,7 @@ static float to_int8(const float *restrict from, int count, int8_t *restrict to)
   memcpy(&most, &largest, 4);
   float inverse = most > 0 ? 127.0f / most : 0.0f;
 #pragma omp simd
-  for (int i = 0; i < count; i++) {
-    float shifted = from[i] * inverse + magic;
-    memcpy(&rounded[i], &shifted, 4);
-  }
+  for (int i = 0; i < count; i++) rounded[i] = (int32_t)rintf(from[i] * inverse);
   for (int i = 0; i < count; i++) to[i] = (int8_t)rounded[i];
   return most / 127.0f;
 }
@@ -56,6 +52,10 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
     to_bf16(from, (int64_t)(end - begin) * w->cols, (uint16_t *)w->data + (int64_t)begin * w->cols);
     return;
   }
+  if (w->dtype == DTYPE_F32) {
+    memcpy((float *)w->data + (int64_t)begin * w->cols, from, (size_t)(end - begin) * (size_t)w->cols * sizeof *from);
+    return;
+  }
   for (int row = begin; row < end; row++, from += w->cols)
     for (int first = 0; first < w->cols; first += WEIGHT_GROUP) {
       const int count = smaller(w->cols - first, WEIGHT_GROUP), lane = row % INT8_ROWS;
@@ -66,20 +66,26 @@ static void copy_rows(const void *job, int begin, int end, int thread) {
     }
 }
 
+static size_t round_up64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 static size_t copied_bytes(const Matrix *m, DType dtype) {
   const size_t blocks = ((size_t)m->rows + INT8_ROWS - 1) / INT8_ROWS;
   if (dtype == DTYPE_I8) return blocks * (size_t)weight_groups(m->cols) * sizeof(Int8Weights);
-  return ((size_t)m->rows * (size_t)m->cols * dtype_bytes(dtype) + 63) / 64 * 64;
+  return round_up64((size_t)m->rows * (size_t)m->cols * dtype_bytes(dtype));
 }
 
-/* Lays out all matrices; `copy` NULL: only measures. Returns the bytes. */
-static size_t lay_out(const Parameters *params, DType dtype, WeightCopy *copy) {
+/* Products add biases in fp32. A matrix of one row decays. */
+static bool is_bias(const ParameterGroup *g) { return g->matrix.rows == 1 && !g->decay; }
+
+/* Lays out matrices and biases; `copy` NULL: only measures. Returns the bytes. */
+static size_t lay_out(const Parameters *params, DType dtype, WeightCopy *copy, char *memory) {
   size_t bytes = 0;
   for (int i = 0; i < params->group_count; i++) {
     const Matrix *m = &params->groups[i].matrix;
+    const DType stored = is_bias(&params->groups[i]) ? DTYPE_F32 : dtype;
     if (!params->groups[i].gemm) continue;
-    if (copy) copy->matrix[i] = (Weights){dtype, m->rows, m->cols, (char *)copy->memory + bytes};
-    bytes += copied_bytes(m, dtype);
+    if (copy) copy->matrix[i] = (Weights){stored, m->rows, m->cols, memory + bytes};
+    bytes += copied_bytes(m, stored);
   }
   return bytes;
 }
@@ -87,14 +93,18 @@ static size_t lay_out(const Parameters *params, DType dtype, WeightCopy *copy) {
 /* The dtype of the copy; DTYPE_F32: there is none. */
 static DType copied_dtype(const Context *c) { return c->weights ? c->weights : c->dtype; }
 
-static WeightCopy *make_copy(Context *c, const Parameters *params) {
+/* `memory` NULL: allocates it. */
+static WeightCopy *make_copy(Context *c, const Parameters *params, char *memory) {
   const size_t size = sizeof(WeightCopy) + (size_t)params->group_count * sizeof(Weights);
   WeightCopy *copy = CPU(alloc)(c, "the table of the weights' copy", size);
   if (!copy) return NULL;
   copy->groups = params->groups;
   copy->count = params->group_count;
-  copy->memory = CPU(alloc)(c, "the copy of the weights", lay_out(params, copied_dtype(c), NULL));
-  if (copy->memory) lay_out(params, copied_dtype(c), copy);
+  if (!memory) {
+    copy->memory = CPU(alloc)(c, "the copy of the weights", lay_out(params, copied_dtype(c), NULL, NULL));
+    memory = copy->memory;
+  }
+  if (memory) lay_out(params, copied_dtype(c), copy, memory);
   return copy;
 }
 
@@ -105,7 +115,7 @@ void CPU(refresh_parameters)(Context *c, Parameters *params) {
     params->compute = params->master;
     return;
   }
-  if (!params->compute) params->compute = make_copy(c, params);
+  if (!params->compute) params->compute = make_copy(c, params, NULL);
   const WeightCopy *copy = params->compute;
   for (int i = 0; i < params->group_count && !c->error.code; i++) {
     const Weights *w = &copy->matrix[i];
@@ -121,14 +131,52 @@ void CPU(release_parameters)(Context *c, Parameters *params) {
     CPU(release)(c, copy->memory);
     CPU(release)(c, copy);
   }
-  params->compute = NULL;
+  if (params->backend_data) params->master = params->vectors = NULL; /* parts of an image */
+  params->compute = params->backend_data = NULL;
 }
+
+/* ---- images ---- */
+
+/* In an image, the vectors precede the copy. */
+static size_t vector_bytes(const Parameters *params) { return round_up64(params->vector_count * sizeof(float)); }
+
+size_t CPU(image_bytes)(Context *c, const Parameters *params) {
+  if (copied_dtype(c) == DTYPE_F32) return params->count * sizeof(float);
+  return vector_bytes(params) + lay_out(params, copied_dtype(c), NULL, NULL);
+}
+
+void CPU(write_image)(Context *c, const Parameters *params, void *image) {
+  if (params->compute == params->master) {
+    memcpy(image, params->master, params->count * sizeof(float));
+    return;
+  }
+  const WeightCopy *copy = params->compute;
+  memset(image, 0, vector_bytes(params));
+  for (const ParameterGroup *g = params->groups; g < params->groups + params->group_count; g++)
+    if (!g->gemm)
+      memcpy((float *)image + g->vector, params->master + g->matrix.offset,
+             (size_t)g->matrix.rows * (size_t)g->matrix.cols * sizeof(float));
+  memcpy((char *)image + vector_bytes(params), copy->memory, lay_out(params, copied_dtype(c), NULL, NULL));
+}
+
+void CPU(use_image)(Context *c, Parameters *params, void *image) {
+  params->backend_data = image;
+  if (copied_dtype(c) == DTYPE_F32) params->compute = params->master = image;
+  else {
+    params->vectors = image;
+    params->compute = make_copy(c, params, (char *)image + vector_bytes(params));
+  }
+}
+
+/* ---- reading ---- */
 
 void CPU(follow_masters)(const Parameters *params, int group, size_t first, size_t count) {
   if (params->compute == params->master) return;
   const Weights *w = &((const WeightCopy *)params->compute)->matrix[group];
   const float *from = params->master + params->groups[group].matrix.offset + first;
-  if (w->data && w->dtype == DTYPE_BF16) to_bf16(from, (int64_t)count, (uint16_t *)w->data + first);
+  if (!w->data) return;
+  if (w->dtype == DTYPE_BF16) to_bf16(from, (int64_t)count, (uint16_t *)w->data + first);
+  else memcpy((float *)w->data + first, from, count * sizeof(float)); /* a bias */
 }
 
 Weights CPU(weights)(const Parameters *params, Matrix w) {

@@ -49,7 +49,7 @@ void CPU(embed)(Element *to, const Weights *table, int token, const Weights *pos
 
 /* Returns a bias, fp32 [cols], or NULL where there is none; bf16 builds round the values after reading. */
 static inline const float *bias_of(const Parameters *params, Matrix bias) {
-  return bias.rows ? params->master + bias.offset : NULL;
+  return bias.rows ? CPU(weights)(params, bias).data : NULL;
 }
 
 #endif
