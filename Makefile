@@ -19,7 +19,7 @@ FOLDERS := util collective kernels tokenizer model dataset doctor inference form
 LIBRARY := model.c $(foreach folder,$(FOLDERS),$(wildcard $(folder)/*.c))
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/formats/modeling.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/formats/modeling.o $(BUILD)/web/parts.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 
 # ---- programs ----
 
@@ -107,9 +107,9 @@ demo-pairs: deps
 clean:
 	rm -rf $(BUILD) train generate inkling-*.so
 
-include make/install.mk tests/tests.mk
+include make/web.mk make/install.mk tests/tests.mk
 
-HELP_FILES := Makefile make/install.mk tests/tests.mk make/settings.mk
+HELP_FILES := Makefile make/web.mk make/install.mk tests/tests.mk make/settings.mk
 help:
 	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
 		END { for (i = 1; i <= n; i++) \

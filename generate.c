@@ -123,6 +123,7 @@ static const struct {
              {MODE_PARAMS, STAGE_RUN, list_parameters},
              {MODE_EXPORT, STAGE_MODEL, program_export},
              {MODE_GGUF, STAGE_RUN, program_gguf},
+             {MODE_HTML, STAGE_RUN, program_html},
              {MODE_BENCH, STAGE_TOKENS, program_bench}};
 
 /* ---- main ---- */

@@ -122,6 +122,8 @@ typedef struct ConfigFile {
 } ConfigFile;
 
 bool config_file_read(const char *dir, ConfigFile *out, Error *error);
+/* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
+struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
 
 /* ---- a model's tensors in a file ---- */
 

@@ -608,6 +608,20 @@ static bool read_config(const ConfigReader *r) {
   return model_config_check(&r->out->config, EXIT_CHECKPOINT, &problem) || refuse(r, "%s", problem.text);
 }
 
+json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
+  json_error_t problem;
+  json_t *root = NULL;
+  if (file.size == 0 || file.size > limit)
+    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %zu", path, file.size, limit);
+  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
+    fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
+         text_one_line(problem.text, 80).text);
+  file_unmap(&file);
+  return root;
+}
+
 bool config_file_read(const char *dir, ConfigFile *out, Error *error) {
   const PathText path = path_in(dir, MODEL_FILE_CONFIG);
   json_t *root = model_files_read_json(path.text, MAX_CONFIG_BYTES, error);

@@ -13,20 +13,6 @@ enum { MAX_INDEX_BYTES = 64 << 20, MAX_FILES = 4096 };
 
 static bool there_is(const char *dir, const char *name) { return access(path_in(dir, name).text, F_OK) == 0; }
 
-json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
-  json_error_t problem;
-  json_t *root = NULL;
-  if (file.size == 0 || file.size > limit)
-    fail(error, EXIT_CHECKPOINT, "%s has %zu bytes; expected 1 to %zu", path, file.size, limit);
-  else if (!(root = json_parse(file.bytes, file.size, JSON_REJECT_DUPLICATES, &problem, path, error)))
-    fail(error, EXIT_CHECKPOINT, "%s is not valid JSON (line %d, column %d: %s)", path, problem.line, problem.column,
-         text_one_line(problem.text, 80).text);
-  file_unmap(&file);
-  return root;
-}
-
 /* ---- the index: {"weight_map": {TENSOR: FILE, ...}} ---- */
 
 /* Returns whether the index gives a name and not a path: a downloaded index must not read files outside its

@@ -6,9 +6,6 @@
 #include "formats/classes.h"
 #include "util/path.h"
 
-/* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
-struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
-
 /* The weight files: model.safetensors, or several files with an index. */
 typedef struct WeightFiles {
   PathText path; /* for messages: the file, or the index of several */

@@ -66,7 +66,7 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
   bool valid;
   if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
-  if (!tokenizer_has_id(tokenizer, id)) return json_string(output_show_token(tokenizer, id).text);
+  if (!tokenizer_has_id(tokenizer, id)) return json_string(tokenizer_show(tokenizer, id).text);
   json_t *text = completion_string(bytes, size, &valid);
   if (valid) return text;
   json_decref(text);

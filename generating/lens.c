@@ -16,7 +16,7 @@ static bool print_layer(const LoadedModel *m, int layer, const float *logits, To
                 "the logits after layer %d are not finite: the weights are damaged, or the training diverged", layer);
   printf("layer %2d", layer);
   for (int i = 0; i < count; i++)
-    printf("  %s %.1f %%", output_show_token(m->tokenizer, top[i].id).text, 100 * exp((double)top[i].logprob));
+    printf("  %s %.1f %%", tokenizer_show(m->tokenizer, top[i].id).text, 100 * exp((double)top[i].logprob));
   putchar('\n');
   return true;
 }

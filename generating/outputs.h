@@ -63,11 +63,4 @@ bool output_add_token(Output *output, const GeneratedToken *token, Error *error)
 typedef bool OutputEmit(void *context, void *output, const uint8_t *bytes, size_t size, Error *error);
 bool output_generate(LoadedModel *model, Output *output, OutputEmit *emit, void *context, Error *error);
 
-/* The text of a token for messages: in quotes, with \n, \t, \', \\ and \xHH; or <|endoftext|>, or <token 7> for a token
- * without text. */
-typedef struct ShownToken {
-  char text[96];
-} ShownToken;
-ShownToken output_show_token(const Tokenizer *tokenizer, int32_t id);
-
 #endif

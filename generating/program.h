@@ -76,6 +76,7 @@ bool program_lens(Program *p, Error *error);        /* next-token predictions of
 bool program_score(Program *p, Error *error);       /* the loss of the model on a text or on its lines, as JSON */
 bool program_export(Program *p, Error *error);      /* a model directory for publication */
 bool program_gguf(Program *p, Error *error);        /* the model as a file for llama.cpp */
+bool program_html(Program *p, Error *error);        /* the model as a page for browsers */
 bool program_bench(Program *p, Error *error);       /* the speed of generation, as a line of JSON */
 
 /* ---- program.c: the model ---- */

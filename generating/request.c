@@ -129,32 +129,21 @@ static bool fit(const LoadedModel *m, const GenerateSettings *s, const char *wha
   return true;
 }
 
-static bool encode_source(const LoadedModel *m, const GenerateSettings *s, const void *text, size_t size, BpeIds *ids,
-                          Error *error) {
-  Tokenizer *tokenizer = loaded_source_tokenizer(m);
-  const int32_t end = tokenizer_end(tokenizer);
-  return tokenizer_encode(tokenizer, text, size, ids, error) && bpe_ids_sink(ids, &end, 1, error) &&
-         fit(m, s, "source", ids, error);
-}
-
-static bool encode_answer(const LoadedModel *m, const GenerateSettings *s, int32_t start, BpeIds *ids, Error *error) {
-  const char *answer = s->answer ? s->answer : "";
-  ByteBuffer text = {0};
-  const bool ok = copy_text(s, answer, &text, error) && bpe_ids_sink(ids, &start, 1, error) &&
-                  tokenizer_encode(m->tokenizer, text.bytes, text.size, ids, error) && fit(m, s, "answer", ids, error);
-  free(text.bytes);
-  return ok;
-}
-
 bool prompt_encode(const LoadedModel *m, const GenerateSettings *s, const void *text, size_t size, PromptTokens *out,
                    Error *error) {
-  const int32_t start = m->special.start >= 0 ? m->special.start : 0;
+  const bool encoder = m->config.encoder_layers;
+  const PromptEncoder with = {encoder ? loaded_source_tokenizer(m) : NULL, m->tokenizer,
+                              m->special.start >= 0 ? m->special.start : 0};
+  ByteBuffer answer = {0};
   out->source.count = out->decoder.count = 0;
-  if (m->config.encoder_layers)
-    return encode_source(m, s, text, size, &out->source, error) && encode_answer(m, s, start, &out->decoder, error);
-  if (s->answer) return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
-  return generation_prompt(m->tokenizer, start, text, size, &out->decoder, error) &&
-         fit(m, s, "prompt", &out->decoder, error);
+  if (!encoder && s->answer)
+    return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
+  const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
+                  generation_encode(&with, text, size, answer.bytes, answer.size, out, error) &&
+                  fit(m, s, "source", &out->source, error) &&
+                  fit(m, s, encoder ? "answer" : "prompt", &out->decoder, error);
+  free(answer.bytes);
+  return ok;
 }
 
 /* ---- requests ---- */

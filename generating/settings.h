@@ -24,7 +24,8 @@ typedef enum GenerateMode {
   MODE_PARAMS = 1 << 10,
   MODE_EXPORT = 1 << 11,
   MODE_GGUF = 1 << 12,
-  MODE_BENCH = 1 << 13
+  MODE_BENCH = 1 << 13,
+  MODE_HTML = 1 << 14
 } GenerateMode;
 
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
@@ -37,7 +38,7 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
-  const char *prompts, *surprisal_html, *gguf, *modelfile, *export;
+  const char *prompts, *surprisal_html, *gguf, *modelfile, *export, *html, *title;
   int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
   bool surprisal;

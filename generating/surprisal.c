@@ -92,10 +92,10 @@ void surprisal_print(const Output *o, size_t from, size_t to) {
 static void print_table(const Tokenizer *tokenizer, int alternatives, const Output *o) {
   const int kept = o->request.alternatives, shown = alternatives < kept ? alternatives : kept;
   for (size_t i = 0; i < o->ids.count; i++) {
-    printf("%7.2f bits  %-16s", bits_of(o, i), output_show_token(tokenizer, o->ids.ids[i]).text);
+    printf("%7.2f bits  %-16s", bits_of(o, i), tokenizer_show(tokenizer, o->ids.ids[i]).text);
     for (int k = 0; k < shown; k++) {
       const TokenAlternative *top = &o->top[i * (size_t)kept + (size_t)k];
-      printf("  %s %.1f %%", output_show_token(tokenizer, top->id).text, 100 * exp((double)top->logprob));
+      printf("  %s %.1f %%", tokenizer_show(tokenizer, top->id).text, 100 * exp((double)top->logprob));
     }
     putchar('\n');
   }
@@ -121,7 +121,7 @@ static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Outp
   for (int k = 0; k < kept; k++) {
     const TokenAlternative *top = &o->top[at * (size_t)kept + (size_t)k];
     fputs(k ? between : "", out);
-    html_write_text(out, output_show_token(tokenizer, top->id).text);
+    html_write_text(out, tokenizer_show(tokenizer, top->id).text);
     fprintf(out, " %.1f %%", 100 * exp((double)top->logprob));
   }
 }
@@ -137,7 +137,7 @@ static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o,
   fprintf(out, "<span class=\"h%d\" title=\"", level_of(o, at));
   for (size_t i = at; i < next; i++) {
     if (i > at) fputs("&#10;", out);
-    html_write_text(out, output_show_token(tokenizer, o->ids.ids[i]).text);
+    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
     fprintf(out, ": %.2f bits&#10;", bits_of(o, i));
     write_alternatives(out, tokenizer, o, i, "&#10;");
   }
@@ -176,7 +176,7 @@ static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
   fputs("<details><summary>Every token</summary><table><tr><th>bits</th><th>token</th><th>likeliest</th></tr>\n", out);
   for (size_t i = 0; i < o->ids.count; i++) {
     fprintf(out, "<tr><td>%.2f</td><td>", bits_of(o, i));
-    html_write_text(out, output_show_token(tokenizer, o->ids.ids[i]).text);
+    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
     fputs("</td><td>", out);
     write_alternatives(out, tokenizer, o, i, ", ");
     fputs("</td></tr>\n", out);

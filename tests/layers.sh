@@ -19,6 +19,7 @@ dataset     3  dataset/
 doctor      4  doctor/
 inference   4  inference/
 formats     4  formats/
+web         5  web/
 checkpoint  5  checkpoint/
 cli         5  cli/
 report      6  report/
@@ -97,7 +98,7 @@ check_includes() {
 }
 
 # The violations among the symbols of the objects; at the end `= SYMBOLS`, how many references were looked at. Objects of
-# bench/ and of CUDA may be missing: they are not always built. MPI's are libraries of their own.
+# bench/ and of CUDA may be missing: they are not always built. MPI's are libraries, web/ is a module of its own.
 check_symbols() {
   : >"$work/objects"
   while read -r source; do
@@ -108,7 +109,7 @@ check_symbols() {
       *) continue ;;
     esac
     if [ -n "$objects" ]; then echo "$objects" >>"$work/objects"
-    elif case $source in *.cu | bench/* | collective/mpi/*) false ;; esac then echo "$source has no object in $build"; fi
+    elif case $source in *.cu | bench/* | collective/mpi/* | web/*) false ;; esac then echo "$source has no object in $build"; fi
   done <"$work/sources"
   if [ -s "$work/objects" ]; then xargs "${NM:-nm}" -A -g -P <"$work/objects"; fi >"$work/symbols"
   awk -v build="$build" "$map"'

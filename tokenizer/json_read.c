@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
   FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
@@ -337,7 +336,7 @@ static bool read_tokenizer(TokenizerReader *r) {
 static void read_config(Tokenizer *out, const json_t *config, const char *path) {
   const PathText template = path_in(path_directory(path).text, "chat_template.jinja");
   out->separate_vocabs = json_is_true(json_object_get(config, SEPARATE_VOCABS));
-  out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || access(template.text, R_OK) == 0;
+  out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || file_size(template.text) > 0;
 }
 
 bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {

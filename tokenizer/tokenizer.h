@@ -112,6 +112,13 @@ const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, boo
 /* Returns whether one of the ids has bytes. */
 bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
 
+/* The text of a token for messages: in quotes, with \n, \t, \', \\ and \xHH; or <|endoftext|>, or <token 7> for a token
+ * without text (show.c). */
+typedef struct ShownToken {
+  char text[96];
+} ShownToken;
+ShownToken tokenizer_show(const Tokenizer *tokenizer, int32_t id);
+
 /* ---- conversion of text to token ids and back, from one stream to another, of any length (convert.c) ---- */
 
 /* Encodes all bytes of `in` as one text and prints one id per line, without an end token; special tokens as set with

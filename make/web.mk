@@ -1,0 +1,53 @@
+# The WebAssembly module and the other parts of a page (./generate --html), as strings in the program.
+
+#? Page for browsers
+#? make wasm | build the WebAssembly module that ./generate --html needs, and ./generate with it
+WASM := $(BUILD)/wasm
+WASM_SOURCES := $(WASM)/source
+WASM_CLANG ?= clang
+WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
+WASM_FOLDERS := inference tokenizer model
+WASM_FILES := web/module.c web/platform.c model.c $(wildcard model/*.c) inference/generation.c inference/sampling.c \
+	inference/token_rules.c formats/classes.c formats/config_json.c \
+	$(filter-out tokenizer/bpe_train.c tokenizer/convert.c,$(wildcard tokenizer/*.c)) \
+	$(addprefix util/,array.c checksum.c error.c json.c matcher.c path.c program_name.c progress.c text.c utf8.c)
+WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)
+# The functions of the libraries that the module calls; the linker drops the others.
+JANSSON_FILES := dump error hashtable load memory strbuffer strconv utf value
+PCRE2_FILES := auto_possess chartables compile config context error extuni find_bracket jit_compile maketables match \
+	match_data newline ord2utf pattern_info script_run string_utils study tables ucd valid_utf xclass
+WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) $(WASM)/utf8proc/utf8proc.o
+
+WASM_HEADERS := -isystem $(WASM_SOURCES)/jansson -isystem $(WASM_SOURCES)/pcre2 -isystem $(WASM_SOURCES)/utf8proc
+WASM_CFLAGS := -std=c11 -D_XOPEN_SOURCE=700 -DNDEBUG $(ARITHMETIC) -fopenmp-simd -ffunction-sections -fdata-sections -I. $(WASM_HEADERS) \
+	-DPCRE2_STATIC -DUTF8PROC_STATIC -MMD -MP
+# PCRE2 and jansson have a file config.h each, made by their own configure scripts: scripts/wasm_sources.sh.
+WASM_LIBRARY_CFLAGS := -Os -w -DNDEBUG -ffunction-sections -fdata-sections $(WASM_HEADERS) -DHAVE_STDINT_H -DHAVE_CONFIG_H \
+	-DPCRE2_CODE_UNIT_WIDTH=8 -DPCRE2_STATIC -DSUPPORT_UNICODE -DUTF8PROC_STATIC
+
+.PHONY: wasm
+wasm:
+	@scripts/wasm_sources.sh $(WASM_SOURCES) $(WASM_CLANG)
+	@$(MAKE) --no-print-directory $(BIN)/generate
+$(WASM)/%.o: $(WASM_SOURCES)/%.c
+	@mkdir -p $(@D)
+	$(call run,$(WASM_CC) $(WASM_LIBRARY_CFLAGS) -c $< -o $@)
+$(WASM)/kernels/cpu/%.o: kernels/cpu/%.c
+	@mkdir -p $(@D)
+	$(call run,$(WASM_CC) $(WASM_CFLAGS) -O3 -fno-trapping-math -DCPU_BUILD=generic -DCPU_ISA=generic -DCPU_BF16=0 -DCPU_GENERATES -c $< -o $@)
+$(WASM)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call run,$(WASM_CC) $(WASM_CFLAGS) -Os -c $< -o $@)
+$(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
+	$(call run,$(WASM_CC) -mexec-model=reactor -Wl$(comma)--gc-sections$(comma)--strip-all$(comma)-z$(comma)stack-size=1048576 $^ -o $@)
+
+# A text as a C string NAME, and the module as base64 of gzip; empty in a build without it.
+c_string = printf 'const char $(1)[] =\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
+HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),yes)
+$(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(if $(HAVE_WASM),$(WASM)/module.wasm)
+	@mkdir -p $(@D)
+	@(echo '#include "web/parts.h"'; $(call c_string,web_style,web/page.css); $(call c_string,web_page,web/page.js); \
+		$(call c_string,web_worker,web/worker.js); printf 'const char web_engine[] = ""\n'; \
+		$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm | base64 -w 100 | sed 's/.*/"&"/';) echo ';') > $@
+$(BUILD)/web/parts.o: $(BUILD)/web/parts.c $(BUILD)/flags
+	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Fetches the sources of jansson, PCRE2 and utf8proc for the WebAssembly module: wasm_sources.sh DIR CLANG
+#
+# They come from Debian's source packages, of the version that apt knows, into DIR/jansson, DIR/pcre2 and DIR/utf8proc,
+# with the configuration that fits WebAssembly. DIR/complete exists when all of them are there. If something is missing
+# on this machine, it says what, and exits with status 1.
+set -eu
+dir=$1 clang=$2
+
+say() {
+  echo "wasm: $*" >&2
+  exit 1
+}
+
+command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32"
+echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
+  say "$clang cannot link for wasm32-wasi: apt-get install lld wasi-libc libclang-rt-14-dev-wasm32"
+[ ! -e "$dir/complete" ] || exit 0
+command -v apt-get >/dev/null 2>&1 || say "the sources of jansson, PCRE2 and utf8proc come from apt-get source, which is not here"
+
+rm -rf "$dir"
+mkdir -p "$dir/apt/partial"
+cd "$dir"
+# lists of their own, because few systems list sources
+. /etc/os-release
+echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $VERSION_CODENAME main" >list
+apt="apt-get -qq -o Dir::Etc::sourcelist=$PWD/list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$PWD/apt -o APT::Sandbox::User=root"
+$apt update && $apt source --download-only jansson pcre2 utf8proc || say "apt-get source failed"
+for name in jansson pcre2 utf8proc; do
+  mkdir "$name-all"
+  tar xf "$name"_*.orig.tar.* -C "$name-all" --strip-components=1
+done
+mv jansson-all/src jansson
+mv pcre2-all/src pcre2
+mv utf8proc-all utf8proc
+cp pcre2/pcre2.h.generic pcre2/pcre2.h
+cp pcre2/config.h.generic pcre2/config.h
+cp pcre2/pcre2_chartables.c.dist pcre2/pcre2_chartables.c
+: >jansson/jansson_private_config.h
+sed 's/@json_inline@/inline/; s/@json_have_long_long@/1/; s/\(MAX_DEPTH \).*/\12048/; s/@json_[a-z_]*@/0/' \
+  jansson/jansson_config.h.in >jansson/jansson_config.h
+rm -rf ./*-all ./*.tar.* ./*.dsc ./*.diff.gz apt list
+touch complete

@@ -1,0 +1,190 @@
+/* The functions of the WebAssembly module: a model from a pack writes text, one token per call (docs/web.md). */
+#include "formats/classes.h"
+#include "inference/generation.h"
+#include "model/decoder.h"
+#include "util/array.h"
+#include "web/pack.h"
+#include "web/platform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALTERNATIVES = 5 };
+
+#define EXPORT(name) __attribute__((export_name("inkling_" #name)))
+
+/* ---- state ---- */
+
+static Error error;
+static ConfigFile config;
+static Tokenizer *tokenizer, *source_tokenizer;
+static Context *context;
+static Model *model;
+static Decoder *decoder;
+
+static GenerationRequest request; /* its prompt is owned */
+static bool requested;            /* the request was not taken yet */
+static bool drawn;                /* the last step has drawn `token` */
+static GenerationRun *run;
+static char *text; /* of the last step */
+static size_t text_bytes, text_capacity;
+static GeneratedToken token;
+static TokenAlternative top[ALTERNATIVES];
+static StopReason reason;
+
+extern const Backend cpu_generic_backend;
+
+/* ---- memory ---- */
+
+EXPORT(allocate) void *module_allocate(size_t bytes) {
+  return aligned_alloc(PACK_ALIGNMENT, (size_t)pack_padded(bytes ? bytes : 1));
+}
+
+EXPORT(release) void module_release(void *memory) { free(memory); }
+
+EXPORT(error) const char *module_error(void) { return error.text; }
+
+/* ---- opening ---- */
+
+static bool open_tokenizer(Tokenizer **out, const char *path, int vocab) {
+  return tokenizer_load(out, path, &error) &&
+         (tokenizer_set_vocab(*out, vocab) || fail(&error, EXIT_CHECKPOINT, "%s has too many tokens", path));
+}
+
+static bool open_model(void) {
+  size_t size = 0, name_size = 0;
+  const char *name = platform_find(PACK_DTYPE, &name_size);
+  void *image = (void *)platform_find(PACK_WEIGHTS, &size);
+  DType weights = DTYPE_F32;
+  for (DType dtype = DTYPE_F32; name && dtype <= DTYPE_I8; dtype++)
+    if (strlen(dtype_name(dtype)) == name_size && memcmp(name, dtype_name(dtype), name_size) == 0) weights = dtype;
+  const ContextOptions options = {.dtype = DTYPE_F32, .weights = weights};
+  return cpu_generic_backend.open(&context, &options, &error) &&
+         model_open_image(&model, &cpu_generic_backend, context, &config.config, image, size, &error) &&
+         decoder_open(&decoder, model, 1, &error);
+}
+
+EXPORT(open) bool module_open(const void *pack, size_t size) {
+  size_t ignored;
+  request.sampling = sampling_initial();
+  return platform_open_pack(pack, size, &error) && config_file_read("", &config, &error) &&
+         open_tokenizer(&tokenizer, "/" TOKENIZER_JSON, config.config.vocab) &&
+         (!platform_find(MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON, &ignored) ||
+          open_tokenizer(&source_tokenizer, "/" MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON,
+                         config.config.source_vocab)) &&
+         open_model();
+}
+
+EXPORT(encoder) bool module_encoder(void) { return config.config.encoder_layers > 0; }
+
+/* ---- settings ---- */
+
+EXPORT(set) bool module_set(const char *name, double value) {
+  if (strcmp(name, "seed") == 0) {
+    request.sampling.seed = value >= 0 && value < 0x1p53 ? (uint64_t)value : 0;
+    return true;
+  }
+  for (const SamplingSetting *s = sampling_settings; s->name; s++) {
+    if (strcmp(s->name, name) != 0) continue;
+    if (!(value >= s->min && value <= s->max) || (s->above && value == s->min)) return false;
+    sampling_set(&request.sampling, s, value);
+    return true;
+  }
+  return false;
+}
+
+/* ---- writing ---- */
+
+static bool next_request(void *unused, bool wait, GenerationRequest *out, bool *given, Error *why) {
+  (void)unused, (void)wait, (void)why;
+  *given = requested;
+  if (requested) *out = request;
+  requested = false;
+  return true;
+}
+
+static bool take_text(void *unused, void *of_text, const uint8_t *bytes, size_t size, Error *why) {
+  (void)unused, (void)of_text;
+  if (!array_reserve(&text, &text_capacity, text_bytes + size, 1)) return error_memory(why, "the text");
+  memcpy(text + text_bytes, bytes, size);
+  text_bytes += size;
+  return true;
+}
+
+static bool take_token(void *unused, void *of_text, const GeneratedToken *given, Error *why) {
+  (void)unused, (void)of_text, (void)why;
+  token = *given;
+  drawn = true;
+  memcpy(top, given->top, (size_t)request.alternatives * sizeof *top);
+  return true;
+}
+
+static bool take_end(void *unused, void *of_text, const GenerationResult *result, Error *why) {
+  (void)unused, (void)of_text, (void)why;
+  reason = result->reason;
+  return true;
+}
+
+static const Generation *generation(void) {
+  static Generation g;
+  g = (Generation){.decoder = decoder,
+                   .rows = 1,
+                   .tokenizer = tokenizer,
+                   .next = next_request,
+                   .emit = take_text,
+                   .token = take_token,
+                   .done = take_end};
+  return &g;
+}
+
+static bool fits(const char *what, const BpeIds *ids) {
+  const int ctx = config.config.ctx;
+  return ids->count <= (size_t)ctx ||
+         fail(&error, EXIT_INPUT, "the %s has %zu tokens, more than the %d that the model can read", what, ids->count,
+              ctx);
+}
+
+EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_t *answer, size_t answer_size) {
+  const int vocab = config.config.vocab, ctx = config.config.ctx;
+  PromptTokens *to = &request.prompt;
+  error = (Error){0};
+  generation_end(run);
+  run = NULL;
+  to->source.count = to->decoder.count = 0;
+  const bool encoder = module_encoder();
+  const PromptEncoder with = {!encoder           ? NULL
+                              : source_tokenizer ? source_tokenizer
+                                                 : tokenizer,
+                              tokenizer, config.tokens.start >= 0 ? config.tokens.start : 0};
+  if (!generation_encode(&with, prompt, size, answer, answer_size, to, &error)) return false;
+  if (!fits("question", &to->source) || !fits(encoder ? "answer" : "prompt", &to->decoder)) return false;
+  request.max_tokens = -1;
+  request.keep = ctx > 1 ? ctx / 2 : 1;
+  request.alternatives = vocab < ALTERNATIVES ? vocab : ALTERNATIVES;
+  requested = true;
+  return generation_begin(&run, generation(), &error);
+}
+
+/* 1: a token was drawn; 0: the text has ended; -1: an error. */
+EXPORT(next) int module_next(void) {
+  bool more = true;
+  text_bytes = 0;
+  drawn = false;
+  while (more && !drawn)
+    if (!run || !generation_step(run, &more, &error)) return -1;
+  return drawn;
+}
+
+EXPORT(text) const char *module_text(void) { return text; }
+EXPORT(text_size) size_t module_text_size(void) { return text_bytes; }
+EXPORT(token) int module_token(void) { return token.id; }
+EXPORT(logprob) double module_logprob(void) { return (double)token.logprob; }
+EXPORT(alternatives) int module_alternatives(void) { return request.alternatives; }
+EXPORT(alternative) int module_alternative(int i) { return top[i].id; }
+EXPORT(alternative_logprob) double module_alternative_logprob(int i) { return (double)top[i].logprob; }
+EXPORT(show) const char *module_show(int id) {
+  static ShownToken shown;
+  shown = tokenizer_show(tokenizer, id);
+  return shown.text;
+}
+EXPORT(reason) const char *module_reason(void) { return generation_stop_name(reason); }

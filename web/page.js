@@ -1,0 +1,220 @@
+"use strict";
+
+const SETTINGS = [ // id, label, limits, explanation
+  ["temp", "Temperature", {min: 0, max: 2, step: 0.05, value: 0.8, required: ""},
+   "Higher values give more varied texts with more mistakes. 0 always takes the likeliest token."],
+  ["top-k", "Top-k", {min: 0, max: 200, value: 40, required: ""},
+   "The model chooses among this many of the likeliest tokens. 0 means all tokens."],
+  ["top-p", "Top-p", {min: 0.05, max: 1, step: 0.05, value: 0.95, required: ""},
+   "The model chooses among the likeliest tokens that together have this probability. 1 means all tokens."],
+  ["seed", "Seed", {min: 0, max: Number.MAX_SAFE_INTEGER},
+   "The same seed, prompt and settings give the same text. If this is empty, every text gets a new random seed."],
+  ["tokens", "Length in tokens", {min: 1, max: 2000, value: 200, required: ""},
+   "A token is a character, a part of a word, or a word. Continue writes as many tokens again."],
+];
+const LEVELS = [[0, "below 1 bit"], [1, "1 to 2"], [2, "2 to 4"], [4, "4 to 6"], [6, "6 to 9"], [9, "9 or more bits"]];
+const REASONS = {length: "The length is reached.", stopped: "Stopped.", "end of text": "The model ended the text."};
+
+const byId = id => document.getElementById(id);
+const contentOf = id => byId(id).textContent;
+
+// Makes an element with attributes and children. Children are elements or texts; a text never becomes markup.
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const name in attributes) element.setAttribute(name, attributes[name]);
+  element.append(...children);
+  return element;
+}
+
+// FNV-1a with 32 bits of the parts of the page, which are ASCII.
+function checksum() {
+  let hash = 2166136261;
+  for (const text of ["style", "facts", "engine", "model", "worker", "page"].map(contentOf))
+    for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619) >>> 0;
+  return hash.toString(16).padStart(8, "0");
+}
+
+function bufferOf(id) {
+  const text = atob(contentOf(id)), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes.buffer;
+}
+
+if (checksum() !== contentOf("check").trim()) {
+  const damaged = byId("damaged") || document.body.appendChild(make("p", {id: "damaged", role: "alert"}));
+  damaged.textContent = "This page's file is damaged: its checksum is wrong. Please get the file again.";
+  throw new Error("The checksum is wrong.");
+}
+
+// ---- the elements ----
+
+const facts = JSON.parse(contentOf("facts"));
+const inputs = {};
+function fieldOf([id, label, limits, explanation]) {
+  inputs[id] = make("input", {id, type: "number", "aria-describedby": `${id}-help`, ...limits});
+  return make("div", {class: "field"}, make("label", {for: id}, label), inputs[id],
+              make("p", {id: `${id}-help`}, explanation));
+}
+
+const prompt = make("textarea", {id: "prompt", dir: "auto", lang: "", spellcheck: "false", "aria-describedby": "keys"});
+const buttons = ["Write", "Stop", "Continue"].map(label => make("button", {type: "button"}, label));
+const [writeButton, stopButton, continueButton] = buttons;
+const settings = make("details", {}, make("summary", {}, "Settings"), ...SETTINGS.map(fieldOf));
+const color = make("input", {type: "checkbox"});
+const form = make("form", {},
+  make("label", {for: "prompt"}, facts.pairs ? "Question" : "Beginning of the text"), prompt,
+  make("div", {class: "buttons"}, ...buttons), make("p", {id: "keys"}, "Ctrl+Enter writes, Escape stops."),
+  settings, make("label", {class: "check"}, color, "Color by surprise"));
+const state = make("span", {role: "status"}), speed = make("span", {});
+const before = make("span", {class: "prompt"}), written = make("span", {}); // children of written: the tokens
+const side = make("div", {class: "side", "aria-live": "polite", "aria-atomic": "true"});
+const result = make("section", {hidden: ""}, make("h2", {}, facts.pairs ? "Answer" : "Text"),
+  make("ul", {class: "legend"}, ...LEVELS.map(([, range], level) => make("li", {class: `h${level}`}, range))),
+  make("div", {class: facts.pairs ? "output pairs" : "output", dir: "auto", lang: ""}, before, written), side);
+const lines = facts.facts.concat(facts.license ? [["license", facts.license]] : []);
+const about = make("section", {}, make("h2", {}, "About this model"), make("dl", {}, ...lines.map(
+  ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {dir: "auto"}, value)))));
+
+for (const old of document.querySelectorAll("#damaged, main")) old.remove(); // main: a browser saved this page
+document.body.prepend(make("main", {}, make("h1", {dir: "auto"}, facts.title), form,
+                           make("p", {class: "state"}, state, " ", speed), result, about));
+
+// ---- tokens ----
+
+let queue = [];     // received tokens; the next frame shows them
+let parts = [];     // tokens of an incomplete character
+let current = null; // the token that the Tab key reaches
+
+// With colors, the tokens are a list for the keyboard; without colors, they are plain text.
+function mark(element, attributes) {
+  for (const name in attributes)
+    if (color.checked) element.setAttribute(name, attributes[name]);
+    else element.removeAttribute(name);
+}
+const markToken = span => mark(span, {role: "option", "aria-label": span.parts.map(part => part.name).join("")});
+
+function spanOf(token) {
+  const bits = parts.reduce((sum, part) => sum + part.bits, 0);
+  const span = make("span", {class: `h${LEVELS.findLastIndex(([least]) => bits >= least)}`}, token.text);
+  if (/^\s*\n\s*$/.test(token.text)) span.classList.add("break");
+  span.parts = parts;
+  parts = [];
+  markToken(span);
+  return span;
+}
+
+function showQueue() {
+  const spans = document.createDocumentFragment();
+  for (const token of queue) {
+    if (token.name) parts.push(token);
+    if (token.text) spans.append(spanOf(token));
+  }
+  queue = [];
+  written.append(spans);
+  if (color.checked && !current) reach(written.firstElementChild);
+}
+
+function reach(span) {
+  current?.removeAttribute("tabindex");
+  current = span;
+  current?.setAttribute("tabindex", 0);
+}
+
+function recolor() {
+  result.classList.toggle("colored", color.checked);
+  mark(written, {role: "listbox", "aria-label": "Tokens"});
+  for (const span of written.children) markToken(span);
+  reach(color.checked ? written.firstElementChild : null);
+  side.textContent = "Point at a token, tap it, or go to it with Tab and the arrow keys.";
+}
+
+function describe({name, bits, top}) {
+  const percent = p => p < 0.001 ? "below 0.1%" : `${(100 * p).toFixed(1)}%`;
+  const items = top.map(({text, probability}) => make("li", {}, make("bdi", {}, text), ` ${percent(probability)}`));
+  const surprise = ` ${bits.toFixed(2)} bits, probability ${percent(2 ** -bits)}. Likeliest here:`;
+  return make("div", {}, make("bdi", {}, name), surprise, make("ol", {}, ...items));
+}
+
+function show({target}) {
+  if (color.checked && target.parts) side.replaceChildren(...target.parts.map(describe));
+}
+
+function choose(span) {
+  if (!color.checked || !span?.parts) return;
+  reach(span);
+  span.focus();
+}
+
+function move(event) {
+  const left = current?.previousElementSibling, right = current?.nextElementSibling;
+  const keys = {ArrowLeft: left, ArrowUp: left, ArrowRight: right, ArrowDown: right,
+                Home: written.firstElementChild, End: written.lastElementChild};
+  if (!(event.key in keys)) return;
+  event.preventDefault();
+  choose(keys[event.key]);
+}
+
+// ---- writing ----
+
+let began = 0, count = 0, seed = 0; // of the text in progress
+const isOn = button => button.getAttribute("aria-disabled") === "false";
+const speedOf = (n, seconds) => `${n} token${n === 1 ? "" : "s"}, ${Math.round(n / (seconds || 1))} per second`;
+
+// Changes the state line and says which buttons can be used. The others keep the focus, so they are not disabled.
+function enter(sentence, more, ...usable) {
+  showQueue();
+  state.textContent = sentence;
+  speed.textContent = more;
+  for (const button of buttons) button.setAttribute("aria-disabled", !usable.includes(button));
+}
+
+function send(message) {
+  began = performance.now();
+  count = 0;
+  result.hidden = false;
+  enter("Writing...", "", stopButton);
+  worker.postMessage({...message, tokens: inputs.tokens.valueAsNumber});
+}
+
+function write() {
+  seed = inputs.seed.value ? inputs.seed.valueAsNumber : Math.floor(Math.random() * 2 ** 32);
+  const values = ["temp", "top-k", "top-p"].map(name => [name, inputs[name].valueAsNumber]);
+  before.textContent = prompt.value;
+  written.replaceChildren();
+  parts = [];
+  recolor();
+  send({type: "write", prompt: prompt.value, answer: "", settings: {...Object.fromEntries(values), seed}});
+}
+
+const answers = {
+  ready: () => enter("Ready.", "", writeButton),
+  tokens({tokens}) {
+    if (!queue.length) requestAnimationFrame(showQueue);
+    queue.push(...tokens);
+    count += tokens.length;
+    speed.textContent = speedOf(count, (performance.now() - began) / 1000);
+  },
+  end({reason, tokens, seconds}) {
+    enter(REASONS[reason] || `The text ended: ${reason}.`, `${speedOf(tokens, seconds)}, seed ${seed}`, writeButton,
+          ...(reason in {length: 1, stopped: 1} ? [continueButton] : []));
+  },
+  error: ({text}) => enter(text, "", ...(isOn(stopButton) ? [writeButton] : [])),
+};
+
+writeButton.onclick = () => isOn(writeButton) && form.reportValidity() && write();
+stopButton.onclick = () => isOn(stopButton) && worker.postMessage({type: "stop"});
+continueButton.onclick = () => isOn(continueButton) && form.reportValidity() && send({type: "continue"});
+prompt.onkeydown = ({key, ctrlKey, metaKey}) => { if (key === "Enter" && (ctrlKey || metaKey)) writeButton.click(); };
+document.onkeydown = ({key}) => { if (key === "Escape") stopButton.click(); };
+settings.addEventListener("invalid", () => settings.open = true, true); // a closed setting cannot be reported
+color.onchange = recolor;
+written.onclick = ({target}) => choose(target);
+written.onkeydown = move;
+written.onpointerover = show;
+written.addEventListener("focusin", show);
+enter("Loading the model...", "");
+const worker = new Worker(URL.createObjectURL(new Blob([contentOf("worker")])));
+worker.onmessage = ({data}) => answers[data.type](data);
+worker.onerror = ({message}) => enter(`The engine does not start: ${message}`, "");
+const engine = bufferOf("engine"), model = bufferOf("model");
+worker.postMessage({type: "open", engine, model}, [engine, model]);
