@@ -374,7 +374,7 @@ static void merge_at(const Bpe *bpe, PieceScratch *scratch, size_t size, const B
 }
 
 static size_t encode_long(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch) {
-  if (size >> POSITION_BITS != 0 || !start_cells(bpe, piece, size, scratch)) return 0;
+  if ((uint64_t)size >> POSITION_BITS != 0 || !start_cells(bpe, piece, size, scratch)) return 0;
   for (size_t done = 1; scratch->heap_size > 0; done++) {
     if (must_stop(scratch, done)) return 0;
     uint64_t top = heap_pop(scratch);

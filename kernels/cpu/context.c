@@ -85,7 +85,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
   const AvailableMemory free = free_memory(c);
-  out->free_bytes = free.bytes < 0 ? 0 : free.bytes < 0x1p62 ? (size_t)free.bytes : (size_t)1 << 62;
+  out->free_bytes = free.bytes < 0 ? 0 : free.bytes < (double)(SIZE_MAX / 4) ? (size_t)free.bytes : SIZE_MAX / 4;
   snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
 }
 
