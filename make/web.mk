@@ -6,7 +6,6 @@ WASM := $(BUILD)/wasm
 WASM_SOURCES := $(WASM)/source
 WASM_CLANG ?= clang
 WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
-WASM_FOLDERS := inference tokenizer model
 WASM_FILES := web/module.c web/platform.c model.c $(wildcard model/*.c) inference/generation.c inference/sampling.c \
 	inference/token_rules.c formats/classes.c formats/config_json.c \
 	$(filter-out tokenizer/bpe_train.c tokenizer/convert.c,$(wildcard tokenizer/*.c)) \
@@ -16,14 +15,17 @@ WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)
 JANSSON_FILES := dump error hashtable load memory strbuffer strconv utf value
 PCRE2_FILES := auto_possess chartables compile config context error extuni find_bracket jit_compile maketables match \
 	match_data newline ord2utf pattern_info script_run string_utils study tables ucd valid_utf xclass
-WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) $(WASM)/utf8proc/utf8proc.o
+WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) \
+	$(WASM)/utf8proc/utf8proc.o
 
 WASM_HEADERS := -isystem $(WASM_SOURCES)/jansson -isystem $(WASM_SOURCES)/pcre2 -isystem $(WASM_SOURCES)/utf8proc
-WASM_CFLAGS := -std=c11 -D_XOPEN_SOURCE=700 -DNDEBUG $(ARITHMETIC) -fopenmp-simd -ffunction-sections -fdata-sections -I. $(WASM_HEADERS) \
-	-DPCRE2_STATIC -DUTF8PROC_STATIC -MMD -MP
-# PCRE2 and jansson have a file config.h each, made by their own configure scripts: scripts/wasm_sources.sh.
-WASM_LIBRARY_CFLAGS := -Os -w -DNDEBUG -ffunction-sections -fdata-sections $(WASM_HEADERS) -DHAVE_STDINT_H -DHAVE_CONFIG_H \
-	-DPCRE2_CODE_UNIT_WIDTH=8 -DPCRE2_STATIC -DSUPPORT_UNICODE -DUTF8PROC_STATIC
+WASM_SHARED_CFLAGS := -DNDEBUG -ffunction-sections -fdata-sections $(WASM_HEADERS) -DPCRE2_STATIC -DUTF8PROC_STATIC
+WASM_CFLAGS := -std=c11 -D_XOPEN_SOURCE=700 $(ARITHMETIC) -fopenmp-simd -I. $(WASM_SHARED_CFLAGS) -MMD -MP
+# scripts/wasm_sources.sh makes the libraries' config.h.
+WASM_LIBRARY_CFLAGS := -Os -w $(WASM_SHARED_CFLAGS) -DHAVE_STDINT_H -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 \
+	-DSUPPORT_UNICODE
+WASM_KERNEL_CFLAGS := -O3 -fno-trapping-math -DCPU_BUILD=generic -DCPU_ISA=generic -DCPU_BF16=0 -DCPU_GENERATES
+WASM_LDFLAGS := -mexec-model=reactor -Wl,--gc-sections -Wl,--strip-all -Wl,-z,stack-size=1048576
 
 .PHONY: wasm
 wasm:
@@ -34,12 +36,12 @@ $(WASM)/%.o: $(WASM_SOURCES)/%.c
 	$(call run,$(WASM_CC) $(WASM_LIBRARY_CFLAGS) -c $< -o $@)
 $(WASM)/kernels/cpu/%.o: kernels/cpu/%.c
 	@mkdir -p $(@D)
-	$(call run,$(WASM_CC) $(WASM_CFLAGS) -O3 -fno-trapping-math -DCPU_BUILD=generic -DCPU_ISA=generic -DCPU_BF16=0 -DCPU_GENERATES -c $< -o $@)
+	$(call run,$(WASM_CC) $(WASM_CFLAGS) $(WASM_KERNEL_CFLAGS) -c $< -o $@)
 $(WASM)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_CFLAGS) -Os -c $< -o $@)
 $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
-	$(call run,$(WASM_CC) -mexec-model=reactor -Wl$(comma)--gc-sections$(comma)--strip-all$(comma)-z$(comma)stack-size=1048576 $^ -o $@)
+	$(call run,$(WASM_CC) $(WASM_LDFLAGS) $^ -o $@)
 
 # A text as a C string NAME, and the module as base64 of gzip; empty in a build without it.
 c_string = printf 'const char $(1)[] =\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'

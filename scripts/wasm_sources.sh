@@ -12,20 +12,25 @@ say() {
   exit 1
 }
 
-command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install clang lld wasi-libc libclang-rt-14-dev-wasm32"
+packages="clang lld wasi-libc libclang-rt-14-dev-wasm32"
+command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install $packages"
 echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
-  say "$clang cannot link for wasm32-wasi: apt-get install lld wasi-libc libclang-rt-14-dev-wasm32"
+  say "$clang cannot link for wasm32-wasi: apt-get install $packages"
 [ ! -e "$dir/complete" ] || exit 0
-command -v apt-get >/dev/null 2>&1 || say "the sources of jansson, PCRE2 and utf8proc come from apt-get source, which is not here"
+command -v apt-get >/dev/null 2>&1 || say "the sources of jansson, PCRE2 and utf8proc come from apt-get source: no apt-get"
 
 rm -rf "$dir"
 mkdir -p "$dir/apt/partial"
 cd "$dir"
-# lists of their own, because few systems list sources
+# a list of sources of its own, because few systems have one
 . /etc/os-release
-echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $VERSION_CODENAME main" >list
-apt="apt-get -qq -o Dir::Etc::sourcelist=$PWD/list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$PWD/apt -o APT::Sandbox::User=root"
-$apt update && $apt source --download-only jansson pcre2 utf8proc || say "apt-get source failed"
+key=/usr/share/keyrings/debian-archive-keyring.gpg
+echo "deb-src [signed-by=$key] http://deb.debian.org/debian $VERSION_CODENAME main" >list
+apt() {
+  apt-get -qq -o Dir::Etc::sourcelist="$PWD/list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$PWD/apt" \
+    -o APT::Sandbox::User=root "$@"
+}
+{ apt update && apt source --download-only jansson pcre2 utf8proc; } || say "apt-get source failed"
 for name in jansson pcre2 utf8proc; do
   mkdir "$name-all"
   tar xf "$name"_*.orig.tar.* -C "$name-all" --strip-components=1

@@ -3,7 +3,7 @@
 # engine of pages writes what ./generate writes at level v2; else only the messages are tested.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-build=$1
+: "${1:?the build directory}"
 here=$(pwd)
 case ${BIN:-.} in /*) bin=${BIN:-.} ;; *) bin=$here/${BIN:-.} ;; esac
 work=$(mktemp -d) || exit 2
@@ -18,7 +18,7 @@ check() { # NAME COMMAND...
 }
 
 i=0
-while [ $i -lt 400 ]; do echo "line $i: the model writes, caf\303\251 and so on" && i=$((i + 1)); done >text.txt
+while [ $i -lt 400 ]; do printf "line %d: the model writes, caf\303\251 and so on\n" $i && i=$((i + 1)); done >text.txt
 i=0
 while [ $i -lt 200 ]; do printf '%d\t%d\n' $i $((i + 1)) && i=$((i + 1)); done >pairs.tsv
 small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 10 --quiet --threads 1"
