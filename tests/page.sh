@@ -10,6 +10,10 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 failed=0
+end() {
+  echo done
+  exit $failed
+}
 
 check() { # NAME COMMAND...
   name=$1
@@ -33,11 +37,11 @@ refused() { # WORDS STATUS ARGUMENT...
 }
 if refused "make wasm" 2 byte.run --html page.html; then
   echo "ok --html: without the WebAssembly module it says how to build it"
-  exit $failed
+  end
 fi
 check "--html: not over a file of the model" refused "would replace" 2 byte.run --html byte.run/config.json
 check "--title needs --html" refused "title" 2 byte.run --title x
-command -v node >/dev/null 2>&1 || { echo "skip: no node" && exit $failed; }
+command -v node >/dev/null 2>&1 || { echo "skip: no node" && end; }
 
 page_equals() { # RUN PROMPT DTYPE
   "$bin/generate" "$1" --html page.html --dtype "$3" --title '</script><b>' --quiet || return 1
@@ -69,4 +73,4 @@ check "an encoder" page_equals pairs.run 12 int8
 "$bin/generate" byte.run --html page.html --quiet
 check "damaged pages are recognized" node "$here/tests/page.mjs" --mutate page.html 300
 if [ -w /dev/full ]; then check "a full disk" refused "" 7 byte.run --html /dev/full; fi
-exit $failed
+end
