@@ -588,7 +588,7 @@ typedef struct Backend {
   /* Stores z of the last two of `length` positions in the state of `slot`.  bcx [length][3C] dt. */
   void (*convolution_store)(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length);
 
-  /* -- images of weights; NULL but on CPUs -- */
+  /* -- images of weights; NULL in backends of GPUs -- */
   /* An image: all weights in one block of memory as operations read them, for programs of the same version. In f32 it
    * is `master`, else the weights that no GEMM reads, in fp32, and the compute copy. use_image() takes a block at a
    * multiple of 64 bytes in place of master weights; it must outlive the parameters. */

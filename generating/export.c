@@ -47,11 +47,6 @@ static bool make_sample(Export *e, Error *error) {
 
 /* ---- the model card: training ---- */
 
-static double number_of(const json_t *object, const char *key) {
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void write_row(FILE *out, const char *name, double value, const char *unit) {
   if (isfinite(value)) fprintf(out, "| %s | %.6g%s |\n", name, value, unit);
 }
@@ -66,9 +61,9 @@ static void write_kept(FILE *out, const MetricsLine *kept) {
 
 static void write_results(FILE *out, const json_t *result, const MetricsLine *kept) {
   fputs("\n## Training\n\n| | |\n|---|---|\n", out);
-  write_row(out, "steps", number_of(result, "step"), "");
-  write_row(out, "tokens seen", number_of(result, "tokens"), "");
-  write_row(out, "passes over the text", number_of(result, "epochs"), "");
+  write_row(out, "steps", result_value(result, "step"), "");
+  write_row(out, "tokens seen", result_value(result, "tokens"), "");
+  write_row(out, "passes over the text", result_value(result, "epochs"), "");
   if (kept) write_kept(out, kept);
 }
 

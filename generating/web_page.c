@@ -120,23 +120,18 @@ __attribute__((format(printf, 3, 4))) static void add_fact(json_t *facts, const 
   json_array_append_new(facts, json_pack("[ss]", name, text));
 }
 
-static double number_of(const json_t *object, const char *key) {
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 /* What the page tells about the model: nothing about its text, and no paths. */
 static bool make_facts(WebPage *w, Error *error) {
   const LoadedModel *m = &w->p->model;
   Error ignored = {0};
   json_t *result = result_json(m->dir, CHECKPOINT_RESULT, &ignored), *facts = json_array();
   const json_t *kept = json_object_get(result, "kept");
-  const double loss = number_of(kept, "loss"), bits = number_of(kept, "bits_per_byte");
+  const double loss = result_value(kept, "loss"), bits = result_value(kept, "bits_per_byte");
+  const double tokens = result_value(result, "tokens");
   add_fact(facts, "parameters", "%s", text_count((double)model_parameters(&m->config)).text);
   add_fact(facts, "context", "%d tokens", m->config.ctx);
   add_fact(facts, "vocabulary", "%d tokens", tokenizer_tokens(m->tokenizer));
-  if (isfinite(number_of(result, "tokens")))
-    add_fact(facts, "trained on", "%s tokens", text_count(number_of(result, "tokens")).text);
+  if (isfinite(tokens)) add_fact(facts, "trained on", "%s tokens", text_count(tokens).text);
   if (isfinite(loss)) add_fact(facts, "validation loss", "%.4f nats per token", loss);
   if (isfinite(bits)) add_fact(facts, "validation loss in bits", "%.3f per byte", bits);
   json_t *all =
@@ -149,8 +144,12 @@ static bool make_facts(WebPage *w, Error *error) {
 
 /* ---- writing ---- */
 
-static void put_checked(WebPage *w, const char *text, size_t size) {
+static void add_check(WebPage *w, const char *text, size_t size) {
   for (size_t i = 0; i < size; i++) w->check = (w->check ^ (uint8_t)text[i]) * UINT32_C(16777619);
+}
+
+static void put_checked(WebPage *w, const char *text, size_t size) {
+  add_check(w, text, size);
   fwrite(text, 1, size, w->out);
 }
 
@@ -195,8 +194,10 @@ static void put_pack(WebPage *w) {
   if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
 }
 
+/* The checksum, which stands before the program, begins with it. */
 static void put_page(WebPage *w) {
   w->check = UINT32_C(2166136261);
+  add_check(w, web_page, strlen(web_page));
   fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline' "
@@ -216,13 +217,10 @@ static void put_page(WebPage *w) {
   put_pack(w);
   fputs("</script>\n<script type=\"text/plain\" id=\"worker\">", w->out);
   put_text(w, web_worker);
-  const uint32_t before = w->check;
-  for (const char *at = web_page; *at; at++) w->check = (w->check ^ (uint8_t)*at) * UINT32_C(16777619);
-  fprintf(w->out, "</script>\n<script type=\"text/plain\" id=\"check\">%08" PRIx32 "</script>\n<script id=\"page\">",
-          w->check);
-  w->check = before;
-  put_text(w, web_page);
-  fputs("</script></body></html>\n", w->out);
+  fprintf(w->out,
+          "</script>\n<script type=\"text/plain\" id=\"check\">%08" PRIx32
+          "</script>\n<script id=\"page\">%s</script></body></html>\n",
+          w->check, web_page);
 }
 
 /* Returns the size of the page, nearly. */

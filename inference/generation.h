@@ -100,6 +100,9 @@ int generation_rows(const Model *model, int most);
 bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error);
 
+/* Generates texts until `next` has no more. After an error no further text is done. */
+bool generation_run(const Generation *generation, Error *error);
+
 /* The same step by step, for callers that cannot wait for the end. */
 typedef struct GenerationRun GenerationRun;
 /* `generation` must outlive the run. EXIT_MEMORY. */
@@ -107,9 +110,6 @@ bool generation_begin(GenerationRun **out, const Generation *generation, Error *
 /* Draws a token of every text in progress; *more false: `next` has no more requests, or the caller stopped. */
 bool generation_step(GenerationRun *run, bool *more, Error *error);
 void generation_end(GenerationRun *run); /* NULL is allowed */
-
-/* Generates texts until `next` has no more. After an error no further text is done. */
-bool generation_run(const Generation *generation, Error *error);
 
 /* Generates one text, without the functions next and done. */
 bool generation_run_one(const Generation *generation, const GenerationRequest *request, GenerationResult *result,

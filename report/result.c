@@ -17,6 +17,11 @@
 
 const char *const run_end_names[RUN_ENDS + 1] = {"done", "minutes", "patience", "signal", "nonfinite", NULL};
 
+double result_value(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 json_t *result_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* Replaces bytes that are not UTF-8, which JSON cannot have. */

@@ -42,7 +42,8 @@ const char *result_state(const char *dir, const json_t *result);
  * returned unchanged. */
 const char *result_state_words(const char *state, bool brief);
 
-json_t *result_number(double value); /* null when not finite */
+json_t *result_number(double value);                        /* null when not finite */
+double result_value(const json_t *object, const char *key); /* a number of a result; NaN when there is none */
 /* Reads the settings in DIR/config.txt into an object: numbers, switches (true, false) and texts; a list for a repeated
  * setting. After an error the object contains the settings read so far. */
 json_t *result_settings(const char *dir, Error *error);

@@ -12,12 +12,13 @@ say() {
   exit 1
 }
 
-packages="clang lld wasi-libc libclang-rt-14-dev-wasm32"
-command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install $packages"
+version() { "$clang" -dumpversion | cut -d. -f1; }
+
+command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install clang lld wasi-libc"
 echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
-  say "$clang cannot link for wasm32-wasi: apt-get install $packages"
+  say "$clang makes no wasm32-wasi: apt-get install lld wasi-libc libclang-rt-$(version)-dev-wasm32"
 [ ! -e "$dir/complete" ] || exit 0
-command -v apt-get >/dev/null 2>&1 || say "the sources of jansson, PCRE2 and utf8proc come from apt-get source: no apt-get"
+command -v apt-get >/dev/null 2>&1 || say "the libraries' sources come from apt-get source: no apt-get here"
 
 rm -rf "$dir"
 mkdir -p "$dir/apt/partial"
@@ -30,7 +31,8 @@ apt() {
   apt-get -qq -o Dir::Etc::sourcelist="$PWD/list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$PWD/apt" \
     -o APT::Sandbox::User=root "$@"
 }
-{ apt update && apt source --download-only jansson pcre2 utf8proc; } || say "apt-get source failed"
+{ apt update && apt source --download-only jansson pcre2 utf8proc; } ||
+  say "apt-get source failed; it looks in Debian's archive"
 for name in jansson pcre2 utf8proc; do
   mkdir "$name-all"
   tar xf "$name"_*.orig.tar.* -C "$name-all" --strip-components=1

@@ -11,7 +11,7 @@ function parts(html) {
 // As web/page.js computes it.
 function isWhole(p) {
   let h = 2166136261;
-  for (const id of ["style", "facts", "engine", "model", "worker", "page"])
+  for (const id of ["page", "style", "facts", "engine", "model", "worker"])
     for (const c of p[id] ?? "\0") h = Math.imul(h ^ c.charCodeAt(0), 16777619) >>> 0;
   return p.page !== undefined && p.check === h.toString(16).padStart(8, "0");
 }

@@ -1,76 +1,75 @@
 #!/bin/sh
-# Tests ./generate --html: page.sh BUILD. Where the programs have a WebAssembly module (make wasm) and node is there, the
-# engine of pages writes what ./generate writes at level v2; else only the messages are tested.
+# Tests ./generate RUN --html FILE. See tests/program_helpers.sh. Where the programs have a WebAssembly module (make wasm)
+# and node is there, the engine of pages writes what ./generate writes at level v2.
+# shellcheck disable=SC2086 # sets of flags are words
+# shellcheck disable=SC2154 # of the helpers
 set -u
-cd "$(dirname "$0")/.." || exit 2
-: "${1:?the build directory}"
-here=$(pwd)
-case ${BIN:-.} in /*) bin=${BIN:-.} ;; *) bin=$here/${BIN:-.} ;; esac
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 2
-failed=0
-end() {
-  echo done
-  exit $failed
-}
+. tests/program_helpers.sh
 
-check() { # NAME COMMAND...
-  name=$1
-  shift
-  if "$@"; then echo "ok $name"; else echo "not ok $name" && failed=1; fi
-}
-
-i=0
-while [ $i -lt 400 ]; do printf "line %d: the model writes, caf\303\251 and so on\n" $i && i=$((i + 1)); done >text.txt
-i=0
-while [ $i -lt 200 ]; do printf '%d\t%d\n' $i $((i + 1)) && i=$((i + 1)); done >pairs.tsv
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "line %d: the model writes, caf\303\251 and so on\n", i }' >text.txt
+awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i + 1 }' >pairs.tsv
 small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 10 --quiet --threads 1"
-# shellcheck disable=SC2086 # words
-"$bin/train" text.txt $small --out byte.run --tokenizer byte || exit 1
+"$train" text.txt $small --out byte.run --tokenizer byte
 
-refused() { # WORDS STATUS ARGUMENT...
-  words=$1 status=$2
-  shift 2
-  "$bin/generate" "$@" >out 2>&1
-  [ $? -eq "$status" ] && grep -q -e "$words" out
-}
-if refused "make wasm" 2 byte.run --html page.html; then
-  echo "ok --html: without the WebAssembly module it says how to build it"
-  end
+if ! "$generate" byte.run --html page.html --quiet 2>/dev/null; then
+  refused "--html: without the WebAssembly module it says how to build it" 2 "make wasm" "$generate" byte.run --html page.html
+  echo "done"
+  exit 0
 fi
-check "--html: not over a file of the model" refused "would replace" 2 byte.run --html byte.run/config.json
-check "--title needs --html" refused "title" 2 byte.run --title x
-command -v node >/dev/null 2>&1 || { echo "skip: no node" && end; }
+refused "--html: not over a file of the model" 2 "would replace" "$generate" byte.run --html byte.run/config.json
+refused "--title needs --html" 2 "title" "$generate" byte.run --title x
+refused "--html: a full disk" 7 "/dev/full" "$generate" byte.run --html /dev/full
+command -v node >/dev/null 2>&1 || { echo "skipped: node is missing"; echo "done"; exit 0; }
 
-page_equals() { # RUN PROMPT DTYPE
-  "$bin/generate" "$1" --html page.html --dtype "$3" --title '</script><b>' --quiet || return 1
+# page_equals RUN PROMPT DTYPE: the page holds the bytes of an incomplete last character back
+page_equals() {
+  "$generate" "$1" --html page.html --dtype "$3" --title '</script><b>' --quiet || return 1
   node "$here/tests/page.mjs" page.html "$2" 200 temp=0.8 seed=7 >page.txt || return 1
-  "$bin/generate" "$1" -p "$2" -s 7 -n 200 --dtype "$3" --device cpu --isa v2 --threads 1 --quiet >native.txt || return 1
-  # the page holds the bytes of an incomplete last character back
+  "$generate" "$1" -p "$2" -s 7 -n 200 --dtype "$3" --device cpu --isa v2 --threads 1 --quiet >native.txt || return 1
   size=$(wc -c <page.txt)
   [ "$size" -gt $(($(wc -c <native.txt) - 4)) ] && head -c "$size" native.txt | cmp - page.txt
 }
-for dtype in int8 bf16 f32; do
-  check "bytes, $dtype" page_equals byte.run "line" $dtype
-done
-train() { # RUN TEXT OPTION...
-  run=$1 text=$2
-  shift 2
-  # shellcheck disable=SC2086 # words
-  "$bin/train" "$text" $small --out "$run" "$@"
-}
+for dtype in int8 bf16 f32; do check "bytes, $dtype" page_equals byte.run "line" $dtype; done
 for model in "bpe --tokenizer bpe --vocab-size 300" "gpt2 --arch gpt2" "grouped --arch llama --kv-heads 1" "qwen --arch qwen3"; do
-  # shellcheck disable=SC2086 # words
   set -- $model
   run=$1.run
   shift
-  check "training $run" train "$run" text.txt "$@"
+  "$train" text.txt $small --out "$run" "$@"
   check "$run" page_equals "$run" "line 3" int8
 done
-check "training pairs.run" train pairs.run pairs.tsv --arch original
+"$train" pairs.tsv $small --out pairs.run --arch original
 check "an encoder" page_equals pairs.run 12 int8
-"$bin/generate" byte.run --html page.html --quiet
-check "damaged pages are recognized" node "$here/tests/page.mjs" --mutate page.html 300
-if [ -w /dev/full ]; then check "a full disk" refused "" 7 byte.run --html /dev/full; fi
-end
+
+# Tokenizers as those of Llama 3 and Llama 2
+cat >tokenizer.py <<'END'
+import os
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+os.makedirs("llama3")
+os.makedirs("llama2")
+t = Tokenizer(models.BPE())
+t.normalizer, t.decoder = normalizers.NFC(), decoders.ByteLevel()
+words = Regex(r"(?i:'s|'t|'re|'ve)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(words, "isolated"), level])
+t.train(["text.txt"], trainers.BpeTrainer(vocab_size=400, special_tokens=["<|endoftext|>"],
+                                          initial_alphabet=level.alphabet(), show_progress=False))
+t.save("llama3/tokenizer.json")
+t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                               decoders.Strip(" ", 1, 0)])
+special = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
+t.train(["text.txt"], trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False))
+t.save("llama2/tokenizer.json")
+END
+if python3 tokenizer.py 2>/dev/null; then
+  for kind in llama3 llama2; do
+    "$train" text.txt $small --out $kind.run --tokenizer $kind/tokenizer.json
+    check "a tokenizer as that of $kind" page_equals $kind.run "line 3 cafe" int8
+  done
+fi
+
+"$generate" byte.run --html page.html --quiet
+check "damaged pages are recognized" node "$here/tests/page.mjs" --mutate page.html 1000
+
+echo "done"

@@ -1,4 +1,5 @@
-/* The functions of the WebAssembly module: a model from a pack writes text, one token per call (docs/web.md). */
+/* The functions of the WebAssembly module: a model from a pack writes text, one token per call. It has one state and no
+ * imports; web/worker.js calls it (docs/exchange.md, "A page for browsers"). */
 #include "formats/classes.h"
 #include "inference/generation.h"
 #include "model/decoder.h"
@@ -17,7 +18,7 @@ enum { ALTERNATIVES = 5 };
 
 static Error error;
 static ConfigFile config;
-static Tokenizer *tokenizer, *source_tokenizer;
+static Tokenizer *tokenizer, *source_tokenizer; /* source_tokenizer NULL: no encoder; may be the same */
 static Context *context;
 static Model *model;
 static Decoder *decoder;
@@ -64,18 +65,22 @@ static bool open_model(void) {
          decoder_open(&decoder, model, 1, &error);
 }
 
-EXPORT(open) bool module_open(const void *pack, size_t size) {
+static bool open_tokenizers(void) {
+  static const char source[] = MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON;
   size_t ignored;
+  if (!open_tokenizer(&tokenizer, TOKENIZER_JSON, config.config.vocab)) return false;
+  if (!config.config.encoder_layers) return true;
+  source_tokenizer = tokenizer;
+  return !platform_find(source, &ignored) || open_tokenizer(&source_tokenizer, source, config.config.source_vocab);
+}
+
+EXPORT(open) bool module_open(const void *pack, size_t size) {
   request.sampling = sampling_initial();
-  return platform_open_pack(pack, size, &error) && config_file_read("", &config, &error) &&
-         open_tokenizer(&tokenizer, "/" TOKENIZER_JSON, config.config.vocab) &&
-         (!platform_find(MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON, &ignored) ||
-          open_tokenizer(&source_tokenizer, "/" MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON,
-                         config.config.source_vocab)) &&
+  return platform_open_pack(pack, size, &error) && config_file_read("", &config, &error) && open_tokenizers() &&
          open_model();
 }
 
-EXPORT(encoder) bool module_encoder(void) { return config.config.encoder_layers > 0; }
+EXPORT(encoder) bool module_encoder(void) { return source_tokenizer != NULL; }
 
 /* ---- settings ---- */
 
@@ -151,13 +156,9 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
   generation_end(run);
   run = NULL;
   to->source.count = to->decoder.count = 0;
-  const bool encoder = module_encoder();
-  const PromptEncoder with = {!encoder           ? NULL
-                              : source_tokenizer ? source_tokenizer
-                                                 : tokenizer,
-                              tokenizer, config.tokens.start >= 0 ? config.tokens.start : 0};
+  const PromptEncoder with = {source_tokenizer, tokenizer, config.tokens.start >= 0 ? config.tokens.start : 0};
   if (!generation_encode(&with, prompt, size, answer, answer_size, to, &error)) return false;
-  if (!fits("question", &to->source) || !fits(encoder ? "answer" : "prompt", &to->decoder)) return false;
+  if (!fits("question", &to->source) || !fits(source_tokenizer ? "answer" : "prompt", &to->decoder)) return false;
   request.max_tokens = -1;
   request.keep = ctx > 1 ? ctx / 2 : 1;
   request.alternatives = vocab < ALTERNATIVES ? vocab : ALTERNATIVES;

@@ -29,7 +29,7 @@ function make(tag, attributes, ...children) {
 // FNV-1a with 32 bits of the parts of the page, which are ASCII.
 function checksum() {
   let hash = 2166136261;
-  for (const text of ["style", "facts", "engine", "model", "worker", "page"].map(contentOf))
+  for (const text of ["page", "style", "facts", "engine", "model", "worker"].map(contentOf))
     for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619) >>> 0;
   return hash.toString(16).padStart(8, "0");
 }

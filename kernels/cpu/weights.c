@@ -5,7 +5,7 @@
 typedef struct WeightCopy {
   const ParameterGroup *groups;
   int count;
-  void *memory; /* of the backend */
+  void *memory; /* of the backend; NULL: the copy is a part of an image */
   Weights matrix[];
 } WeightCopy;
 
