@@ -187,7 +187,7 @@ five_minutes() {
 }
 # Two seeds in one row; ./generate finds the loss that ./train reports, on the last tenth of the text.
 five_complete() {
-  five_minutes --seeds 2 && python3 - "$work" <<'EOF'
+  five_minutes --seeds 2 --dtype f32 && python3 - "$work" <<'EOF' # as --score computes: bf16 rounds differently
 import json, math, os, sys
 work = sys.argv[1]
 head, line, row = open(f"{work}/five.md", encoding="utf-8").read().splitlines()
