@@ -847,17 +847,24 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 
 /* ---- evaluation ---- */
 
-bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
-  int64_t rows = (int64_t)batch * length;
-  if (m->train.rows >= rows || m->eval.rows >= rows) return true;
+/* head_rows: of activations_allocate() */
+static bool reserve_passes(Model *m, int64_t rows, int head_rows, Error *error) {
+  if (m->train.rows >= rows || (m->eval.rows >= rows && (m->eval.head_rows || head_rows == NO_LOGITS))) return true;
+  if (rows < m->eval.rows) rows = m->eval.rows; /* a decoder may need them */
   m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.all);
   m->eval_memory = NULL;
   m->eval = (Activations){0};
   return model_reserve_tokens(m, rows, error) &&
-         activations_allocate(m, &m->eval, &m->eval_memory, rows, false, 0, error);
+         activations_allocate(m, &m->eval, &m->eval_memory, rows, false, head_rows, error);
 }
+
+bool model_evaluate_begin(Model *m, int batch, int length, Error *error) {
+  return reserve_passes(m, (int64_t)batch * length, 0, error);
+}
+
+bool model_prefill_begin(Model *m, int length, Error *error) { return reserve_passes(m, length, NO_LOGITS, error); }
 
 Pass model_evaluation_pass(Model *m, int batch, int length) {
   const Activations *acts = m->train.rows >= (int64_t)batch * length ? &m->train : &m->eval;

@@ -226,7 +226,7 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
   bool dropout = train && m->settings.dropout.branch > 0;
   ContextInfo device;
   m->ops->info(m->context, &device);
-  a->head_rows = choose_head_rows(c, rows, head_rows, &device);
+  a->head_rows = head_rows == NO_LOGITS ? 0 : choose_head_rows(c, rows, head_rows, &device);
   Arena arena = {0};
   for (int pass = 0; pass < 2; pass++) { /* measure, then divide */
     arena.used = 0;

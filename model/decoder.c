@@ -117,7 +117,7 @@ bool decoder_open(Decoder **out, Model *model, int rows, Error *error) {
   ContextInfo info;
   model->ops->info(model->context, &info);
   d->accelerator = info.accelerator;
-  if (!model_evaluate_begin(model, 1, model->config.ctx, error) || !decoder_buffers(d, error)) {
+  if (!model_prefill_begin(model, model->config.ctx, error) || !decoder_buffers(d, error)) {
     decoder_close(d);
     return false;
   }
