@@ -241,6 +241,7 @@ static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a
   gguf_key_text(h, "general.architecture", a->layout.model_type);
   gguf_key_text(h, "general.type", "model");
   gguf_key_text(h, "general.name", m->name);
+  if (*m->license) gguf_key_text(h, "general.license", m->license);
   gguf_key_u32(h, "general.file_type", types[m->type].file_type);
   if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
 }

@@ -12,7 +12,8 @@ extern const char *const gguf_type_names[]; /* as GgufType; ends with NULL */
 
 typedef struct GgufModel {
   ModelFiles *files;
-  const char *name; /* the title */
+  const char *name;    /* the title */
+  const char *license; /* "": none is known */
   const Tokenizer *tokenizer;
   GgufType type;
 } GgufModel;

@@ -3,6 +3,7 @@
 #include "checkpoint/directory.h"
 #include "cli/startup.h"
 #include "generating/outputs.h"
+#include "report/license.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -25,6 +26,7 @@ typedef struct Export {
   TensorType type;   /* of the weights */
   const char *class; /* of transformers */
   bool own;          /* it is not a part of transformers */
+  OneLine license;   /* "": none is known */
   Output sample;     /* a generated text for the model card, if `sampled` */
   bool sampled;
 } Export;
@@ -124,10 +126,14 @@ static bool write_training(FILE *out, const char *dir, Error *error) {
 
 /* ---- the model card: the rest ---- */
 
-static void write_front(FILE *out, const ModelConfig *c) {
-  fprintf(out,
-          "---\n# Choose a license (mit, apache-2.0, cc-by-4.0, ...) and say which languages the text is in:\n"
-          "# license: mit\n# language: en\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- inkling\n---\n\n",
+/* `license`: of the initial model, "": none. */
+static void write_front(FILE *out, const ModelConfig *c, const char *license) {
+  if (*license) fprintf(out, "---\nlicense: %s\n# Say which languages the text is in:\n", license);
+  else
+    fputs("---\n# Choose a license (mit, apache-2.0, cc-by-4.0, ...) and say which languages the text is in:\n"
+          "# license: mit\n",
+          out);
+  fprintf(out, "# language: en\nlibrary_name: transformers\npipeline_tag: %s\ntags:\n- inkling\n---\n\n",
           c->encoder_layers ? "text2text-generation" : "text-generation");
 }
 
@@ -182,7 +188,7 @@ static void write_sample(FILE *out, const Export *e) {
 static bool write_card(const Export *e, const char *path, const char *name, Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, path, error)) return false;
-  write_front(file.stream, &e->p->model.config);
+  write_front(file.stream, &e->p->model.config, e->license.text);
   write_model(file.stream, e, name);
   if (!write_training(file.stream, e->p->model.dir, error)) {
     file_writer_abort(&file);
@@ -195,14 +201,9 @@ static bool write_card(const Export *e, const char *path, const char *name, Erro
 
 /* ---- the directory ---- */
 
-#define CARD "README.md"
-static const char *const files[] = {MODEL_FILE_CONFIG,
-                                    MODEL_FILE_GENERATION_CONFIG,
-                                    MODEL_FILE_WEIGHTS,
-                                    TOKENIZER_JSON,
-                                    TOKENIZER_CONFIG_JSON,
-                                    MODEL_FILE_CODE,
-                                    CARD};
+static const char *const files[] = {MODEL_FILE_CONFIG, MODEL_FILE_GENERATION_CONFIG, MODEL_FILE_WEIGHTS,
+                                    TOKENIZER_JSON,    TOKENIZER_CONFIG_JSON,        MODEL_FILE_CODE,
+                                    MODEL_FILE_CARD};
 
 static bool is_empty(const char *dir) {
   DIR *stream = opendir(dir);
@@ -244,7 +245,7 @@ static bool write_files(const Export *e, const char *dir, const char *name, Erro
   if (model_files_copy_weights(m->files, dir, e->type, error) &&
       model_files_write_tokenizers(dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error) &&
       model_files_write_config(dir, &m->config, m->special, e->type, error) &&
-      write_card(e, path_in(dir, CARD).text, name, error))
+      write_card(e, path_in(dir, MODEL_FILE_CARD).text, name, error))
     return true;
   remove_files(dir);
   return false;
@@ -269,7 +270,8 @@ static void print_commands(const Export *e, const char *dir, char *name) {
   const ShellWord word = text_shell_word(dir, 250);
   for (char *at = name; *at; at++)
     if (!isalnum((unsigned char)*at) && !strchr("._", *at)) *at = '-';
-  console_note(&e->p->console, "%s holds the model, its tokenizer and a model card; choose a license in the card", dir);
+  console_note(&e->p->console, "%s holds the model, its tokenizer and a model card; %s", dir,
+               *e->license.text ? "check its license" : "choose a license in the card");
   printf("hf upload NAME/%s %s\n", name + strspn(name, "-."), word.text);
   printf("lm_eval --model hf --model_args pretrained=%s%s%s --tasks lambada_openai\n", word.text,
          e->own ? ",trust_remote_code=True" : "", e->p->model.config.encoder_layers ? ",backend=seq2seq" : "");
@@ -279,7 +281,8 @@ bool program_export(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (s->tokens < 0)
     return fail(error, EXIT_USAGE, "-n %" PRId64 " has no end; the sample of a model card needs one", s->tokens);
-  Export e = {.p = p, .type = s->export_type == EXPORT_BF16 ? TENSOR_BF16 : TENSOR_F32};
+  Export e = {
+      .p = p, .type = s->export_type == EXPORT_BF16 ? TENSOR_BF16 : TENSOR_F32, .license = model_license(p->model.dir)};
   e.class = model_files_class(&p->model.config, &e.own);
   char *dir = strdup(s->export);
   for (size_t end = dir ? strlen(dir) : 0; end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';

@@ -3,6 +3,7 @@
 #include "cli/startup.h"
 #include "formats/gguf_model.h"
 #include "generating/program.h"
+#include "report/license.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -91,9 +92,12 @@ static bool write_model(Program *p, GgufFacts *facts, Error *error) {
   StartupWork writing = {.console = &p->console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
   char *name = path_last_name(p->model.dir);
   if (!name) return error_memory(error, "a path");
-  const OneLine line = text_one_line(name, 200);
-  const GgufModel model = {
-      .files = p->model.files, .name = line.text, .tokenizer = p->model.tokenizer, .type = (GgufType)s->gguf_type};
+  const OneLine line = text_one_line(name, 200), license = model_license(p->model.dir);
+  const GgufModel model = {.files = p->model.files,
+                           .name = line.text,
+                           .license = license.text,
+                           .tokenizer = p->model.tokenizer,
+                           .type = (GgufType)s->gguf_type};
   const bool ok = gguf_model_write(&model, s->gguf, startup_progress(&writing), facts, error);
   free(name);
   console_work_end(&p->console);

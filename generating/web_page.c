@@ -3,6 +3,7 @@
 #include "checkpoint/directory.h"
 #include "cli/device.h"
 #include "generating/program.h"
+#include "report/license.h"
 #include "report/result.h"
 #include "util/file.h"
 #include "util/html.h"
@@ -134,6 +135,8 @@ static bool make_facts(WebPage *w, Error *error) {
   if (isfinite(tokens)) add_fact(facts, "trained on", "%s tokens", text_count(tokens).text);
   if (isfinite(loss)) add_fact(facts, "validation loss", "%.4f nats per token", loss);
   if (isfinite(bits)) add_fact(facts, "validation loss in bits", "%.3f per byte", bits);
+  const OneLine license = model_license(m->dir);
+  if (*license.text) add_fact(facts, "license", "%s", license.text);
   json_t *all =
       json_pack("{s:s, s:o, s:b}", "title", w->title.text, "facts", facts, "pairs", m->config.encoder_layers > 0);
   w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT) : NULL;

@@ -9,13 +9,13 @@ awk 'BEGIN { srand(4); for (i = 0; i < 900; i++) { line = ""; for (k = 0; k < 12
 small="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 8 --sample-tokens 0 --quiet --threads 1 --steps 30"
 "$train" text.txt $small --prompt "the secret words of somebody, more than 32 of them" --out plain.run
 
-# listing DIR: its files
-listing() { (cd "$1" && find . -type f | sort | tr '\n' ' '); }
+# files_of DIR
+files_of() { (cd "$1" && find . -type f | sort | tr '\n' ' '); }
 five="./README.md ./config.json ./generation_config.json ./model.safetensors ./tokenizer.json ./tokenizer_config.json "
 
 "$generate" plain.run --export out -n 50 -s 7 >said 2>err
 check "--export: ends with 0" test $? -eq 0
-check "what others need, and nothing else" test "$(listing out)" = "$five"
+check "what others need, and nothing else" test "$(files_of out)" = "$five"
 check "the same weights" cmp plain.run/model.safetensors out/model.safetensors
 check "the same tokenizer" cmp plain.run/tokenizer.json out/tokenizer.json
 check "the same configuration" cmp plain.run/config.json out/config.json
@@ -74,7 +74,7 @@ check "and it can be read" sh -c '"$1" half -n 5 --quiet >/dev/null' - "$generat
 "$generate" plain.run --export told -p "12 34" -n 20 --greedy --quiet
 check "after a prompt" grep -q '^    12 34' told/README.md
 "$generate" half --export from-half --quiet
-check "of a directory without a run" test "$(listing from-half)" = "$five"
+check "of a directory without a run" test "$(files_of from-half)" = "$five"
 check "whose card says nothing of training" sh -c '! grep -q "## Training" from-half/README.md'
 "$train" text.txt --init plain.run --steps 3 --batch 4 --sample-tokens 0 --quiet --threads 1 --out tuned.run
 "$generate" tuned.run --export tuned --quiet
@@ -104,7 +104,7 @@ refused "--export-type alone" 2 "--export" "$generate" plain.run --export-type b
 refused "two works" 2 "only one" "$generate" plain.run --export new --score text.txt
 refused "a full disk" 7 "" sh -c 'ulimit -f 8; exec "$1" plain.run --export new' - "$generate"
 "$generate" plain.run --export empty/ --quiet
-check "an empty directory" test "$(listing empty)" = "$five"
+check "an empty directory" test "$(files_of empty)" = "$five"
 mkdir mine && chmod 700 mine && ln -s mine link && mkdir here
 "$generate" plain.run --export link --quiet
 check "which keeps its mode" sh -c 'test "$(stat -c %a mine)" = 700 && test -L link && test -s mine/README.md'

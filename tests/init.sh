@@ -137,6 +137,24 @@ letters() { printf "%040d$1" 0 | tr 0 C; } # 40 times C, and one more
 check "mixers in another spelling" "$train" second.txt --init mixed.run --mixer "$(letters A)$(letters A)" --steps 2 --quiet --out spelled.run
 refused "other mixers, of which the last one differs" 2 "mixer is CCC.*, but the model in mixed.run has CCC" \
   "$train" second.txt --init mixed.run --mixer "$(letters N)" --out no.run
+
+# The license in the card of the initial model stays with the models trained from it.
+cp -R base.run licensed.run
+printf -- '---\r\nlanguage: en\r\nlicense: "cc-by-sa-4.0"\r\n---\r\nlicense: mit\r\n' >licensed.run/README.md
+"$train" second.txt --init licensed.run $tune --steps 1 --out child.run
+"$train" second.txt --init child.run $tune --steps 1 --out grandchild.run
+rm -R licensed.run
+"$train" --resume=child.run --steps 2 --quiet
+check "the license in result.json" grep -q '"license": "cc-by-sa-4.0"' child.run/result.json
+"$generate" grandchild.run --export published -n 1 --quiet
+check "the license in the card" grep -qx 'license: cc-by-sa-4.0' published/README.md
+"$generate" published --gguf published.gguf --quiet
+check "the license in GGUF" grep -qa cc-by-sa-4.0 published.gguf
+"$train" second.txt --init base.run $tune --steps 1 --out free.run
+printf 'license: mit\n' >free.run/README.md
+"$generate" free.run --export unlicensed -n 1 --quiet
+check "no license, no line" grep -qx '# license: mit' unlicensed/README.md
+
 "$train" second.txt --init base.run --minutes 0.03 --out timed.run --quiet 2>err
 check "a measured length: the weights are read twice" test $? -eq 0 -a -s timed.run/model.safetensors
 "$train" second.txt --init base.run --layers auto --norm auto --tie=auto --steps 2 --out auto.run --quiet 2>err

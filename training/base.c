@@ -3,6 +3,7 @@
 #include "cli/vocabulary.h"
 #include "formats/model_files.h"
 #include "training/run.h"
+#include "report/license.h"
 #include "util/path.h"
 
 #include <errno.h>
@@ -113,6 +114,8 @@ static bool open_base(Run *r, Error *error) {
   r->base.config = *model_files_config(r->base.files);
   if (r->base.config.positions != POSITIONS_ROPE) r->base.config.rope_base = NAN;
   r->base.special = model_files_special_tokens(r->base.files);
+  if (r->settings.init) r->base.license = model_license(r->settings.init);
+  if (!*r->base.license.text) r->base.license = model_license(base_dir(r)); /* resumed, and that model is gone */
   return true;
 }
 

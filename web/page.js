@@ -71,8 +71,7 @@ const side = make("div", {class: "side", "aria-live": "polite", "aria-atomic": "
 const result = make("section", {hidden: ""}, make("h2", {}, facts.pairs ? "Answer" : "Text"),
   make("ul", {class: "legend"}, ...LEVELS.map(([, range], level) => make("li", {class: `h${level}`}, range))),
   make("div", {class: facts.pairs ? "output pairs" : "output", dir: "auto", lang: ""}, before, written), side);
-const lines = facts.facts.concat(facts.license ? [["license", facts.license]] : []);
-const about = make("section", {}, make("h2", {}, "About this model"), make("dl", {}, ...lines.map(
+const about = make("section", {}, make("h2", {}, "About this model"), make("dl", {}, ...facts.facts.map(
   ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {dir: "auto"}, value)))));
 
 for (const old of document.querySelectorAll("#damaged, main")) old.remove(); // main: a browser saved this page
