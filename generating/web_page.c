@@ -94,18 +94,36 @@ static void remove_files(WebPage *w) {
 
 /* ---- the model ---- */
 
+/* The size of the page with the files so far. */
+static double page_bytes(const WebPage *w) {
+  double bytes = (double)strlen(web_engine) + (double)(strlen(web_style) + strlen(web_page) + strlen(web_worker));
+  for (int i = 0; i < w->count; i++) bytes += 4.0 / 3 * (double)(pack_padded(w->files[i].size) + sizeof(PackEntry));
+  return bytes;
+}
+
+/* Refuses a large page before its weights are read. */
+static bool check_size(const WebPage *w, DType type, Error *error) {
+  const double weights = (double)model_parameters(&w->p->model.config) * (double)dtype_bytes(type);
+  const double bytes = page_bytes(w) + 4.0 / 3 * weights;
+  return bytes <= LARGEST ||
+         fail(error, EXIT_USAGE, "the page would have %s, more than the %s that browsers read safely%s",
+              text_bytes(bytes).text, text_bytes(LARGEST).text,
+              type == DTYPE_I8 ? "" : "; with --dtype int8 it is smaller");
+}
+
 /* Loads the weights on a CPU in the type of --dtype, or int8, and takes their image. */
 static bool take_image(WebPage *w, Error *error) {
   LoadedModel *m = &w->p->model;
   ContextInfo info;
-  if (!model_files_load(m->files, &m->model, m->backend, m->context, error)) return false;
   m->backend->info(m->context, &info);
+  const DType type = info.weights ? info.weights : info.dtype;
+  if (!check_size(w, type, error) || !model_files_load(m->files, &m->model, m->backend, m->context, error))
+    return false;
   const size_t bytes = model_image_bytes(m->model);
   w->image = malloc(bytes);
   if (!w->image) return error_memory(error, "the weights of the page");
   model_write_image(m->model, w->image);
-  const char *type = dtype_name(info.weights ? info.weights : info.dtype);
-  add_file(w, PACK_DTYPE, type, strlen(type));
+  add_file(w, PACK_DTYPE, dtype_name(type), strlen(dtype_name(type)));
   add_file(w, PACK_WEIGHTS, w->image, bytes);
   return true;
 }
@@ -226,21 +244,10 @@ static void put_page(WebPage *w) {
           w->check, web_page);
 }
 
-/* Returns the size of the page, nearly. */
-static double page_bytes(const WebPage *w) {
-  double bytes = (double)strlen(web_engine) + (double)(strlen(web_style) + strlen(web_page) + strlen(web_worker));
-  for (int i = 0; i < w->count; i++) bytes += 4.0 / 3 * (double)(pack_padded(w->files[i].size) + sizeof(PackEntry));
-  return bytes;
-}
-
 static bool write_page(WebPage *w, Error *error) {
   const char *path = w->p->settings.html;
   const double bytes = page_bytes(w);
   FileWriter file;
-  if (bytes > LARGEST)
-    return fail(error, EXIT_USAGE, "the page would have %s, more than the %s that browsers read safely%s",
-                text_bytes(bytes).text, text_bytes(LARGEST).text,
-                w->p->settings.machine.dtype ? "; leave out --dtype (int8)" : "");
   console_note(&w->p->console, "writing %s: %s", path, text_bytes(bytes).text);
   if (!file_writer_begin(&file, path, error)) return false;
   w->out = file.stream;

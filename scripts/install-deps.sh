@@ -3,7 +3,7 @@
 #
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
-# Arguments: additional packages (mpich: to test with two MPIs).
+# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`).
 set -eu
 
 cc=${CC:-cc}
@@ -20,6 +20,8 @@ has_cmocka() {
 # the character width selects the library
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
 
+has_wasm() { echo 'int main(void) { return 0; }' | clang --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
+
 missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 command -v make >/dev/null 2>&1 || missing="$missing make"
@@ -32,7 +34,10 @@ required=$missing
 has_header histedit.h || missing="$missing libedit"
 command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 for name in "$@"; do
-  command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name"
+  case $name in
+    wasm) has_wasm || missing="$missing wasm" ;;
+    *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
+  esac
 done
 [ -n "$missing" ] || exit 0
 
@@ -47,6 +52,7 @@ package() {
     apt-get:libedit) echo libedit-dev ;;
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
     apt-get:mpich) echo mpich libmpich-dev ;;
+    apt-get:wasm) echo clang lld wasi-libc libclang-rt-dev-wasm32 ;;
     dnf:compiler) echo gcc glibc-devel ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
@@ -56,6 +62,7 @@ package() {
     dnf:libedit) echo libedit-devel ;;
     dnf:openmpi) echo openmpi-devel ;;
     brew:openmpi) echo open-mpi ;;
+    *:wasm) echo clang lld wasi-libc ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac

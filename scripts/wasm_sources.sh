@@ -12,11 +12,8 @@ say() {
   exit 1
 }
 
-version() { "$clang" -dumpversion | cut -d. -f1; }
-
-command -v "$clang" >/dev/null 2>&1 || say "$clang is missing: apt-get install clang lld wasi-libc"
 echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
-  say "$clang makes no wasm32-wasi: apt-get install lld wasi-libc libclang-rt-$(version)-dev-wasm32"
+  say "$clang does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
 [ ! -e "$dir/complete" ] || exit 0
 command -v apt-get >/dev/null 2>&1 || say "the libraries' sources come from apt-get source: no apt-get here"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests ./generate RUN --html FILE. See tests/program_helpers.sh. Where the programs have a WebAssembly module (make wasm)
-# and node is there, the engine of pages writes what ./generate writes at level v2.
+# and node is there, the engine of pages writes what ./generate writes at level v2. BROWSERS="chromium firefox-esr" opens
+# the pages in these browsers, too, and AXE=FILE checks them with axe-core there.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -8,7 +9,7 @@ set -u
 
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "line %d: the model writes, caf\303\251 and so on\n", i }' >text.txt
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i + 1 }' >pairs.tsv
-small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 10 --quiet --threads 1"
+small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 60 --quiet --threads 1"
 "$train" text.txt $small --out byte.run --tokenizer byte
 
 if ! "$generate" byte.run --html page.html --quiet 2>/dev/null; then
@@ -21,13 +22,17 @@ refused "--title needs --html" 2 "title" "$generate" byte.run --title x
 refused "--html: a full disk" 7 "/dev/full" "$generate" byte.run --html /dev/full
 command -v node >/dev/null 2>&1 || { echo "skipped: node is missing"; echo "done"; exit 0; }
 
+mkdir pages
+hostile='</script><img src=x onerror=alert(1)>"'\''&<!--'$(printf '\342\200\250\342\200\256')
 # page_equals RUN PROMPT DTYPE: the page holds the bytes of an incomplete last character back
 page_equals() {
-  "$generate" "$1" --html page.html --dtype "$3" --title '</script><b>' --quiet || return 1
-  node "$here/tests/page.mjs" page.html "$2" 200 temp=0.8 seed=7 >page.txt || return 1
-  "$generate" "$1" -p "$2" -s 7 -n 200 --dtype "$3" --device cpu --isa v2 --threads 1 --quiet >native.txt || return 1
+  page=pages/$1-$3
+  "$generate" "$1" --html "$page.html" --dtype "$3" --title "$hostile" --quiet || return 1
+  printf %s "$2" >"$page.prompt"
+  node "$here/tests/page.mjs" "$page.html" "$2" 200 temp=0.8 seed=7 >page.txt || return 1
+  "$generate" "$1" -p "$2" -s 7 -n 200 --dtype "$3" --device cpu --isa v2 --threads 1 --quiet >"$page.txt" || return 1
   size=$(wc -c <page.txt)
-  [ "$size" -gt $(($(wc -c <native.txt) - 4)) ] && head -c "$size" native.txt | cmp - page.txt
+  [ "$size" -gt 4 ] && [ "$size" -gt $(($(wc -c <"$page.txt") - 4)) ] && head -c "$size" "$page.txt" | cmp - page.txt
 }
 for dtype in int8 bf16 f32; do check "bytes, $dtype" page_equals byte.run "line" $dtype; done
 for model in "bpe --tokenizer bpe --vocab-size 300" "gpt2 --arch gpt2" "grouped --arch llama --kv-heads 1" "qwen --arch qwen3"; do
@@ -46,6 +51,7 @@ import os
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 os.makedirs("llama3")
 os.makedirs("llama2")
+os.makedirs("hostile")
 t = Tokenizer(models.BPE())
 t.normalizer, t.decoder = normalizers.NFC(), decoders.ByteLevel()
 words = Regex(r"(?i:'s|'t|'re|'ve)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -54,6 +60,8 @@ t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(words, "isolated
 t.train(["text.txt"], trainers.BpeTrainer(vocab_size=400, special_tokens=["<|endoftext|>"],
                                           initial_alphabet=level.alphabet(), show_progress=False))
 t.save("llama3/tokenizer.json")
+t.add_tokens(["</script>", "<img src=x onerror=alert(1)>", "\"'`", "<!--", "\u2028", "\u202e"])
+t.save("hostile/tokenizer.json")
 t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
 t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
 t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
@@ -63,13 +71,22 @@ t.train(["text.txt"], trainers.BpeTrainer(vocab_size=400, special_tokens=special
 t.save("llama2/tokenizer.json")
 END
 if python3 tokenizer.py 2>/dev/null; then
-  for kind in llama3 llama2; do
-    "$train" text.txt $small --out $kind.run --tokenizer $kind/tokenizer.json
-    check "a tokenizer as that of $kind" page_equals $kind.run "line 3 cafe" int8
+  sed "s|writes|</script><img src=x onerror=alert(1)>\"'\`<!--$(printf '\342\200\250\342\200\256')|" text.txt >hostile.txt
+  for kind in llama3 llama2 hostile; do
+    text=text.txt
+    [ $kind != hostile ] || text=hostile.txt
+    "$train" $text $small --out $kind.run --tokenizer $kind/tokenizer.json
+    check "a tokenizer: $kind" page_equals $kind.run "line 3 cafe$hostile" int8
   done
 fi
 
-"$generate" byte.run --html page.html --quiet
-check "damaged pages are recognized" node "$here/tests/page.mjs" --mutate page.html 1000
+"$generate" byte.run --html book.html --quiet
+sed -n '/^```js$/,/^```$/p' "$here/docs/exchange.md" | grep -v '^```' >example.mjs
+node example.mjs | tr -cd '\n -~' >example.txt
+node "$here/tests/page.mjs" book.html "Once upon" 200 temp=0.8 seed=7 | tr -cd '\n -~' >page.txt
+example_works() { [ -s example.txt ] && cmp example.txt page.txt; }
+check "the example in docs/exchange.md" example_works
+check "damaged pages are recognized" node "$here/tests/page.mjs" --mutate book.html 1000
+for browser in ${BROWSERS:-}; do python3 "$here/tests/page_browser.py" "$browser" pages ${AXE:+--axe "$AXE"}; done
 
 echo "done"

@@ -86,7 +86,8 @@ EXPORT(encoder) bool module_encoder(void) { return source_tokenizer != NULL; }
 
 EXPORT(set) bool module_set(const char *name, double value) {
   if (strcmp(name, "seed") == 0) {
-    request.sampling.seed = value >= 0 && value < 0x1p53 ? (uint64_t)value : 0;
+    if (!(value >= 0 && value < 0x1p53)) return false;
+    request.sampling.seed = (uint64_t)value;
     return true;
   }
   for (const SamplingSetting *s = sampling_settings; s->name; s++) {

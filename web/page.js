@@ -4,9 +4,11 @@ const SETTINGS = [ // id, label, limits, explanation
   ["temp", "Temperature", {min: 0, max: 2, step: 0.05, value: 0.8, required: ""},
    "Higher values give more varied texts with more mistakes. 0 always takes the likeliest token."],
   ["top-k", "Top-k", {min: 0, max: 200, value: 40, required: ""},
-   "The model chooses among this many of the likeliest tokens. 0 means all tokens."],
+   "The model chooses among this many of the likeliest tokens. 0 means no limit."],
   ["top-p", "Top-p", {min: 0.05, max: 1, step: 0.05, value: 0.95, required: ""},
-   "The model chooses among the likeliest tokens that together have this probability. 1 means all tokens."],
+   "The model chooses among the likeliest tokens that together have this probability. 1 means no limit."],
+  ["min-p", "Min-p", {min: 0, max: 1, step: 0.05, value: 0.05, required: ""},
+   "The model leaves out tokens that are less likely than this share of the likeliest one. 0 means no limit."],
   ["seed", "Seed", {min: 0, max: Number.MAX_SAFE_INTEGER},
    "The same seed, prompt and settings give the same text. If this is empty, every text gets a new random seed."],
   ["tokens", "Length in tokens", {min: 1, max: 2000, value: 200, required: ""},
@@ -59,7 +61,8 @@ function fieldOf([id, label, limits, explanation]) {
 const prompt = make("textarea", {id: "prompt", dir: "auto", lang: "", spellcheck: "false", "aria-describedby": "keys"});
 const buttons = ["Write", "Stop", "Continue"].map(label => make("button", {type: "button"}, label));
 const [writeButton, stopButton, continueButton] = buttons;
-const settings = make("details", {}, make("summary", {}, "Settings"), ...SETTINGS.map(fieldOf));
+const settings = make("details", {}, make("summary", {}, "Settings"), make("p", {}, "Changes apply to the next Write."),
+                      ...SETTINGS.map(fieldOf));
 const color = make("input", {type: "checkbox"});
 const form = make("form", {},
   make("label", {for: "prompt"}, facts.pairs ? "Question" : "Beginning of the text"), prompt,
@@ -177,7 +180,7 @@ function send(message) {
 
 function write() {
   seed = inputs.seed.value ? inputs.seed.valueAsNumber : Math.floor(Math.random() * 2 ** 32);
-  const values = ["temp", "top-k", "top-p"].map(name => [name, inputs[name].valueAsNumber]);
+  const values = ["temp", "top-k", "top-p", "min-p"].map(name => [name, inputs[name].valueAsNumber]);
   before.textContent = prompt.value;
   written.replaceChildren();
   parts = [];

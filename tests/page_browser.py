@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Opens pages of ./generate --html in a browser, without a network: page_browser.py BROWSER DIR [--axe axe.min.js]
+
+BROWSER: chromium or firefox-esr; python3-websocket is needed, too. For every NAME.prompt in DIR (UTF-8), the page
+NAME.html has to write NAME.txt, or the beginning of it, with the seed 7, no message in the console, and no request.
+Then it opens damaged copies of the last page, which have to say so. --axe: also checks the pages with axe-core. Prints
+`ok NAME` or `not ok NAME: why`, and the times until the page was ready and until its first token.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import socket
+import subprocess
+import tempfile
+import time
+
+import websocket
+
+READY = "document.querySelector('[role=status]')?.textContent || document.querySelector('#damaged')?.textContent"
+HOSTILE = ["main img", "main script", "main b", "h1 *", ".prompt *"]  # elements that only markup in texts would make
+
+
+class Chromium:
+    """Chrome's DevTools protocol."""
+    arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir={profile}",
+                 "--remote-debugging-port={port}", "about:blank"]
+    path = "/devtools/page/"
+    events = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
+
+    def connect(self, port):
+        import urllib.request
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
+        url = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+        self.socket = websocket.create_connection(url, suppress_origin=True, timeout=60)
+
+    def begin(self):
+        for domain in ("Runtime", "Log", "Network", "Page"):
+            self.call(f"{domain}.enable")
+
+    def look(self, width, dark):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme",
+                                                           "value": "dark" if dark else "light"}])
+        self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+
+    def evaluate(self, script):
+        return self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)["result"].get("value")
+
+
+class Firefox:
+    """WebDriver BiDi."""
+    arguments = ["--headless", "--no-remote", "--profile", "{profile}", "--remote-debugging-port", "{port}"]
+    events = {"log.entryAdded", "network.beforeRequestSent"}
+
+    def connect(self, port):
+        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port}/session", suppress_origin=True, timeout=60)
+
+    def begin(self):
+        self.call("session.new", capabilities={})
+        self.call("session.subscribe", events=sorted(self.events))
+        self.context = self.call("browsingContext.getTree")["contexts"][0]["context"]
+
+    def look(self, width, dark):
+        self.call("browsingContext.setViewport", context=self.context, viewport={"width": width, "height": 800})
+
+    def open(self, url):
+        self.call("browsingContext.navigate", context=self.context, url=url, wait="complete")
+
+    def evaluate(self, script):
+        reply = self.call("script.evaluate", expression=script, target={"context": self.context}, awaitPromise=True)
+        return reply["result"].get("value")
+
+
+class Browser:
+    """A browser of either protocol; `messages` are the console messages and the requests of the page."""
+
+    def __init__(self, program):
+        kind = Firefox if "firefox" in program else Chromium
+        self.__class__ = type(kind.__name__, (Browser, kind), {})
+        self.profile, self.number, self.messages = tempfile.mkdtemp(), 0, []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        arguments = [word.format(profile=self.profile, port=port) for word in kind.arguments]
+        self.process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for attempt in range(120):
+            try:
+                self.connect(port)
+                break
+            except (OSError, websocket.WebSocketException, StopIteration):
+                if attempt == 119:
+                    raise
+                time.sleep(0.25)
+        self.begin()
+
+    def call(self, method, **parameters):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.recv())
+            if message.get("id") == self.number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            if message.get("method") in self.events:
+                self.take(message["params"])
+
+    def take(self, event):
+        url = event.get("request", {}).get("url")
+        if url is None or not url.startswith(("file:", "blob:", "data:", "about:")):
+            self.messages.append(json.dumps(event)[:300])
+
+    def wait(self, script, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            value = self.evaluate(script)
+            if value:
+                return value
+            time.sleep(0.02)
+        raise RuntimeError(f"waited {seconds} s for {script}: {self.evaluate(READY)}")
+
+
+def report(name, problem, note=""):
+    print(f"not ok {name}: {problem}" if problem else f"ok {name}{note}", flush=True)
+
+
+def write(browser, path, prompt):
+    """Returns the text that the page writes, and the seconds until it was ready and until its first token."""
+    begin = time.monotonic()
+    browser.open(path.as_uri())
+    browser.wait(f"({READY} || '').startsWith('Ready')")
+    ready = time.monotonic() - begin
+    browser.evaluate(f"""document.querySelector('#prompt').value = {json.dumps(prompt)};
+                         document.querySelector('#seed').value = 7;
+                         document.querySelector('input[type=checkbox]').click();
+                         document.querySelector('button').click()""")
+    begin = time.monotonic()
+    ended = f"!/^(Writing|Ready)/.test({READY})"
+    browser.wait(f"document.querySelector('.output > span:last-child').childElementCount || {ended}")
+    first = time.monotonic() - begin
+    browser.wait(ended)
+    return browser.evaluate("document.querySelector('.output > span:last-child').textContent"), ready, first
+
+
+def problem_of(browser, text, expected, prompt, axe):
+    # Bytes that are not UTF-8 become U+FFFD at each step, not over the whole text.
+    if not text or not expected.decode(errors="replace").replace("\ufffd", "").startswith(text.replace("\ufffd", "")):
+        return f"wrote {text[:60]!r}, not {expected[:60]!r}"
+    if browser.messages:
+        return browser.messages[0]
+    if browser.evaluate("document.querySelector('.prompt').textContent") != prompt:
+        return "the prompt is not shown as it is"
+    for selector in HOSTILE:
+        if browser.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"):
+            return f"a text became markup: {selector}"
+    if axe:
+        browser.evaluate(axe)
+        browser.evaluate("document.querySelector('details').open = true")
+        rules = browser.evaluate("axe.run().then(r => [r.passes.length, ...r.violations.map(v => v.id)].join(' '))")
+        if not (rules or "").isdigit():
+            return f"accessibility: {rules}"
+    return ""
+
+
+def damaged(browser, page, directory):
+    html, problem = page.read_bytes(), ""
+    generator = random.Random(1)
+    begin, copy = html.index(b"<style"), directory / "damaged.html"
+    for i in range(20):
+        at = generator.randrange(begin, len(html) - 40)
+        byte = bytes([html[at] ^ 1])
+        copy.write_bytes(html[:at] if i % 2 else html[:at] + byte + html[at + 1:])
+        browser.open(copy.as_uri())
+        text = browser.wait("document.readyState == 'complete' && document.body.textContent.slice(-200)")
+        if browser.evaluate("document.querySelector('#damaged')?.checkVisibility?.() ?? !!document.querySelector('#damaged')"):
+            continue
+        problem = f"with byte {at} {'cut off' if i % 2 else 'changed'} it shows: {text}"
+        break
+    copy.unlink()
+    report("damaged copies say so", problem)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("browser")
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--axe", type=pathlib.Path, metavar="FILE")
+    args = parser.parse_args()
+    browser = Browser(args.browser)
+    try:
+        for i, path in enumerate(sorted(args.directory.resolve().glob("*.prompt"))):
+            browser.look(*((390, False), (1200, True), (390, True), (1200, False))[i % 4])
+            browser.messages.clear()
+            prompt = path.read_text(encoding="utf-8")
+            text, ready, first = write(browser, path.with_suffix(".html"), prompt)
+            problem = problem_of(browser, text, path.with_suffix(".txt").read_bytes(), prompt,
+                                 args.axe.read_text(encoding="utf-8") if args.axe else "")
+            report(f"{args.browser}: {path.stem}", problem, f" (ready after {ready:.2f} s, first token {first:.2f} s)")
+        damaged(browser, path.with_suffix(".html"), args.directory.resolve())
+    finally:
+        browser.process.terminate()
+        browser.process.wait()
+
+
+if __name__ == "__main__":
+    main()
