@@ -7,7 +7,7 @@ include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
 COMMIT := $(shell test -e .git && git describe --always --dirty --exclude='*' 2>/dev/null)
 VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 
-.PHONY: all demo demo-pairs deps clean help
+.PHONY: all demo demo-page demo-pairs deps clean help
 .DELETE_ON_ERROR:
 #? Build
 #? make | build ./train and ./generate, and a library for each MPI that is found
@@ -93,12 +93,17 @@ $(eval $(call remade_for,version,$(VERSION)))
 # ---- demos ----
 
 #? make demo [MINUTES=3] | train on a sample corpus (1.5 minutes) and show what the model learned
+#? make demo-page | train a small model on the corpus and write it as a page for browsers (0.6 MB, for a release)
 #? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:
 	@CC="$(CC)" scripts/install-deps.sh
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
+demo-page: deps wasm
+	@$(MAKE) --no-print-directory train $(BUILD)/stories
+	@scripts/demo.sh $(BUILD)/stories --layers 2 --dim 64 --vocab-size 512
+	./generate demo/stories.run --html demo/stories.html --title Stories
 demo-pairs: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/pairs
 	@scripts/demo_pairs.sh $(BUILD)/pairs

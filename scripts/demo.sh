@@ -1,10 +1,11 @@
 #!/bin/sh
 # The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for MINUTES (default 1.5; as
 # many steps as fit), and compares the model's loss with the entropy. SEED: random seed.
-# Argument: the program that writes the stories.
+# Arguments: the program that writes the stories, and options of ./train.
 set -eu
 
 stories=$1
+shift
 dir=demo
 mkdir -p "$dir"
 
@@ -21,7 +22,7 @@ echo ...
 
 echo "== training =="
 ./train "$dir/train.txt" --val "$dir/tail.txt" --out "$dir/stories.run" --overwrite \
-  --pack docs --minutes "${MINUTES:-1.5}" --seed "${SEED:-1337}" --prompt "Once"
+  --pack docs --minutes "${MINUTES:-1.5}" --seed "${SEED:-1337}" --prompt "Once" "$@"
 
 echo "== what it learned =="
 score=$(./generate "$dir/stories.run" --score "$dir/tail.txt" --quiet)

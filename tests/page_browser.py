@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Opens pages of ./generate --html in a browser, without a network: page_browser.py BROWSER DIR [--axe axe.min.js]
+"""Opens pages of ./generate --html in a browser, without a network: page_browser.py BROWSER DIR [options]
 
 BROWSER: chromium or firefox-esr; python3-websocket is needed, too. For every NAME.prompt in DIR (UTF-8), the page
 NAME.html has to write NAME.txt, or the beginning of it, with the seed 7, no message in the console, and no request.
-Then it opens damaged copies of the last page, which have to say so. --axe: also checks the pages with axe-core. Prints
-`ok NAME` or `not ok NAME: why`, and the times until the page was ready and until its first token.
+Then it opens damaged copies of the last page, which have to say so. --axe: also checks the pages with axe-core.
+--pictures: also writes NAME.png, of wide and narrow windows, light and dark. Prints `ok NAME` or `not ok NAME: why`,
+and the times until the page was ready and until its first token.
 """
 
 import argparse
+import base64
 import json
 import pathlib
 import random
@@ -19,6 +21,8 @@ import time
 import websocket
 
 READY = "document.querySelector('[role=status]')?.textContent || document.querySelector('#damaged')?.textContent"
+POINT = """document.querySelector('details').open = false; scrollTo(0, 1e6); document.activeElement.blur();
+           document.querySelector('.output .h3')?.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"""
 HOSTILE = ["main img", "main script", "main b", "h1 *", ".prompt *"]  # elements that only markup in texts would make
 
 
@@ -49,7 +53,11 @@ class Chromium:
         self.call("Page.navigate", url=url)
 
     def evaluate(self, script):
-        return self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        return reply["result"].get("value")
+
+    def picture(self):
+        return self.call("Page.captureScreenshot")["data"]
 
 
 class Firefox:
@@ -74,6 +82,9 @@ class Firefox:
     def evaluate(self, script):
         reply = self.call("script.evaluate", expression=script, target={"context": self.context}, awaitPromise=True)
         return reply["result"].get("value")
+
+    def picture(self):
+        return self.call("browsingContext.captureScreenshot", context=self.context)["data"]
 
 
 class Browser:
@@ -190,16 +201,20 @@ def main():
     parser.add_argument("browser")
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--axe", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--pictures", action="store_true")
     args = parser.parse_args()
     browser = Browser(args.browser)
     try:
         for i, path in enumerate(sorted(args.directory.resolve().glob("*.prompt"))):
-            browser.look(*((390, False), (1200, True), (390, True), (1200, False))[i % 4])
+            browser.look(*((900, False), (390, True), (1200, True), (390, False))[i % 4])
             browser.messages.clear()
             prompt = path.read_text(encoding="utf-8")
             text, ready, first = write(browser, path.with_suffix(".html"), prompt)
             problem = problem_of(browser, text, path.with_suffix(".txt").read_bytes(), prompt,
                                  args.axe.read_text(encoding="utf-8") if args.axe else "")
+            if args.pictures:
+                browser.evaluate(POINT)
+                path.with_suffix(".png").write_bytes(base64.b64decode(browser.picture()))
             report(f"{args.browser}: {path.stem}", problem, f" (ready after {ready:.2f} s, first token {first:.2f} s)")
         damaged(browser, path.with_suffix(".html"), args.directory.resolve())
     finally:
