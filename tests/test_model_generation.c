@@ -408,6 +408,34 @@ static void test_logprobs(void **state) {
   speaker_close(&s);
 }
 
+/* An evaluation of shorter texts while a decoder is open finds the decoder's logits, and does not take the memory of its
+ * longest prompt. */
+static void test_evaluation_beside_decoder(void **state) {
+  Fixture *f = *state;
+  enum { SHORT = 3 };
+  Speaker s = speaker_open(f, 1);
+  Decoder *decoder = NULL;
+  Error error = {0};
+  float before[257], after[257], all[SHORT][257];
+  int32_t *text = host_memory(f, (size_t)shape.ctx * sizeof *text);
+  for (int i = 0; i < shape.ctx; i++) text[i] = prompt[i % SHORT];
+  const TokenBatch batch = {.tokens = text, .targets = text};
+  double sum = 0;
+  int64_t count = 0;
+  need(decoder_open(&decoder, s.model, 1, &error), &error);
+  need(decoder_prompt(decoder, 0, text, shape.ctx, &error) && decoder_logits(decoder, before, &error), &error);
+  need(model_evaluate_begin(s.model, 1, SHORT, &error), &error);
+  need(model_evaluate(s.model, &batch, 1, SHORT, &sum, &count, all[0], &error), &error);
+  assert_int_equal(count, SHORT);
+  need(decoder_prompt(decoder, 0, text, shape.ctx, &error) && decoder_logits(decoder, after, &error), &error);
+  assert_memory_equal(before, after, sizeof before);
+  need(decoder_prompt(decoder, 0, text, SHORT, &error) && decoder_logits(decoder, after, &error), &error);
+  for (int i = 0; i < 257; i++)
+    assert_true(fabsf(after[i] - all[SHORT - 1][i]) < (f->dtype == DTYPE_BF16 ? 0.2f : 1e-3f));
+  decoder_close(decoder);
+  speaker_close(&s);
+}
+
 /* A model of an image, with its weights in `weights` (0: as they are computed with), writes what the model writes that
  * the image was taken from. An image of another size is refused. */
 static void image_case(Fixture *f, DType weights) {
@@ -453,6 +481,7 @@ int main(void) {
       cmocka_unit_test(test_unused_rows),
       cmocka_unit_test(test_slides),
       cmocka_unit_test(test_logprobs),
+      cmocka_unit_test(test_evaluation_beside_decoder),
       cmocka_unit_test(test_images),
   };
   return run_on_backends("generation", tests, sizeof tests / sizeof *tests) ? 1 : 0;
