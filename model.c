@@ -851,6 +851,7 @@ int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *erro
 static bool reserve_passes(Model *m, int64_t rows, int head_rows, Error *error) {
   if (m->train.rows >= rows || (m->eval.rows >= rows && (m->eval.head_rows || head_rows == NO_LOGITS))) return true;
   if (rows < m->eval.rows) rows = m->eval.rows; /* a decoder may need them */
+  if (m->eval.head_rows) head_rows = 0;         /* and an evaluation the logits */
   m->ops->drop(m->context, &m->graphs[GRAPH_EVALUATION]);
   m->ops->release(m->context, m->eval_memory);
   free(m->eval.all);

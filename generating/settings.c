@@ -229,10 +229,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            .modes = MODE_GGUF),
       TEXT("html", &s->html, "FILE", NULL,
            "write the model as one HTML file in which anybody can try it: it runs in a browser, offline. The weights "
-           "are "
-           "stored in the type of --dtype, by default int8",
+           "have the type of --dtype, by default int8",
            .selects = MODE_HTML),
-      TEXT("title", &s->title, "TEXT", "a language model", "title of the page of --html", .modes = MODE_HTML),
+      TEXT("title", &s->title, "TEXT", DEFAULT_TITLE, "title of the page of --html", .modes = MODE_HTML),
       INT64("bench", &s->bench, 1, 1e7, NULL,
             "time the generation of N tokens and print one line of JSON instead of text", .transient = true,
             .selects = MODE_BENCH),

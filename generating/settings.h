@@ -31,6 +31,8 @@ typedef enum GenerateMode {
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
 typedef enum ExportType { EXPORT_F32, EXPORT_BF16 } ExportType;
 
+#define DEFAULT_TITLE "A language model" /* --title */
+
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
   const char *model; /* -m RUN */

@@ -2,9 +2,11 @@
  * and the program of the page (web/). */
 #include "checkpoint/directory.h"
 #include "cli/device.h"
+#include "cli/startup.h"
 #include "generating/program.h"
 #include "report/license.h"
 #include "report/result.h"
+#include "model/decoder.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/path.h"
@@ -20,7 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LARGEST = 300 << 20 }; /* a page: browsers fail on larger texts */
+enum { LARGEST = 300 << 20 };            /* a page: browsers fail on larger texts */
+#define LARGEST_MEMORY (2.0 * (1 << 30)) /* of the module, which addresses 4 GiB */
 
 typedef struct PageFile {
   const char *name; /* in the directory of the model */
@@ -94,21 +97,33 @@ static void remove_files(WebPage *w) {
 
 /* ---- the model ---- */
 
-/* The size of the page with the files so far. */
+/* About the size of the page, with the files so far. */
 static double page_bytes(const WebPage *w) {
   double bytes = (double)strlen(web_engine) + (double)(strlen(web_style) + strlen(web_page) + strlen(web_worker));
   for (int i = 0; i < w->count; i++) bytes += 4.0 / 3 * (double)(pack_padded(w->files[i].size) + sizeof(PackEntry));
   return bytes;
 }
 
-/* Refuses a large page before its weights are read. */
-static bool check_size(const WebPage *w, DType type, Error *error) {
-  const double weights = (double)model_parameters(&w->p->model.config) * (double)dtype_bytes(type);
-  const double bytes = page_bytes(w) + 4.0 / 3 * weights;
+static bool check_page(double bytes, DType type, Error *error) {
   return bytes <= LARGEST ||
          fail(error, EXIT_USAGE, "the page would have %s, more than the %s that browsers read safely%s",
               text_bytes(bytes).text, text_bytes(LARGEST).text,
               type == DTYPE_I8 ? "" : "; with --dtype int8 it is smaller");
+}
+
+/* Refuses a page that would be too large, before its weights are read, and one whose model would need more memory than
+ * the module can address. */
+static bool check_size(const WebPage *w, DType type, Error *error) {
+  const ModelConfig *c = &w->p->model.config;
+  const ContextInfo module = {.dtype = DTYPE_F32};
+  const double each = type == DTYPE_I8 ? 1.125 /* with scales */ : (double)dtype_bytes(type);
+  const double weights = (double)model_parameters(c) * each;
+  const double memory = weights + (double)decoder_cache_bytes(c, sizeof(float)) +
+                        (double)model_evaluation_memory(c, c->ctx, &module).activations;
+  if (memory > LARGEST_MEMORY)
+    return fail(error, EXIT_USAGE, "with its context of %d tokens, the model would need %s in a browser, more than %s",
+                c->ctx, text_bytes(memory).text, text_bytes(LARGEST_MEMORY).text);
+  return check_page(page_bytes(w) + 4.0 / 3 * weights, type, error);
 }
 
 /* Loads the weights on a CPU in the type of --dtype, or int8, and takes their image. */
@@ -117,7 +132,8 @@ static bool take_image(WebPage *w, Error *error) {
   ContextInfo info;
   m->backend->info(m->context, &info);
   const DType type = info.weights ? info.weights : info.dtype;
-  if (!check_size(w, type, error) || !model_files_load(m->files, &m->model, m->backend, m->context, error))
+  if (!check_size(w, type, error) || !model_files_load(m->files, &m->model, m->backend, m->context, error) ||
+      !startup_go_on("loading the model", error))
     return false;
   const size_t bytes = model_image_bytes(m->model);
   w->image = malloc(bytes);
@@ -125,7 +141,7 @@ static bool take_image(WebPage *w, Error *error) {
   model_write_image(m->model, w->image);
   add_file(w, PACK_DTYPE, dtype_name(type), strlen(dtype_name(type)));
   add_file(w, PACK_WEIGHTS, w->image, bytes);
-  return true;
+  return check_page(page_bytes(w), type, error);
 }
 
 /* ---- facts ---- */
@@ -215,7 +231,7 @@ static void put_pack(WebPage *w) {
   if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
 }
 
-/* The checksum, which stands before the program, begins with it. */
+/* The checksum covers the program first, because it is written before the program. */
 static void put_page(WebPage *w) {
   w->check = UINT32_C(2166136261);
   add_check(w, web_page, strlen(web_page));
@@ -228,8 +244,8 @@ static void put_page(WebPage *w) {
   html_write_text(w->out, w->title.text);
   fputs("</title>\n<style id=\"style\">", w->out);
   put_text(w, web_style);
-  fputs("</style></head>\n<body><p id=\"damaged\" role=\"alert\">This page cannot start. Its file is damaged or "
-        "incomplete, or the browser does not run scripts.</p>\n<script type=\"text/plain\" id=\"facts\">",
+  fputs("</style></head>\n<body><p id=\"damaged\">This page is loading. If this sentence stays, the file is damaged or "
+        "incomplete, or the browser is old or does not run scripts.</p>\n<script type=\"text/plain\" id=\"facts\">",
         w->out);
   put_json(w, w->facts);
   fputs("</script>\n<script type=\"text/plain\" id=\"engine\">", w->out);
@@ -252,7 +268,9 @@ static bool write_page(WebPage *w, Error *error) {
   if (!file_writer_begin(&file, path, error)) return false;
   w->out = file.stream;
   put_page(w);
-  return file_writer_commit(&file, error);
+  if (startup_go_on("writing", error)) return file_writer_commit(&file, error);
+  file_writer_abort(&file);
+  return false;
 }
 
 /* ---- the mode ---- */
@@ -265,8 +283,18 @@ static bool open_on_cpu(Program *p, Error *error) {
   return device_open(&machine, &p->model.config, NULL, &p->console, &p->model.backend, &p->model.context, error);
 }
 
+/* Returns the title of --title, in which newlines are spaces, or the default when it is blank. */
+static OneLine page_title(const char *given) {
+  char text[ONE_LINE_BYTES];
+  const bool blank = !given || !given[strspn(given, " \t\r\n")];
+  snprintf(text, sizeof text, "%s", blank ? DEFAULT_TITLE : given);
+  for (char *c = text; *c; c++)
+    if (strchr("\t\r\n", *c)) *c = ' ';
+  return text_one_line(text, 250);
+}
+
 bool program_html(Program *p, Error *error) {
-  WebPage w = {.p = p, .title = text_one_line(p->settings.title ? p->settings.title : "A language model", 250)};
+  WebPage w = {.p = p, .title = page_title(p->settings.title)};
   if (!*web_engine)
     return fail(error, EXIT_USAGE,
                 "this build has no WebAssembly module, which --html needs: `make wasm` says what is missing for it");

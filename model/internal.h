@@ -147,9 +147,9 @@ void model_upload_tokens(Model *m, const TokenBatch *batch, int64_t from, int64_
 /* Uploads the rows of each of `kinds` numbers, for the gradient of an embedding (kernels.h). */
 void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out);
 
+enum { NO_LOGITS = -1 };
 /* Allocates the activations of passes over up to `rows` rows. head_rows: the logits of so many rows at a time, 0 for a
  * number that fits, or NO_LOGITS for passes that do not reach the head. */
-enum { NO_LOGITS = -1 };
 bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows, bool train, int head_rows,
                           Error *error);
 
@@ -165,7 +165,7 @@ void model_encode(const Pass *pass);
  * `logits` NULL, or host fp32 [N][V]. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits);
 
-/* Allocates what model_evaluate_begin() does but the logits: decoding computes those of one token (model/decoder.c). */
+/* Allocates buffers for passes over up to `length` tokens that do not reach the head, unless there are any. EXIT_MEMORY. */
 bool model_prefill_begin(Model *m, int length, Error *error);
 
 /* Returns a forward pass without dropout that uses the buffers of training or evaluation (model_evaluate_begin). */

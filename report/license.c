@@ -1,6 +1,5 @@
 #include "report/license.h"
 
-#include "checkpoint/directory.h"
 #include "formats/model_files.h"
 #include "report/result.h"
 #include "util/file.h"
@@ -9,31 +8,42 @@
 #include <string.h>
 
 enum { LONGEST = 40 /* bytes of a license */, LARGEST = 64 << 10 /* bytes of a card that are read */ };
-#define QUOTES " \t\r\"'"
 
-static bool is_license(const char *text) {
-  return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-")] == '\0';
+bool is_license(const char *text) {
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-";
+  const size_t length = strlen(text);
+  return length > 0 && length <= LONGEST && strspn(text, allowed) == length && strcmp(text, "null") != 0;
 }
 
-/* Returns the value of `license: VALUE` in the lines between the first two lines "---"; "" unless it is an identifier. */
-static OneLine front_matter_license(const char *text, size_t size) {
-  static const char key[] = "license:";
-  char value[LONGEST + 1] = "";
+/* Copies the value of `license: VALUE` without quotes and without a comment; "" unless it is an identifier. */
+static OneLine license_of_line(const char *from, const char *to) {
+  static const char around[] = " \t\r\"'";
+  OneLine out = {""};
+  const char *comment = memchr(from, '#', (size_t)(to - from));
+  if (comment) to = comment;
+  while (from < to && memchr(around, *from, sizeof around - 1)) from++;
+  while (to > from && memchr(around, to[-1], sizeof around - 1)) to--;
+  if (to - from <= LONGEST) memcpy(out.text, from, (size_t)(to - from));
+  return is_license(out.text) ? out : (OneLine){""};
+}
+
+/* Looks in the lines between the first two lines "---". */
+static OneLine license_of_card(const char *text, size_t size) {
+  static const char key[] = "license:", byte_order_mark[] = "\xEF\xBB\xBF";
+  OneLine license = {""};
   const char *end = text + size, *line = text;
+  if (size >= 3 && memcmp(line, byte_order_mark, 3) == 0) line += 3;
   for (int number = 0; line < end; number++) {
     const char *next = memchr(line, '\n', (size_t)(end - line));
-    size_t length = (size_t)((next ? next : end) - line);
+    const size_t length = (size_t)((next ? next : end) - line);
     const bool fence = length >= 3 && memcmp(line, "---", 3) == 0;
-    if (fence != (number == 0) || !next) break;
-    if (length > strlen(key) && memcmp(line, key, strlen(key)) == 0) {
-      const char *from = line + strlen(key), *to = line + length;
-      while (from < to && strchr(QUOTES, *from)) from++;
-      while (to > from && strchr(QUOTES, to[-1])) to--;
-      if (to - from <= LONGEST) memcpy(value, from, (size_t)(to - from));
-    }
+    if (fence != (number == 0)) return fence ? license : (OneLine){""};
+    if (length > strlen(key) && memcmp(line, key, strlen(key)) == 0)
+      license = license_of_line(line + strlen(key), line + length);
+    if (!next) break;
     line = next + 1;
   }
-  return is_license(value) ? text_one_line(value, LONGEST) : (OneLine){""};
+  return (OneLine){""}; /* the front matter does not end */
 }
 
 OneLine model_license(const char *dir) {
@@ -41,13 +51,13 @@ OneLine model_license(const char *dir) {
   MappedFile card;
   Error ignored = {0};
   if (file_map(&card, path_in(dir, MODEL_FILE_CARD).text, EXIT_INPUT, &ignored)) {
-    license = front_matter_license((const char *)card.bytes, card.size < LARGEST ? card.size : LARGEST);
+    license = license_of_card((const char *)card.bytes, card.size < LARGEST ? card.size : LARGEST);
     file_unmap(&card);
   }
   if (license.text[0]) return license;
-  json_t *result = result_json(dir, CHECKPOINT_RESULT, &ignored);
-  const char *noted = json_string_value(json_object_get(result, "license"));
-  if (noted && is_license(noted)) license = text_one_line(noted, LONGEST);
-  json_decref(result);
+  json_t *settings = result_settings(dir, &ignored);
+  const char *set = json_string_value(json_object_get(settings, "license"));
+  if (set && is_license(set)) license = text_one_line(set, LONGEST);
+  json_decref(settings);
   return license;
 }

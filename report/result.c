@@ -63,7 +63,7 @@ json_t *result_settings(const char *dir, Error *error) {
 
 SettingKind result_setting_kind(const char *name) {
   static const char paths[] = "data val init teacher tokenizer source-tokenizer";
-  static const char aside[] = "out overwrite resume prompt threads device save-every log-every sample-every "
+  static const char aside[] = "license out overwrite resume prompt threads device save-every log-every sample-every "
                               "sample-tokens tsv binary jsonl-field prompt-field response-field autotune no-shard isa "
                               "gpus";
   const size_t length = strlen(name);
@@ -164,7 +164,6 @@ static json_t *result_object(const RunResult *r, const History *h, Error *error)
   set(out, "val_text", h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
   set(out, "xz_bits_per_byte", result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN));
   set(out, "verdicts", diagnoses(h));
-  set(out, "license", *r->license ? json_string(r->license) : json_null());
   set(out, "settings", result_settings(r->dir, error));
   return out;
 }

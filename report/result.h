@@ -27,7 +27,6 @@ typedef struct RunResult {
   double flops_per_step;                  /* model_step_flops() */
   int64_t step, tokens;                   /* steps made, tokens seen */
   double epochs, seconds;
-  const char *license; /* of the initial model, "": unknown or none */
 } RunResult;
 
 /* Writes DIR/result.json (fields: docs/formats.md). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */

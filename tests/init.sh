@@ -140,7 +140,7 @@ refused "other mixers, of which the last one differs" 2 "mixer is CCC.*, but the
 
 # The license in the card of the initial model stays with the models trained from it.
 cp -R base.run licensed.run
-printf -- '---\r\nlanguage: en\r\nlicense: "cc-by-sa-4.0"\r\n---\r\nlicense: mit\r\n' >licensed.run/README.md
+printf -- '---\r\nlicense: openrail++\r\nlicense: "cc-by-sa-4.0" # ours\r\n---\r\nlicense: mit\r\n' >licensed.run/README.md
 "$train" second.txt --init licensed.run $tune --steps 1 --out child.run
 "$train" second.txt --init child.run $tune --steps 1 --out grandchild.run
 rm -R licensed.run

@@ -8,22 +8,51 @@ function parts(html) {
   return Object.fromEntries(["style", "facts", "engine", "model", "worker", "page", "check"].map(id => [id, part(id)]));
 }
 
-// As web/page.js computes it.
-function isWhole(p) {
-  let h = 2166136261;
-  for (const id of ["page", "style", "facts", "engine", "model", "worker"])
-    for (const c of p[id] ?? "\0") h = Math.imul(h ^ c.charCodeAt(0), 16777619) >>> 0;
-  return p.page !== undefined && p.check === h.toString(16).padStart(8, "0");
+// Returns a function that says whether the parts of a page are whole, by the checksum function of the page `p`.
+function wholeOf(p) {
+  const code = p.page.match(/^function checksum[^]*?^}/m)[0];
+  const checksum = new Function("contentOf", `${code}; return checksum();`);
+  return parts => {
+    const contentOf = id => { if (parts[id] === undefined) throw new Error(id); return parts[id]; };
+    try { return checksum(contentOf) === contentOf("check").trim(); } catch { return false; }
+  };
+}
+
+// Damaged models, and calls with wrong arguments or in a wrong order, give an Error with a reason.
+async function misuse(module, engineOf, model) {
+  const fails = (name, call) => {
+    let message = "";
+    try { call(); } catch (error) { if (error.constructor === Error) ({ message } = error); }
+    if (!message) throw new Error(`${name}: no reason`);
+  };
+  const engineWith = async bytes => {
+    const { exports } = await WebAssembly.instantiate(module, {});
+    exports._initialize();
+    const engine = engineOf(exports);
+    if (bytes) engine.open(new Uint8Array(bytes));
+    return engine;
+  };
+  const empty = await engineWith(), opened = await engineWith(model);
+  const cut = [0, 63, 64, 5000, model.length - 1, model.length - 64].map(size => model.subarray(0, size));
+  for (const bytes of cut) fails(`a model of ${bytes.length} bytes`, () => empty.open(new Uint8Array(bytes)));
+  fails("begin without a model", () => empty.begin("a", ""));
+  fails("next without a model", () => empty.next());
+  fails("next without a text", () => opened.next());
+  fails("a second model", () => opened.open(new Uint8Array(model)));
+  fails("a prompt that is too long", () => opened.begin("a b ".repeat(1e5), ""));
+  for (const [name, value] of [["temp", NaN], ["temp", -1], ["top-k", 2.5], ["seed", 0.5], ["seed", -1], ["none", 1]])
+    fails(`${name} ${value}`, () => opened.set(name, value));
 }
 
 async function write(path, prompt, count, settings) {
   const p = parts(readFileSync(path, "latin1"));
-  if (!isWhole(p)) throw new Error(`${path} is damaged`);
+  if (!wholeOf(p)(p)) throw new Error(`${path} is damaged`);
   // Bytes as characters: a text of random weights is seldom UTF-8, and ./generate writes its bytes.
   const Bytes = class { decode = bytes => Buffer.from(bytes).toString("latin1"); };
   const engineOf = new Function("TextDecoder", `${p.worker}; return engineOf;`)(Bytes);
   const module = await WebAssembly.compile(gunzipSync(Buffer.from(p.engine, "base64")));
   if (WebAssembly.Module.imports(module).length) throw new Error("the module has imports");
+  await misuse(module, engineOf, Buffer.from(p.model, "base64"));
   const { exports } = await WebAssembly.instantiate(module, {});
   exports._initialize();
   const engine = engineOf(exports);
@@ -34,14 +63,14 @@ async function write(path, prompt, count, settings) {
 }
 
 function mutate(path, count) {
-  const html = readFileSync(path, "latin1"), begin = html.indexOf("<style"), end = html.lastIndexOf("</script>");
-  let missed = 0, state = 1;
+  const html = readFileSync(path, "latin1"), whole = parts(html), isWhole = wholeOf(whole), begin = html.indexOf("<style"), end = html.lastIndexOf("</script>");
+  let missed = isWhole(whole) ? 0 : 1, state = 1;
   const random = n => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) % n;
   for (let i = 0; i < count; i++) {
     const at = begin + random(end - begin), byte = String.fromCharCode((html.charCodeAt(at) + 1 + random(126)) % 128);
     const bad = i % 10 ? html.slice(0, at) + byte + html.slice(at + 1) : html.slice(0, at);
     const p = parts(bad);
-    const same = Object.entries(parts(html)).every(([id, text]) => p[id] === text); // a change between the parts
+    const same = Object.entries(whole).every(([id, text]) => p[id] === text); // a change between the parts
     if (isWhole(p) && !same) missed++;
   }
   if (missed) throw new Error(`${missed} of ${count} damaged pages look whole`);

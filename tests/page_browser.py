@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens pages of ./generate --html in a browser, without a network: page_browser.py BROWSER DIR [options]
+"""Opens pages of ./generate --html in a browser (Chromium: offline): page_browser.py BROWSER DIR [options]
 
 BROWSER: chromium or firefox-esr; python3-websocket is needed, too. For every NAME.prompt in DIR (UTF-8), the page
 NAME.html has to write NAME.txt, or the beginning of it, with the seed 7, no message in the console, and no request.
@@ -20,10 +20,10 @@ import time
 
 import websocket
 
-READY = "document.querySelector('[role=status]')?.textContent || document.querySelector('#damaged')?.textContent"
+STATE = "(document.querySelector('[role=status]')?.textContent ?? '')"
 POINT = """document.querySelector('details').open = false; scrollTo(0, 1e6); document.activeElement.blur();
            document.querySelector('.output .h3')?.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"""
-HOSTILE = ["main img", "main script", "main b", "h1 *", ".prompt *"]  # elements that only markup in texts would make
+HOSTILE = ["main img", "main script", "h1 *", ".prompt *", ".side bdi *"]  # elements that only markup in texts would make
 
 
 class Chromium:
@@ -54,6 +54,8 @@ class Chromium:
 
     def evaluate(self, script):
         reply = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in reply:
+            raise RuntimeError(f"{script[:80]}: {reply['exceptionDetails']}")
         return reply["result"].get("value")
 
     def picture(self):
@@ -81,6 +83,8 @@ class Firefox:
 
     def evaluate(self, script):
         reply = self.call("script.evaluate", expression=script, target={"context": self.context}, awaitPromise=True)
+        if reply["type"] == "exception":
+            raise RuntimeError(f"{script[:80]}: {reply['exceptionDetails']['text']}")
         return reply["result"].get("value")
 
     def picture(self):
@@ -93,11 +97,11 @@ class Browser:
     def __init__(self, program):
         kind = Firefox if "firefox" in program else Chromium
         self.__class__ = type(kind.__name__, (Browser, kind), {})
-        self.profile, self.number, self.messages = tempfile.mkdtemp(), 0, []
+        self.profile, self.number, self.messages = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), 0, []
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        arguments = [word.format(profile=self.profile, port=port) for word in kind.arguments]
+        arguments = [word.format(profile=self.profile.name, port=port) for word in kind.arguments]
         self.process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for attempt in range(120):
             try:
@@ -133,7 +137,7 @@ class Browser:
             if value:
                 return value
             time.sleep(0.02)
-        raise RuntimeError(f"waited {seconds} s for {script}: {self.evaluate(READY)}")
+        raise RuntimeError(f"waited {seconds} s for {script}: {self.evaluate(STATE)}")
 
 
 def report(name, problem, note=""):
@@ -144,14 +148,14 @@ def write(browser, path, prompt):
     """Returns the text that the page writes, and the seconds until it was ready and until its first token."""
     begin = time.monotonic()
     browser.open(path.as_uri())
-    browser.wait(f"({READY} || '').startsWith('Ready')")
+    browser.wait(f"{STATE}.startsWith('Ready')")
     ready = time.monotonic() - begin
     browser.evaluate(f"""document.querySelector('#prompt').value = {json.dumps(prompt)};
                          document.querySelector('#seed').value = 7;
                          document.querySelector('input[type=checkbox]').click();
                          document.querySelector('button').click()""")
     begin = time.monotonic()
-    ended = f"!/^(Writing|Ready)/.test({READY})"
+    ended = f"!/^(Writing|Ready)/.test({STATE})"
     browser.wait(f"document.querySelector('.output > span:last-child').childElementCount || {ended}")
     first = time.monotonic() - begin
     browser.wait(ended)
@@ -159,14 +163,18 @@ def write(browser, path, prompt):
 
 
 def problem_of(browser, text, expected, prompt, axe):
-    # Bytes that are not UTF-8 become U+FFFD at each step, not over the whole text.
-    if not text or not expected.decode(errors="replace").replace("\ufffd", "").startswith(text.replace("\ufffd", "")):
+    # Bytes that are not UTF-8 become U+FFFD at each step, not over the whole text; the last character may be cut off.
+    text, whole = text.replace("\ufffd", ""), expected.decode(errors="replace").replace("\ufffd", "")
+    if not text or not whole.startswith(text) or len(whole) > len(text) + 4:
         return f"wrote {text[:60]!r}, not {expected[:60]!r}"
     if browser.messages:
         return browser.messages[0]
     if browser.evaluate("document.querySelector('.prompt').textContent") != prompt:
         return "the prompt is not shown as it is"
-    for selector in HOSTILE:
+    for selector in HOSTILE:  # after each token was pointed at
+        browser.evaluate(f"""for (const token of document.querySelector('.output > span:last-child').children) {{
+                               token.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}));
+                               if (document.querySelector('.side bdi *')) break; }}""")
         if browser.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"):
             return f"a text became markup: {selector}"
     if axe:
@@ -176,6 +184,29 @@ def problem_of(browser, text, expected, prompt, axe):
         if not (rules or "").isdigit():
             return f"accessibility: {rules}"
     return ""
+
+
+def buttons(browser):
+    """Presses the buttons and keys of the open page. Returns what went wrong."""
+    press = "document.querySelectorAll('button')[{}].click()"
+    usable = "[...document.querySelectorAll('button')].map(b => b.getAttribute('aria-disabled')).join()"
+    key = "document.querySelector('{}').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}', ctrlKey: {}, bubbles: true}}))"
+    length = "document.querySelector('.output > span:last-child').textContent.length"
+    endless = "document.querySelector('#tokens').max = 1e9; document.querySelector('#tokens').value = 1e9; "
+    steps = ((endless + key.format("#prompt", "Enter", "true"),
+              "Writing", "true,false,true"),
+             (key.format("body", "Escape", "false"), "Stopped", "false,true,false"),
+             (press.format(2), "Writing", "true,false,true"), (press.format(1), "Stopped", "false,true,false"),
+             ("document.querySelector('#tokens').value = ''; " + press.format(0), "Stopped", "false,true,false"))
+    lengths = []
+    for script, state, enabled in steps:
+        browser.evaluate(script)
+        browser.wait(f"{STATE}.startsWith('{state}')", 10)
+        if browser.evaluate(usable) != enabled:
+            return f"after {script}: aria-disabled {browser.evaluate(usable)}"
+        browser.wait(f"{length} > {lengths[-1] if state == 'Writing' and len(lengths) > 1 else 0}", 10)
+        lengths.append(browser.evaluate(length))
+    return "" if lengths[3] > lengths[1] and browser.evaluate("document.querySelector('details').open") else f"{lengths}"
 
 
 def damaged(browser, page, directory):
@@ -188,7 +219,7 @@ def damaged(browser, page, directory):
         copy.write_bytes(html[:at] if i % 2 else html[:at] + byte + html[at + 1:])
         browser.open(copy.as_uri())
         text = browser.wait("document.readyState == 'complete' && document.body.textContent.slice(-200)")
-        if browser.evaluate("document.querySelector('#damaged')?.checkVisibility?.() ?? !!document.querySelector('#damaged')"):
+        if browser.evaluate("document.querySelector('#damaged')?.checkVisibility({visibilityProperty: true})"):
             continue
         problem = f"with byte {at} {'cut off' if i % 2 else 'changed'} it shows: {text}"
         break
@@ -216,6 +247,8 @@ def main():
                 browser.evaluate(POINT)
                 path.with_suffix(".png").write_bytes(base64.b64decode(browser.picture()))
             report(f"{args.browser}: {path.stem}", problem, f" (ready after {ready:.2f} s, first token {first:.2f} s)")
+            if path.stem.startswith("byte"):
+                report(f"{args.browser}: buttons and keys", buttons(browser))
         damaged(browser, path.with_suffix(".html"), args.directory.resolve())
     finally:
         browser.process.terminate()

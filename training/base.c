@@ -114,8 +114,6 @@ static bool open_base(Run *r, Error *error) {
   r->base.config = *model_files_config(r->base.files);
   if (r->base.config.positions != POSITIONS_ROPE) r->base.config.rope_base = NAN;
   r->base.special = model_files_special_tokens(r->base.files);
-  if (r->settings.init) r->base.license = model_license(r->settings.init);
-  if (!*r->base.license.text) r->base.license = model_license(base_dir(r)); /* resumed, and that model is gone */
   return true;
 }
 
@@ -131,6 +129,8 @@ static bool read_init(Run *r, Error *error) {
   if (typed)
     return fail(error, EXIT_USAGE, "--init takes model, weights and tokenizer from %s; leave out --%s", s->init, typed);
   if (!open_base(r, error) || !model_files_check_weights_size(r->base.files, error)) return false;
+  r->base.license = model_license(s->init);
+  if (!s->license && *r->base.license.text) s->license = r->base.license.text;
   /* A file of settings may be for another model: only the command line, and the context, count. */
   s->preset = -1;
   s->tokenizer = s->source_tokenizer = NULL;
@@ -144,6 +144,8 @@ static bool read_init(Run *r, Error *error) {
 bool run_read_base(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   if (s->init && !options_typed(&r->options, "arch")) s->arch = -1; /* the model's */
+  if (s->license && !is_license(s->license))
+    return fail(error, EXIT_USAGE, "--license %s: it takes an identifier such as cc-by-4.0 or mit", s->license);
   if (s->resume) return open_base(r, error) && run_check_same_model(r, error);
   return !s->init || read_init(r, error);
 }

@@ -80,7 +80,7 @@ typedef struct RunBase {
   ModelFiles *files;  /* on rank 0 until the weights are on the device; else NULL */
   ModelConfig config; /* layers 0: none */
   SpecialTokens special;
-  OneLine license; /* "": unknown */
+  OneLine license; /* in its model card; settings.license may point to it */
 } RunBase;
 
 /* The model of --teacher (teacher.c). */

@@ -196,6 +196,8 @@ void train_options(Options *options, TrainSettings *s) {
            "trained model to start from (fine-tuning): a run or a Hugging Face transformers model; its tokenizer and "
            "architecture are kept, except that --ctx may be smaller",
            .common = true),
+      TEXT("license", &s->license, "ID", "auto: the license in the model card of --init",
+           "license of the model, such as cc-by-4.0: for its model card (--export), GGUF files and pages"),
       CHOICE(
           "init-like", &s->init_like, architecture_inits, NULL,
           "initial weights: normal, smaller at residual outputs (gpt2), or as in nn.Linear and nn.Embedding (torch)"),

@@ -39,6 +39,7 @@ typedef struct TrainSettings {
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
   float dropout, embed_dropout, attention_dropout, mlp_dropout; /* NaN: chosen automatically */
   const char *init; /* directory of the initial model; NULL: random weights */
+  const char *license; /* NULL: none is known */
   int init_like;    /* InitKind */
   float init_std;
   /* optimizer */

@@ -205,8 +205,18 @@ bool file_writer_begin(FileWriter *file, const char *path, Error *error) {
   if (*path_base(path) == '\0') return fail(error, EXIT_OUTPUT, "cannot write '%s': it is not a file name", path);
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
     return fail(error, EXIT_OUTPUT, "cannot write %s: it is %s; choose another name", path, kind_of(st.st_mode));
-  file->path = strdup(path);
-  if (!file->path) return error_memory(error, path);
+  /* Replaces what a link leads to, not the link: /dev/stdout is one. */
+  if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+    file->path = realpath(path, NULL);
+    if (!file->path)
+      return errno == ENOMEM ? error_memory(error, path)
+                             : fail(error, EXIT_OUTPUT, "cannot write %s: it is a link that cannot be followed: %s",
+                                    path, strerror(errno));
+    path = file->path;
+  } else {
+    file->path = strdup(path);
+    if (!file->path) return error_memory(error, path);
+  }
   int fd = open_temporary(&file->temporary, path);
   if (fd < 0) return abort_with(file, "write", errno, error);
   file->stream = fdopen(fd, "wb");

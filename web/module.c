@@ -38,7 +38,8 @@ extern const Backend cpu_generic_backend;
 /* ---- memory ---- */
 
 EXPORT(allocate) void *module_allocate(size_t bytes) {
-  return aligned_alloc(PACK_ALIGNMENT, (size_t)pack_padded(bytes ? bytes : 1));
+  const uint64_t padded = pack_padded(bytes ? bytes : 1);
+  return padded <= SIZE_MAX / 2 ? aligned_alloc(PACK_ALIGNMENT, (size_t)padded) : NULL;
 }
 
 EXPORT(release) void module_release(void *memory) { free(memory); }
@@ -57,8 +58,10 @@ static bool open_model(void) {
   const char *name = platform_find(PACK_DTYPE, &name_size);
   void *image = (void *)platform_find(PACK_WEIGHTS, &size);
   DType weights = DTYPE_F32;
-  for (DType dtype = DTYPE_F32; name && dtype <= DTYPE_I8; dtype++)
-    if (strlen(dtype_name(dtype)) == name_size && memcmp(name, dtype_name(dtype), name_size) == 0) weights = dtype;
+  while (weights <= DTYPE_I8 &&
+         (strlen(dtype_name(weights)) != name_size || memcmp(name, dtype_name(weights), name_size)))
+    weights++;
+  if (!image || weights > DTYPE_I8) return fail(&error, EXIT_CHECKPOINT, "the weights have no known data type");
   const ContextOptions options = {.dtype = DTYPE_F32, .weights = weights};
   return cpu_generic_backend.open(&context, &options, &error) &&
          model_open_image(&model, &cpu_generic_backend, context, &config.config, image, size, &error) &&
@@ -75,6 +78,9 @@ static bool open_tokenizers(void) {
 }
 
 EXPORT(open) bool module_open(const void *pack, size_t size) {
+  error = (Error){0};
+  if (context) return fail(&error, EXIT_INTERNAL, "a model is open; another one needs another instance of the module");
+  tokenizer = source_tokenizer = NULL;
   request.sampling = sampling_initial();
   return platform_open_pack(pack, size, &error) && config_file_read("", &config, &error) && open_tokenizers() &&
          open_model();
@@ -86,13 +92,14 @@ EXPORT(encoder) bool module_encoder(void) { return source_tokenizer != NULL; }
 
 EXPORT(set) bool module_set(const char *name, double value) {
   if (strcmp(name, "seed") == 0) {
-    if (!(value >= 0 && value < 0x1p53)) return false;
+    if (!(value >= 0 && value < 0x1p53) || value != (double)(uint64_t)value) return false;
     request.sampling.seed = (uint64_t)value;
     return true;
   }
   for (const SamplingSetting *s = sampling_settings; s->name; s++) {
     if (strcmp(s->name, name) != 0) continue;
     if (!(value >= s->min && value <= s->max) || (s->above && value == s->min)) return false;
+    if (s->whole && value != (int)value) return false;
     sampling_set(&request.sampling, s, value);
     return true;
   }
@@ -154,6 +161,7 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
   const int vocab = config.config.vocab, ctx = config.config.ctx;
   PromptTokens *to = &request.prompt;
   error = (Error){0};
+  if (!decoder) return fail(&error, EXIT_INTERNAL, "no model is open");
   generation_end(run);
   run = NULL;
   to->source.count = to->decoder.count = 0;
@@ -172,8 +180,9 @@ EXPORT(next) int module_next(void) {
   bool more = true;
   text_bytes = 0;
   drawn = false;
+  if (!run) return fail(&error, EXIT_INTERNAL, "no text was begun") - 1;
   while (more && !drawn)
-    if (!run || !generation_step(run, &more, &error)) return -1;
+    if (!generation_step(run, &more, &error)) return -1;
   return drawn;
 }
 

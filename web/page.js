@@ -1,13 +1,13 @@
 "use strict";
 
 const SETTINGS = [ // id, label, limits, explanation
-  ["temp", "Temperature", {min: 0, max: 2, step: 0.05, value: 0.8, required: ""},
+  ["temp", "Temperature", {min: 0, max: 2, step: "any", value: 0.8, required: ""},
    "Higher values give more varied texts with more mistakes. 0 always takes the likeliest token."],
   ["top-k", "Top-k", {min: 0, max: 200, value: 40, required: ""},
    "The model chooses among this many of the likeliest tokens. 0 means no limit."],
-  ["top-p", "Top-p", {min: 0.05, max: 1, step: 0.05, value: 0.95, required: ""},
+  ["top-p", "Top-p", {min: 0.05, max: 1, step: "any", value: 0.95, required: ""},
    "The model chooses among the likeliest tokens that together have this probability. 1 means no limit."],
-  ["min-p", "Min-p", {min: 0, max: 1, step: 0.05, value: 0.05, required: ""},
+  ["min-p", "Min-p", {min: 0, max: 1, step: "any", value: 0.05, required: ""},
    "The model leaves out tokens that are less likely than this share of the likeliest one. 0 means no limit."],
   ["seed", "Seed", {min: 0, max: Number.MAX_SAFE_INTEGER},
    "The same seed, prompt and settings give the same text. If this is empty, every text gets a new random seed."],
@@ -43,7 +43,8 @@ function bufferOf(id) {
 }
 
 if (checksum() !== contentOf("check").trim()) {
-  const damaged = byId("damaged") || document.body.appendChild(make("p", {id: "damaged", role: "alert"}));
+  const damaged = byId("damaged") || document.body.appendChild(make("p", {id: "damaged"}));
+  damaged.setAttribute("role", "alert");
   damaged.textContent = "This page's file is damaged: its checksum is wrong. Please get the file again.";
   throw new Error("The checksum is wrong.");
 }
@@ -61,7 +62,7 @@ function fieldOf([id, label, limits, explanation]) {
 const prompt = make("textarea", {id: "prompt", dir: "auto", lang: "", spellcheck: "false", "aria-describedby": "keys"});
 const buttons = ["Write", "Stop", "Continue"].map(label => make("button", {type: "button"}, label));
 const [writeButton, stopButton, continueButton] = buttons;
-const settings = make("details", {}, make("summary", {}, "Settings"), make("p", {}, "Changes apply to the next Write."),
+const settings = make("details", {}, make("summary", {}, "Settings"), make("p", {}, "The length applies at once, other changes to the next Write."),
                       ...SETTINGS.map(fieldOf));
 const color = make("input", {type: "checkbox"});
 const form = make("form", {},
@@ -148,6 +149,7 @@ function choose(span) {
 }
 
 function move(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return; // keys of the browser
   const left = current?.previousElementSibling, right = current?.nextElementSibling;
   const keys = {ArrowLeft: left, ArrowUp: left, ArrowRight: right, ArrowDown: right,
                 Home: written.firstElementChild, End: written.lastElementChild};
@@ -197,10 +199,10 @@ const answers = {
     speed.textContent = speedOf(count, (performance.now() - began) / 1000);
   },
   end({reason, tokens, seconds}) {
-    enter(REASONS[reason] || `The text ended: ${reason}.`, `${speedOf(tokens, seconds)}, seed ${seed}`, writeButton,
+    enter(REASONS[reason], `${speedOf(tokens, seconds)}, seed ${seed}`, writeButton,
           ...(reason in {length: 1, stopped: 1} ? [continueButton] : []));
   },
-  error: ({text}) => enter(text, "", ...(isOn(stopButton) ? [writeButton] : [])),
+  error: ({text, broken}) => enter(text, "", ...(broken ? [] : [writeButton])),
 };
 
 writeButton.onclick = () => isOn(writeButton) && form.reportValidity() && write();
@@ -214,9 +216,17 @@ written.onclick = ({target}) => choose(target);
 written.onkeydown = move;
 written.onpointerover = show;
 written.addEventListener("focusin", show);
+
+let worker;
+function start() {
+  const failed = ({message}) => enter(`The engine does not start: ${message || "the browser refuses it"}.`, "");
+  try {
+    worker = new Worker(URL.createObjectURL(new Blob([contentOf("worker"), "serve();"])));
+    worker.onmessage = ({data}) => answers[data.type](data);
+    worker.onerror = failed;
+    const engine = bufferOf("engine"), model = bufferOf("model");
+    worker.postMessage({type: "open", engine, model}, [engine, model]);
+  } catch (error) { failed(error); }
+}
 enter("Loading the model...", "");
-const worker = new Worker(URL.createObjectURL(new Blob([contentOf("worker")])));
-worker.onmessage = ({data}) => answers[data.type](data);
-worker.onerror = ({message}) => enter(`The engine does not start: ${message}`, "");
-const engine = bufferOf("engine"), model = bufferOf("model");
-worker.postMessage({type: "open", engine, model}, [engine, model]);
+requestAnimationFrame(() => setTimeout(start)); // after the page is drawn

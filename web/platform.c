@@ -34,7 +34,7 @@ bool platform_open_pack(const void *bytes, size_t size, Error *error) {
   pack_size = size;
   while (next_entry(&at)) {
   }
-  return size - at == sizeof(PackEntry) ||
+  return (size - at == sizeof(PackEntry) && !pack[at + offsetof(PackEntry, name)]) ||
          fail(error, EXIT_CHECKPOINT, "the model's files are cut off at byte %zu", at);
 }
 
@@ -71,6 +71,7 @@ MemoryLimitText memory_limit_text(const AvailableMemory *available) {
 }
 
 void *memory_allocate(size_t alignment, size_t bytes) {
+  if (bytes > SIZE_MAX / 2) return NULL;
   void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   return memory ? memset(memory, 0, bytes) : NULL;
 }

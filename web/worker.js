@@ -71,15 +71,15 @@ function serve() {
       throw new Error(`This page needs Chrome 97, Firefox 113, Safari 16.4, or a later browser (${error.message}).`);
     });
     if (exports._initialize) exports._initialize();
-    const opened = engineOf(exports), encoder = opened.open(new Uint8Array(message.model));
+    const opened = engineOf(exports);
+    opened.open(new Uint8Array(message.model));
     engine = opened;
-    postMessage({type: "ready", encoder});
+    postMessage({type: "ready"});
   }
   function write({type, prompt, answer, settings, tokens}) {
-    if (!engine) throw new Error("The model is not loaded. Please reload the page.");
     for (const name in settings) engine.set(name, settings[name]);
     if (type === "write") engine.begin(prompt, answer);
-    if (!job) port2.postMessage("slice");
+    port2.postMessage("slice");
     job = {limit: tokens, tokens: 0, start: performance.now(), stopped: false};
   }
   function slice() {
@@ -97,14 +97,13 @@ function serve() {
   }
   // An Error of engineOf() leaves the engine usable; any other kind, such as a trap, does not.
   function fail(error) {
-    const broken = error.constructor !== Error;
+    const broken = !engine || error.constructor !== Error;
+    if (engine && broken) error = new Error(`The engine failed (${error.message}). Please reload the page.`);
     if (broken) engine = null;
     job = null;
-    postMessage({type: "error", text: broken ? `The engine failed (${error.message}). Please reload.` : error.message});
+    postMessage({type: "error", text: error.message, broken});
   }
   const answers = {open, write, continue: write, stop: () => job && (job.stopped = true)};
   port1.onmessage = () => Promise.resolve().then(() => job && slice()).catch(fail);
   self.onmessage = ({data}) => Promise.resolve().then(() => answers[data.type](data)).catch(fail);
 }
-
-if (typeof self !== "undefined" && typeof postMessage === "function") serve();
