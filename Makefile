@@ -69,11 +69,13 @@ VERSIONED := $(addprefix $(BUILD)/,train.o generate.o scripts/option_pages.o ben
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
 
-# The Python file that is saved with models of Inkling's own class, as a C string.
+# A file of lines as the C string NAME.
+c_string = printf 'const char $(1)[] = ""\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
+
+# The Python file that is saved with models of Inkling's own class.
 $(BUILD)/formats/modeling.c: scripts/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
-	@(printf '%s\n' 'extern const char class_modeling[];' 'const char class_modeling[] ='; \
-		sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ';') > $@
+	@(echo 'extern const char class_modeling[];'; $(call c_string,class_modeling,$<)) >$@.new && mv $@.new $@
 $(BUILD)/formats/modeling.o: $(BUILD)/formats/modeling.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 
@@ -100,8 +102,9 @@ deps:
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
-demo-page: deps wasm
-	@$(MAKE) --no-print-directory train $(BUILD)/stories
+	@echo "As a page for browsers: make wasm && ./generate demo/stories.run --html demo/stories.html --title Stories"
+demo-page: deps
+	@$(MAKE) --no-print-directory wasm train $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories --layers 2 --dim 64 --vocab-size 512
 	./generate demo/stories.run --html demo/stories.html --title Stories
 demo-pairs: deps

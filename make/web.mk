@@ -27,29 +27,32 @@ WASM_LIBRARY_CFLAGS := -Os -w $(WASM_SHARED_CFLAGS) -DHAVE_STDINT_H -DHAVE_CONFI
 WASM_KERNEL_CFLAGS := -O3 -fno-trapping-math -DCPU_BUILD=generic -DCPU_ISA=generic -DCPU_BF16=0 -DCPU_GENERATES
 WASM_LDFLAGS := -mexec-model=reactor -Wl,--gc-sections -Wl,--strip-all -Wl,-z,stack-size=1048576
 
+$(eval $(call remade_for,wasm-flags,$(strip $(WASM_CC) $(WASM_CFLAGS) $(WASM_LIBRARY_CFLAGS) $(WASM_KERNEL_CFLAGS))))
+
 .PHONY: wasm
 wasm:
 	@scripts/wasm_sources.sh $(WASM_SOURCES) $(WASM_CLANG)
 	@$(MAKE) --no-print-directory $(BIN)/generate
-$(WASM)/%.o: $(WASM_SOURCES)/%.c
+$(WASM)/%.o: $(WASM_SOURCES)/%.c $(BUILD)/wasm-flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_LIBRARY_CFLAGS) -c $< -o $@)
-$(WASM)/kernels/cpu/%.o: kernels/cpu/%.c
+$(WASM)/kernels/cpu/%.o: kernels/cpu/%.c $(BUILD)/wasm-flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_CFLAGS) $(WASM_KERNEL_CFLAGS) -c $< -o $@)
-$(WASM)/%.o: %.c
+$(WASM)/%.o: %.c $(BUILD)/wasm-flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_CFLAGS) -Os -c $< -o $@)
 $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
-	$(call run,$(WASM_CC) $(WASM_LDFLAGS) $^ -o $@)
+	$(call run,$(WASM_CC) $(WASM_LDFLAGS) $(filter %.o,$^) -o $@)
 
-# A text as a C string NAME, and the module as base64 of gzip; empty in a build without it.
-c_string = printf 'const char $(1)[] =\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
-HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),yes)
-$(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(if $(HAVE_WASM),$(WASM)/module.wasm)
+# A build without the sources, or on a machine that has no clang any more, has an empty module.
+HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),$(shell command -v $(WASM_CLANG)))
+$(WASM)/module.base64: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
+	@mkdir -p $(@D)
+	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 -w 100 $@.gz,true) >$@.new && mv $@.new $@
+$(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(WASM)/module.base64
 	@mkdir -p $(@D)
 	@(echo '#include "web/parts.h"'; $(call c_string,web_style,web/page.css); $(call c_string,web_page,web/page.js); \
-		$(call c_string,web_worker,web/worker.js); printf 'const char web_engine[] = ""\n'; \
-		$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm | base64 -w 100 | sed 's/.*/"&"/';) echo ';') > $@
+		$(call c_string,web_worker,web/worker.js); $(call c_string,web_engine,$(WASM)/module.base64)) >$@.new && mv $@.new $@
 $(BUILD)/web/parts.o: $(BUILD)/web/parts.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)

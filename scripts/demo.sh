@@ -39,4 +39,3 @@ echo "== a story =="
 ./generate "$dir/stories.run" -n 600 --seed 7 --quiet
 echo
 echo "More: ./generate $dir/stories.run -p \"Once\" --temp 0.8"
-echo "As a page for any browser: make wasm && ./generate $dir/stories.run --html $dir/stories.html --title Stories"

@@ -20,7 +20,7 @@ has_cmocka() {
 # the character width selects the library
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
 
-has_wasm() { echo 'int main(void) { return 0; }' | clang --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
+has_wasm() { echo 'int main(void) { return 0; }' | "${WASM_CLANG:-clang}" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
 
 missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
@@ -29,16 +29,16 @@ has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"
 has_cmocka || missing="$missing cmocka"
-required=$missing
-# Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
-has_header histedit.h || missing="$missing libedit"
-command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 for name in "$@"; do
   case $name in
     wasm) has_wasm || missing="$missing wasm" ;;
     *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
   esac
 done
+required=$missing
+# Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
+has_header histedit.h || missing="$missing libedit"
+command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 [ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
@@ -62,7 +62,6 @@ package() {
     dnf:libedit) echo libedit-devel ;;
     dnf:openmpi) echo openmpi-devel ;;
     brew:openmpi) echo open-mpi ;;
-    *:wasm) echo clang lld wasi-libc ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac

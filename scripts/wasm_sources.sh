@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the sources of jansson, PCRE2 and utf8proc for the WebAssembly module: wasm_sources.sh DIR CLANG
 #
-# They come from Debian's source packages, of the version that apt knows, into DIR/jansson, DIR/pcre2 and DIR/utf8proc,
+# They come from the source packages of this release of Debian, without Debian's patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc,
 # with the configuration that fits WebAssembly. DIR/complete exists when all of them are there. If something is missing
 # on this machine, it says what, and exits with status 1.
 set -eu
@@ -14,22 +14,26 @@ say() {
 
 echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
   say "$clang does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
-[ ! -e "$dir/complete" ] || exit 0
-command -v apt-get >/dev/null 2>&1 || say "the libraries' sources come from apt-get source: no apt-get here"
+[ ! "$dir/complete" -nt "$0" ] || exit 0
+# shellcheck source=/dev/null
+. /etc/os-release
+if [ "$ID" != debian ] || [ -z "${VERSION_CODENAME:-}" ]; then
+  say "the libraries' sources come from apt-get source, for now on Debian only"
+fi
 
 rm -rf "$dir"
 mkdir -p "$dir/apt/partial"
 cd "$dir"
 # a list of sources of its own, because few systems have one
-. /etc/os-release
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 echo "deb-src [signed-by=$key] http://deb.debian.org/debian $VERSION_CODENAME main" >list
 apt() {
   apt-get -qq -o Dir::Etc::sourcelist="$PWD/list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$PWD/apt" \
-    -o APT::Sandbox::User=root "$@"
+    -o Dir::Cache="$PWD/apt" -o APT::Sandbox::User=root "$@"
 }
 { apt update && apt source --download-only jansson pcre2 utf8proc; } ||
   say "apt-get source failed; it looks in Debian's archive"
+rm -f ./*.asc
 for name in jansson pcre2 utf8proc; do
   mkdir "$name-all"
   tar xf "$name"_*.orig.tar.* -C "$name-all" --strip-components=1
@@ -58,6 +62,7 @@ awk '
   table ~ /stage2/ && /^  / { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]/) $i = renamed[$i + 0] "," }
   table ~ /properties/ && /^  [{]/ { if (!printed++) for (i = 0; i < kept; i++) print rows[i]; next }
   { print }
+  END { if (!printed) exit 1 }
 ' utf8proc/utf8proc_data.c utf8proc/utf8proc_data.c >data.c || say "utf8proc's table has another form than version 2.8's"
 mv data.c utf8proc/utf8proc_data.c
 rm -rf ./*-all ./*.tar.* ./*.dsc ./*.diff.gz apt list
