@@ -14,7 +14,7 @@ say() {
 
 echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
   say "$clang does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
-[ ! "$dir/complete" -nt "$0" ] || exit 0
+if [ -e "$dir/complete" ] && [ -z "$(find "$0" -newer "$dir/complete")" ]; then exit 0; fi
 # shellcheck source=/dev/null
 . /etc/os-release
 if [ "$ID" != debian ] || [ -z "${VERSION_CODENAME:-}" ]; then
