@@ -160,6 +160,7 @@ static bool make_facts(WebPage *w, Error *error) {
   const LoadedModel *m = &w->p->model;
   Error ignored = {0};
   json_t *result = result_json(m->dir, CHECKPOINT_RESULT, &ignored), *facts = json_array();
+  json_t *defaults = json_object();
   const json_t *kept = json_object_get(result, "kept");
   const double loss = result_value(kept, "loss"), bits = result_value(kept, "bits_per_byte");
   const double tokens = result_value(result, "tokens");
@@ -171,9 +172,11 @@ static bool make_facts(WebPage *w, Error *error) {
   if (isfinite(bits)) add_fact(facts, "validation loss in bits", "%.3f per byte", bits);
   const OneLine license = model_license(m->dir);
   if (*license.text) add_fact(facts, "license", "%s", license.text);
-  json_t *all =
-      json_pack("{s:s, s:o, s:b}", "title", w->title.text, "facts", facts, "pairs", m->config.encoder_layers > 0);
-  w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT) : NULL;
+  for (const SamplingSetting *s = sampling_settings; s->name; s++)
+    json_object_set_new(defaults, s->name, json_real(s->initial));
+  json_t *all = json_pack("{s:s, s:o, s:o, s:b}", "title", w->title.text, "facts", facts, "defaults", defaults, "pairs",
+                          m->config.encoder_layers > 0);
+  w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
   json_decref(result);
   json_decref(all);
   return w->facts || error_memory(error, "the facts of the page");

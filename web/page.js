@@ -1,13 +1,13 @@
 "use strict";
 
-const SETTINGS = [ // id, label, limits, explanation
-  ["temp", "Temperature", {min: 0, max: 2, step: "any", value: 0.8, required: ""},
+const SETTINGS = [ // id, label, attributes, explanation
+  ["temp", "Temperature", {min: 0, max: 2, step: "any", required: ""},
    "Higher values give more varied texts with more mistakes. 0 always takes the likeliest token."],
-  ["top-k", "Top-k", {min: 0, max: 200, value: 40, required: ""},
+  ["top-k", "Top-k", {min: 0, max: 200, required: ""},
    "The model chooses among this many of the likeliest tokens. 0 means no limit."],
-  ["top-p", "Top-p", {min: 0.05, max: 1, step: "any", value: 0.95, required: ""},
+  ["top-p", "Top-p", {min: 0.05, max: 1, step: "any", required: ""},
    "The model chooses among the likeliest tokens that together have this probability. 1 means no limit."],
-  ["min-p", "Min-p", {min: 0, max: 1, step: "any", value: 0.05, required: ""},
+  ["min-p", "Min-p", {min: 0, max: 1, step: "any", required: ""},
    "The model leaves out tokens that are less likely than this share of the likeliest one. 0 means no limit."],
   ["seed", "Seed", {min: 0, max: Number.MAX_SAFE_INTEGER},
    "The same seed, prompt and settings give the same text. If this is empty, every text gets a new random seed."],
@@ -53,8 +53,9 @@ if (checksum() !== contentOf("check").trim()) {
 
 const facts = JSON.parse(contentOf("facts"));
 const inputs = {};
-function fieldOf([id, label, limits, explanation]) {
-  inputs[id] = make("input", {id, type: "number", "aria-describedby": `${id}-help`, ...limits});
+function fieldOf([id, label, attributes, explanation]) {
+  inputs[id] = make("input", {id, type: "number", "aria-describedby": `${id}-help`, ...attributes});
+  if (id in facts.defaults) inputs[id].value = facts.defaults[id];
   return make("div", {class: "field"}, make("label", {for: id}, label), inputs[id],
               make("p", {id: `${id}-help`}, explanation));
 }
