@@ -5,6 +5,10 @@
  * products of a group as integers, which is exact, then scales the result and adds it in fp32. */
 #include "kernels/cpu/dots.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 enum {
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
   SEQUENCE_TILE = 4,
@@ -197,6 +201,66 @@ static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8
   if (sequences >= 2) return int8_tile(2, 2, out, w, groups, x);
   return int8_tile(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
 }
+#elif defined(__aarch64__)
+#ifdef __ARM_FEATURE_DOTPROD
+#define SDOT_TARGET
+#else
+#define SDOT_TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+enum { PARTS = INT8_ROWS / 4 };
+
+/* sum[p] = the products of a group with rows 4p .. 4p + 3. No number is -128, so two products fit 16 bits. */
+static inline __attribute__((always_inline)) void int8_products(bool sdot, int32x4_t sum[PARTS], const Int8Weights *w,
+                                                                const Int8Group *x) {
+  int32x4_t high[PARTS]; /* the sums of rows 4p + 2 and 4p + 3, in two halves each; sum: of the first two rows */
+  UNROLL for (int p = 0; p < PARTS; p++) sum[p] = high[p] = vdupq_n_s32(0);
+  UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad += 2) {
+    const int8x8_t numbers = vld1_s8(x->number + 4 * quad);
+    const int8x8_t first = vreinterpret_s8_s32(vdup_lane_s32(vreinterpret_s32_s8(numbers), 0));
+    const int8x8_t second = vreinterpret_s8_s32(vdup_lane_s32(vreinterpret_s32_s8(numbers), 1));
+    UNROLL for (int p = 0; p < PARTS; p++) {
+      const int8x16_t a = vld1q_s8(w->number[quad][4 * p]), b = vld1q_s8(w->number[quad + 1][4 * p]);
+      if (sdot) /* no intrinsic: not every processor has the instruction */
+        __asm__("sdot %0.4s, %1.16b, %3.4b[0]\n\tsdot %0.4s, %2.16b, %3.4b[1]"
+                : "+w"(sum[p])
+                : "w"(a), "w"(b), "w"(numbers));
+      else {
+        sum[p] = vpadalq_s16(sum[p], vmlal_s8(vmull_s8(vget_low_s8(a), first), vget_low_s8(b), second));
+        high[p] = vpadalq_s16(high[p], vmlal_s8(vmull_s8(vget_high_s8(a), first), vget_high_s8(b), second));
+      }
+    }
+  }
+  UNROLL for (int p = 0; p < PARTS && !sdot; p++) sum[p] = vpaddq_s32(sum[p], high[p]);
+}
+
+static inline __attribute__((always_inline)) int int8_tile(bool sdot, int sequences, Int8Sums out, const Int8Weights *w,
+                                                           int groups, const Int8Group *x) {
+  enum { INT8_TILE = 2 };
+  float32x4_t total[INT8_TILE][PARTS];
+  UNROLL for (int j = 0; j < sequences; j++) UNROLL for (int p = 0; p < PARTS; p++) total[j][p] = vdupq_n_f32(0);
+  for (int g = 0; g < groups; g++, w++) {
+    fetch_ahead((const char *)w + PREFETCH, sizeof *w);
+    UNROLL for (int j = 0; j < sequences; j++) {
+      int32x4_t sum[PARTS];
+      int8_products(sdot, sum, w, &x[j * groups + g]);
+      UNROLL for (int p = 0; p < PARTS; p++) total[j][p] +=
+          vcvtq_f32_s32(sum[p]) * (vld1q_f32(w->scale + 4 * p) * x[j * groups + g].scale);
+    }
+  }
+  UNROLL for (int j = 0; j < sequences; j++) UNROLL for (int p = 0; p < PARTS; p++)
+      vst1q_f32(out[j] + 4 * p, total[j][p]);
+  return sequences;
+}
+
+static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
+  if (sequences >= 2) return int8_tile(false, 2, out, w, groups, x);
+  return int8_tile(false, 1, out, w, groups, x);
+}
+
+SDOT_TARGET static int int8_sdot(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
+  if (sequences >= 2) return int8_tile(true, 2, out, w, groups, x);
+  return int8_tile(true, 1, out, w, groups, x);
+}
 #elif defined(__wasm_simd128__)
 enum { PARTS = INT8_ROWS / 4 };
 
@@ -247,6 +311,11 @@ typedef int Int8Dots(Int8Sums out, const Int8Weights *w, int groups, const Int8G
 static Int8Dots *int8_dots(void) {
 #if defined(__AVX512VL__)
   if (__builtin_cpu_supports("avx512vnni")) return int8_vnni;
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+  return int8_sdot;
+#elif defined(__aarch64__) && defined(__linux__)
+  if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) return int8_sdot;
 #endif
   return int8_plain;
 }
