@@ -41,6 +41,9 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       float factor;
       memcpy(&factor, row[i] + at, sizeof factor);
+#if defined(__aarch64__) && !defined(__clang__)
+      __asm__ volatile("" : "+w"(factor)); /* one by one: gcc would load all, and keep two sums in memory */
+#endif
       UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * of_b[j];
     }
     return;
