@@ -18,7 +18,7 @@
 #define MODEL_FILE_WEIGHTS "model.safetensors"
 #define MODEL_FILE_WEIGHTS_INDEX MODEL_FILE_WEIGHTS ".index.json" /* index of weights in several files; only read */
 #define MODEL_FILE_CODE "modeling_inkling.py"                     /* only when config.json names our own class */
-#define MODEL_FILE_CARD "README.md" /* the model card; not with a run */
+#define MODEL_FILE_CARD "README.md"                               /* the model card; not with a run */
 /* The directory of a separate tokenizer for sources: the same two files, which transformers reads with
  * subfolder="source_tokenizer". */
 #define MODEL_FILE_SOURCE_TOKENIZER "source_tokenizer"

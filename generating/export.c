@@ -126,7 +126,7 @@ static bool write_training(FILE *out, const char *dir, Error *error) {
 
 /* ---- the model card: the rest ---- */
 
-/* `license`: of the initial model, "": none. */
+/* `license`: "": none is known. */
 static void write_front(FILE *out, const ModelConfig *c, const char *license) {
   if (*license) fprintf(out, "---\nlicense: %s\n# Say which languages the text is in:\n", license);
   else

@@ -2,8 +2,8 @@
  * kept. */
 #include "cli/vocabulary.h"
 #include "formats/model_files.h"
-#include "training/run.h"
 #include "report/license.h"
+#include "training/run.h"
 #include "util/path.h"
 
 #include <errno.h>
