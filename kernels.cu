@@ -186,9 +186,9 @@ void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {
 /* ---- reports ---- */
 
 namespace {
-__global__ void write_report(StepState *ring, unsigned *next, const StepState *state) {
+__global__ void write_report(StepReport *ring, unsigned *next, const int64_t *began, const StepState *state) {
   const unsigned n = *next;
-  ring[n % REPORT_RING] = *state;
+  ring[n % REPORT_RING] = {*state, *began, nanoseconds()};
   *next = n + 1;
   __threadfence_system();
 }
@@ -196,8 +196,9 @@ __global__ void write_report(StepState *ring, unsigned *next, const StepState *s
 
 static bool reports_open(Context *c) {
   Reports *r = &c->reports;
-  r->ring = (StepState *)cuda_alloc_shared(c, "reports", REPORT_RING * sizeof(StepState));
+  r->ring = (StepReport *)cuda_alloc_shared(c, "reports", REPORT_RING * sizeof(StepReport));
   r->next = (unsigned *)cuda_alloc(c, "reports", sizeof(unsigned));
+  r->began = (int64_t *)cuda_alloc(c, "reports", sizeof(int64_t));
   for (int i = 0; i < REPORT_RING && !c->error.code; i++)
     check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "reports");
   return !c->error.code;
@@ -214,7 +215,7 @@ static void count_reports(Context *c, int count) {
     check(c, cudaEventRecord(r->done[r->issued++ % REPORT_RING], c->stream), "report of a step");
 }
 
-int cuda_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+int cuda_poll(Context *c, StepReport *out, int capacity, bool wait, Error *error) {
   Reports *r = &c->reports;
   if (wait) settle(c);
   if (nccl_works(c) && !c->error.code) {
@@ -248,7 +249,8 @@ struct CapturedGraph {
 };
 
 void cuda_report(Context *c, const StepState *state) {
-  launch(c, "report of a step", write_report, 1, 1, 0, c->reports.ring, c->reports.next, state);
+  const Reports *r = &c->reports;
+  launch(c, "report of a step", write_report, 1, 1, 0, r->ring, r->next, r->began, state);
   if (!c->capturing) count_reports(c, 1);
 }
 

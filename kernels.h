@@ -61,6 +61,12 @@ typedef struct StepState {
   float bias1, bias2; /* 1 - beta1^t, 1 - beta2^t, set by clip() */
 } StepState;
 
+/* The state at the end of a step, and when it began and ended: nanoseconds on a clock of the device that never stops. */
+typedef struct StepReport {
+  StepState state;
+  int64_t began, ended; /* times of step_begin() and report() */
+} StepReport;
+
 /* A tensor, or a group of tensors that one GEMM multiplies, in the parameter arenas. */
 typedef struct Matrix {
   size_t offset; /* of its first element in every arena; a multiple of TENSOR_ALIGNMENT */
@@ -390,13 +396,13 @@ typedef struct Backend {
   void (*wait)(Context *c); /* waits for the work before the last mark, and for none after it */
   /* Drops the captured graph; called before anything in it changes or is released. *slot becomes NULL. */
   void (*drop)(Context *c, CapturedGraph **slot);
-  /* Copies the state into the ring of REPORT_RING reports (an operation like any other, last in a step). */
+  /* Adds the state to the ring of REPORT_RING reports (an operation like any other, last in a step). */
   void (*report)(Context *c, const StepState *state);
   /* Takes up to `capacity` finished reports out of the ring, oldest first. With `wait` it waits for all submitted work,
    * otherwise only while more than REPORT_RING / 8 reported steps are unfinished, so that the host never runs far
    * ahead. Returns the number taken, or -1 with the context's first error in `error`. A caller that does not poll once
    * in REPORT_RING steps loses the oldest. */
-  int (*poll)(Context *c, StepState *out /* host */, int capacity, bool wait, Error *error);
+  int (*poll)(Context *c, StepReport *out /* host */, int capacity, bool wait, Error *error);
 
   /* Sets lr = lr_table[step + 1]; inv_targets = 1 / *targets or 0, *targets summed over all processes unless NULL;
    * loss_sum, loss_count, sequence = 0.

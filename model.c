@@ -841,7 +841,7 @@ bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *erro
   return model_check_backend(m, error);
 }
 
-int model_reports(Model *m, StepState *out, int capacity, bool wait, Error *error) {
+int model_reports(Model *m, StepReport *out, int capacity, bool wait, Error *error) {
   return m->ops->poll(m->context, out, capacity, wait, error);
 }
 

@@ -222,7 +222,7 @@ void model_train_step(Model *model, const TokenBatch *step);
  * For tests. */
 bool model_gradients(Model *model, const TokenBatch *step, double *loss, Error *error);
 /* Takes up to `capacity` finished steps, oldest first; `wait`: waits for all. Returns how many (Backend.poll). */
-int model_reports(Model *model, StepState *out, int capacity, bool wait, Error *error);
+int model_reports(Model *model, StepReport *out, int capacity, bool wait, Error *error);
 
 /* ---- evaluation ---- */
 

@@ -184,7 +184,7 @@ static bool pause_training(Run *r, Error *error) {
   if (save) r->budget.saving = saved - start;
   if (sample) r->budget.sampling = end - evaluated;
   r->budget.paused += end - start;
-  r->session.logged_at += end - start;
+  r->session.paused = true;
   run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
@@ -211,7 +211,7 @@ static bool save_before_failing(Run *r, Error *error) {
 
 static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
-  run_restart_timing(&r->session);
+  r->session.paused = true;
   run_restart_comparison(&r->straggler, r->peers);
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;

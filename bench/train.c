@@ -14,7 +14,7 @@ enum { CHUNKS = 11 };
 static bool time_training(Bench *b, Model *model, const int32_t *tokens, const int32_t *targets, Quantiles *out,
                           double *loss, Error *error) {
   double chunk[CHUNKS] = {0}, start;
-  StepState report = {0};
+  StepReport report = {0};
   const TokenBatch batch = {.tokens = tokens, .targets = targets};
   for (int i = 0; i < 3; i++) model_train_step(model, &batch); /* eager, recorded, replayed */
   if (model_reports(model, &report, 1, true, error) < 0) return false;
@@ -33,7 +33,7 @@ static bool time_training(Bench *b, Model *model, const int32_t *tokens, const i
         return false; /* as a run does: it limits the number of submitted steps */
     }
     int taken;
-    while ((taken = model_reports(model, &report, 1, true, error)) > 0) *loss = (double)report.loss;
+    while ((taken = model_reports(model, &report, 1, true, error)) > 0) *loss = (double)report.state.loss;
     if (taken < 0) return false;
     chunk[i] = (clock_seconds() - start) / steps;
   }

@@ -42,7 +42,8 @@ struct Staging {
 
 /* The device writes the states of finished steps to host memory. */
 struct Reports {
-  StepState *ring;               /* [REPORT_RING] shared */
+  StepReport *ring;              /* [REPORT_RING] shared */
+  int64_t *began;                /* device: StepReport.began of the step in progress */
   unsigned *next;                /* device: reports written so far */
   cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
   int64_t issued, finished, taken;

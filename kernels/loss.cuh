@@ -339,13 +339,15 @@ __global__ void __launch_bounds__(LOSS_SUM_BLOCK)
 }
 
 /* all: the number of targets of all processes, NULL for a single process */
-__global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets, const double *all) {
+__global__ void begin_step(StepState *state, const float *lr_table, const int32_t *targets, const double *all,
+                           int64_t *began) {
   const float count = all ? (float)*all : targets ? (float)*targets : 0.0f;
   state->lr = lr_table ? lr_table[state->step + 1] : 0.0f;
   state->inv_targets = count > 0 ? 1.0f / count : 0.0f;
   state->loss_sum = 0;
   state->loss_count = 0;
   state->sequence = 0;
+  *began = nanoseconds();
 }
 
 __global__ void advance_sequence(StepState *state, int sequences) { state->sequence += sequences; }
@@ -387,7 +389,7 @@ void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int3
 
 void cuda_step_begin(Context *c, StepState *state, const float *lr_table, const int32_t *targets) {
   const double *all = count_targets(c, targets);
-  launch(c, "start of a step", begin_step, 1, 1, 0, state, lr_table, targets, all);
+  launch(c, "start of a step", begin_step, 1, 1, 0, state, lr_table, targets, all, c->reports.began);
 }
 
 void cuda_next_micro_batch(Context *c, StepState *state, int sequences) {

@@ -68,6 +68,13 @@ __device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
   return r;
 }
 
+/* A clock that runs while the device is idle, too. */
+__device__ __forceinline__ int64_t nanoseconds() {
+  int64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
 /* 2^x to about 2 ulp; results below the smallest normal number are 0; -inf gives 0, NaN stays. */
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

@@ -52,10 +52,10 @@ static void digest_download(Context *c, void *host, const void *device, size_t b
   digest_add(host, bytes);
 }
 
-static int digest_poll(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+static int digest_poll(Context *c, StepReport *out, int capacity, bool wait, Error *error) {
   int count = digest.backend->poll(c, out, capacity, wait, error);
-  const size_t bytes = offsetof(StepState, bias2) + sizeof out->bias2; /* without the padding */
-  for (int i = 0; i < count; i++) digest_add(&out[i], bytes);
+  const size_t bytes = offsetof(StepState, bias2) + sizeof out->state.bias2; /* without the padding and the times */
+  for (int i = 0; i < count; i++) digest_add(&out[i].state, bytes);
   return count;
 }
 
@@ -126,7 +126,7 @@ void fixture_free(Fixture *f) {
 static int tear_down(void **state) {
   Fixture *f = *state;
   Error error = {0};
-  StepState reports[8];
+  StepReport reports[8];
   int failures = 0;
   if (!f->expect_error) {
     while (f->backend->poll(f->context, reports, 8, true, &error) > 0) {

@@ -11,7 +11,7 @@ Machine machine_open(Fixture *f, int threads) {
 }
 
 void machine_close(Machine *m) {
-  StepState report;
+  StepReport report;
   Error error = {0};
   m->ops->poll(m->context, &report, 1, true, &error);
   if (error.code != EXIT_DONE) fail_msg("the context holds an error: %s", error.text);

@@ -42,7 +42,7 @@ static void test_out_of_memory(void **state) {
   Fixture *f = *state;
   OPS(f);
   Error error = {0};
-  StepState reports[1];
+  StepReport reports[1];
   const double one = 1;
   Array in = array_compute(f, &one, 1), out = array_compute(f, &one, 1);
   f->expect_error = true;
@@ -61,7 +61,7 @@ static void refused(Fixture *f, int ffn, int shift) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};
   const ContextOptions options = {.dtype = f->dtype};
   Error error = {0};
-  StepState report;
+  StepReport report;
   double *values = random_values(f, 1, 64);
   if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
   Array in = array_compute(&own, values, 64), out = array_compute(&own, values, 64);
@@ -161,7 +161,7 @@ static void test_captured_graphs(void **state) {
   Work work = work_new(f, &params);
   CapturedGraph *slot = NULL, *other = NULL;
   Error error = {0};
-  StepState reports[REPORT_RING];
+  StepReport reports[REPORT_RING];
   double *expected = NULL, *doubled = random_values(f, 2, (size_t)N * K);
   for (int i = 0; i < 4; i++) {
     ops->submit(c, &slot, work_step, &work);
@@ -187,7 +187,7 @@ static void test_captured_graphs(void **state) {
   ops->drop(c, &other);
   assert_null(slot);
   assert_int_equal(ops->poll(c, reports, REPORT_RING, true, &error), 6);
-  assert_int_equal(reports[5].sequence, 6);
+  assert_int_equal(reports[5].state.sequence, 6);
 }
 
 /* ---- reports ---- */
@@ -206,7 +206,8 @@ static void report_step(Context *c, void *argument) {
 static void test_reports(void **state) {
   Fixture *f = *state;
   OPS(f);
-  StepState host = {.step = 77}, reports[8];
+  StepState host = {.step = 77};
+  StepReport reports[8];
   Error error = {0};
   ReportStep step = {.ops = ops, .state = state_new(f, &host)};
   CapturedGraph *slot = NULL;
@@ -220,8 +221,8 @@ static void test_reports(void **state) {
   }
   assert_int_equal(taken, 5);
   for (int i = 0; i < 5; i++) {
-    assert_int_equal(reports[i].step, 77);
-    assert_int_equal(reports[i].sequence, i + 1);
+    assert_int_equal(reports[i].state.step, 77);
+    assert_int_equal(reports[i].state.sequence, i + 1);
   }
 }
 
@@ -233,11 +234,11 @@ static void test_reports_overflow(void **state) {
   Work work = work_new(f, &params);
   CapturedGraph *slot = NULL;
   Error error = {0};
-  StepState reports[REPORT_RING + 1];
+  StepReport reports[REPORT_RING + 1];
   work.rows = 1;
   for (int i = 0; i < REPORT_RING + 5; i++) ops->submit(c, &slot, work_step, &work);
   assert_int_equal(ops->poll(c, reports, REPORT_RING + 1, true, &error), REPORT_RING);
-  for (int i = 0; i < REPORT_RING; i++) assert_int_equal(reports[i].sequence, i + 6);
+  for (int i = 0; i < REPORT_RING; i++) assert_int_equal(reports[i].state.sequence, i + 6);
   assert_int_equal(ops->poll(c, reports, 1, true, &error), 0);
   ops->drop(c, &slot);
 }

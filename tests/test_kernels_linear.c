@@ -274,7 +274,7 @@ static void test_bias_gradient_of_many_rows(void **state) {
     Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test};
     const ContextOptions options = {.dtype = f->dtype, .threads = threads};
     Error error = {0};
-    StepState report;
+    StepReport report;
     if (!f->backend->open(&own.context, &options, &error)) fail_msg("%s", error.text);
     for (int i = 0; i < 4; i++)
       for (int j = 0; j < 4; j++) bias_gradient_case(&own, rows[i], outputs[j]);

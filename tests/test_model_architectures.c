@@ -167,12 +167,12 @@ static void ten_steps_case(Fixture *f, const char *name) {
   Model *m = model_start(f, &a.setup);
   const double *losses = golden_values(f, a.setup.golden, -1, "losses", NULL);
   for (int t = 0; t < STEPS; t++) {
-    StepState report;
+    StepReport report;
     Error error = {0};
     const TokenBatch batch = step_batch(&a, t);
     model_train_step(m, &batch);
     assert_int_equal(model_reports(m, &report, 1, true, &error), 1);
-    double loss = (double)report.loss;
+    double loss = (double)report.state.loss;
     expect_close(f, name, &loss, &losses[t], 1, tolerance(f, 1e-5));
   }
   expect_arena(f, name, m, arena_read(f, m, ARENA_MASTER), a.setup.golden, "final");

@@ -1,13 +1,14 @@
 /* Training steps of the whole model: ten of them against float64 PyTorch, resuming, halting, schedules. */
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
+#include "util/clock.h"
 
 #include <math.h>
 
 /* ---- steps ---- */
 
-static StepState one_report(Model *m) {
-  StepState report;
+static StepReport one_report(Model *m) {
+  StepReport report;
   Error error = {0};
   int taken = model_reports(m, &report, 1, true, &error);
   if (taken != 1) fail_msg("%d reports: %s", taken, error.text);
@@ -21,9 +22,14 @@ static void ten_steps_case(Fixture *f, Setup s) {
                *norms = golden_values(f, s.golden, -1, "grad_norms", NULL);
   const double *rates = golden_values(f, s.golden, -1, "lr", NULL);
   int step_tokens = s.train.micro_batches * s.train.batch * s.config.ctx, clipped = 0;
+  int64_t first = 0, last = 0, start = clock_nanoseconds();
   for (int t = 0; t < s.steps; t++) {
     model_train_step(m, &(TokenBatch){.tokens = s.tokens + t * step_tokens, .targets = s.targets + t * step_tokens});
-    StepState report = one_report(m);
+    const StepReport timed = one_report(m);
+    const StepState report = timed.state;
+    assert_true(last <= timed.began && timed.began < timed.ended);
+    if (t == 0) first = timed.began;
+    last = timed.ended;
     double loss = (double)report.loss, norm = (double)report.grad_norm, rate = (double)report.lr;
     expect_close(f, "loss", &loss, &losses[t], 1, whole_model(f, 1e-5));
     expect_close(f, "grad_norm", &norm, &norms[t], 1, whole_model(f, 1e-4));
@@ -32,6 +38,8 @@ static void ten_steps_case(Fixture *f, Setup s) {
     assert_int_equal(report.halted, 0);
     clipped += norm > (double)s.train.clip;
   }
+  const double on_device = (double)(last - first), elapsed = (double)(clock_nanoseconds() - start);
+  if (on_device < elapsed / 100 || on_device > elapsed * 1.001 + 1e6) fail_msg("%g ns of %g", on_device, elapsed);
   assert_true(clipped > 0 && clipped < s.steps);
   expect_tensors(f, m, arena_read(f, m, ARENA_MASTER), s.golden, "final", 1e-4);
   model_close(m);
@@ -58,7 +66,7 @@ static float *train_changed(Fixture *f, Setup s, int from, int steps, const floa
   for (int t = from; t < from + steps; t++) {
     if (changed && t == from + steps / 2) need(model_set_schedule(m, changed, &error), &error);
     model_train_step(m, &(TokenBatch){.tokens = s.tokens + t * step_tokens, .targets = s.targets + t * step_tokens});
-    assert_int_equal(one_report(m).step, t + 1);
+    assert_int_equal(one_report(m).state.step, t + 1);
   }
   need(model_download(m, ARENA_MASTER, out, &error), &error);
   need(model_download(m, ARENA_MOMENT1, out + model_table(m)->arena, &error), &error);
@@ -121,13 +129,13 @@ static void test_halts(void **state) {
   poisoned[model_table(m)->decoder.sublayers[3].out.weight.offset] = NAN;
   model_upload(m, ARENA_MASTER, poisoned);
   model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
-  StepState report = one_report(m);
+  StepState report = one_report(m).state;
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
   assert_memory_equal(arena_read(f, m, ARENA_MASTER), poisoned, bytes);
   model_upload(m, ARENA_MASTER, weights); /* healthy again, but nobody has read the report and started over */
   model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
-  report = one_report(m);
+  report = one_report(m).state;
   assert_true(report.halted != 0);
   assert_int_equal(report.step, 0);
   assert_memory_equal(arena_read(f, m, ARENA_MASTER), weights, bytes);
@@ -144,7 +152,7 @@ static void test_no_targets(void **state) {
   assert_true(gradients(f, m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets}, &grad) == 0);
   for (size_t i = 0; i < model_table(m)->arena; i++) assert_true(grad[i] == 0);
   model_train_step(m, &(TokenBatch){.tokens = s.tokens, .targets = s.targets});
-  StepState report = one_report(m);
+  StepState report = one_report(m).state;
   assert_int_equal(report.halted, 0);
   assert_true(report.loss == 0 && report.grad_norm == 0);
   assert_int_equal(report.step, 1);

@@ -136,7 +136,7 @@ static void test_narrow_weights_are_read_only(void **state) {
   Fixture own = {.backend = f->backend, .dtype = f->dtype, .test = f->test, .expect_error = true};
   const ContextOptions options = {.dtype = f->dtype, .weights = DTYPE_I8};
   Error error = {0};
-  StepState report;
+  StepReport report;
   if (fixture_is_cuda(f)) {
     assert_false(f->backend->open(&own.context, &options, &error));
     assert_int_equal(error.code, EXIT_USAGE);

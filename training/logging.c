@@ -18,11 +18,6 @@ bool run_log_diagnosis(Run *r, const MetricsLine *diagnosis, Error *error) {
   return run_log(r, diagnosis, error);
 }
 
-void run_restart_timing(RunSession *session) {
-  session->timed_steps = 0;
-  session->logged_at = clock_seconds();
-}
-
 /* Collects the newest evaluation losses, oldest first; returns their number. */
 static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
   const size_t count = h->evaluation_count < CONSOLE_TREND ? h->evaluation_count : CONSOLE_TREND;
@@ -32,10 +27,10 @@ static int recent_losses(const History *h, double out[CONSOLE_TREND]) {
 
 /* Shows the newest step, and logs it to metrics.jsonl if it is time for a line. */
 static bool show_step(Run *r, bool logged, Error *error) {
-  const StepState *newest = &r->session.newest;
+  const StepState *newest = &r->session.newest.state;
   const int64_t per_step = settings_tokens_per_step(&r->settings);
   const double loss = r->progress.loss_sum / (double)r->progress.loss_steps;
-  const double steps_per_s = (double)r->session.timed_steps / (clock_seconds() - r->session.logged_at);
+  const double steps_per_s = 1e9 * (double)r->session.timed_steps / fmax((double)r->session.timed_ns, 1);
   /* The peak of a CPU depends on everything else that runs on the machine. */
   const double peak_flops = r->device.info.accelerator ? r->device.peak_flops : (double)NAN;
   double trend[CONSOLE_TREND];
@@ -80,21 +75,29 @@ static bool diverged(const Run *r, const StepState *report, Error *error) {
   return run_fail_nonfinite(r, what, error);
 }
 
-static bool take_report(Run *r, const StepState *report, Error *error) {
-  if (report->halted) {
-    r->progress.step = report->step; /* later steps were started already, but changed nothing */
-    return diverged(r, report, error);
+/* Reports may arrive several at a time, so only the device knows how long each step took. */
+static void time_report(RunSession *session, const StepReport *report) {
+  session->timed_ns += report->ended - (session->paused ? report->began : session->newest.ended);
+  session->timed_steps++;
+  session->paused = false;
+  session->newest = *report;
+}
+
+static bool take_report(Run *r, const StepReport *report, Error *error) {
+  const StepState *state = &report->state;
+  if (state->halted) {
+    r->progress.step = state->step; /* later steps were started already, but changed nothing */
+    return diverged(r, state, error);
   }
-  r->session.newest = *report;
-  r->progress.loss_sum += (double)report->loss;
+  time_report(&r->session, report);
+  r->progress.loss_sum += (double)state->loss;
   r->progress.loss_steps++;
-  r->session.timed_steps++;
-  const bool logged = report->step % r->settings.log_every == 0 || report->step == r->settings.steps;
+  const bool logged = state->step % r->settings.log_every == 0 || state->step == r->settings.steps;
   if (!show_step(r, logged, error)) return false;
   if (!logged) return true;
   r->progress.loss_sum = 0;
   r->progress.loss_steps = 0;
-  run_restart_timing(&r->session);
+  r->session.timed_steps = r->session.timed_ns = 0;
   return true;
 }
 
@@ -126,7 +129,7 @@ bool run_write_report(const Run *r, Error *error) {
 }
 
 bool run_take_reports(Run *r, bool wait, Error *error) {
-  StepState reports[REPORT_RING];
+  StepReport reports[REPORT_RING];
   int count;
   while ((count = model_reports(r->model.on_device, reports, REPORT_RING, wait, error)) > 0)
     for (int i = 0; i < count; i++)

@@ -128,11 +128,12 @@ typedef struct RunSession {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_agree_on_stop(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
-  StepState newest;         /* the last step reported by the device (logging.c) */
+  StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
   bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
-  double logged_at;    /* clock_seconds() at the last line of metrics.jsonl or run_restart_timing() */
-  int64_t timed_steps; /* steps reported since then */
+  bool paused;         /* since the newest step, the device has done something else than training */
+  int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */
+  int64_t timed_ns;    /* their time on the device, without pauses */
 } RunSession;
 
 /* Measurements of the slowest process since the last message about it (peers.c). */
@@ -316,7 +317,6 @@ bool run_open_base_tokenizers(Run *r, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-void run_restart_timing(RunSession *session); /* restarts the measurement of tokens per second */
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
 bool run_write_report(const Run *r, Error *error);                                  /* report.html */
 /* Writes a line of metrics.jsonl, on rank 0. */

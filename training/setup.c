@@ -149,7 +149,7 @@ bool run_init_weights(Run *r, Error *error) {
 }
 
 bool run_warm_up(Run *r, Error *error) {
-  StepState reports[REPORT_RING];
+  StepReport reports[REPORT_RING];
   if (!r->device.info.accelerator) return true;
   TokenBatch batch;
   run_fill_batch(r, r->progress.step + 1, &batch, error);

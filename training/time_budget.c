@@ -51,7 +51,7 @@ static void write_plans(TimeBudget *budget, TrainSettings *s) {
 /* Runs one step and drops its report. An asynchronous device is kept some steps behind the host (Backend.poll), as in
  * training, so that the measured rate is the device's. */
 static bool time_step(Run *r, int64_t step, double *start, double *seconds, Error *error) {
-  StepState reports[REPORT_RING];
+  StepReport reports[REPORT_RING];
   TokenBatch batch;
   run_fill_batch(r, step, &batch, error);
   if (!run_agree_on_stop(r, error)) return false;

@@ -3,14 +3,16 @@
 #define INKLING_UTIL_CLOCK_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <time.h>
 
-/* Returns seconds of a monotonic clock; only differences are meaningful. */
-static inline double clock_seconds(void) {
+/* Both return the time of a monotonic clock; only differences are meaningful. */
+static inline int64_t clock_nanoseconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+static inline double clock_seconds(void) { return 1e-9 * (double)clock_nanoseconds(); }
 
 /* Statistics of a series of timings, in the unit of the values. */
 typedef struct Quantiles {

@@ -1,5 +1,6 @@
 /* The CPU backend's context and memory, and the tables of its operations. */
 #include "kernels/cpu/tile.h"
+#include "util/clock.h"
 #include "util/memory.h"
 #include "util/text.h"
 #include "util/threads.h"
@@ -175,12 +176,13 @@ void CPU(drop)(Context *c, CapturedGraph **slot) {
 /* A reader that falls behind loses the oldest reports, never the newest. */
 void CPU(report)(Context *c, const StepState *state) {
   if (c->error.code) return;
-  c->reports[(c->report_first + c->report_count) % REPORT_RING] = *state;
+  const int next = (c->report_first + c->report_count) % REPORT_RING;
+  c->reports[next] = (StepReport){*state, c->began, clock_nanoseconds()};
   if (c->report_count < REPORT_RING) c->report_count++;
   else c->report_first = (c->report_first + 1) % REPORT_RING;
 }
 
-int CPU(poll)(Context *c, StepState *out, int capacity, bool wait, Error *error) {
+int CPU(poll)(Context *c, StepReport *out, int capacity, bool wait, Error *error) {
   (void)wait; /* work is done when its call returns */
   if (c->error.code) {
     fail(error, c->error.code, "%s", c->error.text);

@@ -37,7 +37,8 @@ struct Context {
   Scratch scratch, rounded; /* shared by the operations, one at a time; see CPU(scratch)() and CPU(rounded)() */
   Pool *pool;
   const Microkernel *microkernel;
-  StepState reports[REPORT_RING];
+  StepReport reports[REPORT_RING];
+  int64_t began; /* StepReport.began of the step in progress */
   int report_first, report_count;
 };
 

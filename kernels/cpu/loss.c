@@ -5,6 +5,7 @@
  * code sums all logits even without smoothing, to detect NaN and infinity, which exp() of a masked logit would hide. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
+#include "util/clock.h"
 
 enum {
   SUM_LANES = 32,          /* partial sums of a row */
@@ -171,6 +172,7 @@ void CPU(step_begin)(Context *c, StepState *state, const float *lr_table, const 
   state->loss_sum = 0;
   state->loss_count = 0;
   state->sequence = 0;
+  c->began = clock_nanoseconds();
 }
 
 void CPU(next_micro_batch)(Context *c, StepState *state, int sequences) {

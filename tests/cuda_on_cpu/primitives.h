@@ -2,6 +2,8 @@
 #ifndef CUDA_ON_CPU_PRIMITIVES_H
 #define CUDA_ON_CPU_PRIMITIVES_H
 
+#include <chrono>
+
 #define DYNAMIC_SHARED(name) unsigned char *const name = emu::dyn_smem()
 
 EMU_NOTSAN inline void emulated_ldmatrix(uint32_t (&r)[4], const void *p, emu::Finish finish, const char *operation,
@@ -36,6 +38,10 @@ template <int N> inline void cp_async_wait() { emu::cp_async_wait(N); }
 
 inline uint4 load16_ordered(const void *global, bool pred) {
   return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
+}
+
+inline int64_t nanoseconds() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /* Zero where ex2.approx.ftz flushes. */
