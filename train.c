@@ -76,6 +76,7 @@ static bool choose(Run *r, Error *error) {
                       .base = base,
                       .teacher = s->teacher ? &r->teacher.config : NULL,
                       .text_bytes = r->text.facts.bytes,
+                      .train_tokens = token_range_size(&r->text.train),
                       .pairs = run_has_pairs(&r->text),
                       .device = &device,
                       .peak_flops = r->device.peak_flops};
@@ -257,7 +258,8 @@ static bool finish(Run *r, Error *error) {
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
-  const RunEnd usual = isnan(r->budget.minutes) ? RUN_DONE : RUN_MINUTES;
+  const bool timed = !isnan(r->budget.minutes) && (double)r->progress.step < r->budget.most;
+  const RunEnd usual = timed ? RUN_MINUTES : RUN_DONE;
   run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   if (!run_has_learned(r)) {

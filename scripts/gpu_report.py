@@ -174,28 +174,40 @@ def decoding(rows):
     return table(("decoding, bf16, half the context", "1 sequence, tokens/s", "8 sequences, tokens/s"), out)
 
 
-def operations(rows):
+def operations(rows, cards):
+    """One row an operation, with its time and its share of the peak on each card."""
     newest = {}
     for r in rows:
         if r["kind"] == "kernel" and r["group"] != "rates":
             name = r["operation"] + (", autotuned" if r.get("note") == "autotuned" else "")
-            newest[r["model"], name, r["shape"], r["dtype"]] = r
+            newest.setdefault((r["model"], name, r["shape"], r["dtype"]), {})[r["header"]["card"]] = r
     if not newest:
         return f"Single operations: {MISSING}.\n"
     out = []
-    for (model, name, shape, dtype), r in newest.items():
-        if "error" in r:
-            out.append((model, name, shape, dtype, "failed: " + r["error"], "", "", ""))
-            continue
-        share = f"{100 * r['share']:.0f} % of {'GEMM' if r['share_of'] == 'gemm' else 'copy'}" if r.get("share") else ""
-        out.append((model, name, shape, dtype, f"{r['ms']:.4f}", f"{r['gb_per_s']:.0f}" if r["bytes"] else "",
-                    f"{r['tflop_per_s']:.1f}" if r["flops"] else "", share))
-    return table(("model", "operation", "shape", "", "ms", "GB/s", "TFLOP/s", "share"), out)
+    for key, of_card in newest.items():
+        cells = list(key)
+        for card in cards:
+            r = of_card.get(card)
+            if r is None or "error" in r:
+                cells += [MISSING if r is None else "failed: " + r["error"], ""]
+                continue
+            share = f"{100 * r['share']:.0f} % of {'GEMM' if r['share_of'] == 'gemm' else 'copy'}" if r.get("share") else ""
+            cells += [f"{1e3 * r['ms']:.1f}", share]
+        out.append(cells)
+    head = [text for card in cards for text in (short(card) + ", µs", "share of the peak")]
+    return table(("model", "operation", "shape", "", *head), out)
+
+
+def short(card):
+    return " ".join(card.split()[:2])
 
 
 def parts(rows):
-    out = [(r["stage"], r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r["kind"] == "part"]
-    return table(("stage", "part", "result", "seconds", ""), out)
+    """What passed without a figure is a list, everything else a table."""
+    rows = [r for r in rows if r["kind"] == "part"]
+    plain = [r["name"] for r in rows if r["status"] == "passed" and r["detail"].endswith(("0 failed", "test(s).", "TEST(S)"))]
+    out = [(r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r["name"] not in plain]
+    return "Passed: " + "; ".join(plain) + ".\n\n" + table(("part", "result", "seconds", ""), out)
 
 
 def main():
@@ -215,10 +227,11 @@ def main():
     for card in cards:
         mine = [r for r in rows if r["header"]["card"] == card]
         text.append(f"## Results{': ' + card if card else ''}\n")
-        text += [rates(mine), training(mine), attention(mine), decoding(mine), operations(mine), parts(mine)]
+        text += [rates(mine), training(mine), attention(mine), decoding(mine), parts(mine)]
         notes = [r["text"] for r in mine if r["kind"] == "note"]
         if notes:
             text.append("\n".join("- " + note for note in notes) + "\n")
+    text += ["## Single operations\n", operations(rows, cards)]
     print("\n".join(text).rstrip())
 
 

@@ -53,7 +53,9 @@ cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 
 # ---- --minutes ----
 # A run that is suspended for half of its time must get shorter, and give the same result when repeated.
-$train $tiny --minutes 0.1 --sample-every 500 --out minutes.run 2>minutes.err &
+"$build/stories" --bytes 2500000 --seed 5 -o long.txt --report long.json 2>/dev/null
+long="long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1"
+$train $long --tokenizer byte --minutes 0.1 --sample-tokens 20 --sample-every 500 --out minutes.run 2>minutes.err &
 pid=$!
 while ! grep -q loss minutes.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -STOP $pid
@@ -74,10 +76,16 @@ $train --config minutes.run/config.txt --steps 50 --warmup 0 --out other.run --q
 check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt && ! grep -q earlier other.run/config.txt"
 $train --resume=minutes.run --minutes 0.02 --quiet
 check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
-
-"$build/stories" --bytes 2500000 --seed 5 -o long.txt --report long.json 2>/dev/null
-$train long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 0 --minutes 0.1 --quiet --out xz.run
+$train $long --sample-tokens 0 --minutes 0.1 --quiet --out xz.run
 check "what is done once does not shorten a run" awk "BEGIN { exit !($(value xz.run seconds) >= 4) }"
+
+# Ten epochs of 3600 tokens, at 32 a step.
+head -c 4000 text.txt >page.txt
+$train page.txt ${tiny#* } --minutes 60 --out page.run 2>page.err
+check "a run ends when it would only memorize the text" test $? -eq 0 -a "$(value page.run end)" = "done" -a "$(value page.run step)" = 1125
+check "and says so" grep -q '^note: the run ends after 10 epochs' page.err
+$train --resume=page.run --minutes 0.01 --quiet
+check "but goes on when told to" test $? -eq 0 -a "$(value page.run step)" -gt 1125
 
 # ---- diagnoses ----
 $train $tiny --steps 60 --optimizer adamw --lr 9 --warmup 0 --quiet --out high.run 2>high.err
@@ -97,7 +105,7 @@ $train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch
 for seed in 1 2; do
   for dim in 8 16; do $train $tiny --steps 20 --dim $dim --seed $seed --quiet --out "sweep/$dim/s$seed.run" 2>/dev/null; done
 done
-$train long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 0 --tokenizer byte --steps 100000 --eval-every 20 --quiet --out begun.run 2>/dev/null &
+$train $long --sample-tokens 0 --tokenizer byte --steps 100000 --eval-every 20 --quiet --out begun.run 2>/dev/null &
 pid=$!
 while ! grep -q val_loss begun.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
 kill -INT $pid

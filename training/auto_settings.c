@@ -24,7 +24,8 @@ static const Preset presets[] = {MODEL_PRESETS(PRESET_ROW)};
  * The speed of a busy CPU cannot be measured reliably, so the usual speed of its threads is assumed instead, for at
  * most THREADS_LIMIT of them, because small models do not keep more busy. If the measured speed means more than
  * MOST_MINUTES, the run is cut to that. */
-static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
+static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, GPU_STEP_SECONDS = 1e-3 /* at least: launches of kernels */;
+static const double THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
 static const double MOST_MINUTES = 30;
 /* Fractions of the GEMM peak that CPUs reach in training, pauses included (measured: 0.63 to 0.86; 0.5 in bf16). */
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
@@ -119,10 +120,20 @@ static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
   return 60 * budget_minutes(s) * usual_flops(given);
 }
 
-/* Returns the largest preset that the time allows, at twenty tokens per parameter (Hoffmann et al. 2022), and that is
- * not too large for the text. */
+double auto_epochs_limit(const TrainSettings *s) {
+  return s->init ? FINE_TUNING_EPOCHS : s->optimizer == OPTIMIZER_ADAMW ? ADAMW_EPOCHS_LIMIT : MUON_EPOCHS_LIMIT;
+}
+
+/* Returns the tokens of the longest run that the text allows. */
+static double text_tokens(const TrainSettings *s, const AutoInputs *given) {
+  return (isnan(s->epochs) ? auto_epochs_limit(s) : s->epochs) * (double)given->train_tokens;
+}
+
+/* Returns the largest preset that is not too large for the text and that the time allows: at twenty tokens per
+ * parameter (Hoffmann et al. 2022), or as many as the text has. */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
-  const double by_time = 1.5 * sqrt(budget_flops(s, given) / 120), by_text = 10 * (double)given->text_bytes;
+  const double flops = budget_flops(s, given), by_text = 10 * (double)given->text_bytes;
+  const double by_time = fmax(1.5 * sqrt(flops / 120), flops / (6 * text_tokens(s, given)));
   int preset = PRESET_110M;
   while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
   return preset;
@@ -215,12 +226,26 @@ bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, Model
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
 
+/* Returns the preset's micro-batch on a GPU: the smallest with which it reads the whole text in time, because small
+ * batches learn more from a token (docs/learning.md). */
+static int gpu_batch(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+  const Preset *p = &presets[s->preset];
+  const OptimizerKind optimizer = s->optimizer < 0 ? OPTIMIZER_MUON : (OptimizerKind)s->optimizer;
+  for (int batch = p->cpu_batch; !s->steps && batch < p->batch; batch *= 2) {
+    const int64_t tokens = (int64_t)batch * p->ctx;
+    const double step = model_step_flops(model, tokens, optimizer, true) / usual_flops(given);
+    const double seconds = text_tokens(s, given) / (double)tokens * fmax(step, GPU_STEP_SECONDS);
+    if (seconds <= 60 * budget_minutes(s)) return batch;
+  }
+  return p->batch;
+}
+
 /* Returns the micro-batch in sequences that has about as many tokens as the preset's at the chosen context. With
  * --batch-tokens it is the largest smaller one that divides it. */
-static int usual_batch(const TrainSettings *s, bool accelerator) {
+static int usual_batch(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const Preset *p = &presets[s->preset];
   const int on_cpu = s->optimizer == OPTIMIZER_ADAMW ? p->cpu_batch / 2 : p->cpu_batch;
-  const int64_t tokens = (int64_t)(accelerator ? p->batch : on_cpu) * p->ctx;
+  const int64_t tokens = (int64_t)(given->device->accelerator ? gpu_batch(s, given, model) : on_cpu) * p->ctx;
   int batch = tokens > s->model.ctx ? (int)(tokens / s->model.ctx) : 1;
   if (s->batch_tokens && s->batch_tokens % s->model.ctx == 0)
     while (s->batch_tokens / s->model.ctx % batch) batch--;
@@ -232,7 +257,7 @@ static int usual_batch(const TrainSettings *s, bool accelerator) {
 static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
                              AutoReasons *reasons) {
   if (s->optimizer >= 0) return;
-  const int64_t batch = s->batch ? s->batch : usual_batch(s, given->device->accelerator);
+  const int64_t batch = s->batch ? s->batch : usual_batch(s, given, model);
   const int64_t tokens = s->batch_tokens ? s->batch_tokens : batch * s->model.ctx * (s->grad_accum ? s->grad_accum : 1);
   const bool gpu = given->device->accelerator;
   const double step = model_step_flops(model, tokens, OPTIMIZER_ADAMW, gpu);
@@ -269,7 +294,7 @@ double auto_step_flops(const TrainSettings *s, const ModelConfig *model, const M
 
 /* Halves the micro-batch until a step fits the memory, and raises the number of micro-batches instead. */
 static void fit_batch(TrainSettings *s, const AutoInputs *given, const ModelConfig *model, AutoReasons *reasons) {
-  const int whole = s->batch = usual_batch(s, given->device->accelerator);
+  const int whole = s->batch = usual_batch(s, given, model);
   TrainConfig train = settings_train_config(s);
   train.dropout.branch = 0.1f;
   const size_t limit = given->device->free_bytes / 10 * 9;
@@ -340,21 +365,18 @@ double auto_step_seconds(double flops, const ContextInfo *device, double peak_fl
 /* Explains a number of steps that was chosen by time. A busy machine takes longer, as the plan's estimate shows. */
 static void note_time(const TrainSettings *s, const AutoInputs *given, const char *steps, AutoReasons *reasons) {
   const PluralText threads = text_plural(counted_threads(given), "such thread");
-  note_choice(reasons, "%s (%g minutes at %.0f GFLOP/s, usual for %s)", steps, budget_minutes(s),
-              1e-9 * usual_flops(given), given->device->accelerator ? "such a GPU" : threads.text);
+  note_choice(reasons, "%s (%g minutes at %s, usual for %s)", steps, budget_minutes(s),
+              text_flops(usual_flops(given)).text, given->device->accelerator ? "such a GPU" : threads.text);
 }
 
 /* Returns the number of steps that the time or the text allows, whichever is smaller. */
 static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
                          AutoReasons *reasons) {
-  enum { FEWEST = 100 };
   const double per_step = (double)settings_tokens_per_step(s);
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
-  const int new_limit = s->optimizer == OPTIMIZER_MUON ? MUON_EPOCHS_LIMIT : ADAMW_EPOCHS_LIMIT;
-  const int epochs_limit = s->init ? FINE_TUNING_EPOCHS : new_limit;
-  const double by_text = epochs_limit * (double)given->train_tokens / per_step;
-  const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : FEWEST);
+  const double by_text = text_tokens(s, given) / per_step;
+  const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : AUTO_FEWEST_STEPS);
   const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;

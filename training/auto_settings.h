@@ -34,6 +34,7 @@ typedef struct AutoReasons {
 #define AUTO_WD_KB 200        /* below, in proportion to 1 / sqrt(text), too */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
 #define AUTO_WARMUP_LIMIT 700 /* steps */
+#define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define AUTO_EVALUATIONS 20   /* per run */
 #define AUTO_SAMPLES 4        /* per run */
@@ -85,6 +86,9 @@ bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, Mo
  * micro-batches that fit the device's memory. EXIT_USAGE. */
 bool auto_model(TrainSettings *settings, const AutoInputs *given, ModelConfig *model, AutoReasons *reasons,
                 Error *error);
+
+/* Returns after how many epochs a run ends unless its length is given: a longer one would memorize the text. */
+double auto_epochs_limit(const TrainSettings *settings);
 
 /* Returns AdamW's default learning rate for the size of the model. */
 double auto_learning_rate(const TrainSettings *settings, const ModelConfig *model);

@@ -168,8 +168,9 @@ void run_print_plan(Run *r) {
   print_processes(r);
   print_memory(r, &memory);
   if (r->reasons.text[0]) console_row(c, "chosen", "%s", r->reasons.text);
-  console_row(c, "device", "%s, %s, peak %.0f GFLOP/s; about %s for the run", r->device.info.device,
-              dtype_name(r->device.info.dtype), 1e-9 * r->device.peak_flops, text_duration(estimated_seconds(r)).text);
+  console_row(c, "device", "%s, %s, peak %s; about %s for the run", r->device.info.device,
+              dtype_name(r->device.info.dtype), text_flops(r->device.peak_flops).text,
+              text_duration(estimated_seconds(r)).text);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->files.dir);
   if (!s->bench)
     console_row(c, "output", "%s%s", r->files.dir, taken ? ", which holds a run: it needs --overwrite" : "");

@@ -34,6 +34,7 @@ typedef struct TextFacts {
 typedef struct TimeBudget {
   double launched;                     /* when the program started */
   double minutes, deadline;            /* minutes NaN: the length is given otherwise */
+  double most;                         /* the run is not longer than this */
   double recent_seconds, recent_steps; /* sums in which every check halves the weight of older steps */
   double checked_at;                   /* when the length was checked last... */
   int64_t checked_step;                /* ...at this step */

@@ -2,6 +2,7 @@
  * adjusted during it, because the speed of a machine may change. config.txt records the lengths, so that the same run
  * can be repeated. */
 #include "training/run.h"
+#include "training/auto_settings.h"
 
 #include "cli/bench_line.h"
 
@@ -123,6 +124,12 @@ static const double CHECK_EVERY = 0.02; /* the part of --minutes between two che
 /* Returns the estimated seconds of a step, without pauses. */
 static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->recent_steps; }
 
+/* Returns the number of steps after which a run would memorize the text. */
+static double most_steps(const Run *r) {
+  const double epochs = auto_epochs_limit(&r->settings), tokens = (double)run_epoch_tokens(r);
+  return fmax(AUTO_FEWEST_STEPS, ceil(epochs * tokens / (double)settings_tokens_per_step(&r->settings)));
+}
+
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
@@ -147,7 +154,13 @@ bool run_fit_minutes(Run *r, Error *error) {
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / step_seconds(p));
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
-  s->steps = (int64_t)steps;
+  p->most = most_steps(r);
+  if (p->most <= done) p->most = SETTINGS_MAX_STEPS;
+  if (steps > p->most)
+    console_note(&r->console,
+                 "the run ends after %g epochs, before its time: more would memorize the text (--epochs N)",
+                 auto_epochs_limit(s));
+  s->steps = (int64_t)fmin(steps, p->most);
   p->minutes = minutes;
   p->deadline = end;
   return true;
@@ -205,8 +218,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   p->checked_step = r->progress.step;
   const double pause = p->all_paused / (double)(r->progress.step - p->first_step);
   const double left = p->deadline - now - seconds_at_end(r);
-  const double fit =
-      fmin(fmax(1, floor(left / (step_seconds(p) + pause))), (double)(SETTINGS_MAX_STEPS - r->progress.step));
+  const double fit = fmin(fmax(1, floor(left / (step_seconds(p) + pause))), p->most - (double)r->progress.step);
   const int64_t steps = (int64_t)run_broadcast_number(r->peers, (double)(r->progress.step + (int64_t)fit));
   const double change = fabs((double)(steps - r->settings.steps)) * (step_seconds(p) + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;

@@ -90,6 +90,11 @@ ShortText text_bytes(double bytes) {
   return scaled(bytes, 1024, units, 5);
 }
 
+ShortText text_flops(double flops) {
+  static const char *const units[] = {" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"};
+  return scaled(flops, 1000, units, 5);
+}
+
 ShortText text_duration(double seconds) {
   ShortText out;
   if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return (ShortText){"-"};

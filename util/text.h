@@ -44,6 +44,7 @@ typedef struct ShortText {
 
 ShortText text_count(double count);      /* 812, 48.2k, 1.2M, 3.4G, 5.6T */
 ShortText text_bytes(double bytes);      /* 812 B, 3.1 MiB */
+ShortText text_flops(double flops);      /* per second: 812 FLOP/s, 48.2 GFLOP/s, 788 TFLOP/s */
 ShortText text_duration(double seconds); /* 0:21, 1:05, 2:03:10 */
 
 /* A count with a noun: "1 step", "1500 steps"; the short form uses text_count(): "48.2k steps". A fraction has the
