@@ -245,7 +245,7 @@ void train_options(Options *options, TrainSettings *s) {
              .exclusive = EXCLUSIVE_LENGTH),
       DOUBLE("minutes", &s->minutes, 0, 1e6, NULL,
              "time budget in minutes, from the start of the program to its end, and at most 10 epochs (15 with AdamW, "
-             "3 with --init); a resumed run gets the same budget again",
+             "3 in fine-tuning); a resumed run gets the same budget again",
              .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
       TEXT(
           "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
