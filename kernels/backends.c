@@ -1,56 +1,11 @@
 /* The backends of this build that the machine can run, best first. */
-#define _DEFAULT_SOURCE /* syscall() */
 #include "kernels.h"
+#include "kernels/processor.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef __x86_64__
-#include <cpuid.h>
-#include <sys/syscall.h>
-
-/* Instruction sets, each with all instructions of the one before. */
-typedef enum Level { LEVEL_generic, LEVEL_v2, LEVEL_v3, LEVEL_v4, LEVEL_avx512bf16, LEVEL_amx } Level;
-
-static bool has_v4(void) {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-static bool has_bf16(void) {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
-}
-
-/* AMD's AVX512-BF16 multiplies at twice the rate of f32, Intel's at half of it (docs/performance.md). */
-static bool has_fast_bf16(void) { return __builtin_cpu_is("amd"); }
-
-/* Asks the operating system for the tile registers; it refuses if it does not save them. */
-static bool has_amx(void) {
-  enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
-  unsigned a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
-  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
-}
-
-/* The highest level of processor and operating system. */
-static Level highest_level(void) {
-  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) return LEVEL_generic;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
-      !__builtin_cpu_supports("bmi2"))
-    return LEVEL_v2;
-  if (!has_v4()) return LEVEL_v3;
-  if (!has_bf16()) return LEVEL_v4;
-  return has_amx() ? LEVEL_amx : LEVEL_avx512bf16;
-}
-
-#else
-typedef enum Level { LEVEL_generic } Level;
-static Level highest_level(void) { return LEVEL_generic; }
-static bool has_fast_bf16(void) { return false; }
-#endif
 
 /* CPU_TABLES(X) is X(table, level) for each table of kernels/cpu that this build has, best first: make/compiler.mk. */
 extern const Backend cuda_backend;
@@ -79,7 +34,7 @@ int backend_gpus(void) {
 const Backend *const *backend_list(void) {
   static const Backend *list[TABLES + 2];
   if (list[0]) return list;
-  const Level level = highest_level();
+  const Level level = processor_level();
   int count = 0;
 #ifdef INKLING_CUDA
   list[count++] = &cuda_backend;
@@ -109,6 +64,6 @@ const Backend *backend_find(const char *name, const char *isa, unsigned dtypes) 
 
 DType backend_natural_dtype(const char *name, const char *isa) {
   const Backend *best = backend_find(name, isa, ~0u);
-  const bool fast = best && (!best->isa || (strcmp(best->isa, "avx512bf16") == 0 && has_fast_bf16()));
+  const bool fast = best && (!best->isa || (strcmp(best->isa, "avx512bf16") == 0 && processor_has_fast_bf16()));
   return fast ? DTYPE_BF16 : DTYPE_F32;
 }

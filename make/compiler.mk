@@ -23,23 +23,28 @@ ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # The CPU kernels are compiled once for each instruction set and element type, best first. Everything else is compiled for
 # any processor of the architecture. ISA="v3 v2" selects instruction sets.
-X86 := $(findstring x86_64,$(shell $(CC) -dumpmachine))
-ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) generic generic_bf16
+MACHINE := $(shell $(CC) -dumpmachine)
+X86 := $(filter x86_64%,$(MACHINE))
+ARM := $(filter aarch64% arm64%,$(MACHINE))
+ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) $(if $(ARM),dotprod dotprod_bf16 neon neon_bf16) generic generic_bf16
 isa_of = $(firstword $(subst _, ,$(1)))
 KNOWN_ISAS := $(filter-out %_bf16,$(ALL_CPU_BUILDS))
 $(if $(filter-out $(KNOWN_ISAS),$(ISA)),$(error ISA is "$(ISA)": give one or several of $(KNOWN_ISAS)))
 CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
-	$(filter-out $(if $(X86),generic%),$(ALL_CPU_BUILDS)))
+	$(filter-out $(if $(X86)$(ARM),generic%),$(ALL_CPU_BUILDS)))
 # Floating-point exceptions need not be exact, so comparisons may become masks.
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
-	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512)
+	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \
+	$(if $(filter dotprod%,$(1)),-march=armv8.2-a+dotprod)
 # An old assembler lacks the instructions that multiply bf16.
-BF16_INSTRUCTIONS := $(shell printf 'tdpbf16ps %%tmm0, %%tmm1, %%tmm2\nvdpbf16ps %%zmm0, %%zmm1, %%zmm2\n' | \
+BF16_INSTRUCTIONS := $(shell printf '$(if $(ARM),.arch armv8.2-a+bf16\nbfdot v0.4s$(comma) v1.8h$(comma) v2.8h\n,\
+	tdpbf16ps %%tmm0$(comma) %%tmm1$(comma) %%tmm2\nvdpbf16ps %%zmm0$(comma) %%zmm1$(comma) %%zmm2\n)' | \
 	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo yes)
 DEFINES += $(if $(BF16_INSTRUCTIONS),-DINKLING_BF16_INSTRUCTIONS)
 # For kernels/backends.c: the tables of kernels, best first, with the instruction set of each.
-CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16)) $(CPU_BUILDS)
+CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16) \
+	$(if $(filter dotprod_bf16,$(CPU_BUILDS)),bf16)) $(CPU_BUILDS)
 BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(call isa_of,$(table))))' $(CUDA_DEFINES)
 
 # ---- libraries ----

@@ -3,7 +3,8 @@
 #
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
-# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`).
+# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`; aarch64:
+# for `make test-aarch64`).
 set -eu
 
 cc=${CC:-cc}
@@ -32,6 +33,7 @@ has_cmocka || missing="$missing cmocka"
 for name in "$@"; do
   case $name in
     wasm) has_wasm || missing="$missing wasm" ;;
+    aarch64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null 2>&1 || missing="$missing aarch64" ;;
     *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
   esac
 done
@@ -52,6 +54,7 @@ package() {
     apt-get:libedit) echo libedit-dev ;;
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
     apt-get:mpich) echo mpich libmpich-dev ;;
+    apt-get:aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
     apt-get:wasm) echo clang lld wasi-libc libclang-rt-dev-wasm32 ;;
     dnf:compiler) echo gcc glibc-devel ;;
     dnf:jansson) echo jansson-devel ;;

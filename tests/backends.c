@@ -178,9 +178,9 @@ static int run_in(DType last, const char *group, const struct CMUnitTest *tests,
     fprintf(stderr, "%s: %d tests, room for %d\n", group, count, MAX_TESTS);
     return 1;
   }
-  const char *only = getenv("INKLING_TEST_BACKEND");
+  const char *only = getenv("INKLING_TEST_BACKEND"); /* a device or an instruction set */
   for (const Backend *const *b = backend_list(); *b; b++) {
-    if (only && strcmp((*b)->name, only) != 0) continue;
+    if (only && strcmp((*b)->name, only) != 0 && (!(*b)->isa || strcmp((*b)->isa, only) != 0)) continue;
     for (DType dtype = DTYPE_F32; dtype <= last; dtype++) {
       bool required = (*b)->isa || only;
       if (!((*b)->dtypes >> dtype & 1)) continue;

@@ -55,6 +55,13 @@ $(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 
+# ---- 64-bit ARM ----
+
+#? make test-aarch64 [FULL=1] | cross-compile for 64-bit ARM and run tests in qemu as three processors (Debian)
+.PHONY: test-aarch64
+test-aarch64: remember
+	+@FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64
+
 # ---- fuzzing ----
 
 # Each program feeds one parser with inputs from libFuzzer, or with the files that are named.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks that the compiler vectorizes every loop of kernels/cpu marked `#pragma omp simd` at the full width of the
-# instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all of v3 and v4; CC: gcc or
-# clang)
+# instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all of v3 and v4, or of neon; CC: gcc
+# or clang)
 #
 # A scalar loop gives the same numbers several times more slowly, so no other test detects it. The compilers report
 # which loops they have vectorized. Loops over a constant number of lanes (`l < LANES`) are not checked: the compilers
@@ -12,13 +12,18 @@ cc=${CC:-gcc}
 unset MAKEFLAGS MAKELEVEL
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ $# -gt 0 ] || set -- v3 v3_bf16 v4 v4_bf16
 case $("$cc" --version 2>/dev/null) in
   *clang*) report=-Rpass=loop-vectorize clang=1 ;;
   *Free\ Software*) report=-fopt-info-vec-optimized clang= ;;
   *) echo "vectorized: $cc is neither gcc nor clang" >&2; exit 2 ;;
 esac
-case $("$cc" -dumpmachine) in x86_64*) ;; *) echo "vectorized: only for x86-64"; exit 0 ;; esac
+case $("$cc" -dumpmachine) in
+  x86_64*) usual="v3 v3_bf16 v4 v4_bf16" ;;
+  aarch64*) usual="neon neon_bf16" ;;
+  *) echo "vectorized: only for x86-64 and aarch64"; exit 0 ;;
+esac
+# shellcheck disable=SC2086 # names are words
+[ $# -gt 0 ] || set -- $usual
 
 for build; do
   case $build in v4*) bytes=64 ;; v3*) bytes=32 ;; *) bytes=16 ;; esac

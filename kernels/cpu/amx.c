@@ -3,7 +3,7 @@
  * memory; tests/test_amx.c replaces it by C (AMX_EMULATED). */
 #include "kernels/cpu/tile.h"
 
-#if defined(HAVE_BF16_PRODUCTS) || defined(AMX_EMULATED)
+#if (defined(HAVE_BF16_PRODUCTS) && defined(__x86_64__)) || defined(AMX_EMULATED)
 
 enum { AMX_ROWS = 16, AMX_WORDS = 16, SIDE = 2 * AMX_ROWS /* of a block of sums */ };
 

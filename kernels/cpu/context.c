@@ -211,13 +211,16 @@ int CPU(poll)(Context *c, StepReport *out, int capacity, bool wait, Error *error
 const Backend CPU(backend) = {TABLE(NAME(CPU_ISA))};
 
 #ifdef HAVE_BF16_PRODUCTS
-static bool open_avx512bf16(Context **out, const ContextOptions *options, Error *error) {
-  return open_with(out, options, &CPU(avx512bf16), error);
-}
-static bool open_amx(Context **out, const ContextOptions *options, Error *error) {
-  return open_with(out, options, &CPU(amx), error);
-}
 #pragma GCC diagnostic ignored "-Woverride-init" /* .open */
-const Backend cpu_avx512bf16_backend = {TABLE("avx512bf16").open = open_avx512bf16};
-const Backend cpu_amx_backend = {TABLE("amx").open = open_amx};
+#define TABLE_WITH(microkernel, isa_name)                                                                              \
+  static bool open_##isa_name(Context **out, const ContextOptions *options, Error *error) {                            \
+    return open_with(out, options, &CPU(microkernel), error);                                                          \
+  }                                                                                                                    \
+  const Backend cpu_##isa_name##_backend = {TABLE(#isa_name).open = open_##isa_name};
+#ifdef __aarch64__
+TABLE_WITH(pair_dots, bf16)
+#else
+TABLE_WITH(pair_dots, avx512bf16)
+TABLE_WITH(amx, amx)
+#endif
 #endif

@@ -5,9 +5,7 @@
  * products of a group as integers, which is exact, then scales the result and adds it in fp32. */
 #include "kernels/cpu/dots.h"
 
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
+#include "kernels/processor.h"
 
 enum {
   WEIGHT_TILE = 4, /* weight rows and sequences whose sums are in registers together */
@@ -202,16 +200,23 @@ static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8
   return int8_tile(INT8_ROWS / PART_ROWS, 1, out, w, groups, x);
 }
 #elif defined(__aarch64__)
-#ifdef __ARM_FEATURE_DOTPROD
-#define SDOT_TARGET
-#else
-#define SDOT_TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
-#endif
 enum { PARTS = INT8_ROWS / 4 };
 
-/* sum[p] = the products of a group with rows 4p .. 4p + 3. No number is -128, so two products fit 16 bits. */
-static inline __attribute__((always_inline)) void int8_products(bool sdot, int32x4_t sum[PARTS], const Int8Weights *w,
-                                                                const Int8Group *x) {
+/* sum[p] = the products of a group with rows 4p .. 4p + 3. */
+#ifdef __ARM_FEATURE_DOTPROD
+static inline void int8_products(int32x4_t sum[PARTS], const Int8Weights *w, const Int8Group *x) {
+  UNROLL for (int p = 0; p < PARTS; p++) sum[p] = vdupq_n_s32(0);
+  UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad += 2) {
+    const int8x8_t numbers = vld1_s8(x->number + 4 * quad);
+    UNROLL for (int p = 0; p < PARTS; p++) {
+      sum[p] = vdotq_lane_s32(sum[p], vld1q_s8(w->number[quad][4 * p]), numbers, 0);
+      sum[p] = vdotq_lane_s32(sum[p], vld1q_s8(w->number[quad + 1][4 * p]), numbers, 1);
+    }
+  }
+}
+#else
+/* No number is -128, so two products fit 16 bits. */
+static inline void int8_products(int32x4_t sum[PARTS], const Int8Weights *w, const Int8Group *x) {
   int32x4_t high[PARTS]; /* the sums of rows 4p + 2 and 4p + 3, in two halves each; sum: of the first two rows */
   UNROLL for (int p = 0; p < PARTS; p++) sum[p] = high[p] = vdupq_n_s32(0);
   UNROLL for (int quad = 0; quad < WEIGHT_GROUP / 4; quad += 2) {
@@ -220,20 +225,15 @@ static inline __attribute__((always_inline)) void int8_products(bool sdot, int32
     const int8x8_t second = vreinterpret_s8_s32(vdup_lane_s32(vreinterpret_s32_s8(numbers), 1));
     UNROLL for (int p = 0; p < PARTS; p++) {
       const int8x16_t a = vld1q_s8(w->number[quad][4 * p]), b = vld1q_s8(w->number[quad + 1][4 * p]);
-      if (sdot) /* no intrinsic: not every processor has the instruction */
-        __asm__("sdot %0.4s, %1.16b, %3.4b[0]\n\tsdot %0.4s, %2.16b, %3.4b[1]"
-                : "+w"(sum[p])
-                : "w"(a), "w"(b), "w"(numbers));
-      else {
-        sum[p] = vpadalq_s16(sum[p], vmlal_s8(vmull_s8(vget_low_s8(a), first), vget_low_s8(b), second));
-        high[p] = vpadalq_s16(high[p], vmlal_s8(vmull_s8(vget_high_s8(a), first), vget_high_s8(b), second));
-      }
+      sum[p] = vpadalq_s16(sum[p], vmlal_s8(vmull_s8(vget_low_s8(a), first), vget_low_s8(b), second));
+      high[p] = vpadalq_s16(high[p], vmlal_s8(vmull_s8(vget_high_s8(a), first), vget_high_s8(b), second));
     }
   }
-  UNROLL for (int p = 0; p < PARTS && !sdot; p++) sum[p] = vpaddq_s32(sum[p], high[p]);
+  UNROLL for (int p = 0; p < PARTS; p++) sum[p] = vpaddq_s32(sum[p], high[p]);
 }
+#endif
 
-static inline __attribute__((always_inline)) int int8_tile(bool sdot, int sequences, Int8Sums out, const Int8Weights *w,
+static inline __attribute__((always_inline)) int int8_tile(int sequences, Int8Sums out, const Int8Weights *w,
                                                            int groups, const Int8Group *x) {
   enum { INT8_TILE = 2 };
   float32x4_t total[INT8_TILE][PARTS];
@@ -242,7 +242,7 @@ static inline __attribute__((always_inline)) int int8_tile(bool sdot, int sequen
     fetch_ahead((const char *)w + PREFETCH, sizeof *w);
     UNROLL for (int j = 0; j < sequences; j++) {
       int32x4_t sum[PARTS];
-      int8_products(sdot, sum, w, &x[j * groups + g]);
+      int8_products(sum, w, &x[j * groups + g]);
       UNROLL for (int p = 0; p < PARTS; p++) total[j][p] +=
           vcvtq_f32_s32(sum[p]) * (vld1q_f32(w->scale + 4 * p) * x[j * groups + g].scale);
     }
@@ -253,13 +253,8 @@ static inline __attribute__((always_inline)) int int8_tile(bool sdot, int sequen
 }
 
 static int int8_plain(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
-  if (sequences >= 2) return int8_tile(false, 2, out, w, groups, x);
-  return int8_tile(false, 1, out, w, groups, x);
-}
-
-SDOT_TARGET static int int8_sdot(Int8Sums out, const Int8Weights *w, int groups, const Int8Group *x, int sequences) {
-  if (sequences >= 2) return int8_tile(true, 2, out, w, groups, x);
-  return int8_tile(true, 1, out, w, groups, x);
+  if (sequences >= 2) return int8_tile(2, out, w, groups, x);
+  return int8_tile(1, out, w, groups, x);
 }
 #elif defined(__wasm_simd128__)
 enum { PARTS = INT8_ROWS / 4 };
@@ -310,12 +305,7 @@ typedef int Int8Dots(Int8Sums out, const Int8Weights *w, int groups, const Int8G
 /* Both functions compute the same integers. */
 static Int8Dots *int8_dots(void) {
 #if defined(__AVX512VL__)
-  if (__builtin_cpu_supports("avx512vnni")) return int8_vnni;
-#endif
-#if defined(__ARM_FEATURE_DOTPROD)
-  return int8_sdot;
-#elif defined(__aarch64__) && defined(__linux__)
-  if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) return int8_sdot;
+  if (processor_has_vnni()) return int8_vnni;
 #endif
   return int8_plain;
 }

@@ -17,15 +17,22 @@ static inline Vector half_of(Pairs pairs, int half) { return (Vector)(half ? pai
 /* Returns the pair at `from` in every lane. gcc would split the pair first, with an instruction for each half. */
 static inline Pairs spread(const char *from) {
   Pairs pair = *(const UnalignedPair *)from - (Pairs){0};
-#ifdef __x86_64__
+#if defined(__x86_64__)
   __asm__ volatile("" : "+x"(pair)); /* loaded again for the other half: registers are few */
+#elif defined(__aarch64__)
+  __asm__ volatile("" : "+w"(pair));
 #endif
   return pair;
 }
 
 #ifdef HAVE_BF16_PRODUCTS
+/* No intrinsics: not every processor of this level has the instructions. */
 static inline Vector add_dots(Vector sum, Pairs a, Vector b) {
+#ifdef __aarch64__
+  __asm__(".arch_extension bf16\n\tbfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+#else
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#endif
   return sum;
 }
 #endif
@@ -58,7 +65,11 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
   }
 #endif
   UNROLL for (int half = 0; half < 2; half++) {
-    UNROLL for (int j = 0; j < vectors; j++) wide[j] = half_of((Pairs)of_b[j], half);
+#ifdef __aarch64__
+    __asm__ volatile("" : "+r"(b)); /* loaded again for the other half, as in spread() */
+#endif
+    UNROLL for (int j = 0; j < vectors; j++) wide[j] =
+        half_of((Pairs) * (const UnalignedVector *)(b + j * LANES), half);
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       Vector factor = half_of(spread(row[i] + at), half);
       UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * wide[j];
@@ -150,7 +161,12 @@ MULTIPLY_WORDS(multiply_widened, PAIRS)
 const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = multiply_widened};
 #ifdef HAVE_BF16_PRODUCTS
 MULTIPLY_WORDS(multiply_dots, PAIR_DOTS)
-const Microkernel CPU(avx512bf16) = {.name = "AVX512-BF16", .rows = TILE_ROWS, .multiply = multiply_dots};
+#ifdef __aarch64__
+#define PAIR_DOTS_NAME "BF16"
+#else
+#define PAIR_DOTS_NAME "AVX512-BF16"
+#endif
+const Microkernel CPU(pair_dots) = {.name = PAIR_DOTS_NAME, .rows = TILE_ROWS, .multiply = multiply_dots};
 #endif
 #else
 const Microkernel CPU(microkernel) = {.rows = TILE_ROWS, .multiply = CPU(tile_multiply)};
