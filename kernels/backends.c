@@ -32,7 +32,11 @@ static bool has_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+#ifdef SYS_arch_prctl /* Linux */
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+#else
+  return false;
+#endif
 }
 
 /* The highest level of processor and operating system. */

@@ -15,7 +15,8 @@ SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),\
 SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
 # Not fast-math: NaN and infinity keep their meaning. Multiplications and additions may be fused, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
-ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP \
+ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -D_DARWIN_C_SOURCE \
+	-I. $(WARNINGS) -MMD -MP \
 	$(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
