@@ -9,7 +9,9 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#ifdef __linux__
 #include <sys/syscall.h>
+#endif
 
 /* Instruction sets, each with all instructions of the one before. */
 typedef enum Level { LEVEL_generic, LEVEL_v2, LEVEL_v3, LEVEL_v4, LEVEL_avx512bf16, LEVEL_amx } Level;
@@ -32,7 +34,7 @@ static bool has_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
-#ifdef SYS_arch_prctl /* Linux */
+#ifdef __linux__
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 #else
   return false;
