@@ -52,7 +52,7 @@ $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
 HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),$(shell command -v $(WASM_CLANG)))
 $(WASM)/module.base64: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
 	@mkdir -p $(@D)
-	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 -w 100 $@.gz,true) >$@.new && mv $@.new $@
+	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 <$@.gz | fold -w 100,true) >$@.new && mv $@.new $@
 $(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(WASM)/module.base64
 	@mkdir -p $(@D)
 	@(echo '#include "web/parts.h"'; $(call c_string,web_style,web/page.css); $(call c_string,web_page,web/page.js); \
