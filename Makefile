@@ -1,6 +1,8 @@
 # Builds ./train and ./generate. `make help` lists the targets and settings: it prints the lines that begin with #? in this
 # file and in the files that it includes.
 
+$(if $(filter undefine,$(.FEATURES)),,$(error make $(MAKE_VERSION), which comes with macOS, is too old: \
+brew install make, then type gmake instead of make))
 .DEFAULT_GOAL := all
 include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
 

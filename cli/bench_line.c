@@ -1,18 +1,15 @@
 #include "cli/bench_line.h"
 
 #include "util/file.h"
+#include "util/system.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 static size_t peak_memory(const ContextInfo *info) {
-  struct rusage usage;
-  if (info->accelerator) return info->peak_bytes;
-  getrusage(RUSAGE_SELF, &usage);
-  return (size_t)usage.ru_maxrss * 1024;
+  return info->accelerator ? info->peak_bytes : system_peak_memory();
 }
 
 bool bench_line_print(const BenchLine *line, Error *error, const char *format, ...) {

@@ -7,6 +7,7 @@
 #include "util/file.h"
 #include "util/program_name.h"
 #include "util/progress.h"
+#include "util/system.h"
 #include "util/text.h"
 
 #include <fcntl.h>
@@ -133,7 +134,7 @@ static bool print_information(const Options *options, const char *version, Error
  * arguments. */
 static bool describe_start(int argc, char **argv, const char *version, char **text, size_t *size, Error *error) {
   MappedFile program;
-  if (!file_map(&program, "/proc/self/exe", EXIT_INTERNAL, error)) return false;
+  if (!file_map(&program, system_program().text, EXIT_INTERNAL, error)) return false;
   const uint64_t sum = checksum_xxh64(program.bytes, program.size, 0);
   file_unmap(&program);
   FILE *stream = open_memstream(text, size);

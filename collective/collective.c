@@ -3,7 +3,7 @@
 #include "collective/messenger.h"
 #include "util/array.h"
 #include "util/clock.h"
-#include "util/path.h"
+#include "util/system.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -94,8 +94,8 @@ static const char *const library_dirs[] = {"", "../lib/inkling/"};
 /* Returns NULL where there is no library for this kind of MPI, or with the reason if it exists. It stays loaded: MPI
  * leaves threads and exit handlers behind. */
 static const Messenger *load(const char *kind, char reason[256]) {
-  PathText program = {""};
-  if (readlink("/proc/self/exe", program.text, sizeof program.text - 1) <= 0) return NULL;
+  PathText program;
+  if (!realpath(system_program().text, program.text)) return NULL;
   for (size_t i = 0; i < sizeof library_dirs / sizeof *library_dirs; i++) {
     char name[64];
     snprintf(name, sizeof name, "%sinkling-%s.so", library_dirs[i], kind);

@@ -1,11 +1,9 @@
 /* Messages between processes that messenger_fork() has started: any two share a pair of sockets for each group. Rank 0
  * is the parent of the others and ends all of them when one dies; they end when it dies. */
-#ifdef __linux__
-#define _GNU_SOURCE /* prctl() */
-#endif
 #include "collective/messenger.h"
 
 #include "util/array.h"
+#include "util/system.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,9 +15,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 typedef struct Post {
   char *bytes;
@@ -119,7 +114,7 @@ static void move(Post *p, int group) {
   while (p->left) {
     const int fd = sockets[p->peer][group];
     const ssize_t done =
-        p->sends ? send(fd, p->bytes, p->left, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd, p->bytes, p->left, MSG_DONTWAIT);
+        p->sends ? send(fd, p->bytes, p->left, MSG_DONTWAIT) : recv(fd, p->bytes, p->left, MSG_DONTWAIT);
     if (done < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (done <= 0) lost(p->peer);
     p->bytes += done;
@@ -218,9 +213,7 @@ bool messenger_fork(int count, Error *error) {
       processes = 0;
     } else if (child == 0) {
       my_rank = rank;
-#ifdef __linux__
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
+      system_end_with_parent();
       if (getppid() != parent) _exit(EXIT_INTERNAL);
     }
   }

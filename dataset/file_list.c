@@ -1,9 +1,9 @@
-#define _GNU_SOURCE /* tdestroy() */
 #include "dataset/file_list.h"
 
 #include "util/array.h"
 #include "util/checksum.h"
 #include "util/path.h"
+#include "util/system.h"
 #include "util/text.h"
 
 #include <dirent.h>
@@ -60,9 +60,8 @@ static bool measure(FileList *list, TextFile *file, const struct stat *st, Error
   if (faccessat(AT_FDCWD, file->path, R_OK, AT_EACCESS) != 0) return cannot_read(file->path, errno, error);
   if (st->st_size > INT64_MAX - list->bytes) return cannot_read(file->path, EOVERFLOW, error);
   file->size = st->st_size;
-  file->seconds = st->st_mtim.tv_sec;
-  file->nanoseconds = st->st_mtim.tv_nsec;
-  file->device = st->st_dev;
+  file->modified = system_modified(st);
+  file->device = (uint64_t)st->st_dev;
   file->inode = st->st_ino;
   list->bytes += file->size;
   return true;
@@ -86,8 +85,9 @@ bool file_list_unchanged(const TextFile *file, Error *error) {
   if (st.st_size != file->size)
     return fail(error, EXIT_INPUT, "%s was changed while it was read: it had %lld bytes, now it has %lld; start again",
                 text_one_line(path, NAME_SHOWN).text, (long long)file->size, (long long)st.st_size);
-  bool same = st.st_mtim.tv_sec == file->seconds && st.st_mtim.tv_nsec == file->nanoseconds &&
-              st.st_dev == file->device && st.st_ino == file->inode;
+  const struct timespec time = system_modified(&st);
+  const bool same = time.tv_sec == file->modified.tv_sec && time.tv_nsec == file->modified.tv_nsec &&
+                    (uint64_t)st.st_dev == file->device && st.st_ino == file->inode;
   return same ||
          fail(error, EXIT_INPUT, "%s was changed while it was read; start again", text_one_line(path, NAME_SHOWN).text);
 }
@@ -129,6 +129,14 @@ static bool remember(Walk *walk, const struct stat *st, bool *again, Error *erro
   *again = node && *node != id;
   if (!node || *again) free(id);
   return node || error_memory(error, "a list of files");
+}
+
+static void forget(Walk *walk) {
+  while (walk->seen) {
+    DirectoryId *id = *(DirectoryId **)walk->seen; /* the root's */
+    tdelete(id, &walk->seen, compare_ids);
+    free(id);
+  }
 }
 
 /* Adds a directory entry. Takes ownership of the path. */
@@ -193,7 +201,7 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   for (int i = 0; ok && i < walk.directories.count; i++)
     ok = read_directory(&walk, walk.directories.files[i].path, error);
   file_list_free(&walk.directories);
-  tdestroy(walk.seen, free);
+  forget(&walk);
   if (!ok) return false;
   sort_from(list, first);
   return list->count > first ||
@@ -224,8 +232,8 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
   uint64_t sum = checksum_xxh64(&list->count, sizeof list->count, seed);
   for (int i = 0; i < list->count; i++) {
     const TextFile *file = &list->files[i];
-    const int64_t facts[] = {(int64_t)file->format, (int64_t)file->size, (int64_t)file->seconds,
-                             (int64_t)file->nanoseconds, (int64_t)file->inode};
+    const int64_t facts[] = {(int64_t)file->format, (int64_t)file->size, (int64_t)file->modified.tv_sec,
+                             (int64_t)file->modified.tv_nsec, (int64_t)file->inode};
     sum = checksum_xxh64(facts, sizeof facts, sum);
   }
   return sum;

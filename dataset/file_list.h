@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* The format of a file: plain text, JSON lines, or prompts and responses in columns. */
 typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV } TextFormat;
@@ -13,8 +14,8 @@ typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV } TextFormat;
 typedef struct TextFile {
   char *path; /* owned */
   TextFormat format;
-  int64_t size;                 /* bytes */
-  int64_t seconds, nanoseconds; /* last modification, since 1970 */
+  int64_t size; /* bytes */
+  struct timespec modified;
   uint64_t device, inode;
 } TextFile;
 

@@ -445,7 +445,7 @@ const ConfigKey *class_key(const ModelClass *a, KeyKind kind) {
 /* Returns whether all layers have mixers among the letters. */
 static bool all_among(const ModelConfig *c, const char *letters) {
   int layer = 0;
-  while (layer < c->layers && strchr(letters, model_mixer(c, layer))) layer++;
+  while (layer < c->layers && strchr(letters, (int)model_mixer(c, layer))) layer++;
   return layer == c->layers;
 }
 

@@ -68,7 +68,7 @@ static json_t *rope_layers(const ModelConfig *c) {
 
 static json_t *mixers_json(const ConfigKey *key, const ModelConfig *c) {
   json_t *list = json_array();
-  for (int i = 0; i < c->layers; i++) json_array_append_new(list, choice_json(key, model_mixer(c, i)));
+  for (int i = 0; i < c->layers; i++) json_array_append_new(list, choice_json(key, (int)model_mixer(c, i)));
   return list;
 }
 

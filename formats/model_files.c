@@ -3,6 +3,7 @@
 
 #include "util/pool.h"
 #include "util/program_name.h"
+#include "util/system.h"
 #include "util/threads.h"
 #include "util/utf8.h"
 
@@ -23,7 +24,7 @@ static bool model_time(const char *dir, struct timespec *time) {
       (stat(path_in(dir, MODEL_FILE_WEIGHTS).text, &weights) != 0 &&
        stat(path_in(dir, MODEL_FILE_WEIGHTS_INDEX).text, &weights) != 0))
     return false;
-  *time = weights.st_mtim;
+  *time = system_modified(&weights);
   return true;
 }
 

@@ -35,7 +35,7 @@ static bool next_text(void *context, bool wait, GenerationRequest *out, bool *gi
 static bool take_result(void *context, void *text, const GenerationResult *result, Error *error) {
   Timing *t = context;
   (void)text, (void)error;
-  if (!t->first_token_seconds) t->first_token_seconds = result->first_token_seconds;
+  if (t->first_token_seconds == 0) t->first_token_seconds = result->first_token_seconds;
   t->result = *result;
   return true;
 }

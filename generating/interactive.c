@@ -4,6 +4,7 @@
 #include "generating/outputs.h"
 #include "util/array.h"
 #include "util/file.h"
+#include "util/system.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -163,13 +164,14 @@ static bool save(Session *s, const char *path, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
   struct stat info;
   const bool there = lstat(path, &info) == 0;
-  const bool own = there && s->saved && strcmp(s->saved, path) == 0 && info.st_mtim.tv_sec == s->saved_at.tv_sec &&
-                   info.st_mtim.tv_nsec == s->saved_at.tv_nsec;
+  const struct timespec time = system_modified(&info);
+  const bool own = there && s->saved && strcmp(s->saved, path) == 0 && time.tv_sec == s->saved_at.tv_sec &&
+                   time.tv_nsec == s->saved_at.tv_nsec;
   if (there && !own) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
   const uint8_t *text = s->text ? s->text + s->now.begin : (const uint8_t *)"";
   if (!file_write(path, text, s->now.size - s->now.begin, error)) return false;
   console_note(&s->p->console, "%s in %s", text_plural((double)(s->now.size - s->now.begin), "byte").text, path);
-  if (stat(path, &info) == 0) s->saved_at = info.st_mtim;
+  if (stat(path, &info) == 0) s->saved_at = system_modified(&info);
   if (own) return true;
   free(s->saved);
   s->saved = strdup(path);

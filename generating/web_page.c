@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LARGEST = 300 << 20 };            /* a page: browsers fail on larger texts */
+#define LARGEST (300.0 * (1 << 20))      /* a page: browsers fail on larger texts */
 #define LARGEST_MEMORY (2.0 * (1 << 30)) /* of the module, which addresses 4 GiB */
 
 typedef struct PageFile {

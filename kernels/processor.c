@@ -6,8 +6,10 @@
 #include <cpuid.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 typedef enum Register { EAX, EBX, ECX, EDX } Register;
 
@@ -44,7 +46,7 @@ static bool has_v4(void) {
 
 /* Asks Linux for the tile registers; it refuses if it does not save them. */
 static bool has_amx(void) {
-#ifdef SYS_arch_prctl
+#ifdef __linux__
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
   return has(7, 0, EDX, 22) && has(7, 0, EDX, 24) && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 #else

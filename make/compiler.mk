@@ -13,17 +13,24 @@ SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),\
 	-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 # Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
 SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_FUZZ)
+# Homebrew on ARM installs where Apple's compiler does not look.
+HOMEBREW := $(wildcard /opt/homebrew)
+SEARCHED_CPPFLAGS = $(CPPFLAGS) $(HOMEBREW:%=-isystem %/include)
+SEARCHED_LDFLAGS = $(LDFLAGS) $(HOMEBREW:%=-L%/lib)
 # Not fast-math: NaN and infinity keep their meaning. Multiplications and additions may be fused, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
-ALL_CFLAGS = -std=c11 $(CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd -D_XOPEN_SOURCE=700 -I. $(WARNINGS) -MMD -MP \
+# On macOS _XOPEN_SOURCE alone hides the functions that are not POSIX.
+ALL_CFLAGS = -std=c11 $(SEARCHED_CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd \
+	-D_XOPEN_SOURCE=700 -D_DARWIN_C_SOURCE -I. $(WARNINGS) -MMD -MP \
 	$(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
-ALL_LDFLAGS = $(LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
+ALL_LDFLAGS = $(SEARCHED_LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 
 # ---- instruction sets ----
 
 # The CPU kernels are compiled once for each instruction set and element type, best first. Everything else is compiled for
 # any processor of the architecture. ISA="v3 v2" selects instruction sets.
 MACHINE := $(shell $(CC) -dumpmachine)
+MACOS := $(or $(findstring -darwin,$(MACHINE)),$(findstring -macos,$(MACHINE)))
 X86 := $(filter x86_64%,$(MACHINE))
 ARM := $(filter aarch64% arm64%,$(MACHINE))
 ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) $(if $(ARM),dotprod dotprod_bf16 neon neon_bf16) generic generic_bf16
@@ -51,10 +58,10 @@ BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(c
 
 # jansson, PCRE2 and utf8proc are required. They are linked statically if their archives are installed, so that the programs
 # run on other machines.
-have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo yes)
-archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(LDFLAGS)))) \
+have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | $(CC) $(SEARCHED_CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(SEARCHED_LDFLAGS)))) \
 	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
-static_or_shared = $(if $(strip $(call archives,$(1))),-l:lib$(1).a,-l$(1))
+static_or_shared = $(or $(firstword $(call archives,$(1))),-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n)
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)

@@ -26,7 +26,7 @@ differ = $(if $(and $(findstring [$(1)],[$(2)]),$(findstring [$(2)],[$(1)])),,ye
 # All cores, unless -j is given, here or in the environment.
 short_flags := $(filter-out -%,$(firstword $(MAKEFLAGS)))
 ifeq ($(MAKELEVEL)$(filter clean,$(MAKECMDGOALS))$(filter -j% --job%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),0)
-MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 endif
 
 # BUILD_SETTINGS is the file of remembered settings. Nested builds (sanitize, fuzz, the emulator) read the file of the outer

@@ -33,6 +33,9 @@ $(eval $(call remade_for,wasm-flags,$(strip $(WASM_CC) $(WASM_CFLAGS) $(WASM_LIB
 wasm:
 	@scripts/wasm_sources.sh $(WASM_SOURCES) $(WASM_CLANG)
 	@$(MAKE) --no-print-directory $(BIN)/generate
+# For tests/macos.sh, with another compiler. The module does without the last two.
+.PHONY: macos-libraries
+macos-libraries: $(WASM_LIBRARIES) $(WASM)/jansson/hashtable_seed.o $(WASM)/jansson/pack_unpack.o
 $(WASM)/%.o: $(WASM_SOURCES)/%.c $(BUILD)/wasm-flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_LIBRARY_CFLAGS) -c $< -o $@)
@@ -49,7 +52,7 @@ $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
 HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),$(shell command -v $(WASM_CLANG)))
 $(WASM)/module.base64: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
 	@mkdir -p $(@D)
-	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 -w 100 $@.gz,true) >$@.new && mv $@.new $@
+	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 <$@.gz | fold -w 100,true) >$@.new && mv $@.new $@
 $(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(WASM)/module.base64
 	@mkdir -p $(@D)
 	@(echo '#include "web/parts.h"'; $(call c_string,web_style,web/page.css); $(call c_string,web_page,web/page.js); \

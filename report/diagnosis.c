@@ -182,8 +182,8 @@ static double trend_noise(const Trend *t) {
  * much more than noise and is well below the validation loss, which did not fall. While a model learns from its text,
  * both fall; once it has learned all it can, or if learning rates are too low, neither does. */
 static bool is_flat(const Trend *training, const Trend *validation) {
-  enum { FEWEST_POINTS = 10, FEWEST_FLAT = 5 };
-  const double CLEAR = 0.02, GAP = 0.05; /* fractions of the loss */
+  const double FEWEST_POINTS = 10, FEWEST_FLAT = 5; /* measurements */
+  const double CLEAR = 0.02, GAP = 0.05;            /* fractions of the loss */
   const double fall = -trend_slope(training), end = trend_at(validation, 1);
   return training->n >= FEWEST_POINTS && validation->n >= FEWEST_FLAT && fall > CLEAR * trend_at(training, 0) &&
          fall > 4 * trend_noise(training) && trend_at(training, 1) < (1 - GAP) * end &&

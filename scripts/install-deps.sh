@@ -10,6 +10,9 @@ set -eu
 cc=${CC:-cc}
 command -v "$cc" >/dev/null 2>&1 || cc=gcc
 
+# where Homebrew installs on ARM
+[ ! -d /opt/homebrew/include ] || export CPATH=/opt/homebrew/include
+
 has_header() { printf '#include <%s>\n' "$1" | "$cc" -E - >/dev/null 2>&1; }
 
 # cmocka's header needs others before it
@@ -25,7 +28,7 @@ has_wasm() { echo 'int main(void) { return 0; }' | "${WASM_CLANG:-clang}" --targ
 
 missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
-command -v make >/dev/null 2>&1 || missing="$missing make"
+{ make --version | grep -q 'Make [4-9]' || command -v gmake; } >/dev/null 2>&1 || missing="$missing make"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Fetches the sources of jansson, PCRE2 and utf8proc for the WebAssembly module: wasm_sources.sh DIR CLANG
+# Fetches the sources of jansson, PCRE2 and utf8proc for the WebAssembly module: wasm_sources.sh DIR [CLANG]
 #
 # They come from the source packages of this release of Debian, without Debian's patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc,
 # with the configuration that fits WebAssembly. DIR/complete exists when all of them are there. If something is missing
-# on this machine, it says what, and exits with status 1.
+# on this machine (with CLANG: a compiler for WebAssembly, too), it says what, and exits with status 1.
 set -eu
-dir=$1 clang=$2
+dir=$1
 
 say() {
   echo "wasm: $*" >&2
   exit 1
 }
 
-echo 'int main(void) { return 0; }' | "$clang" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
-  say "$clang does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
+[ -z "${2:-}" ] || echo 'int main(void) { return 0; }' | "$2" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
+  say "$2 does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
 if [ -e "$dir/complete" ] && [ -z "$(find "$0" -newer "$dir/complete")" ]; then exit 0; fi
 # shellcheck source=/dev/null
 . /etc/os-release

@@ -107,7 +107,7 @@ refused "a full disk" 7 "" sh -c 'ulimit -f 8; exec "$1" plain.run --export new'
 check "an empty directory" test "$(files_of empty)" = "$five"
 mkdir mine && chmod 700 mine && ln -s mine link && mkdir here
 "$generate" plain.run --export link --quiet
-check "which keeps its mode" sh -c 'test "$(stat -c %a mine)" = 700 && test -L link && test -s mine/README.md'
+check "which keeps its mode" sh -c 'ls -ld mine | grep -q ^drwx------ && test -L link && test -s mine/README.md'
 check "the one that we are in" sh -c 'cd here && "$1" ../plain.run --export . --quiet && test -s config.json' - "$(realpath "$generate")"
 mkdir kept
 refused "a full disk, in a directory that is there" 7 "" sh -c 'ulimit -f 8; exec "$1" plain.run --export kept' - "$generate"

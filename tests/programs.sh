@@ -407,7 +407,7 @@ refused "and when a new run in its place is refused" 2 "longer than the run of 3
 $train --resume=parts.run --steps $more --quiet 2>/dev/null
 check "--steps extends a run" test $? -eq 0
 cp -r whole-parts.run before.run # begun before there was Muon
-sed -i '/^optimizer/d' before.run/config.txt
+sed -i.old '/^optimizer/d' before.run/config.txt
 $train --resume=before.run --steps $more --quiet 2>/dev/null
 check "a run whose settings name no optimizer goes on with AdamW" cmp parts.run/model.safetensors before.run/model.safetensors
 check "metrics end at the new last step" grep -q '"step": *'$more parts.run/metrics.jsonl
@@ -489,7 +489,7 @@ same_bytes() { # ISA DTYPE SHARE
   check "$1 $2: the loss of the lowest but for a share of $3" near_loss isa-$1-$2.run $lowest $3
 }
 lowest=
-for isa in $(isas | tac); do
+for isa in $(isas | sed '1!G;h;$!d'); do
   case $isa in v* | generic)
     same_bytes $isa f32 0.001
     $generate isa-$isa-f32.run --isa $isa -p Once -n 20 --greedy >isa-$isa.txt 2>/dev/null
@@ -673,7 +673,7 @@ quiet "generate --export" "$generate" a.run --export pipe.export
 $generate a.run --score text.txt --quiet >out
 check "--score prints bits per byte" grep -q '"bits_per_byte": [0-9]' out
 refused "--score of a missing file" 3 "missing" "$generate" a.run --score missing
-(cd folder && cp -r ../a.run ../c.run . && touch -d '2001-01-01' a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
+(cd folder && cp -r ../a.run ../c.run . && touch -t 200101010000 a.run/model.safetensors && $generate -n 50 --seed 1 --quiet >two)
 $generate c.run -n 50 --seed 1 --quiet >one
 check "without a name the newest run is used" cmp one folder/two
 "$train" text.txt --preset 42m --layers 1 --dim 32 --heads 2 --batch 1 --steps 1 --sample-tokens 0 --out long.run --quiet 2>err

@@ -365,7 +365,7 @@ static void expect_regularization(OptimizerKind optimizer, double bytes, double 
                                   float dropout) {
   Chosen c;
   begin(&c);
-  c.settings.optimizer = optimizer, c.settings.epochs = epochs, c.settings.wd = given_wd;
+  c.settings.optimizer = (int)optimizer, c.settings.epochs = epochs, c.settings.wd = given_wd;
   choose(&c, &laptop, LAPTOP_FLOPS, bytes);
   assert_true(c.settings.wd == wd && c.settings.dropout == dropout);
   assert_int_equal(strstr(c.reasons.text, "weight decay") != NULL, isnan(given_wd) && wd > 0.1f);

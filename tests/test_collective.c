@@ -2,6 +2,7 @@
 #include "collective/collective.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -113,6 +114,7 @@ static int status_of(bool (*what)(Collective *c), bool dies) {
   if (child == 0) {
     Error error = {0};
     Collective *c = NULL;
+    signal(SIGPIPE, SIG_IGN); /* as ./train does */
     if (!collective_start(RANKS, &error) || !collective_open(&c, &error) || c->size != RANKS) _exit(99);
     if (dies && c->rank == 3) _exit(EXIT_BUSY);
     const bool ok = what(c);

@@ -390,7 +390,7 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
 /* Returns the number of steps between evaluations. Evaluations on the whole validation text are made less often if they
  * would take more than a tenth of the time. A forward pass costs a third of a training step. */
 static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
-  enum { FEWEST = 8 };
+  const double FEWEST = 8;
   const double usual = (double)s->steps / AUTO_EVALUATIONS, rarest = (double)s->steps / FEWEST;
   const double cost = (double)val_tokens / 3 / (double)settings_tokens_per_step(s); /* in steps */
   return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);

@@ -3,6 +3,7 @@
 
 #include "util/hash.h"
 #include "util/path.h"
+#include "util/system.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -172,7 +173,7 @@ static int open_temporary(char **temporary, const char *path) {
 static int sync_retry(int fd) {
   int result;
   do {
-    result = fsync(fd);
+    result = system_sync(fd);
   } while (result != 0 && errno == EINTR);
   return result != 0 && errno == EINVAL ? 0 : result; /* EINVAL: the file system does not support it */
 }

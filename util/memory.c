@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE /* madvise */
 #include "util/memory.h"
 
+#include "util/system.h"
 #include "util/text.h"
 
 #include <limits.h>
@@ -15,23 +16,11 @@
 
 /* ---- available memory ---- */
 
-/* Returns the number in the first line of the file that matches the format, or `otherwise`. */
-static double read_number(const char *path, const char *format, double otherwise) {
-  FILE *file = fopen(path, "r");
-  if (!file) return otherwise;
-  char line[128];
-  double number;
-  bool found = false;
-  while (!found && fgets(line, sizeof line, file)) found = sscanf(line, format, &number) == 1;
-  fclose(file);
-  return found ? number : otherwise;
-}
-
 static void take_least(AvailableMemory *least, double limit, double used, const char *set_by) {
   if (limit - used < least->bytes) *least = (AvailableMemory){limit - used, limit, set_by};
 }
 
-static double read_status(const char *format) { return 1024 * read_number("/proc/self/status", format, 0); }
+static double read_status(const char *format) { return 1024 * system_read_number("/proc/self/status", format, 0); }
 
 static void take_resource(AvailableMemory *least, int resource, const char *used, const char *set_by) {
   struct rlimit limit;
@@ -52,7 +41,7 @@ static const GroupFiles group_files[] = {
 static double read_group(const char *group, const char *name, const char *format, double otherwise) {
   char path[PATH_MAX + 64];
   snprintf(path, sizeof path, "%s/%s", group, name);
-  return read_number(path, format, otherwise);
+  return system_read_number(path, format, otherwise);
 }
 
 /* Does not count inactive pages of files, because the kernel frees them when memory is needed. */
@@ -108,7 +97,7 @@ AvailableMemory memory_available_in_groups(const char *membership, const char *m
 
 AvailableMemory memory_available(void) {
   AvailableMemory least = memory_available_in_groups("/proc/self/cgroup", "/sys/fs/cgroup");
-  const double machine = 1024 * read_number("/proc/meminfo", "MemAvailable: %lf", INFINITY);
+  const double machine = system_free_memory();
   take_resource(&least, RLIMIT_AS, "VmSize: %lf", "ulimit -v");
   take_resource(&least, RLIMIT_DATA, "VmData: %lf", "ulimit -d");
   if (machine < least.bytes) least = (AvailableMemory){machine, INFINITY, NULL};

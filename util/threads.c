@@ -1,21 +1,27 @@
-#ifdef __linux__
 #define _GNU_SOURCE /* sched_getaffinity() */
-#endif
 #include "util/threads.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sched.h>
-#endif
 
-static int allowed_cpus(void) {
+void threads_mask(unsigned char out[THREADS_MASK_BYTES]) {
+  memset(out, 0, THREADS_MASK_BYTES);
 #ifdef __linux__
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  memcpy(out, &set, sizeof set < THREADS_MASK_BYTES ? sizeof set : THREADS_MASK_BYTES);
 #endif
-  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* sched_getaffinity() fails for more CPUs than the set holds */
+}
+
+static int allowed_cpus(void) {
+  unsigned char mask[THREADS_MASK_BYTES];
+  int allowed = 0;
+  threads_mask(mask);
+  for (int i = 0; i < THREADS_MASK_BYTES; i++) allowed += __builtin_popcount(mask[i]);
+  if (allowed > 0) return allowed;
+  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* macOS, or more CPUs than the set holds */
   return online > 0 ? (int)online : 1;
 }
 
@@ -31,14 +37,4 @@ int threads_count(int wanted) {
   }
   fclose(file);
   return threads;
-}
-
-void threads_mask(unsigned char out[THREADS_MASK_BYTES]) {
-  memset(out, 0, THREADS_MASK_BYTES);
-#ifdef __linux__
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
-  memcpy(out, &set, sizeof set < THREADS_MASK_BYTES ? sizeof set : THREADS_MASK_BYTES);
-#endif
 }

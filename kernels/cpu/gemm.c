@@ -236,8 +236,8 @@ static Block choose_block(const Product *p) {
   const Block deep = {fit > 1 ? fit : 1, words},
               flat = {wide, smaller(words, PACKED / (wide * TILE_COLS) / DEPTH * DEPTH)};
   const double deep_cost = (double)divide_up(panels, deep.panels) * p->depth;
-  const double flat_cost =
-      (double)divide_up(panels, flat.panels) * p->depth + 2.0 * PER_WORD * (divide_up(words, flat.words) - 1) * p->cols;
+  const double flat_cost = (double)divide_up(panels, flat.panels) * p->depth +
+                           2.0 * (double)PER_WORD * (divide_up(words, flat.words) - 1) * p->cols;
   return deep_cost <= flat_cost ? deep : flat;
 }
 
