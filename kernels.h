@@ -623,8 +623,8 @@ typedef struct Backend {
 /* clang-format on */
 
 /* Returns the backends of this binary that the machine can run, best first; ends with NULL. The list has one CPU
- * backend per instruction set of the machine and compute dtype: "amx" and "avx512bf16" (bf16), the levels of x86-64
- * "v4", "v3" (both dtypes) and "v2" (f32), or "generic" on other machines. */
+ * backend per instruction set of the machine and compute dtype: on x86-64 "amx", "avx512bf16" (bf16), "v4", "v3" (both
+ * dtypes) and "v2" (f32), on aarch64 "bf16" (bf16), "dotprod" and "neon" (both), on other machines "generic" (both). */
 const Backend *const *backend_list(void);
 /* Returns the instruction sets of this binary, best first, including those that the machine lacks; ends with NULL. */
 const char *const *backend_isas(void);

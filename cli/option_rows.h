@@ -53,8 +53,8 @@
   CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
       CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor supports",                                    \
-           "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512); for training in bf16 also " \
-           "avx512bf16, amx"),                                                                                         \
+           "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512) or, on ARM, neon, dotprod; " \
+           "for training in bf16 also avx512bf16, amx or, on ARM, bf16"),                                              \
       INT("threads", &(machine)->threads, 0, 4096, "all", "number of CPU threads")
 
 #endif

@@ -5,7 +5,7 @@
 #? CC=clang CFLAGS=-O2 | C compiler (gcc) and optimization (-O3)
 #? CPPFLAGS=-I... LDFLAGS=-L... PKG_CONFIG=... | where to look for libraries
 #? WERROR=1 | treat warnings as errors
-#? ISA="v3 v2" | CPU instruction sets to compile for: v4, v3, v2, generic (all)
+#? ISA="v3 v2" | CPU instruction sets to compile for: v4, v3, v2; on ARM dotprod, neon; generic (all)
 #? CUDA=1 | compile the CUDA backend even without a GPU
 #? NO_CUDA=1 | leave out the CUDA backend
 #? CUDA_ARCH="80 90" NVCC=FILE | GPU architectures, or all (this machine's GPU, else 80 and 90)

@@ -490,7 +490,7 @@ same_bytes() { # ISA DTYPE SHARE
 }
 lowest=
 for isa in $(isas | sed '1!G;h;$!d'); do
-  case $isa in v* | generic)
+  case $isa in v* | generic | neon | dotprod)
     same_bytes $isa f32 0.001
     $generate isa-$isa-f32.run --isa $isa -p Once -n 20 --greedy >isa-$isa.txt 2>/dev/null
     check "$isa: generates" test -s isa-$isa.txt ;;
