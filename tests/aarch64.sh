@@ -81,7 +81,7 @@ failed=0
 {
   run_as cortex-a53 neon $kernels
   run_as cortex-a76 dotprod $kernels
-  run_as max bf16 $kernels $products
+  run_as max bf16 $products $kernels
   run_as max "" $others
 }
 exit $failed
