@@ -122,9 +122,9 @@ demo-pairs: deps
 clean:
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
-include make/web.mk make/install.mk tests/tests.mk
+include make/web.mk make/install.mk make/static.mk tests/tests.mk
 
-HELP_FILES := Makefile make/web.mk make/install.mk tests/tests.mk make/settings.mk
+HELP_FILES := Makefile make/web.mk make/install.mk make/static.mk tests/tests.mk make/settings.mk
 help:
 	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
 		END { for (i = 1; i <= n; i++) \
