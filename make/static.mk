@@ -1,24 +1,31 @@
-# The command `inkling` as a static program for Linux, linked with musl: it runs on any distribution. A static program loads
-# no libraries, so it has no GPUs, no MPI and no editing of typed lines.
+# The command `inkling` as a static program for Linux, linked with musl: it runs on any distribution. A static program
+# loads no libraries, so it has no GPUs, no MPI and no editing of typed lines.
 
 #? Release
-#? make static [MACHINES="x86_64 aarch64"] | build build/static/MACHINE/inkling, a static program (this machine's)
+#? make static [MACHINES="x86_64 aarch64"] | build static programs, build/static/MACHINE/inkling (where gcc is found)
+#? make dist [URL=https://...] | pack it: tarballs, Debian package, wheel, container image, ... in build/dist
 HOST := $(shell uname -m)
-MACHINES ?= $(HOST)
+MACHINES ?= $(foreach machine,x86_64 aarch64,$(if $(shell command -v $(machine)-linux-gnu-gcc),$(machine)))
+DIST ?= $(BUILD)/dist
 STATIC = $(BUILD)/static/$(1)
 MUSL = $(LIBRARY_SOURCES)/musl/$(1)/usr/lib/$(1)-linux-musl/musl-gcc.specs
 STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
-# Without outline atomics: gcc's helpers for them need glibc. The threads of musl have small stacks unless the program asks.
-STATIC_SETTINGS = BUILD=$(call STATIC,$(1)) BIN=$(call STATIC,$(1)) BUILD_SETTINGS= NO_CUDA=1 NO_MPI=1 PKG_CONFIG=false \
-	LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) LIBS=$(call STATIC,$(1))/libraries.a \
-	CC="$(1)-linux-gnu-gcc -specs=$(call MUSL,$(1))" CFLAGS="$(STATIC_CFLAGS) $(if $(filter aarch64,$(1)),-mno-outline-atomics)" \
-	CPPFLAGS="$(LIBRARY_HEADERS) $(LIBRARY_DEFINES)" LDFLAGS="-static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608"
-.PHONY: static
+# Without outline atomics: gcc's helpers for them need glibc.
+STATIC_CFLAGS_aarch64 := -mno-outline-atomics
+# The threads of musl have small stacks unless the program asks for others.
+STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608
+STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
+	NO_CUDA=1 NO_MPI=1 PKG_CONFIG=false CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
+	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" CPPFLAGS="$(LIBRARY_HEADERS) $(LIBRARY_DEFINES)" \
+	LDFLAGS="$(STATIC_LDFLAGS)" LIBS=$(STATIC)/libraries.a
+.PHONY: static dist
 static: remember
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.base64
-	@$(foreach machine,$(MACHINES),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
+	@$(foreach machine,$(sort $(HOST) $(MACHINES)),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
 		$(call STATIC,$(machine))/inkling $(if $(filter $(HOST),$(machine)),$(call STATIC,$(machine))/option_pages) &&) true
+dist: static
+	@BUILD="$(BUILD)" MACHINES="$(sort $(HOST) $(MACHINES))" URL="$(URL)" scripts/release.sh $(DIST)
 
 # ---- the libraries, in the make of a static program ----
 

@@ -3,7 +3,8 @@
 #
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
-# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`).
+# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`; aarch64: one for
+# `make static`).
 set -eu
 
 cc=${CC:-cc}
@@ -32,6 +33,7 @@ has_cmocka || missing="$missing cmocka"
 for name in "$@"; do
   case $name in
     wasm) has_wasm || missing="$missing wasm" ;;
+    aarch64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 || missing="$missing aarch64" ;;
     *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
   esac
 done
@@ -53,6 +55,7 @@ package() {
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
     apt-get:mpich) echo mpich libmpich-dev ;;
     apt-get:wasm) echo clang lld wasi-libc libclang-rt-dev-wasm32 ;;
+    apt-get:aarch64) echo gcc-aarch64-linux-gnu ;;
     dnf:compiler) echo gcc glibc-devel ;;
     dnf:jansson) echo jansson-devel ;;
     dnf:pcre2) echo pcre2-devel ;;

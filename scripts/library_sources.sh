@@ -1,10 +1,10 @@
 #!/bin/sh
 # Fetches what the WebAssembly module and the static programs are made of: library_sources.sh DIR
 #
-# The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's patches,
-# into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. musl, compiled, comes
-# from its packages into DIR/musl/x86_64 and DIR/musl/aarch64. DIR/licenses/NAME-VERSION has the license of each.
-# DIR/complete exists when all of them are there. If something is missing, it says what, and exits with status 1.
+# The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's
+# patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. musl,
+# compiled, comes from its packages into DIR/musl/x86_64 and DIR/musl/aarch64. DIR/licenses/NAME-VERSION has the license
+# of each. DIR/complete exists when all of them are there. If something is missing, it says what, and exits with status 1.
 set -eu
 dir=$1
 
@@ -41,7 +41,8 @@ for architecture in amd64 arm64; do
   sed -i "s,/usr/[il][a-z]*/,$dir/musl/$machine&,g" musl/$machine/usr/lib/$machine-linux-musl/musl-gcc.specs
 done
 apt amd64 source --download-only jansson pcre2 utf8proc || say "apt-get source failed; it looks in Debian's archive"
-version() { basename "$1" | sed 's/^[^_]*_\([0-9.]*[0-9]\).*/\1/'; } # version FILE: of the package without Debian's revision
+# version FILE: that of a package, without Debian's revision
+version() { basename "$1" | sed 's/^[^_]*_\([0-9.]*[0-9]\).*/\1/'; }
 cp musl/x86_64/usr/share/doc/musl-dev/copyright "licenses/musl-$(version musl-dev_*_amd64.deb)"
 rm -f ./*.asc
 for name in jansson pcre2 utf8proc; do
