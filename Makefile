@@ -33,6 +33,13 @@ $(BUILD)/built: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
 
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+#? make inkling | build ./inkling, which contains both: inkling train, inkling generate
+MAINS := $(BUILD)/mains/train.o $(BUILD)/mains/generate.o
+$(BIN)/inkling: $(BUILD)/inkling.o $(MAINS) $(LIBRARY_OBJECTS)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
+$(MAINS): $(BUILD)/mains/%.o: %.c $(BUILD)/flags | check-libraries
+	@mkdir -p $(@D)
+	$(call run,$(CC) $(ALL_CFLAGS) -Dmain=$*_main -c $< -o $@)
 $(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h collective/collective.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@)
@@ -67,7 +74,7 @@ kernel-flags:
 	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
 
 VERSION_DEFINES = -DINKLING_VERSION='"$(VERSION)"' -DINKLING_COMMIT='"$(or $(COMMIT),unknown)"'
-VERSIONED := $(addprefix $(BUILD)/,train.o generate.o scripts/option_pages.o bench/bench_kernels.o)
+VERSIONED := $(MAINS) $(addprefix $(BUILD)/,inkling.o train.o generate.o scripts/option_pages.o bench/bench_kernels.o)
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
 
@@ -115,11 +122,11 @@ demo-pairs: deps
 
 #? make clean | remove everything that was built and the remembered settings
 clean:
-	rm -rf $(BUILD) train generate inkling-*.so
+	rm -rf $(BUILD) train generate inkling inkling-*.so
 
-include make/web.mk make/install.mk tests/tests.mk
+include make/web.mk make/install.mk make/static.mk tests/tests.mk
 
-HELP_FILES := Makefile make/web.mk make/install.mk tests/tests.mk make/settings.mk
+HELP_FILES := Makefile make/web.mk make/install.mk make/static.mk tests/tests.mk make/settings.mk
 help:
 	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
 		END { for (i = 1; i <= n; i++) \

@@ -7,6 +7,7 @@
 #include "report/result.h"
 #include "util/file.h"
 #include "util/path.h"
+#include "util/program_name.h"
 #include "util/text.h"
 #include "util/utf8.h"
 
@@ -98,7 +99,7 @@ static void write_command(FILE *out, const json_t *settings) {
   const char *key;
   json_t *value;
   const bool based = json_object_get(settings, "init");
-  fputs("\nTrained with Inkling:\n\n```\n./train TEXT", out);
+  fprintf(out, "\nTrained with Inkling:\n\n```\n%s TEXT", program_name_elsewhere("train").text);
   if (json_object_get(settings, "val")) fputs(" --val VALIDATION", out);
   if (based) fputs(" --init MODEL", out);
   if (json_object_get(settings, "teacher")) fputs(" --teacher MODEL", out);
@@ -157,10 +158,10 @@ static void write_use(FILE *out, const Export *e) {
   fprintf(out,
           "\n## Use\n\n```python\nfrom transformers import %s, AutoTokenizer\n"
           "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n```\n\n"
-          "```\n./generate DIR -p \"...\"\n"
+          "```\n%s DIR -p \"...\"\n"
           "lm_eval --model hf --model_args pretrained=DIR%s%s --tasks ...\n```\n",
-          auto_class, auto_class, e->own ? ", trust_remote_code=True" : "", e->own ? ",trust_remote_code=True" : "",
-          encoder ? ",backend=seq2seq" : "");
+          auto_class, auto_class, e->own ? ", trust_remote_code=True" : "", program_name_elsewhere("generate").text,
+          e->own ? ",trust_remote_code=True" : "", encoder ? ",backend=seq2seq" : "");
 }
 
 /* Writes an indented block, which no text can end. Bytes that are not UTF-8 become U+FFFD. */

@@ -3,7 +3,7 @@
 #? Page for browsers
 #? make wasm | build the WebAssembly module that ./generate --html needs, and ./generate with it
 WASM := $(BUILD)/wasm
-WASM_SOURCES := $(WASM)/source
+LIBRARY_SOURCES := $(BUILD)/library-sources
 WASM_CLANG ?= clang
 WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
 WASM_FILES := web/module.c web/platform.c model.c $(wildcard model/*.c) inference/generation.c inference/sampling.c \
@@ -18,38 +18,38 @@ PCRE2_FILES := auto_possess chartables compile config context error extuni find_
 WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) \
 	$(WASM)/utf8proc/utf8proc.o
 
-WASM_HEADERS := -isystem $(WASM_SOURCES)/jansson -isystem $(WASM_SOURCES)/pcre2 -isystem $(WASM_SOURCES)/utf8proc
-WASM_SHARED_CFLAGS := -DNDEBUG -ffunction-sections -fdata-sections $(WASM_HEADERS) -DPCRE2_STATIC -DUTF8PROC_STATIC
+# scripts/library_sources.sh makes the libraries' config.h.
+LIBRARY_HEADERS := $(foreach library,jansson pcre2 utf8proc,-isystem $(LIBRARY_SOURCES)/$(library))
+LIBRARY_DEFINES := -DPCRE2_STATIC -DUTF8PROC_STATIC
+LIBRARY_OPTIONS := -DNDEBUG -DHAVE_STDINT_H -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 -DSUPPORT_UNICODE
+WASM_SHARED_CFLAGS := -DNDEBUG -ffunction-sections -fdata-sections $(LIBRARY_HEADERS) $(LIBRARY_DEFINES)
 WASM_CFLAGS := -std=c11 -D_XOPEN_SOURCE=700 $(ARITHMETIC) -fopenmp-simd -I. $(WASM_SHARED_CFLAGS) -MMD -MP
-# scripts/wasm_sources.sh makes the libraries' config.h.
-WASM_LIBRARY_CFLAGS := -Os -w $(WASM_SHARED_CFLAGS) -DHAVE_STDINT_H -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 \
-	-DSUPPORT_UNICODE
+WASM_LIBRARY_CFLAGS := -Os -w $(WASM_SHARED_CFLAGS) $(LIBRARY_OPTIONS)
 WASM_KERNEL_CFLAGS := -O3 -fno-trapping-math -DCPU_BUILD=generic -DCPU_ISA=generic -DCPU_BF16=0 -DCPU_GENERATES
 WASM_LDFLAGS := -mexec-model=reactor -Wl,--gc-sections -Wl,--strip-all -Wl,-z,stack-size=1048576
 
-$(eval $(call remade_for,wasm-flags,$(strip $(WASM_CC) $(WASM_CFLAGS) $(WASM_LIBRARY_CFLAGS) $(WASM_KERNEL_CFLAGS))))
+$(eval $(call remade_for,wasm/flags,$(strip $(WASM_CC) $(WASM_CFLAGS) $(WASM_LIBRARY_CFLAGS) $(WASM_KERNEL_CFLAGS))))
 
 .PHONY: wasm
+HAS_WASM := echo 'int main(void) { return 0; }' | $(WASM_CLANG) --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null
 wasm:
-	@scripts/wasm_sources.sh $(WASM_SOURCES) $(WASM_CLANG)
+	@$(HAS_WASM) || { echo "make: $(WASM_CLANG) has no WebAssembly; scripts/install-deps.sh wasm installs what it needs" >&2; exit 1; }
+	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(BIN)/generate
-# For tests/macos.sh, with another compiler. The module does without the last two.
-.PHONY: macos-libraries
-macos-libraries: $(WASM_LIBRARIES) $(WASM)/jansson/hashtable_seed.o $(WASM)/jansson/pack_unpack.o
-$(WASM)/%.o: $(WASM_SOURCES)/%.c $(BUILD)/wasm-flags
+$(WASM)/%.o: $(LIBRARY_SOURCES)/%.c $(WASM)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_LIBRARY_CFLAGS) -c $< -o $@)
-$(WASM)/kernels/cpu/%.o: kernels/cpu/%.c $(BUILD)/wasm-flags
+$(WASM)/kernels/cpu/%.o: kernels/cpu/%.c $(WASM)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_CFLAGS) $(WASM_KERNEL_CFLAGS) -c $< -o $@)
-$(WASM)/%.o: %.c $(BUILD)/wasm-flags
+$(WASM)/%.o: %.c $(WASM)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WASM_CC) $(WASM_CFLAGS) -Os -c $< -o $@)
 $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
 	$(call run,$(WASM_CC) $(WASM_LDFLAGS) $(filter %.o,$^) -o $@)
 
 # A build without the sources, or on a machine that has no clang any more, has an empty module.
-HAVE_WASM := $(if $(wildcard $(WASM_SOURCES)/complete),$(shell command -v $(WASM_CLANG)))
+HAVE_WASM := $(if $(wildcard $(LIBRARY_SOURCES)/complete),$(shell $(HAS_WASM) && echo yes))
 $(WASM)/module.base64: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
 	@mkdir -p $(@D)
 	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 <$@.gz | fold -w 100,true) >$@.new && mv $@.new $@

@@ -9,6 +9,7 @@
 #include "util/html.h"
 #include "util/json.h"
 #include "util/path.h"
+#include "util/program_name.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -395,7 +396,8 @@ static const char style[] =
     "overflow-wrap: anywhere; }\n";
 
 static void write_command(FILE *stream, const char *dir) {
-  fputs("<section><h2>Again</h2><p>The same run once more: <code>./train --config ", stream);
+  fprintf(stream, "<section><h2>Again</h2><p>The same run once more: <code>%s --config ",
+          program_name_elsewhere("train").text);
   html_write_text(stream, text_shell_word(path_in(dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text);
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }

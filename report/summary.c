@@ -2,6 +2,7 @@
 
 #include "report/diagnosis.h"
 #include "report/result.h"
+#include "util/program_name.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -111,14 +112,14 @@ static OneLine step_words(int64_t step, const SummaryFacts *f) {
   return words;
 }
 
-/* Commands begin with ./ because the page may be read on another machine. */
 static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
   const OneLine at = step_words(last_step(h), f);
-  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), train = program_name_elsewhere("train");
   if (strcmp(f->state, "running") == 0) say(s, " The run is at %s.", at.text);
-  else if (is_state(f, RUN_SIGNAL)) say(s, " It was stopped at %s; ./train --resume=%s goes on.", at.text, dir.text);
+  else if (is_state(f, RUN_SIGNAL))
+    say(s, " It was stopped at %s; %s --resume=%s goes on.", at.text, train.text, dir.text);
   else if (strcmp(f->state, "killed") == 0)
-    say(s, " It was killed after %s; ./train --resume=%s goes on from the last state that was saved.", at.text,
+    say(s, " It was killed after %s; %s --resume=%s goes on from the last state that was saved.", at.text, train.text,
         dir.text);
   else if (is_state(f, RUN_PATIENCE)) say(s, " It stopped early, as --patience asks, at %s.", at.text);
 }
@@ -172,11 +173,11 @@ static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
 }
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
-  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES);
+  const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), generate = program_name_elsewhere("generate");
   const MetricsLine *kept = history_kept(h), *best = history_best(h);
   if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
-  if (kept && isfinite(kept->exact)) say(s, " Ask it: ./generate %s -p TEXT --greedy", dir.text);
-  else say(s, " Let it write: ./generate %s -n 500", dir.text);
+  if (kept && isfinite(kept->exact)) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
+  else say(s, " Let it write: %s %s -n 500", generate.text, dir.text);
   say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
 }
 

@@ -3,8 +3,8 @@
 #
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
-# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`; aarch64:
-# for `make test-aarch64`).
+# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`; aarch64: a
+# compiler and emulator for `make static` and `make test-aarch64`).
 set -eu
 
 cc=${CC:-cc}

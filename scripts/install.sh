@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs the programs, their MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
+# Installs the command `inkling`, MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
 #
-# Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; PROGRAM_PREFIX (empty,
-# or inkling- if another program is called `train` or `generate`); BUILD and BIN: where the programs were built.
+# Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; BUILD and BIN: where the
+# program was built. ./train and ./generate are not installed: their names are too general for a directory in PATH.
 # PREFIX/lib/inkling/installed lists the installed files and directories; reinstalling and uninstalling use this list.
 set -eu
 cd "$(dirname "$0")/.."
@@ -54,13 +54,10 @@ if [ "${1:-}" = uninstall ]; then
 fi
 
 # A program of that name that does not belong to Inkling is kept.
-for program in train generate; do
-  name=${PROGRAM_PREFIX:-}$program
-  if [ -e "$root/bin/$name" ] && ! grep -qx "bin/$name" "$listed" 2>/dev/null; then
-    echo "install: $root/bin/$name is another program; give PROGRAM_PREFIX=inkling- or another PREFIX" >&2
-    exit 1
-  fi
-done
+if [ -e "$root/bin/inkling" ] && ! grep -qx bin/inkling "$listed" 2>/dev/null; then
+  echo "install: $root/bin/inkling is another program; give another PREFIX" >&2
+  exit 1
+fi
 
 work=$(mktemp -d)
 list=$work/list
@@ -74,20 +71,21 @@ if [ ! -d "$root" ]; then
   echo ./ >>"$list"
 fi
 directory lib/inkling
-for program in train generate; do
-  name=${PROGRAM_PREFIX:-}$program
-  put 755 "$bin/$program" "bin/$name"
-  # page KIND NAME
-  page() {
-    "$build/option_pages" "$1" $program "$name" >"$work/page"
-    put 644 "$work/page" "$2"
-  }
-  page man "share/man/man1/$name.1"
-  page bash "share/bash-completion/completions/$name"
-  page zsh "share/zsh/site-functions/_$name"
-  page fish "share/fish/vendor_completions.d/$name.fish"
-done
+put 755 "$bin/inkling" bin/inkling
+# page FILE KIND [PROGRAM]
+page() {
+  file=$1
+  shift
+  "$build/option_pages" "$@" >"$work/page"
+  put 644 "$work/page" "$file"
+}
+page share/man/man1/inkling.1 man inkling
+page share/man/man1/inkling-train.1 man train
+page share/man/man1/inkling-generate.1 man generate
+page share/bash-completion/completions/inkling bash
+page share/zsh/site-functions/_inkling zsh
+page share/fish/vendor_completions.d/inkling.fish fish
 for library in "$bin"/inkling-*.so; do
   [ ! -e "$library" ] || put 755 "$library" "lib/inkling/${library##*/}"
 done
-echo "installed ${PROGRAM_PREFIX:-}train and ${PROGRAM_PREFIX:-}generate in $root/bin"
+echo "installed $root/bin/inkling: inkling train, inkling generate"

@@ -1,19 +1,22 @@
-/* Manual pages and completion of shells, from the tables of options of both programs:
+/* Manual pages and completion of shells for the command `inkling`, from the tables of options of both programs:
  *
- *   build/option_pages man|bash|zsh|fish train|generate [NAME]
+ *   build/option_pages man inkling|train|generate
+ *   build/option_pages bash|zsh|fish
  *
- * writes to stdout what scripts/install.sh installs. NAME: how the program is called there ("inkling-train"). */
+ * writes to stdout what scripts/install.sh installs. */
 #include "cli/option_internal.h"
 #include "generating/settings.h"
 #include "training/settings.h"
-#include "util/text.h"
+#include "util/program_name.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What the pages say beside the options. `%s` is the name of the program itself, then that of the other one. */
+static const char title[] = "train small language models on text, and generate text with them";
+
+/* What the pages say beside the options. */
 typedef struct Page {
   const char *program, *other, *title, *examples[6][2], *files;
   bool takes_runs; /* its arguments are directories */
@@ -45,8 +48,6 @@ static const Page pages[] = {
 
 typedef struct Program {
   const Page *page;
-  const char *name;
-  char other[300];
   Options options;
 } Program;
 
@@ -123,16 +124,33 @@ static void man_option(const Program *p, const Option *row) {
   roff_line("", sentence);
 }
 
+static void man_heading(const char *name, const char *about) {
+  fputs(".TH \"", stdout);
+  for (const char *c = name; *c; c++) putchar(toupper((unsigned char)*c));
+  printf("\" 1 \"\" \"Inkling %s\" \"Inkling\"\n.nh\n.ad l\n.SH NAME\n", INKLING_VERSION);
+  roff(name);
+  printf(" \\- %s\n.SH SYNOPSIS\n", about);
+}
+
+static void man_synopsis(const Program *p) {
+  printf(".B inkling %s\n", p->page->program);
+  roff_line("", p->options.usage);
+}
+
+static void man_examples(const Page *page, int most) {
+  for (int i = 0; i < most && page->examples[i][0]; i++) {
+    printf(".TP\n\\fBinkling %s ", page->program);
+    roff(page->examples[i][0]);
+    roff_line("\\fR\n", page->examples[i][1]);
+  }
+}
+
 static void write_man(const Program *p) {
   const char *group = "";
-  fputs(".TH \"", stdout);
-  for (const char *c = p->name; *c; c++) putchar(toupper((unsigned char)*c));
-  printf("\" 1 \"\" \"Inkling %s\" \"Inkling\"\n", INKLING_VERSION);
-  printf(".nh\n.ad l\n.SH NAME\n");
-  roff(p->name);
-  printf(" \\- %s\n.SH SYNOPSIS\n.B ", p->page->title);
-  roff_line("", p->name);
-  roff_line("", p->options.usage);
+  char name[40];
+  snprintf(name, sizeof name, "inkling-%s", p->page->program);
+  man_heading(name, p->page->title);
+  man_synopsis(p);
   if (p->options.about) roff_line(".SH DESCRIPTION\n", p->options.about);
   printf(".SH OPTIONS\n");
   for (const Option *row = first_row(p); row; row = next_row(p, row)) {
@@ -155,15 +173,25 @@ static void write_man(const Program *p) {
   printf(".SH ENVIRONMENT\n.TP\nINKLING_ISA\nthe same as \\-\\-isa, which takes precedence\n");
   roff_line(".SH FILES\n", p->page->files);
   printf(".SH EXAMPLES\n");
-  for (int i = 0; p->page->examples[i][0]; i++) {
-    printf(".TP\n\\fB");
-    roff(p->name);
-    putchar(' ');
-    roff(p->page->examples[i][0]);
-    roff_line("\\fR\n", p->page->examples[i][1]);
+  man_examples(p->page, 6);
+  printf(".SH \"SEE ALSO\"\n.BR inkling (1),\n.BR inkling\\-%s (1)\n", p->page->other);
+}
+
+/* The page of `inkling` itself. */
+static void write_man_of_both(const Program *programs) {
+  man_heading("inkling", title);
+  man_synopsis(&programs[0]);
+  printf(".br\n");
+  man_synopsis(&programs[1]);
+  printf(".SH DESCRIPTION\nInkling trains small language models on your text and generates text with them.\n"
+         "The first argument selects what it does:\n");
+  for (int i = 0; i < 2; i++) {
+    printf(".TP\n.B %s\n%s:\n", programs[i].page->program, programs[i].page->title);
+    printf(".BR inkling\\-%s (1)\n", programs[i].page->program);
   }
-  roff_line(".SH \"SEE ALSO\"\n.BR ", p->other);
-  printf("(1)\n");
+  printf(".TP\n.B \\-\\-help\nhow it is used\n.TP\n.B \\-\\-version\nthe version\n.SH EXAMPLES\n");
+  for (int i = 0; i < 2; i++) man_examples(programs[i].page, 2);
+  printf(".SH \"SEE ALSO\"\n.BR inkling\\-train (1),\n.BR inkling\\-generate (1)\n");
 }
 
 /* ---- bash ---- */
@@ -177,19 +205,13 @@ static void write_flags(const Program *p) {
   }
 }
 
-/* A name of a shell's function. */
-static void write_function(const char *name) {
-  putchar('_');
-  for (; *name; name++) putchar(isalnum((unsigned char)*name) ? *name : '_');
-}
-
 static void write_bash(const Program *p) {
-  printf("# Completion of %s for bash.\n", p->name);
-  write_function(p->name);
-  printf("() {\n  local word=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} words= kind= IFS=$' \\n'\n"
+  printf("_inkling_%s() {\n  local word=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} words= kind= IFS=$' "
+         "\\n'\n"
          "  COMPREPLY=()\n"
          "  if [[ $word == = ]]; then word=; elif [[ $flag == = ]]; then flag=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-         "  case $flag in\n");
+         "  case $flag in\n",
+         p->page->program);
   for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     const Values v = values_of(row);
     if (!v.any) continue;
@@ -221,9 +243,19 @@ static void write_bash(const Program *p) {
          "    directory) compopt -o filenames 2>/dev/null; COMPREPLY+=($(compgen -d -- \"$word\")) ;;\n"
          "  esac\n"
          "  if [[ ${COMPREPLY[0]-} == *= ]]; then compopt -o nospace 2>/dev/null; fi\n"
-         "}\ncomplete -F ");
-  write_function(p->name);
-  printf(" %s\n", p->name);
+         "}\n");
+}
+
+static void write_bash_of_both(const Program *programs) {
+  printf("# Completion of inkling for bash.\n");
+  for (int i = 0; i < 2; i++) write_bash(&programs[i]);
+  printf("_inkling() {\n"
+         "  if [[ $COMP_CWORD == 1 ]]; then\n"
+         "    COMPREPLY=($(compgen -W 'train generate --help --version' -- \"${COMP_WORDS[1]}\"))\n"
+         "  else\n"
+         "    case ${COMP_WORDS[1]} in train) _inkling_train ;; generate) _inkling_generate ;; esac\n"
+         "  fi\n"
+         "}\ncomplete -F _inkling inkling\n");
 }
 
 /* ---- zsh ---- */
@@ -264,7 +296,7 @@ static void zsh_option(const Option *row, const char *dashes, const char *name, 
 }
 
 static void write_zsh(const Program *p) {
-  printf("#compdef %s\n# Completion of %s for zsh.\n_arguments -S \\\n", p->name, p->name);
+  printf("  %s) _arguments -S \\\n", p->page->program);
   for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     const char *suffix = row->kind == OPTION_OPTIONAL ? "=-" : needs_argument(row) ? "=" : "";
     const char letter[2] = {row->letter, '\0'};
@@ -272,7 +304,15 @@ static void write_zsh(const Program *p) {
     zsh_option(row, "--", row->name, suffix, true);
     if (option_is_worth_a_no(row)) zsh_option(row, "--no-", row->name, "", false);
   }
-  printf(p->page->takes_runs ? "  '*:RUN:_files -/'\n" : "  '*:FILE:_files'\n");
+  printf(p->page->takes_runs ? "  '*:RUN:_files -/' ;;\n" : "  '*:FILE:_files' ;;\n");
+}
+
+static void write_zsh_of_both(const Program *programs) {
+  printf("#compdef inkling\n# Completion of inkling for zsh.\n"
+         "if (( CURRENT == 2 )); then compadd train generate --help --version; return; fi\n"
+         "shift words\n(( CURRENT-- ))\ncase $words[1] in\n");
+  for (int i = 0; i < 2; i++) write_zsh(&programs[i]);
+  printf("esac\n");
 }
 
 /* ---- fish ---- */
@@ -286,9 +326,15 @@ static void fish_text(const char *text) {
   putchar('\'');
 }
 
+/* The beginning of a line about a program. */
+static void fish_of(const Program *p) {
+  printf("complete -c inkling -n '__fish_seen_subcommand_from %s'", p->page->program);
+}
+
 static void fish_option(const Program *p, const Option *row) {
   const Values v = values_of(row);
-  printf("complete -c %s -l %s", p->name, row->name);
+  fish_of(p);
+  printf(" -l %s", row->name);
   if (row->letter) printf(" -s %c", row->letter);
   if (v.files && needs_argument(row)) printf(" -r -F");
   else if (needs_argument(row)) printf(" -x");
@@ -297,51 +343,54 @@ static void fish_option(const Program *p, const Option *row) {
   printf(" -d ");
   fish_text(row->help);
   putchar('\n');
-  if (option_is_worth_a_no(row)) printf("complete -c %s -l no-%s\n", p->name, row->name);
+  if (!option_is_worth_a_no(row)) return;
+  fish_of(p);
+  printf(" -l no-%s\n", row->name);
 }
 
 static void write_fish(const Program *p) {
-  printf("# Completion of %s for fish.\n", p->name);
   for (const Option *row = first_row(p); row; row = next_row(p, row)) fish_option(p, row);
-  if (p->page->takes_runs) printf("complete -c %s -f -a '(__fish_complete_directories)'\n", p->name);
+  if (!p->page->takes_runs) return;
+  fish_of(p);
+  printf(" -f -a '(__fish_complete_directories)'\n");
+}
+
+static void write_fish_of_both(const Program *programs) {
+  printf("# Completion of inkling for fish.\n"
+         "complete -c inkling -n __fish_use_subcommand -f -a 'train generate'\n"
+         "complete -c inkling -n __fish_use_subcommand -l help\n"
+         "complete -c inkling -n __fish_use_subcommand -l version\n");
+  for (int i = 0; i < 2; i++) write_fish(&programs[i]);
 }
 
 /* ---- the program ---- */
 
-static int usage(void) {
-  fputs("usage: option_pages man|bash|zsh|fish train|generate [NAME]\n", stderr);
-  return EXIT_USAGE;
-}
-
-/* Also that of the other program, which has the same prefix. */
-static bool set_names(Program *p, const char *name) {
-  const char *program = p->page->program;
-  p->name = name ? name : program;
-  if (!text_ends_with(p->name, program) || strlen(p->name) > 200) return false;
-  const int prefix = (int)(strlen(p->name) - strlen(program));
-  snprintf(p->other, sizeof p->other, "%.*s%s", prefix, p->name, p->page->other);
-  return true;
-}
+static void write_train_man(const Program *programs) { write_man(&programs[0]); }
+static void write_generate_man(const Program *programs) { write_man(&programs[1]); }
 
 int main(int argc, char **argv) {
   static const struct {
-    const char *name;
-    void (*write)(const Program *);
-  } kinds[] = {{"man", write_man}, {"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
-  Program p = {0};
+    const char *kind, *program;
+    void (*write)(const Program *programs);
+  } outputs[] = {{"man", "inkling", write_man_of_both},   {"man", "train", write_train_man},
+                 {"man", "generate", write_generate_man}, {"bash", "", write_bash_of_both},
+                 {"zsh", "", write_zsh_of_both},          {"fish", "", write_fish_of_both}};
+  enum { OUTPUTS = sizeof outputs / sizeof *outputs };
+  Program programs[2] = {{.page = &pages[0]}, {.page = &pages[1]}};
   TrainSettings train;
   GenerateSettings generate;
-  void (*write)(const Program *) = NULL;
-  if (argc < 3 || argc > 4) return usage();
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strcmp(argv[1], kinds[i].name) == 0) write = kinds[i].write;
-  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
-    if (strcmp(argv[2], pages[i].program) == 0) p.page = &pages[i];
-  if (!write || !p.page || !set_names(&p, argv[3])) return usage();
-  if (p.page->takes_runs) generate_options(&p.options, &generate);
-  else train_options(&p.options, &train);
-  if (!p.options.rows) return EXIT_MEMORY;
-  write(&p);
-  options_free(&p.options);
+  const char *kind = argc > 1 ? argv[1] : "", *program = argc > 2 ? argv[2] : "";
+  int i = 0;
+  while (i < OUTPUTS && (strcmp(kind, outputs[i].kind) != 0 || strcmp(program, outputs[i].program) != 0)) i++;
+  if (i == OUTPUTS || argc > 3) {
+    fputs("usage: option_pages man inkling|train|generate, or bash|zsh|fish\n", stderr);
+    return EXIT_USAGE;
+  }
+  program_name_set_command("inkling");
+  train_options(&programs[0].options, &train);
+  generate_options(&programs[1].options, &generate);
+  if (!programs[0].options.rows || !programs[1].options.rows) return EXIT_MEMORY;
+  outputs[i].write(programs);
+  for (int j = 0; j < 2; j++) options_free(&programs[j].options);
   return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_DONE : EXIT_OUTPUT;
 }

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Tests that what scripts/install.sh installs works from any directory and for any user, and can be removed again.
+# Tests the command `inkling`, and that what scripts/install.sh installs works from any directory and for any user, and can
+# be removed again.
 # See tests/program_helpers.sh. Shells and man are tested if they are installed.
 # shellcheck disable=SC2086 # lists are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
 . tests/program_helpers.sh
 export BUILD="$build" BIN="$bin"
-unset DESTDIR PREFIX PROGRAM_PREFIX
+unset DESTDIR PREFIX
 
 installer=$here/scripts/install.sh
 there=$work/there
-install_in() { # install_in DIRECTORY ARGUMENTS...: PROGRAM_PREFIX and DESTDIR as they are set
+install_in() { # install_in DIRECTORY ARGUMENTS...: DESTDIR as it is set
   prefix=$1
   shift
   PREFIX=$prefix "$installer" "$@" >out 2>err
@@ -19,15 +20,21 @@ install_in() { # install_in DIRECTORY ARGUMENTS...: PROGRAM_PREFIX and DESTDIR a
 files() { (cd "$1" && find . -type f ! -name 'inkling-*.so' | sort | tr '\n' ' '); }
 has_tool() { command -v "$1" >/dev/null; }
 
+# ---- the command ----
+"$bin/inkling" >out 2>err; status=$?
+check "inkling alone" test "$status $(head -n 1 err | cut -c 1-25)$(cat out)" = "2 Usage: inkling train FILE"
+refused "an unknown command" 2 'inkling: unknown command "run"; type: inkling train FILE' "$bin/inkling" run
+refused "an unknown flag" 2 "unknown flag --zz: \`$bin/inkling train --help-all\`" "$bin/inkling" train --zz
+check "inkling --help" test "$("$bin/inkling" --help | head -n 1 | cut -c 1-20)" = "Usage: inkling train"
+check "a closed stdout" sh -c '"$0" --version >/dev/full 2>/dev/null; test $? = 7' "$bin/inkling"
+
 # ---- installed, and used by another user in another directory ----
 mkdir -p "$there/share" && echo mine >"$there/share/mine"
 check "install" install_in "$there"
-list=
-for program in train generate; do
-  list="$list ./bin/$program ./share/man/man1/$program.1 ./share/bash-completion/completions/$program"
-  list="$list ./share/zsh/site-functions/_$program ./share/fish/vendor_completions.d/$program.fish"
-done
-list=$(printf '%s\n' $list ./lib/inkling/installed ./share/mine | sort | tr '\n' ' ')
+list='./bin/inkling ./share/bash-completion/completions/inkling ./share/zsh/site-functions/_inkling'
+list="$list ./share/fish/vendor_completions.d/inkling.fish ./lib/inkling/installed ./share/mine"
+for page in inkling inkling-train inkling-generate; do list="$list ./share/man/man1/$page.1"; done
+list=$(printf '%s\n' $list | sort | tr '\n' ' ')
 check "every file is in its place" test "$(files "$there")" = "$list"
 check "nothing else is on the list" sh -c "cd '$there' && grep -v '/$' lib/inkling/installed | xargs ls >/dev/null"
 chmod 755 "$work"
@@ -40,19 +47,21 @@ as_user() { # as_user COMMAND: of a shell, in another directory; for root as nob
   else (cd elsewhere && PATH=$there/bin:$PATH sh -c "$1"); fi
 }
 small='--layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --steps 4 --threads 1 --device cpu --quiet'
-as_user "train text.txt $small" 2>err
+as_user "inkling train text.txt ${small% --quiet}" 2>err
 check "train, installed" test -s elsewhere/text.run/model.safetensors
-as_user "generate text.run -p Once -n 5 --device cpu --quiet" >out 2>err
+check "the message names the command" grep -q ': inkling generate text.run -n 500' err
+check "so does the report" grep -q '<code>inkling train --config' elsewhere/text.run/report.html
+as_user "inkling generate text.run -p Once -n 5 --device cpu --quiet" >out 2>err
 check "generate, installed" test -s out
-as_user "train --version; generate --version" >out
-check "both say their version" test "$(grep -c "^[a-z]* $(cat "$here/VERSION")" out)" = 2
+as_user "inkling --version; inkling train --version; inkling generate --version" >out
+check "all say the version" test "$(grep -c "^[a-z]* $(cat "$here/VERSION")" out)" = 3
 for launcher in mpirun.openmpi mpirun.mpich mpirun; do
   has_tool $launcher || continue
   kind=mpich flags=
   if $launcher --version 2>/dev/null | grep -qi open; then kind=openmpi flags='--oversubscribe --allow-run-as-root'; fi
   [ -e "$there/lib/inkling/inkling-$kind.so" ] || continue
   # The sanitizers report leaks in MPI itself.
-  ASAN_OPTIONS=detect_leaks=0 as_user "$launcher $flags -n 2 train text.txt $small --out $launcher.run" >out 2>err
+  ASAN_OPTIONS=detect_leaks=0 as_user "$launcher $flags -n 2 inkling train text.txt $small --out $launcher.run" >out 2>err
   check "$launcher, installed" test -s elsewhere/$launcher.run/model.safetensors
 done
 
@@ -60,14 +69,20 @@ done
 # Each option of --help.
 for program in train generate; do
   "$bin/$program" --help | grep -o -e '--[a-z][-a-z0-9]*' | sort -u >options
-  page=$there/share/man/man1/$program.1
+  page=$there/share/man/man1/inkling-$program.1
   if has_tool man; then
     MANWIDTH=1000 LC_ALL=C man --warnings -E ascii -l "$page" >text 2>err
-    check "man $program.1 without warnings" test ! -s err
+    check "man inkling-$program.1 without warnings" test ! -s err
     missing=$(while read -r option; do grep -q -e "$option" text || echo "$option"; done <options)
-    check "man $program.1 has every option" test -z "$missing"
-  else check "$program.1 has its heading" grep -q '^.TH ' "$page"; fi
+    check "man inkling-$program.1 has every option" test -z "$missing"
+  else check "inkling-$program.1 has its heading" grep -q '^.TH ' "$page"; fi
 done
+
+if has_tool man; then
+  MANWIDTH=1000 LC_ALL=C man --warnings -E ascii -l "$there/share/man/man1/inkling.1" >text 2>err
+  check "man inkling.1 without warnings" test ! -s err
+  check "man inkling.1 names both" test "$(grep -c 'inkling-[a-z]*(1)' text)" = 3
+fi
 
 # ---- completion ----
 # completes SHELL LINE: prints the completions
@@ -91,18 +106,19 @@ offers() { # offers SHELL LINE WORD...
 mkdir place && touch file.txt
 for shell in bash fish; do
   has_tool $shell || continue
-  offers $shell 'train --lay' --layers
-  offers $shell 'train --no-t' --no-tie
-  offers $shell 'generate --dtype ' f32 bf16
-  offers $shell 'train --tokenizer b' byte bpe
-  offers $shell 'train --val fi' file.txt
-  offers $shell 'train --out pl' "place$([ $shell = bash ] || echo /)"
+  offers $shell 'inkling t' train
+  offers $shell 'inkling train --lay' --layers
+  offers $shell 'inkling train --no-t' --no-tie
+  offers $shell 'inkling generate --dtype ' f32 bf16
+  offers $shell 'inkling train --tokenizer b' byte bpe
+  offers $shell 'inkling train --val fi' file.txt
+  offers $shell 'inkling train --out pl' "place$([ $shell = bash ] || echo /)"
 done
 if has_tool zsh; then
   # Its functions run only in a terminal, so the test parses the specifications.
   for program in train generate; do
-    zsh -fc "autoload -U compinit; compinit -D; _arguments() { print -l -- \"\$@\" }; . $there/share/zsh/site-functions/_$program" \
-      >specifications 2>err
+    zsh -fc "autoload -U compinit; compinit -D; _arguments() { print -l -- \"\$@\" }; words=(inkling $program ''); CURRENT=3
+      . $there/share/zsh/site-functions/_inkling" >specifications 2>err
     check "zsh: $program" test ! -s err -a "$(grep -c '^-' specifications)" -gt 50 -a "$(grep -vc '^[-*]' specifications)" = 0
   done
   check "zsh: choices" grep -q '^--dtype=\[.*\]:dtype:(auto f32 bf16' specifications
@@ -112,23 +128,12 @@ fi
 check "uninstall" install_in "$there" uninstall
 check "what was there before stays" test "$(find "$there" | wc -l)" = 3
 check "nothing to uninstall" sh -c "! PREFIX='$there' '$installer' uninstall 2>/dev/null"
-mkdir "$there/bin" && echo foreign >"$there/bin/train"
-check "another train stays" sh -c "! PREFIX='$there' '$installer' >/dev/null 2>err && grep -q PROGRAM_PREFIX err && grep -q foreign '$there/bin/train'"
-PROGRAM_PREFIX=inkling-
-export PROGRAM_PREFIX
-check "beside another train" install_in "$there"
-PROGRAM_PREFIX=other-
-check "under another name" install_in "$there"
-check "instead of the first" test "$(cd "$there/bin" && echo *)" = "other-generate other-train train"
-check "pages name the program" grep -q 'other\\-generate' "$there/share/man/man1/other-train.1"
-check "completion does" grep -q '^complete .* other-train$' "$there/share/bash-completion/completions/other-train"
-check "another prefix is removed" install_in "$there" uninstall
-check "and nothing else" test "$(find "$there" | wc -l)" = 5
-unset PROGRAM_PREFIX
+mkdir "$there/bin" && echo foreign >"$there/bin/inkling"
+check "another inkling stays" sh -c "! PREFIX='$there' '$installer' >/dev/null 2>err && grep -q PREFIX err && grep -q foreign '$there/bin/inkling'"
 DESTDIR=$work/stage
 export DESTDIR
 check "for a package" install_in /usr/local
-check "below its directory" test -x stage/usr/local/bin/train
+check "below its directory" test -x stage/usr/local/bin/inkling
 check "whose list has no DESTDIR" sh -c '! grep -q stage stage/usr/local/lib/inkling/installed'
 check "removed" install_in /usr/local uninstall
 check "without a file" test -z "$(find stage -type f)"

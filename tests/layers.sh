@@ -25,7 +25,7 @@ cli         5  cli/
 report      6  report/
 training    7  training/
 generating  7  generating/
-programs    8  train.c generate.c scripts/
+programs    8  train.c generate.c inkling.c scripts/
 bench       8  bench/
 '
 export folders

@@ -26,7 +26,7 @@ test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)
 	@BIN=$(BIN) ONLY="$(ONLY)" FULL=$(FULL) EMULATED=$(if $(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
-programs: all $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
+programs: all $(BIN)/inkling $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
 #? make sanitize [ONLY=...] [FULL=1] | run the tests under AddressSanitizer and UBSan, with one MPI
 # Its programs have the CUDA kernels for the CPU, too.
 sanitize: remember
@@ -150,7 +150,7 @@ bench: deps
 #? make layers | check that no folder uses a higher layer, by include or by symbol
 #? make vectorized | check that the marked loops of kernels/cpu are vectorized
 .PHONY: layers vectorized
-layers: $(BIN)/train $(BIN)/generate $(OPTION_PAGES)
+layers: $(BIN)/train $(BIN)/generate $(BIN)/inkling $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
 vectorized:
 	@CC=$(CC) tests/vectorized.sh
@@ -183,7 +183,7 @@ warnings:
 
 TIDY_OFF := -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 TIDY_OFF_IN_C := $(TIDY_OFF),-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc
-TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c scripts/option_pages.c $(wildcard bench/*.c data/*.c data/*/*.c)
+TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c inkling.c scripts/option_pages.c $(wildcard bench/*.c data/*.c data/*/*.c)
 TIDY_FLAGS = -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(BACKENDS_DEFINES) $(VERSION_DEFINES)
 lint: layers vectorized warnings
 	clang-format --dry-run --Werror $(SOURCES)

@@ -1,42 +1,55 @@
 #!/bin/sh
-# Fetches the sources of jansson, PCRE2 and utf8proc for the WebAssembly module: wasm_sources.sh DIR [CLANG]
+# Fetches what the WebAssembly module and the static programs are made of: library_sources.sh DIR
 #
-# They come from the source packages of this release of Debian, without Debian's patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc,
-# with the configuration that fits WebAssembly. DIR/complete exists when all of them are there. If something is missing
-# on this machine (with CLANG: a compiler for WebAssembly, too), it says what, and exits with status 1.
+# The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's
+# patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. musl,
+# compiled, comes from its packages into DIR/musl/x86_64 and DIR/musl/aarch64. DIR/licenses/NAME-VERSION has the license
+# of each. DIR/complete exists when all of them are there. If something is missing, it says what, and exits with status 1.
 set -eu
 dir=$1
 
 say() {
-  echo "wasm: $*" >&2
+  echo "libraries: $*" >&2
   exit 1
 }
 
-[ -z "${2:-}" ] || echo 'int main(void) { return 0; }' | "$2" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null ||
-  say "$2 does not compile for WebAssembly; scripts/install-deps.sh wasm installs what it needs"
 if [ -e "$dir/complete" ] && [ -z "$(find "$0" -newer "$dir/complete")" ]; then exit 0; fi
 # shellcheck source=/dev/null
 . /etc/os-release
 if [ "$ID" != debian ] || [ -z "${VERSION_CODENAME:-}" ]; then
-  say "the libraries' sources come from apt-get source, for now on Debian only"
+  say "they come from Debian's archive, for now on Debian only"
 fi
 
 rm -rf "$dir"
-mkdir -p "$dir/apt/partial"
+mkdir -p "$dir/apt/partial" "$dir/licenses" "$dir/musl"
 cd "$dir"
-# a list of sources of its own, because few systems have one
+# a list of its own: few systems have sources and packages of another architecture on theirs
 key=/usr/share/keyrings/debian-archive-keyring.gpg
-echo "deb-src [signed-by=$key] http://deb.debian.org/debian $VERSION_CODENAME main" >list
-apt() {
+for kind in deb deb-src; do echo "$kind [signed-by=$key] http://deb.debian.org/debian $VERSION_CODENAME main"; done >list
+apt() { # apt ARCHITECTURE ARGUMENTS...
+  architecture=$1
+  shift
   apt-get -qq -o Dir::Etc::sourcelist="$PWD/list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$PWD/apt" \
-    -o Dir::Cache="$PWD/apt" -o APT::Sandbox::User=root "$@"
+    -o Dir::Cache="$PWD/apt" -o APT::Sandbox::User=root -o APT::Architecture="$architecture" \
+    -o APT::Architectures="$architecture" "$@"
 }
-{ apt update && apt source --download-only jansson pcre2 utf8proc; } ||
-  say "apt-get source failed; it looks in Debian's archive"
+for architecture in amd64 arm64; do
+  { apt $architecture update && apt $architecture download musl-dev; } || say "Debian's archive cannot be read"
+  case $architecture in amd64) machine=x86_64 ;; *) machine=aarch64 ;; esac
+  dpkg-deb -x musl-dev_*_$architecture.deb musl/$machine
+  # as musl-gcc of musl-tools, but with the files here
+  sed -i "s,/usr/[il][a-z]*/,$dir/musl/$machine&,g" musl/$machine/usr/lib/$machine-linux-musl/musl-gcc.specs
+done
+apt amd64 source --download-only jansson pcre2 utf8proc || say "apt-get source failed; it looks in Debian's archive"
+# version FILE: that of a package, without Debian's revision
+version() { basename "$1" | sed 's/^[^_]*_\([0-9.]*[0-9]\).*/\1/'; }
+cp musl/x86_64/usr/share/doc/musl-dev/copyright "licenses/musl-$(version musl-dev_*_amd64.deb)"
 rm -f ./*.asc
 for name in jansson pcre2 utf8proc; do
   mkdir "$name-all"
   tar xf "$name"_*.orig.tar.* -C "$name-all" --strip-components=1
+  cp "$name-all"/LICEN[CS]E* license
+  mv license "licenses/$name-$(version "$name"_*.orig.tar.*)"
 done
 mv jansson-all/src jansson
 mv pcre2-all/src pcre2
@@ -65,5 +78,5 @@ awk '
   END { if (!printed) exit 1 }
 ' utf8proc/utf8proc_data.c utf8proc/utf8proc_data.c >data.c || say "utf8proc's table has another form than version 2.8's"
 mv data.c utf8proc/utf8proc_data.c
-rm -rf ./*-all ./*.tar.* ./*.dsc ./*.diff.gz apt list
+rm -rf ./*-all ./*.tar.* ./*.dsc ./*.diff.gz ./*.deb apt list
 touch complete

@@ -1,0 +1,44 @@
+# The command `inkling` as a static program for Linux, linked with musl: it runs on any distribution. A static program
+# loads no libraries, so it has no GPUs, no MPI and no editing of typed lines.
+
+#? Release
+#? make static [MACHINES="x86_64 aarch64"] | build static programs, build/static/MACHINE/inkling (where gcc is found)
+#? make dist [URL=https://...] | pack it: tarballs, Debian package, wheel, container image, ... in build/dist
+HOST := $(shell uname -m)
+MACHINES ?= $(foreach machine,x86_64 aarch64,$(if $(shell command -v $(machine)-linux-gnu-gcc),$(machine)))
+DIST ?= $(BUILD)/dist
+STATIC = $(BUILD)/static/$(1)
+MUSL = $(LIBRARY_SOURCES)/musl/$(1)/usr/lib/$(1)-linux-musl/musl-gcc.specs
+STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
+# Without outline atomics: gcc's helpers for them need glibc.
+STATIC_CFLAGS_aarch64 := -mno-outline-atomics
+# The threads of musl have small stacks unless the program asks for others.
+STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608
+STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
+	NO_CUDA=1 NO_MPI=1 PKG_CONFIG=false CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
+	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" CPPFLAGS="$(LIBRARY_HEADERS) $(LIBRARY_DEFINES)" \
+	LDFLAGS="$(STATIC_LDFLAGS)" LIBS=$(STATIC)/libraries.a
+.PHONY: static dist
+static: remember
+	@scripts/library_sources.sh $(LIBRARY_SOURCES)
+	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.base64
+	@$(foreach machine,$(sort $(HOST) $(MACHINES)),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
+		$(call STATIC,$(machine))/inkling $(if $(filter $(HOST),$(machine)),$(call STATIC,$(machine))/option_pages) &&) true
+dist: static
+	@BUILD="$(BUILD)" MACHINES="$(sort $(HOST) $(MACHINES))" URL="$(URL)" scripts/release.sh $(DIST)
+
+# ---- the libraries, in the make of a static program ----
+
+ARCHIVE := $(BUILD)/libraries.a
+ifeq ($(LIBS),$(ARCHIVE))
+$(CPU_OBJECTS): override CFLAGS += -O3
+ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
+	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
+$(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)
+$(ARCHIVE): $(ARCHIVED)
+	$(call run,rm -f $@ && $(AR) rcsD $@ $^)
+$(BUILD)/libraries/%.o: $(LIBRARY_SOURCES)/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call run,$(CC) $(CFLAGS) -Os -w $(CPPFLAGS) $(LIBRARY_OPTIONS) -DSUPPORT_JIT -DUSE_URANDOM -DHAVE_ATOMIC_BUILTINS \
+		$(addprefix -DHAVE_,FCNTL_H UNISTD_H SCHED_YIELD OPEN READ CLOSE GETPID) -c $< -o $@)
+endif

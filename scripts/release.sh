@@ -1,0 +1,99 @@
+#!/bin/sh
+# Writes everything of a release into DIR: release.sh DIR; what `make dist` calls.
+#
+# The source; for each of MACHINES a tarball, a Debian package, a wheel and an image for containers, all with the
+# static program of `make static`; if URL, the project's address, is given, a Homebrew formula and a PKGBUILD; a list
+# of the parts (SPDX); SHA256SUMS. The same commit gives the same bytes: every time in the files is that of the commit,
+# or SOURCE_DATE_EPOCH.
+# Environment: BUILD (build): where the static programs are; MACHINES; MAINTAINER (the author of the commit).
+set -eu
+cd "$(dirname "$0")/.."
+# shellcheck source=packaging/about
+. packaging/about
+out=$1
+build=${BUILD:-build}
+version=$(cat VERSION)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
+[ -z "$(git status --porcelain --untracked-files=no)" ] ||
+  echo "release: note: uncommitted changes are not in the source tarball" >&2
+
+rm -rf "$out"
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source=$name-$version.tar.gz
+git archive --format=tar --prefix="$name-$version/" HEAD | gzip -9n >"$out/$source"
+
+# The licenses of all that a static program contains.
+{
+  echo "Inkling"
+  echo
+  cat LICENSE
+  for file in "$build"/library-sources/licenses/* /usr/share/doc/wasi-libc/copyright; do
+    case $file in */wasi-libc/*) part="wasi-libc (in the pages of --html)" ;; *) part=${file##*/} ;; esac
+    printf '\n\n---- %s ----\n\n' "$part"
+    cat "$file"
+  done
+} >"$work/copyright"
+
+# debian_package STAGE ARCHITECTURE: adds what only a Debian package has to STAGE/usr
+debian_package() {
+  doc=$1/usr/share/doc/$name
+  maintainer=${MAINTAINER:-$(git log -1 --format='%an <%ae>')}
+  gzip -9n >"$doc/changelog.gz" <<END
+$name ($version) stable; urgency=medium
+
+  * CHANGELOG.md of the source lists the changes.
+
+ -- $maintainer  $(date -R -d "@$SOURCE_DATE_EPOCH")
+END
+  kilobytes=$(find "$1/usr" -printf '%y %s\n' | awk '{ n += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print n }')
+  mkdir -p "$1/usr/share/lintian/overrides" "$1/usr/share/zsh" "$1/DEBIAN"
+  cp packaging/lintian-overrides "$1/usr/share/lintian/overrides/$name"
+  mv "$1/usr/share/zsh/site-functions" "$1/usr/share/zsh/vendor-completions"
+  gzip -9n "$1"/usr/share/man/man1/*.1
+  cat >"$1/DEBIAN/control" <<END
+Package: $name
+Version: $version
+Architecture: $2
+Maintainer: $maintainer
+Installed-Size: $kilobytes
+Section: science
+Priority: optional
+${URL:+Homepage: $URL
+}Description: $summary
+$(echo "$description" | fold -s -w 78 | sed 's/^/ /; s/ *$//')
+END
+  (cd "$1" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
+  find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+  dpkg-deb -Zxz --root-owner-group --build "$1" "$out/${name}_${version}_$2.deb" >/dev/null
+}
+
+for machine in $MACHINES; do
+  folder=$name-$version-linux-$machine
+  stage=$work/$machine
+  DESTDIR=$stage PREFIX=/usr BUILD=$build/static/$(uname -m) BIN=$build/static/$machine scripts/install.sh >/dev/null
+  rm -r "$stage/usr/lib" # the list for make uninstall
+  mkdir -p "$stage/usr/share/doc/$name"
+  cp "$work/copyright" "$stage/usr/share/doc/$name/copyright"
+  cp -r "$stage/usr" "$work/$folder"
+  tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar \
+    -cf - "$folder" | gzip -9n >"$out/$folder.tar.gz"
+  python3 scripts/package.py wheel "$work/$folder" "$machine" "$out"
+  python3 scripts/package.py image "$work/$folder" "$machine" "$out/$folder.image.tar"
+  case $machine in x86_64) debian_package "$stage" amd64 ;; aarch64) debian_package "$stage" arm64 ;; esac
+  programs="${programs:-} $build/static/$machine/inkling"
+done
+# shellcheck disable=SC2086 # words
+python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$version.spdx.json" $programs
+
+if [ -n "${URL:-}" ]; then
+  sum=$(sha256sum "$out/$source" | cut -d ' ' -f 1)
+  for file in inkling.rb PKGBUILD; do
+    sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" packaging/$file >"$out/$file"
+  done
+else echo "release: note: no Homebrew formula and no PKGBUILD: give the project's address, URL=https://..." >&2; fi
+(cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
+ls -l "$out"
