@@ -40,5 +40,5 @@ $(ARCHIVE): $(ARCHIVED)
 $(BUILD)/libraries/%.o: $(LIBRARY_SOURCES)/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(CFLAGS) -Os -w $(CPPFLAGS) $(LIBRARY_OPTIONS) -DSUPPORT_JIT -DUSE_URANDOM -DHAVE_ATOMIC_BUILTINS \
-		$(addprefix -DHAVE_,FCNTL_H UNISTD_H SCHED_YIELD OPEN READ CLOSE GETPID) -c $< -o $@)
+		$(addprefix -DHAVE_,FCNTL_H UNISTD_H SCHED_H SCHED_YIELD OPEN READ CLOSE GETPID) -c $< -o $@)
 endif

@@ -27,6 +27,7 @@ for argument; do
   shift
   case \$argument in
     -march=x86-64-v*) argument=-march=x86_64_\${argument##*-} ;;
+    -march=armv8.2-a+dotprod) argument=-mcpu=generic+v8_2a+dotprod ;;
     assembler) exit 1 ;;
   esac
   set -- "\$@" "\$argument"
@@ -41,10 +42,10 @@ build_for() {
   mkdir -p "$dir"
   write_compiler "$1-macos" >"$dir/cc"
   chmod +x "$dir/cc"
-  # shellcheck disable=SC2016 # variables of make
   "${MAKE:-make}" -s --no-print-directory BUILD="$dir" BIN="$dir" CC="$dir/cc" AR="$zig ar" WERROR=1 NO_CUDA=1 NO_MPI=1 \
     PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM="$build/wasm" LIBS="$dir/libraries.a" \
-    CPPFLAGS='$(LIBRARY_HEADERS) $(LIBRARY_DEFINES)' "$dir/inkling"
+    CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC" \
+    "$dir/inkling"
   [ "$(od -An -tx4 -N8 "$dir/inkling" | tr -d ' ')" = "$2" ] ||
     { echo "macos: $dir/inkling is no program for macOS on $1" >&2; exit 1; }
   echo "macos: compiles and links for $1"
