@@ -79,7 +79,7 @@ make_in "$work/help" help >"$work/help.txt"
 missing=$(for name in $(sed -n 's/^SETTINGS := //p' make/settings.mk); do grep -qw "$name" "$work/help.txt" || echo "$name"; done)
 check "help has every setting" [ -z "$missing" ]
 missing=$(grep -o '^  make [a-z][-a-z0-9]*' "$work/help.txt" | while read -r _ name; do
-  make_in "$work/help" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 -n "$name" 2>&1 | grep 'No rule'
+  make_in "$work/help" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 -n "$name" 2>&1 | grep "No rule to make target '$name'"
 done)
 check "help has targets that there are" [ -z "$missing" ]
 check "help is aligned" awk '/^  / { match(substr($0, 3), /  +/); n++; if (n > 1 && RSTART + RLENGTH != column) bad = 1; column = RSTART + RLENGTH }

@@ -43,7 +43,7 @@ build_for() {
   write_compiler "$1-macos" >"$dir/cc"
   chmod +x "$dir/cc"
   "${MAKE:-make}" -s --no-print-directory BUILD="$dir" BIN="$dir" CC="$dir/cc" AR="$zig ar" WERROR=1 NO_CUDA=1 NO_MPI=1 \
-    PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM="$build/wasm" LIBS="$dir/libraries.a" \
+    PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM_CLANG=false LIBS="$dir/libraries.a" \
     CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC" \
     "$dir/inkling"
   [ "$(od -An -tx4 -N8 "$dir/inkling" | tr -d ' ')" = "$2" ] ||
