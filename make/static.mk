@@ -31,6 +31,8 @@ dist: static
 
 ARCHIVE := $(BUILD)/libraries.a
 ifeq ($(LIBS),$(ARCHIVE))
+# The main build makes it.
+$(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += -O3
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o

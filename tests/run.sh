@@ -55,7 +55,7 @@ is_long() {
 is_possible() {
   if [ ! "${FULL:-}" ] && is_long "$1"; then return 1; fi
   case $1 in
-    dist.sh) [ -e "$build/library-sources/complete" ] && command -v python3 && [ -e .git ] ;;
+    dist.sh) [ -e "$build/library-sources/complete" ] && [ -e .git ] && command -v python3 && command -v "$(uname -m)-linux-gnu-gcc" ;;
     foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
     peers.py) command -v python3 && ls "${BIN:-.}"/inkling-*.so && command -v mpirun ;;
     *.py) command -v python3 ;;
