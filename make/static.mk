@@ -31,12 +31,17 @@ dist: static
 
 ARCHIVE := $(BUILD)/libraries.a
 ifeq ($(LIBS),$(ARCHIVE))
+# The main build makes it.
+$(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += -O3
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
 $(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)
 $(ARCHIVE): $(ARCHIVED)
 	$(call run,rm -f $@ && $(AR) rcsD $@ $^)
+# for make -n static, before they are fetched
+$(LIBRARY_SOURCES)/%.c:
+	@$(call missing,$@ is missing)
 $(BUILD)/libraries/%.o: $(LIBRARY_SOURCES)/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(CFLAGS) -Os -w $(CPPFLAGS) $(LIBRARY_OPTIONS) -DSUPPORT_JIT -DUSE_URANDOM -DHAVE_ATOMIC_BUILTINS \

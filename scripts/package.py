@@ -98,7 +98,8 @@ def write_image(stage, machine, out):
     key = "org.opencontainers.image."
     labels = {key + "title": ABOUT["name"], key + "version": VERSION, key + "description": ABOUT["summary"],
               key + "licenses": ABOUT["license"]}
-    config = text_of({"os": "linux", "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[machine], "created": ISO_DATE,
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[machine]
+    config = text_of({"os": "linux", "architecture": architecture, "created": ISO_DATE,
                       "config": {"Entrypoint": ["inkling"], "Env": ["PATH=/bin"], "WorkingDir": "/work",
                                  "Labels": labels},
                       "rootfs": {"type": "layers", "diff_ids": ["sha256:" + sha256(layer)]},

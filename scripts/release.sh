@@ -92,7 +92,8 @@ python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$v
 if [ -n "${URL:-}" ]; then
   sum=$(sha256sum "$out/$source" | cut -d ' ' -f 1)
   for file in inkling.rb PKGBUILD; do
-    sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" packaging/$file >"$out/$file"
+    sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" packaging/$file \
+      >"$out/$file"
   done
 else echo "release: note: no Homebrew formula and no PKGBUILD: give the project's address, URL=https://..." >&2; fi
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)

@@ -11,7 +11,7 @@ has_tool() { command -v "$1" >/dev/null; }
 
 dist() { # dist DIRECTORY
   make -C "$here" --no-print-directory BUILD="${build#"$here"/}" BUILD_SETTINGS= NO_CUDA=1 NO_MPI=1 \
-    MACHINES="$machine" URL=https://example.org/inkling DIST="$1" dist >out 2>err || { cat out err; fail "make dist" "failed"; }
+    MACHINES="$machine" URL=https://example.org/inkling DIST="$1" dist >out 2>&1 || fail "make dist" "$(tail out)"
 }
 dist "$work/one"
 static=$build/static/$machine/inkling

@@ -35,7 +35,8 @@ fi
 
 # One name per line; scripts first, because they take longest.
 scripts() {
-  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh page.sh generate.sh texts.sh reports.sh bench.sh build_settings.sh install.sh dist.sh
+  printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh page.sh generate.sh texts.sh reports.sh bench.sh \
+    build_settings.sh install.sh dist.sh
   printf '%s\n' failures.py peers.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
 }
 names() {
@@ -55,7 +56,10 @@ is_long() {
 is_possible() {
   if [ ! "${FULL:-}" ] && is_long "$1"; then return 1; fi
   case $1 in
-    dist.sh) [ -e "$build/library-sources/complete" ] && command -v python3 && [ -e .git ] ;;
+    dist.sh)
+      [ -e "$build/library-sources/complete" ] && [ -e .git ] && command -v python3 &&
+        command -v "$(uname -m)-linux-gnu-gcc"
+      ;;
     foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
     peers.py) command -v python3 && ls "${BIN:-.}"/inkling-*.so && command -v mpirun ;;
     *.py) command -v python3 ;;
