@@ -6,7 +6,7 @@ brew install make, then type gmake instead of make))
 .DEFAULT_GOAL := all
 include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
 
-COMMIT := $(shell test -e .git && git describe --always --dirty --exclude='*' 2>/dev/null)
+COMMIT := $(shell test -e .git && git describe --always --abbrev=12 --dirty --exclude='*' 2>/dev/null)
 VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 
 .PHONY: all demo demo-page demo-pairs deps clean help

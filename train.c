@@ -77,6 +77,7 @@ static bool choose(Run *r, Error *error) {
                       .teacher = s->teacher ? &r->teacher.config : NULL,
                       .text_bytes = r->text.facts.bytes,
                       .train_tokens = token_range_size(&r->text.train),
+                      .processes = r->peers->size,
                       .pairs = run_has_pairs(&r->text),
                       .device = &device,
                       .peak_flops = r->device.peak_flops};

@@ -162,7 +162,7 @@ static bool show(Session *s, const char *argument, Error *error) {
 /* Replaces only a file that it wrote itself. */
 static bool save(Session *s, const char *path, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
-  struct stat info;
+  struct stat info = {0};
   const bool there = lstat(path, &info) == 0;
   const struct timespec time = system_modified(&info);
   const bool own = there && s->saved && strcmp(s->saved, path) == 0 && time.tv_sec == s->saved_at.tv_sec &&

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Instruction sets, each with all instructions of the one before. */
+/* Instruction sets; each has all instructions of those before it that are of the same architecture. */
 typedef enum Level {
   LEVEL_generic,
   LEVEL_v2, /* x86-64 */

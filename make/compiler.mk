@@ -43,12 +43,12 @@ CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
 	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \
-	$(if $(filter dotprod%,$(1)),-march=armv8.2-a+dotprod)
+	$(if $(filter dotprod%,$(1)),-march=armv8.2-a+dotprod) \
+	$(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16 dotprod_bf16,$(1)),-DHAVE_BF16_PRODUCTS))
 # An old assembler lacks the instructions that multiply bf16.
 BF16_INSTRUCTIONS := $(shell printf '$(if $(ARM),.arch armv8.2-a+bf16\nbfdot v0.4s$(comma) v1.8h$(comma) v2.8h\n,\
 	tdpbf16ps %%tmm0$(comma) %%tmm1$(comma) %%tmm2\nvdpbf16ps %%zmm0$(comma) %%zmm1$(comma) %%zmm2\n)' | \
 	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo yes)
-DEFINES += $(if $(BF16_INSTRUCTIONS),-DINKLING_BF16_INSTRUCTIONS)
 # For kernels/backends.c: the tables of kernels, best first, with the instruction set of each.
 CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16) \
 	$(if $(filter dotprod_bf16,$(CPU_BUILDS)),bf16)) $(CPU_BUILDS)

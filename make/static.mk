@@ -6,7 +6,7 @@
 #? make dist [URL=https://...] | pack it: tarballs, Debian package, wheel, container image, ... in build/dist
 HOST := $(shell uname -m)
 MACHINES ?= $(foreach machine,x86_64 aarch64,$(if $(shell command -v $(machine)-linux-gnu-gcc),$(machine)))
-DIST ?= $(BUILD)/dist
+DIST := $(BUILD)/dist
 STATIC = $(BUILD)/static/$(1)
 MUSL = $(LIBRARY_SOURCES)/musl/$(1)/usr/lib/$(1)-linux-musl/musl-gcc.specs
 STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
@@ -22,10 +22,12 @@ STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=
 static: remember
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.base64
-	@$(foreach machine,$(sort $(HOST) $(MACHINES)),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
-		$(call STATIC,$(machine))/inkling $(if $(filter $(HOST),$(machine)),$(call STATIC,$(machine))/option_pages) &&) true
+	@$(foreach machine,$(MACHINES),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
+		$(call STATIC,$(machine))/inkling &&) true
+# The man pages come from a program of this machine.
 dist: static
-	@BUILD="$(BUILD)" MACHINES="$(sort $(HOST) $(MACHINES))" URL="$(URL)" scripts/release.sh $(DIST)
+	@$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(HOST)) $(call STATIC,$(HOST))/option_pages
+	@BUILD="$(BUILD)" MACHINES="$(MACHINES)" URL="$(URL)" scripts/release.sh $(DIST)
 
 # ---- the libraries, in the make of a static program ----
 

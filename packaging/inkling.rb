@@ -12,7 +12,7 @@ class Inkling < Formula
   depends_on "utf8proc"
 
   def install
-    system "gmake", "install", "PREFIX=#{prefix}", "CC=#{ENV.cc}", "NO_CUDA=1", "NO_MPI=1", "NO_INSTALL=1"
+    system OS.mac? ? "gmake" : "make", "install", "PREFIX=#{prefix}", "CC=#{ENV.cc}", "NO_CUDA=1", "NO_MPI=1", "NO_INSTALL=1"
     # The list for make uninstall, which brew does not need.
     rm_r lib/"inkling"
   end

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for MINUTES (default 1.5; as
-# many steps as fit), and compares the model's loss with the entropy. SEED: random seed.
+# The demo: writes 2 MB of stories from a grammar whose entropy is known exactly, trains for at most MINUTES (default
+# 1.5), and compares the model's loss with the entropy. SEED: random seed.
 # Arguments: the program that writes the stories, and options of ./train.
 set -eu
 

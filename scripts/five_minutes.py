@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains for five minutes on a text and measures what the model has learned, in numbers that anybody can compare.
+"""Trains for at most five minutes on a text and measures what the model has learned, in numbers that anybody can compare.
 
     make && scripts/five_minutes.py book.txt
     scripts/five_minutes.py book.txt --seeds 3 --minutes 5 --dtype bf16       # other options are those of ./train

@@ -205,9 +205,10 @@ def short(card):
 def parts(rows):
     """What passed without a figure is a list, everything else a table."""
     rows = [r for r in rows if r["kind"] == "part"]
-    plain = [r["name"] for r in rows if r["status"] == "passed" and r["detail"].endswith(("0 failed", "test(s).", "TEST(S)"))]
-    out = [(r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r["name"] not in plain]
-    return "Passed: " + "; ".join(plain) + ".\n\n" + table(("part", "result", "seconds", ""), out)
+    plain = [r for r in rows if r["status"] == "passed" and r["detail"].endswith(("0 failed", "test(s).", "TEST(S)"))]
+    out = [(r["name"], r["status"], r["seconds"], r["detail"].replace("|", "/")) for r in rows if r not in plain]
+    passed = "Passed: " + "; ".join(r["name"] for r in plain) + ".\n\n" if plain else ""
+    return passed + table(("part", "result", "seconds", ""), out)
 
 
 def main():

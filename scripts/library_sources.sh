@@ -20,9 +20,9 @@ if [ "$ID" != debian ] || [ -z "${VERSION_CODENAME:-}" ]; then
   say "they come from Debian's archive, for now on Debian only"
 fi
 
-rm -rf "$dir"
-mkdir -p "$dir/apt/partial" "$dir/licenses" "$dir/musl"
-cd "$dir"
+rm -rf "$dir.new"
+mkdir -p "$dir.new/apt/partial" "$dir.new/licenses" "$dir.new/musl"
+cd "$dir.new"
 # a list of its own: few systems have sources and packages of another architecture on theirs
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 for kind in deb deb-src; do echo "$kind [signed-by=$key] http://deb.debian.org/debian $VERSION_CODENAME main"; done >list
@@ -78,5 +78,12 @@ awk '
   END { if (!printed) exit 1 }
 ' utf8proc/utf8proc_data.c utf8proc/utf8proc_data.c >data.c || say "utf8proc's table has another form than version 2.8's"
 mv data.c utf8proc/utf8proc_data.c
+# the C library of the WebAssembly module
+if [ -e /usr/share/doc/wasi-libc/copyright ]; then
+  cp /usr/share/doc/wasi-libc/copyright "licenses/wasi-libc-$(dpkg-query -W -f '${Version}' wasi-libc | sed 's/-[^-]*$//')"
+fi
 rm -rf ./*-all ./*.tar.* ./*.dsc ./*.diff.gz ./*.deb apt list
 touch complete
+cd "$OLDPWD"
+rm -rf "$dir"
+mv "$dir.new" "$dir"

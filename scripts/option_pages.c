@@ -27,13 +27,12 @@ static const Page pages[] = {
      "generate",
      "train a small language model on text",
      {{"book.txt", "Train on a text; the run directory is book.run."},
-      {"book.txt --minutes 30", "Train for half an hour."},
+      {"book.txt --minutes 30", "Train for at most half an hour."},
       {"--resume=book.run", "Go on with a run that was stopped."},
       {"pairs.tsv --arch original", "Train an encoder and a decoder on prompts and responses."},
       {"--runs .", "Compare the runs below this directory."}},
      "A run directory is a Hugging Face model directory (config.json, model.safetensors, tokenizer.json). It also "
-     "holds "
-     "config.txt with all options, metrics.jsonl with the losses, and the state to resume from in last.",
+     "holds config.txt with all options, metrics.jsonl with the losses, and the state to resume from in last.",
      false},
     {"generate",
      "train",

@@ -126,7 +126,7 @@ def write_image(stage, machine, out):
 
 # ---- sbom ----
 
-LICENSES = {"jansson": "MIT", "musl": "MIT", "pcre2": "BSD-3-Clause", "utf8proc": "MIT"}
+LICENSES = {"jansson": "MIT", "musl": "MIT", "pcre2": "BSD-3-Clause", "utf8proc": "MIT", "wasi-libc": "Apache-2.0 WITH LLVM-exception AND MIT"}
 
 
 def write_sbom(licenses, out, *programs):

@@ -19,8 +19,13 @@ umask 022
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
   echo "release: note: uncommitted changes are not in the source tarball" >&2
 
+if [ -e "$out" ] && [ ! -e "$out/SHA256SUMS" ]; then
+  echo "release: $out is there already and holds no release; remove it or name another directory" >&2
+  exit 1
+fi
 rm -rf "$out"
 mkdir -p "$out"
+: >"$out/SHA256SUMS"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source=$name-$version.tar.gz
@@ -31,9 +36,8 @@ git archive --format=tar --prefix="$name-$version/" HEAD | gzip -9n >"$out/$sour
   echo "Inkling"
   echo
   cat LICENSE
-  for file in "$build"/library-sources/licenses/* /usr/share/doc/wasi-libc/copyright; do
-    case $file in */wasi-libc/*) part="wasi-libc (in the pages of --html)" ;; *) part=${file##*/} ;; esac
-    printf '\n\n---- %s ----\n\n' "$part"
+  for file in "$build"/library-sources/licenses/*; do
+    printf '\n\n---- %s ----\n\n' "${file##*/}"
     cat "$file"
   done
 } >"$work/copyright"
@@ -71,6 +75,7 @@ END
   dpkg-deb -Zxz --root-owner-group --build "$1" "$out/${name}_${version}_$2.deb" >/dev/null
 }
 
+programs=
 for machine in $MACHINES; do
   folder=$name-$version-linux-$machine
   stage=$work/$machine
@@ -84,7 +89,7 @@ for machine in $MACHINES; do
   python3 scripts/package.py wheel "$work/$folder" "$machine" "$out"
   python3 scripts/package.py image "$work/$folder" "$machine" "$out/$folder.image.tar"
   case $machine in x86_64) debian_package "$stage" amd64 ;; aarch64) debian_package "$stage" arm64 ;; esac
-  programs="${programs:-} $build/static/$machine/inkling"
+  programs="$programs $build/static/$machine/inkling"
 done
 # shellcheck disable=SC2086 # words
 python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$version.spdx.json" $programs

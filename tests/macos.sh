@@ -2,7 +2,8 @@
 # Compiles and links the programs for macOS, on both architectures of Macs: macos.sh BUILD
 #
 # The compiler is zig, which brings headers and libraries of macOS; pip installs it. The other libraries are compiled, as
-# for static programs. Nothing is run. It is skipped, with a line that says why, if zig or the sources are missing.
+# for static programs. Nothing is run. On x86-64 only the kernels
+# for AVX2 are compiled. The check is skipped, with a line that says why, if zig or the sources are missing.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1/macos"
@@ -19,7 +20,8 @@ skip() {
 [ -e "$sources/complete" ] || scripts/library_sources.sh "$sources" || skip "the sources of the libraries are missing"
 export ZIG_GLOBAL_CACHE_DIR="$build/macos/cache" ZIG_LOCAL_CACHE_DIR="$build/macos/cache" BUILD_SETTINGS=
 
-# write_compiler TARGET >FILE: `zig cc` has other names for instruction sets, and writes -.o for an assembler's test
+# write_compiler TARGET >FILE: `zig cc` has other names for instruction sets, and writes a file -.o when it assembles to
+# /dev/null
 write_compiler() {
   cat <<END
 #!/bin/sh
@@ -28,7 +30,7 @@ for argument; do
   case \$argument in
     -march=x86-64-v*) argument=-march=x86_64_\${argument##*-} ;;
     -march=armv8.2-a+dotprod) argument=-mcpu=generic+v8_2a+dotprod ;;
-    assembler) exit 1 ;;
+    assembler) cd "$dir" ;;
   esac
   set -- "\$@" "\$argument"
 done
@@ -43,7 +45,7 @@ build_for() {
   write_compiler "$1-macos" >"$dir/cc"
   chmod +x "$dir/cc"
   "${MAKE:-make}" -s --no-print-directory BUILD="$dir" BIN="$dir" CC="$dir/cc" AR="$zig ar" WERROR=1 NO_CUDA=1 NO_MPI=1 \
-    PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM_CLANG=false LIBS="$dir/libraries.a" \
+    PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM="$dir/no-wasm" WASM_CLANG=false LIBS="$dir/libraries.a" \
     CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC" \
     "$dir/inkling"
   [ "$(od -An -tx4 -N8 "$dir/inkling" | tr -d ' ')" = "$2" ] ||

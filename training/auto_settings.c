@@ -35,10 +35,10 @@ enum { THREADS_LIMIT = 8 };
  * 15 of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from
  * memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up
  * to MANY_EPOCHS. */
-enum { MUON_EPOCHS_LIMIT = 10, ADAMW_EPOCHS_LIMIT = 15, DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
+enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
-enum { FINE_TUNING_EPOCHS = 3, FINE_TUNING_WARMUP = 50 };
+enum { FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(AutoReasons *reasons, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note_choice(AutoReasons *reasons, const char *format, ...) {
@@ -120,20 +120,25 @@ static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
   return 60 * budget_minutes(s) * usual_flops(given);
 }
 
-double auto_epochs_limit(const TrainSettings *s) {
-  return s->init ? FINE_TUNING_EPOCHS : s->optimizer == OPTIMIZER_ADAMW ? ADAMW_EPOCHS_LIMIT : MUON_EPOCHS_LIMIT;
+static int epochs_limit(const TrainSettings *s) {
+  return s->init ? AUTO_TUNING_EPOCHS : s->optimizer == OPTIMIZER_ADAMW ? AUTO_ADAMW_EPOCHS : AUTO_MUON_EPOCHS;
+}
+
+double auto_most_steps(const TrainSettings *s, int64_t epoch_tokens) {
+  const double steps = epochs_limit(s) * (double)epoch_tokens / (double)settings_tokens_per_step(s);
+  return fmax(ceil(steps), s->init ? 1 : AUTO_FEWEST_STEPS);
 }
 
 /* Returns the tokens of the longest run that the text allows. */
 static double text_tokens(const TrainSettings *s, const AutoInputs *given) {
-  return (isnan(s->epochs) ? auto_epochs_limit(s) : s->epochs) * (double)given->train_tokens;
+  return (isnan(s->epochs) ? epochs_limit(s) : s->epochs) * (double)given->train_tokens;
 }
 
 /* Returns the largest preset that is not too large for the text and that the time allows: at twenty tokens per
  * parameter (Hoffmann et al. 2022), or as many as the text has. */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   const double flops = budget_flops(s, given), by_text = 10 * (double)given->text_bytes;
-  const double by_time = fmax(1.5 * sqrt(flops / 120), flops / (6 * text_tokens(s, given)));
+  const double by_time = fmax(1.5 * sqrt(flops / 120), s->steps ? 0 : flops / (6 * text_tokens(s, given)));
   int preset = PRESET_110M;
   while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
   return preset;
@@ -226,12 +231,13 @@ bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, Model
   return shape(&s, base ? base->vocab : 257, base ? base->source_vocab : 257, base, model, error);
 }
 
-/* Returns the preset's micro-batch on a GPU: the smallest with which it reads the whole text in time, because small
- * batches learn more from a token (docs/learning.md). */
+/* Returns the preset's micro-batch on a GPU: the smallest with which it makes all epochs in time, because small batches
+ * learn more from a token (docs/learning.md). */
 static int gpu_batch(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const Preset *p = &presets[s->preset];
   const OptimizerKind optimizer = s->optimizer < 0 ? OPTIMIZER_MUON : (OptimizerKind)s->optimizer;
-  for (int batch = p->cpu_batch; !s->steps && batch < p->batch; batch *= 2) {
+  const int smallest = p->cpu_batch > given->processes ? p->cpu_batch : given->processes;
+  for (int batch = smallest; !s->steps && batch < p->batch; batch *= 2) {
     const int64_t tokens = (int64_t)batch * p->ctx;
     const double step = model_step_flops(model, tokens, optimizer, true) / usual_flops(given);
     const double seconds = text_tokens(s, given) / (double)tokens * fmax(step, GPU_STEP_SECONDS);
@@ -375,7 +381,7 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
   const double per_step = (double)settings_tokens_per_step(s);
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
   const double by_time = budget_flops(s, given) / step;
-  const double by_text = text_tokens(s, given) / per_step;
+  const double by_text = auto_most_steps(s, given->train_tokens);
   const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : AUTO_FEWEST_STEPS);
   const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));

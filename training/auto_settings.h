@@ -34,6 +34,9 @@ typedef struct AutoReasons {
 #define AUTO_WD_KB 200        /* below, in proportion to 1 / sqrt(text), too */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
 #define AUTO_WARMUP_LIMIT 700 /* steps */
+#define AUTO_MUON_EPOCHS 10   /* at most, unless --steps or --epochs is given... */
+#define AUTO_ADAMW_EPOCHS 15
+#define AUTO_TUNING_EPOCHS 3  /* ...in fine-tuning */
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define AUTO_EVALUATIONS 20   /* per run */
@@ -68,12 +71,13 @@ typedef struct AutoInputs {
   int vocab;        /* tokens of the tokenizer */
   int source_vocab; /* tokens of the source tokenizer, which may be the same */
   int64_t text_bytes;
-  int64_t train_tokens; /* in an epoch, padding included */
+  int64_t train_tokens; /* in an epoch; padding included once the windows are known */
   int64_t val_tokens;
   DocumentLengths lengths;    /* of packed documents; none: a stream, or unknown */
   const ModelConfig *base;    /* NULL, or the initial model, whose shape the settings have */
   const ModelConfig *teacher; /* NULL: none */
   const ContextInfo *device;
+  int processes;     /* that train; a step has at least one sequence for each */
   bool pairs;        /* the text has prompts and responses */
   double peak_flops; /* measured FLOP/s of the device; on a CPU used only to shorten runs that are far too long */
 } AutoInputs;
@@ -87,8 +91,8 @@ bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, Mo
 bool auto_model(TrainSettings *settings, const AutoInputs *given, ModelConfig *model, AutoReasons *reasons,
                 Error *error);
 
-/* Returns after how many epochs a run ends unless its length is given: a longer one would memorize the text. */
-double auto_epochs_limit(const TrainSettings *settings);
+/* Returns the number of steps after which a run would memorize the text. epoch_tokens: tokens in an epoch */
+double auto_most_steps(const TrainSettings *settings, int64_t epoch_tokens);
 
 /* Returns AdamW's default learning rate for the size of the model. */
 double auto_learning_rate(const TrainSettings *settings, const ModelConfig *model);

@@ -133,9 +133,10 @@ static void print_length(Run *r) {
 
 /* Returns the seconds that the rest of the run will take. */
 static double estimated_seconds(const Run *r) {
-  if (!isnan(r->budget.minutes)) return r->budget.deadline - clock_seconds();
-  return auto_step_seconds(run_step_flops(r) * (double)(r->settings.steps - r->progress.step), &r->device.info,
-                           r->device.peak_flops);
+  const double left = (double)(r->settings.steps - r->progress.step);
+  if (!isnan(r->budget.minutes))
+    return fmin(r->budget.deadline - clock_seconds(), left * r->budget.recent_seconds / r->budget.recent_steps);
+  return auto_step_seconds(run_step_flops(r) * left, &r->device.info, r->device.peak_flops);
 }
 
 /* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */

@@ -124,12 +124,6 @@ static const double CHECK_EVERY = 0.02; /* the part of --minutes between two che
 /* Returns the estimated seconds of a step, without pauses. */
 static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->recent_steps; }
 
-/* Returns the number of steps after which a run would memorize the text. */
-static double most_steps(const Run *r) {
-  const double epochs = auto_epochs_limit(&r->settings), tokens = (double)run_epoch_tokens(r);
-  return fmax(AUTO_FEWEST_STEPS, ceil(epochs * tokens / (double)settings_tokens_per_step(&r->settings)));
-}
-
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
@@ -154,12 +148,14 @@ bool run_fit_minutes(Run *r, Error *error) {
   const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / step_seconds(p));
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
-  p->most = most_steps(r);
-  if (p->most <= done) p->most = SETTINGS_MAX_STEPS;
+  p->most = SETTINGS_MAX_STEPS;
+  if (!s->resume) p->most = fmin(p->most, auto_most_steps(s, run_epoch_tokens(r)));
   if (steps > p->most)
-    console_note(&r->console,
-                 "the run ends after %g epochs, before its time: more would memorize the text (--epochs N)",
-                 auto_epochs_limit(s));
+    console_note(
+        &r->console,
+        "the run will end after %s, earlier than --minutes allows, because more would memorize the text; for a "
+        "longer run give --epochs N instead",
+        text_plural(p->most, "step").text);
   s->steps = (int64_t)fmin(steps, p->most);
   p->minutes = minutes;
   p->deadline = end;
@@ -227,5 +223,6 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double start = clock_seconds();
   const bool ok = change_length(r, steps, error);
   p->paused = clock_seconds() - start; /* writing config.txt can take longer than many steps */
+  r->session.paused = true;
   return ok;
 }

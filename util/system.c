@@ -60,8 +60,10 @@ void system_end_with_parent(void) {}
 
 #else
 
+#ifdef __linux__
 #include <signal.h>
 #include <sys/prctl.h>
+#endif
 
 struct timespec system_modified(const struct stat *file) {
   return file->st_mtim;
@@ -75,6 +77,10 @@ double system_free_memory(void) { return 1024 * system_read_number("/proc/meminf
 
 size_t system_peak_memory(void) { return peak_resident() * 1024; }
 
-void system_end_with_parent(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); }
+void system_end_with_parent(void) {
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+}
 
 #endif

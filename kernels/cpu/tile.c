@@ -42,8 +42,8 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
                                                                Vector sum[TILE_ROWS][TILE_VECTORS],
                                                                const char *const row[TILE_ROWS], int64_t at,
                                                                const float *b) {
-  Vector of_b[TILE_VECTORS], wide[TILE_VECTORS];
-  UNROLL for (int j = 0; j < vectors; j++) of_b[j] = *(const UnalignedVector *)(b + j * LANES);
+  Vector of_b[TILE_VECTORS];
+  if (kind != PAIRS) UNROLL for (int j = 0; j < vectors; j++) of_b[j] = *(const UnalignedVector *)(b + j * LANES);
   if (kind == FLOATS) {
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       float factor;
@@ -68,11 +68,13 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
 #ifdef __aarch64__
     __asm__ volatile("" : "+r"(b)); /* loaded again for the other half, as in spread() */
 #endif
-    UNROLL for (int j = 0; j < vectors; j++) wide[j] =
-        half_of((Pairs) * (const UnalignedVector *)(b + j * LANES), half);
+    UNROLL for (int j = 0; j < vectors; j++) {
+      const Vector pairs = *(const UnalignedVector *)(b + j * LANES);
+      of_b[j] = half_of((Pairs)pairs, half);
+    }
     UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       Vector factor = half_of(spread(row[i] + at), half);
-      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * wide[j];
+      UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += factor * of_b[j];
     }
   }
 }

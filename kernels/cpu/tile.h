@@ -88,14 +88,14 @@ struct Microkernel {
   void (*begin)(void), (*end)(void);
 };
 
-/* The Makefile checks that the assembler supports these instructions; kernels/processor.c checks the processor. */
-#if CPU_BF16 && defined(INKLING_BF16_INSTRUCTIONS) && (defined(__AVX512F__) || defined(__ARM_FEATURE_DOTPROD))
-#define HAVE_BF16_PRODUCTS
-#endif
-
 extern const Microkernel CPU(microkernel); /* without special instructions */
+/* make/compiler.mk defines HAVE_BF16_PRODUCTS if the assembler knows these instructions; kernels/processor.c checks the
+ * processor. */
 #ifdef HAVE_BF16_PRODUCTS
-extern const Microkernel CPU(pair_dots), CPU(amx);
+extern const Microkernel CPU(pair_dots);
+#ifdef __x86_64__
+extern const Microkernel CPU(amx);
+#endif
 #endif
 
 #endif
