@@ -101,5 +101,5 @@ if [ -n "${URL:-}" ]; then
       >"$out/$file"
   done
 else echo "release: note: no Homebrew formula and no PKGBUILD: give the project's address, URL=https://..." >&2; fi
-(cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
+(cd "$out" && rm SHA256SUMS && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 ls -l "$out"

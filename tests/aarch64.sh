@@ -45,13 +45,13 @@ fi
 # ---- programs ----
 
 named() { for test; do basename "$test" .c; done; }
-kernels="test_decode test_model_train" products=test_kernels_linear others="test_weights test_sample"
+kernels="test_decode test_model_train" others="test_weights test_sample"
 if [ "${FULL:-}" ]; then
-  kernels=$(named tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c) products=
+  kernels=$(named tests/test_kernels*.c tests/test_decode*.c tests/test_model*.c)
   others="$(named tests/test_*.c | grep -vxF "$kernels") programs.sh generate.sh kept.sh init.sh export.sh pairs.sh"
   goals=programs
 else
-  goals=$(for test in $kernels $products $others; do echo "$build/tests/$test"; done)
+  goals=$(for test in $kernels $others; do echo "$build/tests/$test"; done)
 fi
 root=$PWD/$libraries/usr
 # shellcheck disable=SC2086 # names are words
@@ -81,7 +81,7 @@ failed=0
 {
   run_as cortex-a53 neon $kernels
   run_as cortex-a76 dotprod $kernels
-  run_as max bf16 $products $kernels
+  run_as max bf16 $kernels
   run_as max "" $others
 }
 exit $failed

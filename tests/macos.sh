@@ -2,8 +2,8 @@
 # Compiles and links the programs for macOS, on both architectures of Macs: macos.sh BUILD
 #
 # The compiler is zig, which brings headers and libraries of macOS; pip installs it. The other libraries are compiled, as
-# for static programs. Nothing is run. On x86-64 only the kernels
-# for AVX2 are compiled. The check is skipped, with a line that says why, if zig or the sources are missing.
+# for static programs. Nothing is run. Only the kernels of one
+# instruction set are compiled for each. The check is skipped, with a line that says why, if zig or the sources are missing.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1/macos"
@@ -38,14 +38,14 @@ exec "$zig" cc -target $1 "\$@"
 END
 }
 
-# build_for ARCHITECTURE MAGIC [ISA]: MAGIC is the beginning of its programs
+# build_for ARCHITECTURE MAGIC ISA: MAGIC is the beginning of its programs
 build_for() {
   dir=$build/macos/$1
   mkdir -p "$dir"
   write_compiler "$1-macos" >"$dir/cc"
   chmod +x "$dir/cc"
   "${MAKE:-make}" -s --no-print-directory BUILD="$dir" BIN="$dir" CC="$dir/cc" AR="$zig ar" WERROR=1 NO_CUDA=1 NO_MPI=1 \
-    PKG_CONFIG=false ISA="${3:-}" LIBRARY_SOURCES="$sources" WASM="$dir/no-wasm" WASM_CLANG=false LIBS="$dir/libraries.a" \
+    PKG_CONFIG=false ISA="$3" LIBRARY_SOURCES="$sources" WASM="$dir/no-wasm" WASM_CLANG=false LIBS="$dir/libraries.a" \
     CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC" \
     "$dir/inkling"
   [ "$(od -An -tx4 -N8 "$dir/inkling" | tr -d ' ')" = "$2" ] ||
@@ -53,5 +53,5 @@ build_for() {
   echo "macos: compiles and links for $1"
 }
 
-build_for aarch64 feedfacf0100000c
+build_for aarch64 feedfacf0100000c dotprod
 build_for x86_64 feedfacf01000007 v3
