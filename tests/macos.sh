@@ -2,8 +2,8 @@
 # Compiles and links the programs for macOS, on both architectures of Macs: macos.sh BUILD
 #
 # The compiler is zig, which brings headers and libraries of macOS; pip installs it. The other libraries are compiled, as
-# for static programs. Nothing is run. Only the kernels of one
-# instruction set are compiled for each. The check is skipped, with a line that says why, if zig or the sources are missing.
+# for static programs. Only the kernels of one instruction set are compiled, and nothing is run. The check is skipped, with
+# a line that says why, if zig or the sources are missing.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1/macos"
