@@ -60,7 +60,7 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 #? make test-aarch64 [FULL=1] | cross-compile for 64-bit ARM and run tests in qemu as three processors (Debian)
 .PHONY: test-aarch64
 test-aarch64: remember
-	+@FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64
+	+@FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64 $(LIBRARY_SOURCES)
 
 # ---- fuzzing ----
 
