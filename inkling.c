@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   program_name_set_command(argc > 0 ? argv[0] : NULL);
   if (strcmp(word, "train") == 0) return train_main(argc - 1, argv + 1);
   if (strcmp(word, "generate") == 0) return generate_main(argc - 1, argv + 1);
-  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return print(help);
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return print(help);
   if (strcmp(word, "--version") == 0) return print("inkling " INKLING_VERSION "\n");
   if (argc > 1)
     fprintf(stderr, "inkling: unknown command \"%s\"; type: inkling train FILE, or: inkling generate RUN\n",

@@ -26,6 +26,15 @@ has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "
 
 has_wasm() { echo 'int main(void) { return 0; }' | "${WASM_CLANG:-clang}" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
 
+case ${PREFIX:-} in */com.termux/*) candidates=pkg ;; *) candidates="apt-get dnf zypper apk pacman brew" ;; esac
+manager=
+for candidate in $candidates; do
+  if command -v "$candidate" >/dev/null 2>&1; then
+    manager=$candidate
+    break
+  fi
+done
+
 missing=
 command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 { make --version | grep -q 'Make [4-9]' || command -v gmake; } >/dev/null 2>&1 || missing="$missing make"
@@ -43,7 +52,7 @@ done
 required=$missing
 # Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
 has_header histedit.h || missing="$missing libedit"
-command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
+[ "$manager" = pkg ] || command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
 [ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
@@ -67,26 +76,29 @@ package() {
     dnf:cmocka) echo libcmocka-devel ;;
     dnf:libedit) echo libedit-devel ;;
     dnf:openmpi) echo openmpi-devel ;;
+    zypper:compiler) echo gcc glibc-devel ;;
+    zypper:jansson) echo libjansson-devel ;;
+    zypper:cmocka) echo libcmocka-devel ;;
+    zypper:openmpi) echo openmpi4-devel ;;
+    zypper:pcre2 | zypper:utf8proc | zypper:libedit | zypper:mpich) echo "$1-devel" ;;
+    apk:compiler) echo gcc musl-dev ;;
+    apk:make) echo make ;;
+    apk:*) echo "$1-dev" ;;
+    pkg:compiler) echo clang ;;
+    pkg:jansson) echo libjansson ;;
     brew:openmpi) echo open-mpi ;;
     *:compiler) echo gcc ;;
     *) echo "$1" ;;
   esac
 }
 
-manager=
-for candidate in apt-get dnf pacman brew; do
-  if command -v "$candidate" >/dev/null 2>&1; then
-    manager=$candidate
-    break
-  fi
-done
 if [ -z "$manager" ]; then
-  echo "install-deps: missing:$missing; no apt-get, dnf, pacman or brew here: install them by hand" >&2
+  echo "install-deps: missing:$missing; no apt-get, dnf, zypper, apk, pacman, brew or pkg here: install them by hand" >&2
   exit 1
 fi
 
 as_root=
-[ "$manager" = brew ] || [ "$(id -u)" -eq 0 ] || as_root="sudo "
+case $manager in brew | pkg) ;; *) [ "$(id -u)" -eq 0 ] || as_root="sudo " ;; esac
 install_command() {
   packages=
   for name in "$@"; do packages="$packages $(package "$name")"; done
@@ -94,7 +106,9 @@ install_command() {
     apt-get) echo "${as_root}apt-get update && ${as_root}apt-get install -y --no-install-recommends$packages" ;;
     dnf) echo "${as_root}dnf install -y$packages" ;;
     pacman) echo "${as_root}pacman -S --needed --noconfirm$packages" ;;
-    brew) echo "brew install$packages" ;;
+    zypper) echo "${as_root}zypper --non-interactive install$packages" ;;
+    apk) echo "${as_root}apk add$packages" ;;
+    brew | pkg) echo "$manager install$packages" ;;
   esac
 }
 
