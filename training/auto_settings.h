@@ -36,7 +36,10 @@ typedef struct AutoReasons {
 #define AUTO_WARMUP_LIMIT 700 /* steps */
 #define AUTO_MUON_EPOCHS 10   /* at most, unless --steps or --epochs is given... */
 #define AUTO_ADAMW_EPOCHS 15
-#define AUTO_TUNING_EPOCHS 3  /* ...in fine-tuning */
+#define AUTO_TUNING_EPOCHS 3 /* ...in fine-tuning */
+#define AUTO_EPOCHS_WORDS                                                                                              \
+  SHOWN(AUTO_MUON_EPOCHS)                                                                                              \
+  " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define AUTO_EVALUATIONS 20   /* per run */

@@ -243,21 +243,10 @@ void train_options(Options *options, TrainSettings *s) {
             "number of optimizer steps", .exclusive = EXCLUSIVE_LENGTH, .common = true),
       DOUBLE("epochs", &s->epochs, 0, 1e9, NULL, "number of passes over the training text", .above = true,
              .exclusive = EXCLUSIVE_LENGTH),
-      DOUBLE(
-          "minutes", &s->minutes, 0, 1e6, NULL,
-          "time budget in minutes, from the start of the program to its end; a new run ends after at most " SHOWN(
-              AUTO_MUON_EPOCHS) " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in "
-                                                                                                               "fine-"
-                                                                                                               "tuning)"
-                                                                                                               "; a "
-                                                                                                               "resumed"
-                                                                                                               " run "
-                                                                                                               "gets "
-                                                                                                               "the "
-                                                                                                               "same "
-                                                                                                               "budget "
-                                                                                                               "again",
-          .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
+      DOUBLE("minutes", &s->minutes, 0, 1e6, NULL,
+             "time budget in minutes, from the start of the program to its end; a new run ends after at "
+             "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again",
+             .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
       TEXT(
           "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
           "previously planned lengths of this run; written to config.txt by --minutes, so that the run can be repeated",
