@@ -6,6 +6,16 @@ override PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
 
 DEFINES :=
 
+# COMPILED_LIBRARIES=1, for other machines than this one: jansson, PCRE2 and utf8proc are compiled (make/static.mk) from
+# the sources that scripts/library_sources.sh fetched, and no installed ones are used.
+LIBRARY_SOURCES := $(BUILD)/library-sources
+LIBRARY_HEADERS := $(foreach library,jansson pcre2 utf8proc,-isystem $(LIBRARY_SOURCES)/$(library))
+LIBRARY_DEFINES := -DPCRE2_STATIC -DUTF8PROC_STATIC
+ifdef COMPILED_LIBRARIES
+override CPPFLAGS += $(LIBRARY_HEADERS) $(LIBRARY_DEFINES)
+override PKG_CONFIG := false
+endif
+
 # ---- flags ----
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
@@ -68,7 +78,8 @@ HAVE_UTF8PROC := $(call have_header,utf8proc.h)
 # libedit, for ./generate -i, is loaded at run time if it is installed. Without its header, ./generate reads plain lines.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
-LIBS := $(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library)))
+LIBS := $(if $(COMPILED_LIBRARIES),$(BUILD)/libraries.a,\
+	$(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library))))
 ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
 
 missing = echo "make: $(1)" >&2; exit 1

@@ -15,9 +15,8 @@ STATIC_CFLAGS_aarch64 := -mno-outline-atomics
 # The threads of musl have small stacks unless the program asks for others.
 STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608
 STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
-	NO_CUDA=1 NO_MPI=1 PKG_CONFIG=false CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
-	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" CPPFLAGS="$(LIBRARY_HEADERS) $(LIBRARY_DEFINES)" \
-	LDFLAGS="$(STATIC_LDFLAGS)" LIBS=$(STATIC)/libraries.a
+	COMPILED_LIBRARIES=1 NO_CUDA=1 NO_MPI=1 CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
+	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" LDFLAGS="$(STATIC_LDFLAGS)"
 .PHONY: static dist
 static: remember
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
@@ -29,10 +28,10 @@ dist: static
 	@$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(HOST)) $(call STATIC,$(HOST))/option_pages
 	@BUILD="$(BUILD)" MACHINES="$(MACHINES)" URL="$(URL)" scripts/release.sh $(DIST)
 
-# ---- the libraries, in the make of a static program ----
+# ---- the libraries, with COMPILED_LIBRARIES=1 ----
 
-ARCHIVE := $(BUILD)/libraries.a
-ifeq ($(LIBS),$(ARCHIVE))
+ifdef COMPILED_LIBRARIES
+ARCHIVE := $(LIBS)
 # The main build makes it.
 $(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += -O3

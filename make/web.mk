@@ -3,7 +3,6 @@
 #? Page for browsers
 #? make wasm | build the WebAssembly module that ./generate --html needs, and ./generate with it
 WASM := $(BUILD)/wasm
-LIBRARY_SOURCES := $(BUILD)/library-sources
 WASM_CLANG ?= clang
 WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
 WASM_FILES := web/module.c web/platform.c model.c $(wildcard model/*.c) inference/generation.c inference/sampling.c \
@@ -18,9 +17,6 @@ PCRE2_FILES := auto_possess chartables compile config context error extuni find_
 WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) \
 	$(WASM)/utf8proc/utf8proc.o
 
-# scripts/library_sources.sh makes the libraries' config.h.
-LIBRARY_HEADERS := $(foreach library,jansson pcre2 utf8proc,-isystem $(LIBRARY_SOURCES)/$(library))
-LIBRARY_DEFINES := -DPCRE2_STATIC -DUTF8PROC_STATIC
 LIBRARY_OPTIONS := -DNDEBUG -DHAVE_STDINT_H -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 -DSUPPORT_UNICODE
 WASM_SHARED_CFLAGS := -DNDEBUG -ffunction-sections -fdata-sections $(LIBRARY_HEADERS) $(LIBRARY_DEFINES)
 WASM_CFLAGS := -std=c11 -D_XOPEN_SOURCE=700 $(ARITHMETIC) -fopenmp-simd -I. $(WASM_SHARED_CFLAGS) -MMD -MP

@@ -2,9 +2,10 @@
 # Fetches what the WebAssembly module and the static programs are made of: library_sources.sh DIR
 #
 # The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's
-# patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. musl,
-# compiled, comes from its packages into DIR/musl/x86_64 and DIR/musl/aarch64. DIR/licenses/NAME-VERSION has the license
-# of each. DIR/complete exists when all of them are there. If something is missing, it says what, and exits with status 1.
+# patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. Two
+# libraries come from binary packages: musl, into DIR/musl/x86_64 and DIR/musl/aarch64, and cmocka for tests on ARM, into
+# DIR/cmocka. DIR/licenses/NAME-VERSION has the license of each part of a program. DIR/complete exists when all is there.
+# If something is missing, it says what, and exits with status 1.
 set -eu
 dir=$1
 
@@ -34,12 +35,14 @@ apt() { # apt ARCHITECTURE ARGUMENTS...
     -o APT::Architectures="$architecture" "$@"
 }
 for architecture in amd64 arm64; do
-  { apt $architecture update && apt $architecture download musl-dev; } || say "Debian's archive cannot be read"
+  { apt "$architecture" update && apt "$architecture" download musl-dev; } || say "Debian's archive cannot be read"
   case $architecture in amd64) machine=x86_64 ;; *) machine=aarch64 ;; esac
-  dpkg-deb -x musl-dev_*_$architecture.deb musl/$machine
+  dpkg-deb -x musl-dev_*_"$architecture".deb musl/$machine
   # as musl-gcc of musl-tools, but with the files here
   sed -i "s,/usr/[il][a-z]*/,$dir/musl/$machine&,g" musl/$machine/usr/lib/$machine-linux-musl/musl-gcc.specs
 done
+apt arm64 download libcmocka-dev libcmocka0 || say "Debian's archive cannot be read"
+for package in libcmocka*.deb; do dpkg-deb -x "$package" cmocka; done
 apt amd64 source --download-only jansson pcre2 utf8proc || say "apt-get source failed; it looks in Debian's archive"
 # version FILE: that of a package, without Debian's revision
 version() { basename "$1" | sed 's/^[^_]*_\([0-9.]*[0-9]\).*/\1/'; }

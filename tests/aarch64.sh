@@ -2,39 +2,19 @@
 # Tests the build for 64-bit ARM on another machine: aarch64.sh BUILD SOURCES  (make test-aarch64)
 #
 # Compiles everything with Debian's cross compiler and runs it in qemu as three processors: one with NEON alone, one with
-# products of int8, and one with all instructions that qemu knows. The libraries are compiled, as for static programs;
-# cmocka comes from Debian's package for ARM. FULL=1: all unit tests and the tests of the programs, instead of a few tests
-# of the kernels. Status 77: a tool, the libraries' SOURCES or cmocka is missing.
+# products of int8, and one with all instructions that qemu knows. The libraries are compiled, as for static programs.
+# FULL=1: all unit tests and the tests of the programs, instead of a few tests of the kernels. Status 77: a tool or the
+# libraries' SOURCES are missing.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 sources=$2
-cmocka=$build/cmocka
+root=$sources/cmocka/usr
 triple=aarch64-linux-gnu
 
-for tool in $triple-gcc qemu-aarch64 apt-get dpkg-deb; do
+for tool in $triple-gcc qemu-aarch64; do
   command -v "$tool" >/dev/null || { echo "aarch64: $tool is missing. Run scripts/install-deps.sh aarch64"; exit 77; }
 done
 scripts/library_sources.sh "$sources" || exit 77
-
-if [ ! -e "$cmocka/usr" ]; then
-  rm -rf "$cmocka"
-  mkdir -p "$cmocka/lists/partial" "$cmocka/cache/archives/partial"
-  : >"$cmocka/status"
-  cat >"$cmocka/apt.conf" <<END
-APT::Architecture "arm64";
-APT::Architectures { "arm64"; };
-APT::Sandbox::User "$(id -un)";
-Dir::State::lists "$PWD/$cmocka/lists";
-Dir::State::status "$PWD/$cmocka/status";
-Dir::Cache "$PWD/$cmocka/cache";
-END
-  export APT_CONFIG="$PWD/$cmocka/apt.conf"
-  if ! apt-get -q update >"$cmocka/log" 2>&1 || ! (cd "$cmocka" && apt-get -q download libcmocka-dev libcmocka0 >>log 2>&1); then
-    echo "aarch64: cmocka for arm64 cannot be downloaded: $(tail -n 1 "$cmocka/log")"
-    exit 77
-  fi
-  for package in "$cmocka"/*.deb; do dpkg-deb -x "$package" "$cmocka"; done
-fi
 
 # ---- programs ----
 
@@ -47,12 +27,10 @@ if [ "${FULL:-}" ]; then
 else
   goals=$(for test in $kernels $others; do echo "$build/tests/$test"; done)
 fi
-root=$PWD/$cmocka/usr
 cross_make() {
   make --no-print-directory BUILD_SETTINGS= BUILD="$build" BIN="$build" CC=$triple-gcc AR=$triple-ar NO_CUDA=1 NO_MPI=1 \
-    NO_INSTALL=1 PKG_CONFIG=false LIBS="$build/libraries.a" LIBRARY_SOURCES="$sources" WASM="$build/no-wasm" WASM_CLANG=false \
-    CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC \
-    -isystem $root/include" LDFLAGS="-L$root/lib/$triple" "$@"
+    NO_INSTALL=1 COMPILED_LIBRARIES=1 LIBRARY_SOURCES="$sources" WASM="$build/no-wasm" WASM_CLANG=false \
+    CPPFLAGS="-isystem $root/include" LDFLAGS="-L$root/lib/$triple" "$@"
 }
 cross_make "$build/libraries.a"
 # shellcheck disable=SC2086 # names are words
@@ -64,10 +42,10 @@ run_as() {
   shift 2
   as=$build/as-$processor
   rm -rf "$as"
-  (cd "$build" && find . -path './as-*' -prune -o -path ./cmocka -prune -o -type f -perm -u+x -print) | while read -r program; do
+  (cd "$build" && find . -path './as-*' -prune -o -type f -perm -u+x -print) | while read -r program; do
     mkdir -p "$as/$(dirname "$program")"
     printf '#!/bin/sh\nexec qemu-aarch64 -cpu %s -L /usr/%s -E LD_LIBRARY_PATH=%s "%s" "$@"\n' \
-      "$processor" $triple "$root/lib/$triple" "$PWD/$build/$program" >"$as/$program"
+      "$processor" $triple "$PWD/$root/lib/$triple" "$PWD/$build/$program" >"$as/$program"
     chmod +x "$as/$program"
   done
   echo "== as $processor${isa:+, on $isa} =="

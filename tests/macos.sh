@@ -45,9 +45,7 @@ build_for() {
   write_compiler "$1-macos" >"$dir/cc"
   chmod +x "$dir/cc"
   "${MAKE:-make}" -s --no-print-directory BUILD="$dir" BIN="$dir" CC="$dir/cc" AR="$zig ar" WERROR=1 NO_CUDA=1 NO_MPI=1 \
-    PKG_CONFIG=false ISA="$3" LIBRARY_SOURCES="$sources" WASM="$dir/no-wasm" WASM_CLANG=false LIBS="$dir/libraries.a" \
-    CPPFLAGS="-isystem $sources/jansson -isystem $sources/pcre2 -isystem $sources/utf8proc -DPCRE2_STATIC -DUTF8PROC_STATIC" \
-    "$dir/inkling"
+    ISA="$3" COMPILED_LIBRARIES=1 LIBRARY_SOURCES="$sources" WASM="$dir/no-wasm" WASM_CLANG=false "$dir/inkling"
   [ "$(od -An -tx4 -N8 "$dir/inkling" | tr -d ' ')" = "$2" ] ||
     { echo "macos: $dir/inkling is no program for macOS on $1" >&2; exit 1; }
   echo "macos: compiles and links for $1"
