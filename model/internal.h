@@ -157,6 +157,8 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
 void model_take_map(const Pass *pass, AttentionKind kind, int layer, const Attention *shape, View q, View k,
                     const float *lse);
 
+/* Returns a pass without dropout, packing and caches. */
+Pass model_pass(Model *m, const Activations *acts, int batch, int length);
 /* Computes the input of the head from the tokens on the device; with caches the decoder alone. */
 void model_forward(const Pass *pass);
 /* Computes the encoder alone, and stores keys and values for cross-attention in the memories. */
@@ -164,6 +166,11 @@ void model_encode(const Pass *pass);
 /* Computes logits and losses after model_forward(); in training also the gradients of the head and of its input.
  * `logits` NULL, or host fp32 [N][V]. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits);
+/* Returns the teacher's pass over the micro-batch; model_forward() of it makes the output that add_distillation()
+ * reads. */
+Pass model_teacher_pass(const Model *m, int batch, int length, bool packed);
+/* Computes the gradients of all parameters below the head from the gradient that model_head() left. */
+void model_backward(const Pass *pass);
 
 /* Allocates buffers for passes over up to `length` tokens that do not reach the head, unless there are any. EXIT_MEMORY. */
 bool model_prefill_begin(Model *m, int length, Error *error);
