@@ -2,7 +2,6 @@
 #include "model/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- training: buffers and the learning rates ---- */
 
