@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void add_products(Kind kind, int ve
 #endif
   UNROLL for (int half = 0; half < 2; half++) {
 #ifdef __aarch64__
-    __asm__ volatile("" : "+r"(b)); /* loaded again for the other half, as in spread() */
+    __asm__ volatile("" : "+r"(b), "+r"(at)); /* both are loaded again for the other half: registers are few */
 #endif
     UNROLL for (int j = 0; j < vectors; j++) {
       const Vector pairs = *(const UnalignedVector *)(b + j * LANES);
