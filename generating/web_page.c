@@ -99,9 +99,9 @@ static void remove_files(WebPage *w) {
 
 /* About the size of the page, with the files so far. */
 static double page_bytes(const WebPage *w) {
-  double bytes = (double)strlen(web_engine) + (double)(strlen(web_style) + strlen(web_page) + strlen(web_worker));
-  for (int i = 0; i < w->count; i++) bytes += 4.0 / 3 * (double)(pack_padded(w->files[i].size) + sizeof(PackEntry));
-  return bytes;
+  size_t text = strlen(web_style) + strlen(web_page) + strlen(web_worker), binary = web_engine_size;
+  for (int i = 0; i < w->count; i++) binary += pack_padded(w->files[i].size) + sizeof(PackEntry);
+  return (double)text + 4.0 / 3 * (double)binary;
 }
 
 static bool check_page(double bytes, DType type, Error *error) {
@@ -221,6 +221,11 @@ static void put_bytes(WebPage *w, const void *from, size_t size) {
   }
 }
 
+static void end_base64(WebPage *w) {
+  if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
+  w->waiting_count = 0;
+}
+
 static void put_pack(WebPage *w) {
   static const char zeros[PACK_ALIGNMENT];
   for (const PageFile *f = w->files; f < w->files + w->count; f++) {
@@ -231,7 +236,7 @@ static void put_pack(WebPage *w) {
     put_bytes(w, zeros, (size_t)(pack_padded(f->size) - f->size));
   }
   put_bytes(w, &(PackEntry){0}, sizeof(PackEntry));
-  if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
+  end_base64(w);
 }
 
 /* The checksum covers the program first, because it is written before the program. */
@@ -252,7 +257,8 @@ static void put_page(WebPage *w) {
         w->out);
   put_json(w, w->facts);
   fputs("</script>\n<script type=\"text/plain\" id=\"engine\">", w->out);
-  put_text(w, web_engine);
+  put_bytes(w, web_engine, web_engine_size);
+  end_base64(w);
   fputs("</script>\n<script type=\"text/plain\" id=\"model\">", w->out);
   put_pack(w);
   fputs("</script>\n<script type=\"text/plain\" id=\"worker\">", w->out);
@@ -298,7 +304,7 @@ static OneLine page_title(const char *given) {
 
 bool program_html(Program *p, Error *error) {
   WebPage w = {.p = p, .title = page_title(p->settings.title)};
-  if (!*web_engine)
+  if (!web_engine_size)
     return fail(error, EXIT_USAGE,
                 "this build has no WebAssembly module, which --html needs: `make wasm` says what is missing for it");
   const bool ok = output_file_check("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&

@@ -9,7 +9,9 @@ MACHINES ?= $(foreach machine,x86_64 aarch64,$(if $(shell command -v $(machine)-
 DIST := $(BUILD)/dist
 STATIC = $(BUILD)/static/$(1)
 MUSL = $(LIBRARY_SOURCES)/musl/$(1)/usr/lib/$(1)-linux-musl/musl-gcc.specs
-STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
+# Alignment costs 40 kB and speeds up only the kernels.
+ALIGNMENTS := align-functions align-jumps align-loops align-labels
+STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables $(ALIGNMENTS:%=-fno-%)
 # Without outline atomics: gcc's helpers for them need glibc.
 STATIC_CFLAGS_aarch64 := -mno-outline-atomics
 # The threads of musl have small stacks unless the program asks for others.
@@ -20,7 +22,7 @@ STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=
 .PHONY: static dist
 static: remember
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
-	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.base64
+	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.gz
 	@$(foreach machine,$(MACHINES),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
 		$(call STATIC,$(machine))/inkling &&) true
 # The man pages come from a program of this machine.
@@ -34,7 +36,7 @@ ifdef COMPILED_LIBRARIES
 ARCHIVE := $(LIBS)
 # The main build makes it.
 $(WASM)/flags: ;
-$(CPU_OBJECTS): override CFLAGS += -O3
+$(CPU_OBJECTS): override CFLAGS += -O3 $(ALIGNMENTS:%=-f%)
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
 $(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)

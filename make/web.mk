@@ -46,12 +46,15 @@ $(WASM)/module.wasm: $(WASM_OBJECTS) $(WASM_LIBRARIES)
 
 # A build without the sources, or on a machine that has no clang any more, has an empty module.
 HAVE_WASM := $(if $(wildcard $(LIBRARY_SOURCES)/complete),$(shell $(HAS_WASM) && echo yes))
-$(WASM)/module.base64: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
+$(WASM)/module.gz: $(if $(HAVE_WASM),$(WASM)/module.wasm) make/web.mk
 	@mkdir -p $(@D)
-	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm >$@.gz && base64 <$@.gz | fold -w 100,true) >$@.new && mv $@.new $@
-$(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(WASM)/module.base64
+	@$(if $(HAVE_WASM),gzip -9nc $(WASM)/module.wasm,true) >$@.new && mv $@.new $@
+# An array of the bytes of FILE, and one more.
+c_bytes = echo 'const unsigned char $(1)[] = {'; od -An -v -tu1 $(2) | sed 's/[0-9][0-9]*/&,/g'; echo '0};'; \
+	echo 'const size_t $(1)_size = sizeof $(1) - 1;'
+$(BUILD)/web/parts.c: web/page.css web/page.js web/worker.js $(WASM)/module.gz
 	@mkdir -p $(@D)
 	@(echo '#include "web/parts.h"'; $(call c_string,web_style,web/page.css); $(call c_string,web_page,web/page.js); \
-		$(call c_string,web_worker,web/worker.js); $(call c_string,web_engine,$(WASM)/module.base64)) >$@.new && mv $@.new $@
+		$(call c_string,web_worker,web/worker.js); $(call c_bytes,web_engine,$(WASM)/module.gz)) >$@.new && mv $@.new $@
 $(BUILD)/web/parts.o: $(BUILD)/web/parts.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
