@@ -2,7 +2,7 @@
  *
  *   inkling train book.txt        is   ./train book.txt
  *   inkling generate book.run     is   ./generate book.run */
-#include "util/error.h"
+#include "util/file.h"
 #include "util/program_name.h"
 
 #include <stdio.h>
@@ -18,11 +18,20 @@ static const char help[] = "Usage: inkling train FILE... [options]       train a
                            "inkling train --help and inkling generate --help list the options.\n"
                            "inkling --version prints the version.\n";
 
-static int print(const char *text) { return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? EXIT_DONE : EXIT_OUTPUT; }
+static int print(const char *text) {
+  Error error = {0};
+  fputs(text, stdout);
+  if (!file_flush(stdout, "stdout", &error)) fprintf(stderr, "inkling: %s\n", error.text);
+  return error.code;
+}
 
 int main(int argc, char **argv) {
   const char *word = argc > 1 ? argv[1] : "";
   program_name_set_command(argc > 0 ? argv[0] : NULL);
+  if (strcmp(word, "help") == 0 && argc == 3) { /* as COMMAND --help */
+    word = argv[1] = argv[2];
+    argv[2] = "--help";
+  }
   if (strcmp(word, "train") == 0) return train_main(argc - 1, argv + 1);
   if (strcmp(word, "generate") == 0) return generate_main(argc - 1, argv + 1);
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return print(help);

@@ -124,11 +124,10 @@ static bool connect_by_launcher(Collective *c, int launcher, Error *error) {
     return fail(error, EXIT_USAGE, "%d processes were started together, and their MPI cannot be loaded: %s", expected,
                 reason);
   if (!mpi)
-    return fail(
-        error, EXIT_USAGE,
-        "%d processes were started together, but this build does not have their MPI (%s); install that MPI with "
-        "its mpicc, then type: make clean && make",
-        expected, libraries[0]);
+    return fail(error, EXIT_USAGE,
+                "%d processes were started together, but this build does not have their MPI (%s); install it with its "
+                "mpicc, and build Inkling from its source (make clean && make)",
+                expected, libraries[0]);
   start_messenger(c, mpi);
   if (c->size != expected)
     return fail(error, EXIT_USAGE,

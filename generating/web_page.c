@@ -305,8 +305,9 @@ static OneLine page_title(const char *given) {
 bool program_html(Program *p, Error *error) {
   WebPage w = {.p = p, .title = page_title(p->settings.title)};
   if (!web_engine_size)
-    return fail(error, EXIT_USAGE,
-                "this build has no WebAssembly module, which --html needs: `make wasm` says what is missing for it");
+    return fail(
+        error, EXIT_USAGE,
+        "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
   const bool ok = output_file_check("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
                   collect_files(&w, error) && take_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
   remove_files(&w);

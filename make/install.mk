@@ -9,8 +9,10 @@ $(OPTION_PAGES): $(BUILD)/scripts/option_pages.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 
 .PHONY: install uninstall
-INSTALL = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" BUILD="$(BUILD)" BIN="$(BIN)" scripts/install.sh
-install: $(BIN)/inkling $(MPI_LIBRARIES) $(OPTION_PAGES)
+INSTALL = PREFIX=$(call quoted,$(PREFIX)) DESTDIR=$(call quoted,$(DESTDIR)) BUILD="$(BUILD)" BIN="$(BIN)" scripts/install.sh
+# `make inkling` builds all that is installed, so that `sudo make install` compiles nothing.
+$(BIN)/inkling: | $(MPI_LIBRARIES) $(OPTION_PAGES)
+install: $(BIN)/inkling
 	@$(INSTALL)
 uninstall:
 	@$(INSTALL) uninstall

@@ -5,7 +5,9 @@
 #? make static [MACHINES="x86_64 aarch64"] | build static programs, build/static/MACHINE/inkling (where gcc is found)
 #? make dist [URL=https://...] | pack it: tarballs, Debian package, wheel, container image, ... in build/dist
 HOST := $(shell uname -m)
-MACHINES ?= $(foreach machine,x86_64 aarch64,$(if $(shell command -v $(machine)-linux-gnu-gcc),$(machine)))
+STATIC_MACHINES := x86_64 aarch64
+MACHINES ?= $(foreach machine,$(STATIC_MACHINES),$(if $(shell command -v $(machine)-linux-gnu-gcc),$(machine)))
+$(if $(filter-out $(STATIC_MACHINES),$(MACHINES)),$(error MACHINES is "$(MACHINES)": give one or both of $(STATIC_MACHINES)))
 DIST := $(BUILD)/dist
 STATIC = $(BUILD)/static/$(1)
 MUSL = $(LIBRARY_SOURCES)/musl/$(1)/usr/lib/$(1)-linux-musl/musl-gcc.specs
@@ -21,14 +23,19 @@ STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=
 	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" LDFLAGS="$(STATIC_LDFLAGS)"
 .PHONY: static dist
 static: remember
+	@for machine in $(or $(MACHINES),$(HOST)); do command -v $$machine-linux-gnu-gcc >/dev/null || \
+		{ $(call missing,$$machine-linux-gnu-gcc is missing); }; done
+	@$(CHECK_WASM)
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.gz
 	@$(foreach machine,$(MACHINES),$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(machine)) \
 		$(call STATIC,$(machine))/inkling &&) true
+dist:
+	@scripts/release.sh check
+	@$(MAKE) --no-print-directory $(NESTED) static
 # The man pages come from a program of this machine.
-dist: static
 	@$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(HOST)) $(call STATIC,$(HOST))/option_pages
-	@BUILD="$(BUILD)" MACHINES="$(MACHINES)" URL="$(URL)" scripts/release.sh $(DIST)
+	@BUILD="$(BUILD)" MACHINES="$(MACHINES)" URL=$(call quoted,$(URL)) scripts/release.sh $(call quoted,$(DIST))
 
 # ---- the libraries, with COMPILED_LIBRARIES=1 ----
 

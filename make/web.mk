@@ -28,8 +28,9 @@ $(eval $(call remade_for,wasm/flags,$(strip $(WASM_CC) $(WASM_CFLAGS) $(WASM_LIB
 
 .PHONY: wasm
 HAS_WASM := echo 'int main(void) { return 0; }' | $(WASM_CLANG) --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null
+CHECK_WASM = $(HAS_WASM) || { $(call missing,$(WASM_CLANG) has no WebAssembly; scripts/install-deps.sh wasm installs it); }
 wasm:
-	@$(HAS_WASM) || { $(call missing,$(WASM_CLANG) has no WebAssembly; scripts/install-deps.sh wasm installs it); }
+	@$(CHECK_WASM)
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(BIN)/generate
 $(WASM)/%.o: $(LIBRARY_SOURCES)/%.c $(WASM)/flags

@@ -327,7 +327,7 @@ static void fish_text(const char *text) {
 
 /* The beginning of a line about a program. */
 static void fish_of(const Program *p) {
-  printf("complete -c inkling -n '__fish_seen_subcommand_from %s'", p->page->program);
+  printf("complete -c inkling -n 'contains -- %s (commandline -opc)[2]'", p->page->program);
 }
 
 static void fish_option(const Program *p, const Option *row) {

@@ -48,8 +48,9 @@ PLATFORMS = {"x86_64": "manylinux1_x86_64.manylinux2014_x86_64.musllinux_1_1_x86
 
 def write_wheel(stage, machine, out):
     base = f"{ABOUT['wheel'].replace('-', '_')}-{VERSION}"
-    metadata = (f"Metadata-Version: 2.1\nName: {ABOUT['wheel']}\nVersion: {VERSION}\nSummary: {ABOUT['summary']}\n"
-                f"License: {ABOUT['license']}\nLicense-File: copyright\nDescription-Content-Type: text/plain\n\n"
+    home = f"Project-URL: Homepage, {os.environ['URL']}\n" if os.environ.get("URL") else ""
+    metadata = (f"Metadata-Version: 2.4\nName: {ABOUT['wheel']}\nVersion: {VERSION}\nSummary: {ABOUT['summary']}\n"
+                f"License-Expression: {ABOUT['license']}\nLicense-File: copyright\n{home}Description-Content-Type: text/plain\n\n"
                 f"{ABOUT['description']}\n\n    inkling train book.txt\n    inkling generate book.run\n")
     wheel = "Wheel-Version: 1.0\nGenerator: inkling\nRoot-Is-Purelib: false\n"
     wheel += "".join(f"Tag: py3-none-{tag}\n" for tag in PLATFORMS[machine].split("."))

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes everything of a release into DIR: release.sh DIR; what `make dist` calls.
+# Writes everything of a release into DIR: release.sh DIR; what `make dist` calls. `release.sh check` only checks that
+# the tools are there.
 #
 # The source; for each of MACHINES a tarball, a Debian package, a wheel and an image for containers, all with the
 # static program of `make static`; if URL, the project's address, is given, a Homebrew formula and a PKGBUILD; a list
@@ -10,6 +11,11 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=packaging/about
 . packaging/about
+[ -e .git ] || { echo "release: this folder is not a git checkout, which the source of a release comes from" >&2; exit 1; }
+for tool in git python3 dpkg-deb; do
+  command -v $tool >/dev/null || { echo "release: $tool is missing" >&2; exit 1; }
+done
+[ "$1" != check ] || exit 0
 out=$1
 build=${BUILD:-build}
 version=$(cat VERSION)
@@ -28,8 +34,10 @@ mkdir -p "$out"
 : >"$out/SHA256SUMS"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 source=$name-$version.tar.gz
-git archive --format=tar --prefix="$name-$version/" HEAD | gzip -9n >"$out/$source"
+git -c core.autocrlf=false -c tar.umask=0022 archive --format=tar --prefix="$name-$version/" HEAD >"$work/source.tar"
+gzip -9n <"$work/source.tar" >"$out/$source"
 
 # The licenses of all that a static program contains.
 {

@@ -26,7 +26,9 @@ check "inkling alone" test "$status $(head -n 1 err | cut -c 1-25)$(cat out)" = 
 refused "an unknown command" 2 'inkling: unknown command "run"; type: inkling train FILE' "$bin/inkling" run
 refused "an unknown flag" 2 "unknown flag --zz: \`$bin/inkling train --help-all\`" "$bin/inkling" train --zz
 check "inkling --help" test "$("$bin/inkling" --help | head -n 1 | cut -c 1-20)" = "Usage: inkling train"
-check "a closed stdout" sh -c '"$0" --version >/dev/full 2>/dev/null; test $? = 7' "$bin/inkling"
+check "a full disk" sh -c '"$0" --version >/dev/full 2>err; test $? = 7 && grep -q "write to stdout" err' "$bin/inkling"
+check "inkling help train" sh -c '"$0" help train | grep -q resume' "$bin/inkling"
+refused "help for an unknown command" 2 'inkling: unknown command "run"' "$bin/inkling" help run
 
 # ---- installed, and used by another user in another directory ----
 mkdir -p "$there/share" && echo mine >"$there/share/mine"
@@ -108,6 +110,10 @@ for shell in bash fish; do
   has_tool $shell || continue
   offers $shell 'inkling t' train
   offers $shell 'inkling train --lay' --layers
+  case " $("${shell}_offers" 'inkling generate -p train --lay') " in
+    *layers*) fail "$shell: options of the other" ;;
+    *) pass "$shell: options of the other" ;;
+  esac
   offers $shell 'inkling train --no-t' --no-tie
   offers $shell 'inkling generate --dtype ' f32 bf16
   offers $shell 'inkling train --tokenizer b' byte bpe
@@ -128,8 +134,25 @@ fi
 check "uninstall" install_in "$there" uninstall
 check "what was there before stays" test "$(find "$there" | wc -l)" = 3
 check "nothing to uninstall" sh -c "! PREFIX='$there' '$installer' uninstall 2>/dev/null"
-mkdir "$there/bin" && echo foreign >"$there/bin/inkling"
-check "another inkling stays" sh -c "! PREFIX='$there' '$installer' >/dev/null 2>err && grep -q PREFIX err && grep -q foreign '$there/bin/inkling'"
+# in_the_way NAME: with another file of that name, nothing is installed
+in_the_way() {
+  mkdir -p "$there/${1%/*}" && ln -s nowhere "$there/$1"
+  all=$(find "$there" | sort)
+  refused "$1 of others stays" 1 "$there/$1 is there already" env PREFIX="$there" "$installer"
+  check "and nothing is installed" test "$all" = "$(find "$there" | sort)"
+  rm "$there/$1"
+}
+in_the_way bin/inkling
+in_the_way share/man/man1/inkling.1
+install_in "$there"
+sums=$(cd "$there" && find . -type f | sort | xargs cksum)
+check "a failure" sh -c "! BIN=/nowhere PREFIX='$there' '$installer' 2>/dev/null"
+check "keeps the old version" test "$sums" = "$(cd "$there" && find . -type f | sort | xargs cksum)"
+install_in "$there" uninstall
+mkdir -p "$there/share" && echo mine >"$there/share/zsh"
+check "a failure while copying" sh -c "! PREFIX='$there' '$installer' 2>/dev/null"
+check "is uninstalled" install_in "$there" uninstall
+check "to what was there" test "$(cd "$there" && find . -type f | sort | tr '\n' ' ')" = "./share/mine ./share/zsh "
 DESTDIR=$work/stage
 export DESTDIR
 check "for a package" install_in /usr/local

@@ -308,7 +308,8 @@ int64_t file_size(const char *path) {
 
 static bool make_temporary(char **path, bool directory, Error *error) {
   const char *given = getenv("TMPDIR");
-  *path = strdup(path_in(given && *given ? given : "/var/tmp", "inkling-XXXXXX").text);
+  const char *usual = access("/var/tmp", F_OK) == 0 ? "/var/tmp" : "/tmp";
+  *path = strdup(path_in(given && *given ? given : usual, "inkling-XXXXXX").text);
   if (!*path) return error_memory(error, "a path");
   const int fd = directory ? -1 : mkstemp(*path);
   if (directory ? mkdtemp(*path) != NULL : fd >= 0 && close(fd) == 0) return true;
