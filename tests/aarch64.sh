@@ -44,7 +44,7 @@ run_as() {
   rm -rf "$as"
   (cd "$build" && find . -path './as-*' -prune -o -type f -perm -u+x -print) | while read -r program; do
     mkdir -p "$as/$(dirname "$program")"
-    printf '#!/bin/sh\nexec qemu-aarch64 -cpu %s -L /usr/%s -E LD_LIBRARY_PATH=%s "%s" "$@"\n' \
+    printf '#!/bin/sh\nexec qemu-aarch64 -0 "$0" -cpu %s -L /usr/%s -E LD_LIBRARY_PATH=%s "%s" "$@"\n' \
       "$processor" $triple "$PWD/$root/lib/$triple" "$PWD/$build/$program" >"$as/$program"
     chmod +x "$as/$program"
   done
