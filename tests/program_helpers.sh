@@ -12,8 +12,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
-# A sanitized build is many times slower: there a model is trained for a moment, and what it has learned is not looked at.
-case $1 in *sanitize*) hurried=1 ;; *) hurried= ;; esac
+# A sanitized build and an emulated processor are many times slower: there a model is trained for a moment, and what it has
+# learned is not looked at.
+case $1 in *sanitize* | *aarch64*) hurried=1 ;; *) hurried= ;; esac
 steps() { if [ "$hurried" ]; then echo $(($1 / 20)); else echo "$1"; fi; }
 check_learned() { [ "$hurried" ] || check "$@"; } # as check
 
@@ -46,13 +47,14 @@ refused() {
   rm -f "$work/../out.$$" "$work/../err.$$" "$work/../after.$$"
 }
 
-# stopped SECONDS COMMAND...: presses Ctrl-C after SECONDS; returns the command's status
+# stopped SECONDS COMMAND...: presses Ctrl-C after SECONDS, later where programs are slow; returns the command's status
 stopped() {
   seconds=$1
   shift
   "$@" 2>/dev/null &
   pid=$!
   sleep "$seconds"
+  [ ! "$hurried" ] || sleep 5
   kill -INT $pid
   wait $pid
 }
