@@ -12,6 +12,9 @@ void program_name_set(const char *called);
  * effect then. */
 void program_name_set_command(const char *called);
 
+/* Returns whether this is the program `inkling`. */
+bool program_is_command(void);
+
 /* Returns "train" or "generate" as the beginning of a command line, with the directory of this program's name. Without
  * program_name_set() it is in the current directory: "./train". */
 ShellWord program_name(const char *program);
