@@ -345,6 +345,8 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
     return !run_leads(r->peers) || show_runs(r, error);
+  if (s->jobs > 0 && r->options.mode != TRAIN_MODE_SWEEP && !(s->resume && sweep_is(s->resume)))
+    return fail(error, EXIT_USAGE, "--jobs needs --sweep, or the --resume=DIR of a sweep");
   if (r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume)))
     return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
   if (!prepare(r, error)) return false;

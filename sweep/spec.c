@@ -80,7 +80,7 @@ static bool take_list(Reader *r, Axis *axis, char *text, const Option **row) {
 static bool take_word(Reader *r, char *word) {
   const Option *row = NULL;
   char *equals = strchr(word, '=');
-  if (!equals || equals == word) return refuse(r, "got \"%.100s\", need OPTION=VALUE,VALUE,...", word);
+  if (!equals || equals == word) return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,VALUE,...", word);
   if (r->count == AXES) return refuse(r, "more than %d options", AXES);
   Axis *axis = &r->axes[r->count++];
   *equals = 0;
@@ -158,12 +158,11 @@ static bool take_text(Reader *r, char *text) {
   }
   free(r->axes);
   return ok && json_memory_ok(r->error, "a sweep") &&
-         (json_array_size(r->runs) > 0 || fail(r->error, EXIT_USAGE, "--sweep: %s describes no run",
-                                               r->path ? text_one_line(r->path, 200).text : "an empty text"));
+         (json_array_size(r->runs) > 0 || refuse(r, "no run is described"));
 }
 
 json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *error) {
-  const bool is_file = access(spec->text, F_OK) == 0 || !strchr(spec->text, '=');
+  const bool is_file = access(spec->text, F_OK) == 0;
   Reader r = {options, spec, is_file ? spec->text : NULL, 0, json_array(), NULL, 0, error};
   MappedFile file = {(const uint8_t *)spec->text, strlen(spec->text)};
   if (is_file && !file_map(&file, spec->text, EXIT_INPUT, error)) {

@@ -57,7 +57,8 @@ typedef struct Sweep {
   SweepRun *runs;
   int count, groups;
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
-  double *group_scores; /* [groups] */
+  double *group_scores; /* [count] of the first run of each group: the mean of its runs at the end of the last stage */
+  double *first_scores; /* the same after the first stage */
   const Stage *stage;
   int done, todo; /* runs of the stage */
 } Sweep;
@@ -101,7 +102,8 @@ static bool batch_make(Batch *b, int most, Error *error) {
 
 static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
   char name[NAME_BYTES + 32];
-  snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
+  if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
+  else snprintf(name, sizeof name, "%s%s", run->name, ending);
   return path_in(s->dir, name);
 }
 
@@ -174,10 +176,15 @@ static char *directory_of(const TrainSettings *s) {
 static bool make_directory(Sweep *s, Error *error) {
   s->dir = directory_of(s->settings);
   if (!s->dir) return error_memory(error, "a path");
-  if (checkpoint_is_run(s->dir))
-    return fail(error, EXIT_USAGE, "%s is a run; --out names the directory of a sweep", s->dir);
-  return mkdir(s->dir, 0777) == 0 || errno == EEXIST ||
-         fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
+  if (sweep_is(s->dir))
+    return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
+                s->dir, s->dir);
+  rmdir(s->dir); /* an empty directory may be there */
+  if (mkdir(s->dir, 0777) == 0) return true;
+  if (errno == EEXIST)
+    return fail(error, EXIT_USAGE, "%s is there already and not empty; choose another directory with --out DIR",
+                s->dir);
+  return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
 }
 
 /* ---- the runs of a sweep ---- */
@@ -229,7 +236,8 @@ static bool take_runs(Sweep *s, Error *error) {
   s->count = (int)json_array_size(runs);
   s->runs = calloc((size_t)s->count, sizeof *s->runs);
   s->group_scores = calloc((size_t)s->count, sizeof *s->group_scores);
-  if (!s->runs || !s->group_scores) return error_memory(error, "a sweep");
+  s->first_scores = calloc((size_t)s->count, sizeof *s->first_scores);
+  if (!s->runs || !s->group_scores || !s->first_scores) return error_memory(error, "a sweep");
   const int digits = snprintf(NULL, 0, "%d", s->count);
   for (int i = 0; i < s->count; i++) {
     SweepRun *run = &s->runs[i];
@@ -272,9 +280,8 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
   return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
 }
 
-static bool fail_run(const Sweep *s, const Batch *b, int i, Error *error) {
+static bool fail_run(const Batch *b, int i, Error *error) {
   const OneLine why = last_message(b->messages[i].text);
-  (void)s;
   return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
               *why.text ? why.text : "it failed without a message");
 }
@@ -286,12 +293,12 @@ static void nothing(void *context, Process *process) {
 
 /* Runs all processes of a batch, which must succeed. */
 static bool run_batch(const Sweep *s, Batch *b, Error *error) {
-  if (!processes_run(b->processes, b->count, s->at_once, nothing, NULL, error)) return false;
+  processes_run(b->processes, b->count, s->at_once, nothing, NULL, error);
   for (int i = 0; i < b->count; i++) {
-    if (b->processes[i].status) return fail_run(s, b, i, error);
+    if (!error->code && b->processes[i].status) fail_run(b, i, error);
     unlink(b->messages[i].text);
   }
-  return true;
+  return !error->code;
 }
 
 /* Asks a process of each run what it would do: plans is [count]. */
@@ -513,6 +520,7 @@ static bool choose(Sweep *s, const Stage *stage, Error *error) {
   int groups = 0;
   if (!sorted) return error_memory(error, "a sweep");
   score_groups(s);
+  if (stage == stages) memcpy(s->first_scores, s->group_scores, (size_t)s->count * sizeof *s->first_scores);
   for (int i = 0; i < s->count; i++)
     if (isfinite(s->group_scores[i])) sorted[groups++] = s->group_scores[i];
   qsort(sorted, (size_t)groups, sizeof *sorted, compare_scores);
@@ -550,6 +558,46 @@ static int edge_of(const Sweep *s, const SweepRun *best, const char *name, const
   }
   (void)best;
   return smaller == larger ? 0 : larger ? -1 : 1;
+}
+
+static const char *value_of(const SweepRun *run, const char *name) {
+  const char *value = json_string_value(json_object_get(run->settings, name));
+  return value ? value : "";
+}
+
+/* Returns whether the run is the first one with its value. */
+static bool is_first(const Sweep *s, const SweepRun *run, const char *name) {
+  for (const SweepRun *other = s->runs; other < run; other++)
+    if (strcmp(value_of(other, name), value_of(run, name)) == 0) return false;
+  return true;
+}
+
+/* Prints the best score of each value of an option after the first stage, which all settings have reached. */
+static void tell_option(const Sweep *s, const char *name) {
+  enum { MOST = 12 };
+  char line[1000];
+  int used = snprintf(line, sizeof line, "%-12s", name), values = 0;
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    double best = INFINITY;
+    if (!is_first(s, run, name)) continue;
+    for (int i = 0; i < s->count; i++)
+      if (strcmp(value_of(&s->runs[i], name), value_of(run, name)) == 0)
+        best = fmin(best, s->first_scores[s->runs[i].group]);
+    if (++values > MOST) return; /* drawn values, for example */
+    used += snprintf(line + used, sizeof line - (size_t)used, isfinite(best) ? " %.20s: %.4f " : " %.20s: failed ",
+                     value_of(run, name), best);
+  }
+  if (values > 1) console_line(s->console, "  %s", line);
+}
+
+static void tell_options(const Sweep *s) {
+  json_t *names = json_object(), *settings;
+  const char *name;
+  for (int i = 0; i < s->count; i++) json_object_update_missing(names, s->runs[i].settings);
+  json_object_del(names, "seed");
+  console_line(s->console, "best of each value after %s of the steps:", stages[0].name);
+  json_object_foreach(names, name, settings) tell_option(s, name);
+  json_decref(names);
 }
 
 static void tell_best(const Sweep *s) {
@@ -625,9 +673,13 @@ static void choose_processes(Sweep *s) {
 static bool make_runs(Sweep *s, Error *error) {
   choose_processes(s);
   console_line(s->console, "sweep    %s in %s, %d at a time", text_plural(s->count, "run").text, s->dir, s->at_once);
-  if (!has_plan(s) && !make_plan(s, error)) return false;
+  if (!has_plan(s) && !make_plan(s, error)) {
+    rmdir(s->dir); /* empty, unless the plan could not be written */
+    return false;
+  }
   for (const Stage *stage = stages; stage < stages + STAGES; stage++)
     if (!run_stage(s, stage, error) || (stage + 1 < stages + STAGES && !choose(s, stage, error))) return false;
+  tell_options(s);
   tell_best(s);
   return print_table(s, error);
 }
@@ -643,6 +695,7 @@ bool sweep_run(const Options *options, const TrainSettings *settings, Console *c
   json_decref(s.file);
   free(s.runs);
   free(s.group_scores);
+  free(s.first_scores);
   free(s.dir);
   return ok;
 }
