@@ -9,6 +9,7 @@
 #include "sweep/sweep.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "training/verify.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -332,8 +333,15 @@ static bool plot_runs(const Console *console, const TrainSettings *s, Error *err
   return ok && file_flush(stdout, "stdout", error);
 }
 
+static bool verify(Console *console, const TrainSettings *s, Error *error) {
+  if (s->data.count != 1)
+    return fail(error, EXIT_USAGE, "--verify needs one run: %s --verify book.run", program_name("train").text);
+  return verify_run(s->data.items[0], console, error);
+}
+
 static bool show_runs(Run *r, Error *error) {
-  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(&r->console, &r->settings, error)
+  return r->options.mode == TRAIN_MODE_VERIFY   ? verify(&r->console, &r->settings, error)
+         : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
                                                 : plot_runs(&r->console, &r->settings, error);
 }
@@ -343,7 +351,7 @@ static bool show_runs(Run *r, Error *error) {
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
-  if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
+  if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return !run_leads(r->peers) || show_runs(r, error);
   if (s->jobs > 0 && r->options.mode != TRAIN_MODE_SWEEP && !(s->resume && sweep_is(s->resume)))
     return fail(error, EXIT_USAGE, "--jobs needs --sweep, or the --resume=DIR of a sweep");

@@ -7,7 +7,7 @@
 #include "kernels.h"
 #include "report/result.h"
 #include "report/runs.h"
-#include "sweep/processes.h"
+#include "cli/processes.h"
 #include "sweep/spec.h"
 #include "training/auto_settings.h"
 #include "util/clock.h"

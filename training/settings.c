@@ -314,6 +314,9 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
            "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
 
+      FLAG("verify", &s->verify, "repeat the finished run FILE and check that the result is the same, byte for byte",
+           .transient = true, .selects = TRAIN_MODE_VERIFY),
+
       GROUP("Sweep"),
       TEXT("sweep", &s->sweep, "'lr=A,B wd=C..D'|FILE", "one run",
            "train with different settings and print a table: each combination of the values, or values drawn between two "

@@ -1,4 +1,4 @@
-#include "sweep/processes.h"
+#include "cli/processes.h"
 
 #include "cli/startup.h"
 #include "util/program_name.h"
@@ -16,15 +16,15 @@
 
 extern char **environ;
 
-/* Returns the arguments with the name of the program before them, and `train` if `inkling` was called; for free(). */
-static char **command_of(const Process *p, const char *program) {
+/* Returns the arguments with the name of the program before them, for free(). */
+static char **command_of(const Process *p) {
   enum { BEFORE = 2 };
   size_t count = 0, used = 0;
   while (p->arguments[count]) count++;
   const char **out = malloc((count + BEFORE + 1) * sizeof *out);
   if (!out) return NULL;
-  out[used++] = program;
-  if (program_is_command()) out[used++] = "train";
+  out[used++] = program_name_called();
+  if (program_name_is_command()) out[used++] = "train";
   memcpy(out + used, p->arguments, (count + 1) * sizeof *out);
   return (char **)out;
 }
@@ -40,8 +40,8 @@ static int spawn(const Process *p, char **command, const char *program, pid_t *i
   if (!failed) {
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, p->out, flags, 0666);
-    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, p->messages, flags, 0666);
+    if (p->out) posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, p->out, flags, 0666);
+    if (p->messages) posix_spawn_file_actions_addopen(&files, STDERR_FILENO, p->messages, flags, 0666);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     failed = posix_spawn(id, program, &files, &attributes, command, environ);
@@ -53,7 +53,7 @@ static int spawn(const Process *p, char **command, const char *program, pid_t *i
 
 static bool start(const Process *p, pid_t *id, Error *error) {
   const PathText program = system_program();
-  char **command = command_of(p, program.text);
+  char **command = command_of(p);
   if (!command) return error_memory(error, "a process");
   const int failed = spawn(p, command, program.text, id);
   free(command);

@@ -1,12 +1,12 @@
 /* Other processes of this program, several at a time. */
-#ifndef INKLING_SWEEP_PROCESSES_H
-#define INKLING_SWEEP_PROCESSES_H
+#ifndef INKLING_CLI_PROCESSES_H
+#define INKLING_CLI_PROCESSES_H
 
 #include "util/error.h"
 
 typedef struct Process {
   const char *const *arguments; /* after the program's name; ends with NULL */
-  const char *out, *messages;   /* files for stdout and stderr, which are replaced */
+  const char *out, *messages;   /* files for stdout and stderr, which are replaced; NULL: that of this process */
   int status;                   /* its exit status; EXIT_SIGNALS + the signal that killed it */
 } Process;
 
