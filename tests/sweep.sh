@@ -97,6 +97,22 @@ unable 'the run 2-heads=3: --heads 3 does not divide' 'heads=2,3'
 refused "no validation text" 2 'no validation text' "$train" text.txt $small --val-frac 0 --sweep 'lr=1e-3' --out never
 refused "--jobs alone" 2 'needs --sweep' "$train" text.txt --jobs 2
 
+# ---- --verify ----
+"$train" --verify whole.run >out 2>/dev/null
+check "--verify" test $? -eq 0 -a "$(cat out)" = "whole.run is reproduced: $(wc -l <whole.run/metrics.jsonl) lines of metrics.jsonl, samples and weights are equal"
+cp -r whole.run byte.run
+printf '\001' | dd of=byte.run/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+TMPDIR=$work "$train" --verify byte.run >out 2>err
+check "a changed byte" test $? -eq 4
+check "its place" grep -q 'not reproduced: model.safetensors differs in the tensor [a-z.0-9_]*, at byte' err
+check "the repetition is kept" test -s "$(sed -n 's/^note: the repeated run is in //p' err)/model.safetensors"
+cp whole.run/model.safetensors byte.run/
+sed -i.old '5s/"loss": *[0-9.]*/"loss": 1.5/' byte.run/metrics.jsonl
+"$train" --verify byte.run >out 2>err
+check "a changed number" grep -q 'metrics.jsonl differs at step [0-9]*: loss is 1.5, and' err
+refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(echo again/*.run | cut -d ' ' -f 8)"
+refused "no run" 2 'is no run' "$train" --verify "$work"
+
 # ---- a time for all ----
 "$build/stories" --bytes 1000000 --seed 3 -o long.txt 2>/dev/null
 "$train" long.txt $small --jobs 2 --minutes 0.2 --sweep 'muon-lr=1e-3,1e-2 layers=1,3' --out timed >out 2>err
