@@ -17,7 +17,7 @@ all: $(BUILD)/built
 
 # ---- sources ----
 
-FOLDERS := util collective kernels tokenizer model dataset doctor inference formats checkpoint report training generating cli
+FOLDERS := util collective kernels tokenizer model dataset doctor inference formats checkpoint report sweep training generating cli
 LIBRARY := model.c $(foreach folder,$(FOLDERS),$(wildcard $(folder)/*.c))
 CPU_KERNELS := $(wildcard kernels/cpu/*.c)
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))

@@ -6,8 +6,10 @@
 #include "report/page.h"
 #include "report/plot.h"
 #include "report/runs.h"
+#include "sweep/sweep.h"
 #include "training/architecture.h"
 #include "training/run.h"
+#include "training/verify.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -56,6 +58,8 @@ static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_typed(&r->options, "steps") && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
+  if (s->stop_at && done > (double)s->stop_at)
+    return fail(error, EXIT_USAGE, "%s is at step %.0f, past --stop-at %" PRId64, r->files.dir, done, s->stop_at);
   return auto_length(s, given, &r->model.config, &r->reasons, error);
 }
 
@@ -211,6 +215,11 @@ static bool save_before_failing(Run *r, Error *error) {
                                run_resume_command(&r->files).text);
 }
 
+static bool stops_here(const Run *r) {
+  const int64_t at = r->settings.stop_at;
+  return at && r->progress.step == at && at < r->settings.steps;
+}
+
 static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
   r->session.paused = true;
@@ -220,7 +229,7 @@ static bool train_loop(Run *r, Error *error) {
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
   if (!r->session.stopping && must_sample(r)) run_sample(r, error);
   run_start_budget(r);
-  while (r->progress.step < r->settings.steps && !out_of_patience(r)) {
+  while (r->progress.step < r->settings.steps && !stops_here(r) && !out_of_patience(r)) {
     TokenBatch batch;
     if (!error->code) run_fill_batch(r, r->progress.step + 1, &batch, error);
     if (!run_agree_on_stop(r, error)) return save_before_failing(r, error);
@@ -239,17 +248,20 @@ static bool train_loop(Run *r, Error *error) {
 /* ---- end ---- */
 
 static bool interrupted(Run *r, Error *error) {
+  char text[sizeof(ResumeCommand) + ONE_LINE_BYTES];
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
   if (!run_agree(r->peers, error)) return false;
-  fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping),
-       "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step, r->settings.steps,
-       run_resume_command(&r->files).text);
+  snprintf(text, sizeof text, "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step,
+           r->settings.steps, run_resume_command(&r->files).text);
+  if (r->session.stopping) fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping), "%s", text);
+  else console_line(&r->console, "%s", text);
   return run_agree(r->peers, error);
 }
 
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
+  if (stops_here(r)) return run_save_state(r, error) && interrupted(r, error); /* with its evaluation */
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
@@ -321,8 +333,15 @@ static bool plot_runs(const Console *console, const TrainSettings *s, Error *err
   return ok && file_flush(stdout, "stdout", error);
 }
 
+static bool verify(Console *console, const TrainSettings *s, Error *error) {
+  if (s->data.count != 1)
+    return fail(error, EXIT_USAGE, "--verify needs one run: %s --verify book.run", program_name("train").text);
+  return verify_run(s->data.items[0], console, error);
+}
+
 static bool show_runs(Run *r, Error *error) {
-  return r->options.mode == TRAIN_MODE_RUNS     ? print_runs(&r->console, &r->settings, error)
+  return r->options.mode == TRAIN_MODE_VERIFY   ? verify(&r->console, &r->settings, error)
+         : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
                                                 : plot_runs(&r->console, &r->settings, error);
 }
@@ -332,8 +351,12 @@ static bool show_runs(Run *r, Error *error) {
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
-  if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT))
+  if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return !run_leads(r->peers) || show_runs(r, error);
+  if (s->jobs > 0 && r->options.mode != TRAIN_MODE_SWEEP && !(s->resume && sweep_is(s->resume)))
+    return fail(error, EXIT_USAGE, "--jobs needs --sweep, or the --resume=DIR of a sweep");
+  if (r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume)))
+    return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))

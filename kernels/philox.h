@@ -17,6 +17,7 @@ enum {
   SITE_DROPOUT = 0x01000000, /* + 8 * layer + DROPOUT_ kind */
   SITE_WINDOW = 0x02000000,  /* order of the training windows in an epoch: step = epoch, stream = round */
   SITE_SAMPLE = 0x03000000,  /* a token drawn while generating: step = index of the token, stream = sample */
+  SITE_SWEEP = 0x04000000,   /* a value of a sweep: element = option, step = draw, stream = line */
 };
 
 static inline PhiloxWords philox(uint64_t seed, uint32_t element_div_4, uint32_t site, uint32_t step, uint32_t stream) {

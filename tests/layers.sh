@@ -25,8 +25,9 @@ cli         5  cli/
 report      6  report/
 training    7  training/
 generating  7  generating/
-programs    8  train.c generate.c inkling.c scripts/
-bench       8  bench/
+sweep       8  sweep/
+programs    9  train.c generate.c inkling.c scripts/
+bench       9  bench/
 '
 export folders
 

@@ -30,6 +30,7 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .sample_tokens = 256,
                                        .save_every = {0, 600},
                                        .runs_format = -1,
+                                       .draws = 16,
                                        .seed = 1337};
 
 /* Names that other trainers use for these options. */
@@ -247,6 +248,8 @@ void train_options(Options *options, TrainSettings *s) {
              "time budget in minutes, from the start of the program to its end; a new run ends after at "
              "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again",
              .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
+      INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
+            "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
       TEXT(
           "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
           "previously planned lengths of this run; written to config.txt by --minutes, so that the run can be repeated",
@@ -270,7 +273,8 @@ void train_options(Options *options, TrainSettings *s) {
 
       GROUP("Output"),
       TEXT("out", &s->out, "DIR", "FILE.run or stdin.run in the current directory", "run directory",
-           .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT, .common = true),
+           .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP,
+           .common = true),
       FLAG("overwrite", &s->overwrite, "replace an existing run in --out DIR", .transient = true),
       OPTIONAL("resume", &s->resume, "DIR",
                "resume a stopped run: DIR, or the newest *.run in the current directory; a larger --steps extends a "
@@ -310,6 +314,19 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
            "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
 
+      FLAG("verify", &s->verify, "repeat the finished run FILE and check that the result is the same, byte for byte",
+           .transient = true, .selects = TRAIN_MODE_VERIFY),
+
+      GROUP("Sweep"),
+      TEXT("sweep", &s->sweep, "'lr=A,B wd=C..D'|FILE", "one run",
+           "train with different settings and print a table: each combination of the values, or values drawn between two "
+           "numbers; FILE: such a line for each group of runs. --minutes is the time of all runs together",
+           .transient = true, .selects = TRAIN_MODE_SWEEP, .excludes = "resume overwrite", .common = true),
+      INT("jobs", &s->jobs, 1, 1024, "auto: one per processor, or one on a GPU", "number of runs at a time",
+          .transient = true, .modes = TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),
+      INT("draws", &s->draws, 1, 10000, NULL, "number of values to draw between two numbers", .transient = true,
+          .modes = TRAIN_MODE_SWEEP),
+
       GROUP("Other"),
       FLAG("dry-run", &s->dry_run, "print the plan and exit", .transient = true, .selects = TRAIN_MODE_DRY_RUN,
            .common = true),
@@ -329,7 +346,7 @@ void train_options(Options *options, TrainSettings *s) {
                        .hints = hints,
                        .hint_count = sizeof hints / sizeof *hints,
                        .default_mode = "training",
-                       .default_modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH};
+                       .default_modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_SWEEP};
   options_init(options, table, sizeof table / sizeof *table);
 }
 

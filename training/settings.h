@@ -15,7 +15,9 @@ typedef enum TrainMode {
   TRAIN_MODE_BENCH = 1 << 2,
   TRAIN_MODE_RUNS = 1 << 3,
   TRAIN_MODE_REPORT = 1 << 4,
-  TRAIN_MODE_PLOT = 1 << 5
+  TRAIN_MODE_PLOT = 1 << 5,
+  TRAIN_MODE_SWEEP = 1 << 6,
+  TRAIN_MODE_VERIFY = 1 << 7
 } TrainMode;
 
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
@@ -52,6 +54,7 @@ typedef struct TrainSettings {
   int schedule; /* ScheduleKind */
   /* length */
   int64_t steps;
+  int64_t stop_at;           /* step after which this call stops; 0: none */
   const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs, minutes;
@@ -74,9 +77,11 @@ typedef struct TrainSettings {
   const char *gpus; /* processes to start, one per GPU (cli/startup.c) */
   bool no_shard;    /* every process keeps all moments */
   /* other */
-  bool runs, report, plot; /* for existing runs: print a table, write a page, draw a plot */
+  bool runs, report, plot, verify; /* for existing runs: print a table, write a page, draw a plot, repeat */
   int runs_format;
   const char *runs_sort, *runs_columns;
+  const char *sweep; /* its description, or a file with it; NULL: one run */
+  int jobs, draws;
   bool dry_run, json; /* json: print the plan as JSON */
   int show;           /* the number of windows that it prints */
   int64_t bench;

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,3 +326,16 @@ static bool make_temporary(char **path, bool directory, Error *error) {
 bool file_temporary(char **path, Error *error) { return make_temporary(path, false, error); }
 
 bool file_temporary_directory(char **path, Error *error) { return make_temporary(path, true, error); }
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
+  (void)info;
+  (void)kind;
+  (void)place;
+  remove(path);
+  return 0;
+}
+
+void file_remove_tree(const char *path) {
+  enum { OPEN_DIRECTORIES = 8 };
+  nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
+}

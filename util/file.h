@@ -67,6 +67,8 @@ int64_t file_size(const char *path);
 bool file_temporary(char **path, Error *error);
 /* Creates a temporary directory in the same way. */
 bool file_temporary_directory(char **path, Error *error);
+/* Removes a directory that this program has made, with everything in it. */
+void file_remove_tree(const char *path);
 
 /* Makes renames, links and new names in `dir` survive a power failure. EXIT_OUTPUT. */
 bool file_sync_directory(const char *dir, Error *error);

@@ -14,6 +14,10 @@ void program_name_set(const char *called) {
 
 void program_name_set_command(const char *called) { command = called && *called ? called : "inkling"; }
 
+const char *program_name_called(void) { return command ? command : name_of_this; }
+
+bool program_name_is_command(void) { return command != NULL; }
+
 /* Returns the length of the text before "train" or "generate": a directory, and a prefix if the programs were renamed. */
 static size_t prefix_size(const char *called) {
   static const char *const programs[] = {"train", "generate"};

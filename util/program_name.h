@@ -12,6 +12,11 @@ void program_name_set(const char *called);
  * effect then. */
 void program_name_set_command(const char *called);
 
+/* Returns the first word of the command line that has called this program: "./train" or "inkling". */
+const char *program_name_called(void);
+/* Returns whether this is the program `inkling`, whose second word is "train" or "generate". */
+bool program_name_is_command(void);
+
 /* Returns "train" or "generate" as the beginning of a command line, with the directory of this program's name. Without
  * program_name_set() it is in the current directory: "./train". */
 ShellWord program_name(const char *program);

@@ -1,0 +1,20 @@
+/* Other processes of this program, several at a time. */
+#ifndef INKLING_CLI_PROCESSES_H
+#define INKLING_CLI_PROCESSES_H
+
+#include "util/error.h"
+
+typedef struct Process {
+  const char *const *arguments; /* after the program's name; ends with NULL */
+  const char *out, *messages;   /* files for stdout and stderr, which are replaced; NULL: that of this process */
+  int status;                   /* its exit status; EXIT_SIGNALS + the signal that killed it */
+} Process;
+
+typedef void ProcessEnded(void *context, Process *process);
+
+/* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` for each that has ended by itself.
+ * A signal (stop_signal) is sent on to them; then it waits for them,
+ * starts no more, and fails with EXIT_SIGNALS + the signal. EXIT_INTERNAL: a process cannot be started. */
+bool processes_run(Process *processes, int count, int at_once, ProcessEnded *ended, void *context, Error *error);
+
+#endif

@@ -1,0 +1,180 @@
+#define _DEFAULT_SOURCE /* strsep() */
+#include "sweep/spec.h"
+
+#include "kernels/philox.h"
+#include "util/file.h"
+#include "util/json.h"
+#include "util/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { AXES = 32, VALUES = 1000 };
+
+/* An option and its values: a list, or a range. */
+typedef struct Axis {
+  const char *name;
+  const char *values[VALUES];
+  int count; /* 0: a range */
+  double low, high;
+  bool whole; /* whole numbers are drawn */
+} Axis;
+
+typedef struct Reader {
+  const Options *options;
+  const SweepSpec *spec;
+  const char *path; /* of the file; NULL: the description is on the command line */
+  int line;
+  json_t *runs;
+  Axis *axes; /* [AXES], of the line */
+  int count;
+  Error *error;
+} Reader;
+
+__attribute__((format(printf, 2, 3))) static bool refuse(Reader *r, const char *format, ...) {
+  char text[600];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return r->path ? fail(r->error, EXIT_USAGE, "%s:%d: %s", text_one_line(r->path, 200).text, r->line, text)
+                 : fail(r->error, EXIT_USAGE, "--sweep: %s", text);
+}
+
+/* ---- words ---- */
+
+static bool check_value(Reader *r, const char *name, const char *value, const Option **row) {
+  Error wrong = {0};
+  *row = options_check(r->options, name, value, &wrong);
+  return *row || refuse(r, "%s", wrong.text);
+}
+
+static bool take_range(Reader *r, Axis *axis, char *text, const Option **row) {
+  char *dots = strstr(text, "..");
+  *dots = 0;
+  const char *high = dots + 2;
+  if (!check_value(r, axis->name, text, row) || !check_value(r, axis->name, high, row)) return false;
+  const OptionKind kind = (*row)->kind;
+  axis->whole = kind == OPTION_INT || kind == OPTION_INT64 || kind == OPTION_UINT64;
+  axis->low = strtod(text, NULL);
+  axis->high = strtod(high, NULL);
+  if (!axis->whole && kind != OPTION_FLOAT && kind != OPTION_DOUBLE)
+    return refuse(r, "%s=%s..%s: only numbers can be drawn; list the values: %s=A,B", axis->name, text, high,
+                  axis->name);
+  return axis->low < axis->high ||
+         refuse(r, "%s=%s..%s: the first number must be smaller than the second", axis->name, text, high);
+}
+
+static bool take_list(Reader *r, Axis *axis, char *text, const Option **row) {
+  for (char *value; (value = strsep(&text, ","));) {
+    if (axis->count == VALUES) return refuse(r, "%s has more than %d values", axis->name, VALUES);
+    if (!check_value(r, axis->name, value, row)) return false;
+    axis->values[axis->count++] = value;
+  }
+  return true;
+}
+
+/* `word`: "name=values", which is modified */
+static bool take_word(Reader *r, char *word) {
+  const Option *row = NULL;
+  char *equals = strchr(word, '=');
+  if (!equals || equals == word) return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,VALUE,...", word);
+  if (r->count == AXES) return refuse(r, "more than %d options", AXES);
+  Axis *axis = &r->axes[r->count++];
+  *equals = 0;
+  *axis = (Axis){.name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0)};
+  for (const Axis *other = r->axes; other < axis; other++)
+    if (strcmp(other->name, axis->name) == 0) return refuse(r, "%s is given twice", axis->name);
+  const bool range = strstr(equals + 1, "..") && !strpbrk(equals + 1, ",/");
+  if (!(range ? take_range(r, axis, equals + 1, &row) : take_list(r, axis, equals + 1, &row))) return false;
+  return !(row->transient || row->positional || strcmp(row->name, "out") == 0 || strcmp(row->name, "minutes") == 0) ||
+         refuse(r, "%s cannot differ between the runs of a sweep", axis->name);
+}
+
+/* ---- runs ---- */
+
+static double drawn(const Reader *r, int axis, int draw) {
+  const Axis *a = &r->axes[axis];
+  const PhiloxWords words = philox(r->spec->seed, (uint32_t)axis, SITE_SWEEP, (uint32_t)draw, (uint32_t)r->line);
+  const double u = (double)philox_uniform(words.word[0]);
+  if (a->low > 0 && a->high >= 10 * a->low) return a->low * pow(a->high / a->low, u);
+  return a->low + u * (a->high - a->low);
+}
+
+static json_t *value_of(const Reader *r, int axis, int index, int draw) {
+  const Axis *a = &r->axes[axis];
+  if (a->count) return json_string(a->values[index]);
+  return a->whole ? json_sprintf("%.0f", drawn(r, axis, draw)) : json_sprintf("%.3g", drawn(r, axis, draw));
+}
+
+static bool is_new(const json_t *runs, const json_t *run) {
+  size_t i;
+  json_t *other;
+  json_array_foreach(runs, i, other) if (json_equal(other, run)) return false;
+  return true;
+}
+
+/* Adds the combination with this number, counted with the last axis fastest. */
+static void add_run(Reader *r, int number, int draw) {
+  int index[AXES];
+  for (int i = r->count - 1; i >= 0; i--) {
+    const int count = r->axes[i].count ? r->axes[i].count : 1;
+    index[i] = number % count;
+    number /= count;
+  }
+  json_t *run = json_object();
+  for (int i = 0; i < r->count; i++) json_object_set_new(run, r->axes[i].name, value_of(r, i, index[i], draw));
+  if (is_new(r->runs, run)) json_array_append(r->runs, run);
+  json_decref(run);
+}
+
+static bool take_line(Reader *r, char *line) {
+  line[strcspn(line, "#\r")] = 0;
+  r->count = 0;
+  for (char *word; (word = strsep(&line, " \t"));)
+    if (*word && !take_word(r, word)) return false;
+  int64_t combinations = r->count > 0;
+  bool range = false;
+  for (int i = 0; i < r->count && combinations <= SWEEP_MAX_RUNS; i++)
+    if (r->axes[i].count) combinations *= r->axes[i].count;
+    else range = true;
+  const int draws = range ? r->spec->draws : 1;
+  if (combinations * draws + (int64_t)json_array_size(r->runs) > SWEEP_MAX_RUNS)
+    return refuse(r, "more than %d runs", SWEEP_MAX_RUNS);
+  for (int draw = 0; draw < draws; draw++)
+    for (int i = 0; i < (int)combinations; i++) add_run(r, i, draw);
+  return true;
+}
+
+static bool take_text(Reader *r, char *text) {
+  r->axes = malloc(AXES * sizeof *r->axes);
+  if (!r->axes) return error_memory(r->error, "a sweep");
+  bool ok = true;
+  for (char *line; ok && (line = strsep(&text, "\n"));) {
+    r->line++;
+    ok = take_line(r, line);
+  }
+  free(r->axes);
+  return ok && json_memory_ok(r->error, "a sweep") &&
+         (json_array_size(r->runs) > 0 || refuse(r, "no run is described"));
+}
+
+json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *error) {
+  const bool is_file = access(spec->text, F_OK) == 0;
+  Reader r = {options, spec, is_file ? spec->text : NULL, 0, json_array(), NULL, 0, error};
+  MappedFile file = {(const uint8_t *)spec->text, strlen(spec->text)};
+  if (is_file && !file_map(&file, spec->text, EXIT_INPUT, error)) {
+    json_decref(r.runs);
+    return NULL;
+  }
+  char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
+  if (!text) error_memory(error, "a sweep");
+  const bool ok = text && take_text(&r, text);
+  free(text);
+  if (is_file) file_unmap(&file);
+  if (ok) return r.runs;
+  json_decref(r.runs);
+  return NULL;
+}

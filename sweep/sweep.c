@@ -1,0 +1,701 @@
+/* A sweep: its plan, and its stages. Everything about a run is in its own directory, so that a stopped sweep continues by
+ * looking there. */
+#include "sweep/sweep.h"
+
+#include "checkpoint/directory.h"
+#include "checkpoint/state.h"
+#include "kernels.h"
+#include "report/result.h"
+#include "report/runs.h"
+#include "cli/processes.h"
+#include "sweep/spec.h"
+#include "training/auto_settings.h"
+#include "util/clock.h"
+#include "util/json.h"
+#include "util/path.h"
+#include "util/program_name.h"
+#include "util/text.h"
+#include "util/threads.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SWEEP_FILE "sweep.json"
+
+/* After each of the first stages, the best part of the settings goes on, and at least FEWEST of them. With many
+ * settings, all stages together cost a third of what all runs in full length would. */
+typedef struct Stage {
+  const char *name;
+  double part; /* of the steps, at its end */
+  int of;      /* one of so many settings goes on */
+} Stage;
+static const Stage stages[] = {{"a quarter", 0.25, 5}, {"a half", 0.5, 3}, {"all", 1, 1}};
+enum { STAGES = sizeof stages / sizeof *stages, FEWEST = 2, NAME_BYTES = 120 };
+
+typedef struct SweepRun {
+  char name[NAME_BYTES]; /* "03-lr=0.001" */
+  PathText dir;
+  json_t *settings; /* {"lr": "0.001"}; borrowed */
+  int64_t steps, eval_every;
+  int group;    /* the runs that differ only in the seed */
+  bool stopped; /* worse than others */
+  bool failed;
+  double score; /* bits per byte, else nats per token, at the end of the last stage */
+} SweepRun;
+
+typedef struct Sweep {
+  const Options *options;
+  const TrainSettings *settings;
+  Console *console;
+  char *dir;
+  json_t *file; /* sweep.json */
+  SweepRun *runs;
+  int count, groups;
+  int at_once, threads; /* threads: of a run; 0: the arguments say it */
+  double *group_scores; /* [count] of the first run of each group: the mean of its runs at the end of the last stage */
+  double *first_scores; /* the same after the first stage */
+  const Stage *stage;
+  int done, todo; /* runs of the stage */
+} Sweep;
+
+static json_t *arguments_of(const Sweep *s) { return json_object_get(s->file, "arguments"); }
+
+/* ---- processes ---- */
+
+/* Runs of this program with different arguments. */
+typedef struct Batch {
+  Process *processes;
+  json_t **words; /* [count] arrays of texts, to which the arguments point */
+  PathText *out, *messages;
+  SweepRun **runs;
+  int count;
+} Batch;
+
+static void batch_free(Batch *b) {
+  for (int i = 0; i < b->count; i++) {
+    free((void *)b->processes[i].arguments);
+    json_decref(b->words[i]);
+    unlink(b->out[i].text);
+  }
+  free(b->processes);
+  free(b->words);
+  free(b->out);
+  free(b->messages);
+  free(b->runs);
+}
+
+static bool batch_make(Batch *b, int most, Error *error) {
+  *b = (Batch){.processes = calloc((size_t)most, sizeof *b->processes),
+               .words = calloc((size_t)most, sizeof(json_t *)),
+               .out = calloc((size_t)most, sizeof *b->out),
+               .messages = calloc((size_t)most, sizeof *b->messages),
+               .runs = calloc((size_t)most, sizeof(SweepRun *))};
+  if (b->processes && b->words && b->out && b->messages && b->runs) return true;
+  batch_free(b);
+  return error_memory(error, "a sweep");
+}
+
+static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
+  char name[NAME_BYTES + 32];
+  if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
+  else snprintf(name, sizeof name, "%s%s", run->name, ending);
+  return path_in(s->dir, name);
+}
+
+/* Adds a process with these words, which it takes over. `copy`: of the same run, from 0. */
+static bool batch_add(const Sweep *s, Batch *b, SweepRun *run, int copy, json_t *words, Error *error) {
+  const size_t count = json_array_size(words);
+  const char **arguments = calloc(count + 1, sizeof *arguments);
+  const int i = b->count++;
+  b->words[i] = words;
+  b->runs[i] = run;
+  b->out[i] = file_of(s, run, copy, ".out");
+  b->messages[i] = file_of(s, run, copy, ".log");
+  b->processes[i] = (Process){arguments, b->out[i].text, b->messages[i].text, 0};
+  if (!arguments) return error_memory(error, "a sweep");
+  for (size_t k = 0; k < count; k++) arguments[k] = json_string_value(json_array_get(words, k));
+  return json_memory_ok(error, "a sweep");
+}
+
+static void add_word(json_t *words, const char *name, const char *value) {
+  json_array_append_new(words, json_sprintf("--%s=%s", name, value));
+}
+
+static void add_count(json_t *words, const char *name, int64_t value) {
+  json_array_append_new(words, json_sprintf("--%s=%" JSON_INTEGER_FORMAT, name, (json_int_t)value));
+}
+
+/* Returns the arguments of a new run. */
+static json_t *words_of(const Sweep *s, const SweepRun *run) {
+  json_t *words = json_copy(arguments_of(s)), *value;
+  const char *name;
+  json_object_foreach(run->settings, name, value) add_word(words, name, json_string_value(value));
+  if (s->threads) add_count(words, "threads", s->threads);
+  return words;
+}
+
+/* Copies the last line that a process has printed, without the name of the program; "": none. */
+static OneLine last_message(const char *path) {
+  OneLine out = {""};
+  char line[1024], last[1024] = "";
+  FILE *file = fopen(path, "r");
+  if (!file) return out;
+  while (fgets(line, sizeof line, file))
+    if (line[strspn(line, " \n")]) memcpy(last, line, sizeof line);
+  fclose(file);
+  last[strcspn(last, "\n")] = 0;
+  return text_one_line(strncmp(last, "train: ", 7) == 0 ? last + 7 : last, ONE_LINE_BYTES - 1);
+}
+
+/* ---- the directory ---- */
+
+bool sweep_is(const char *dir) { return access(path_in(dir, SWEEP_FILE).text, F_OK) == 0; }
+
+static bool write_file(const Sweep *s, Error *error) {
+  char *text = json_text(s->file, JSON_INDENT(1), SWEEP_FILE, error);
+  const bool ok = text && file_write_in(s->dir, SWEEP_FILE, text, strlen(text), error);
+  free(text);
+  return ok;
+}
+
+static char *directory_of(const TrainSettings *s) {
+  if (s->out) return strdup(s->out);
+  char *name = s->data.count ? path_last_name(s->data.items[0]) : strdup("stdin");
+  char *out = name ? malloc(strlen(name) + sizeof ".sweep") : NULL;
+  if (out) sprintf(out, "%s.sweep", name);
+  if (out && strrchr(name, '.') > name) sprintf(out + (strrchr(name, '.') - name), ".sweep");
+  free(name);
+  return out;
+}
+
+static bool make_directory(Sweep *s, Error *error) {
+  s->dir = directory_of(s->settings);
+  if (!s->dir) return error_memory(error, "a path");
+  if (sweep_is(s->dir))
+    return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
+                s->dir, s->dir);
+  rmdir(s->dir); /* an empty directory may be there */
+  if (mkdir(s->dir, 0777) == 0) return true;
+  if (errno == EEXIST)
+    return fail(error, EXIT_USAGE, "%s is there already and not empty; choose another directory with --out DIR",
+                s->dir);
+  return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
+}
+
+/* ---- the runs of a sweep ---- */
+
+static void name_run(SweepRun *run, int number, int digits) {
+  json_t *value;
+  const char *name;
+  int used = snprintf(run->name, sizeof run->name, "%0*d", digits, number);
+  json_object_foreach(run->settings, name, value) {
+    const int left = (int)sizeof run->name - used;
+    const int more = snprintf(run->name + used, (size_t)left, "-%s=%s", name, json_string_value(value));
+    used = more < left ? used + more : (int)sizeof run->name - 1;
+  }
+  for (char *c = run->name; *c; c++)
+    if (strchr("/ \t", *c)) *c = '_';
+}
+
+/* Returns the number of the first run that differs from run i only in the seed. */
+static int group_of(const Sweep *s, int i) {
+  json_t *own = json_copy(s->runs[i].settings);
+  json_object_del(own, "seed");
+  int group = i;
+  for (int k = 0; k < i && group == i; k++) {
+    json_t *other = json_copy(s->runs[k].settings);
+    json_object_del(other, "seed");
+    if (s->runs[k].group == k && json_equal(own, other)) group = k;
+    json_decref(other);
+  }
+  json_decref(own);
+  return group;
+}
+
+static bool is_valid(const json_t *file) {
+  size_t i;
+  json_t *item, *value, *runs = json_object_get(file, "runs"), *arguments = json_object_get(file, "arguments");
+  const char *name;
+  if (!json_is_array(arguments) || !json_array_size(runs) || json_array_size(runs) > SWEEP_MAX_RUNS) return false;
+  json_array_foreach(arguments, i, item) if (!json_is_string(item)) return false;
+  json_array_foreach(runs, i, item) {
+    if (!json_is_object(json_object_get(item, "settings"))) return false;
+    json_object_foreach(json_object_get(item, "settings"), name, value) if (!json_is_string(value)) return false;
+  }
+  return true;
+}
+
+static bool take_runs(Sweep *s, Error *error) {
+  if (!is_valid(s->file)) return fail(error, EXIT_CHECKPOINT, "%s/" SWEEP_FILE " is damaged", s->dir);
+  json_t *runs = json_object_get(s->file, "runs");
+  s->count = (int)json_array_size(runs);
+  s->runs = calloc((size_t)s->count, sizeof *s->runs);
+  s->group_scores = calloc((size_t)s->count, sizeof *s->group_scores);
+  s->first_scores = calloc((size_t)s->count, sizeof *s->first_scores);
+  if (!s->runs || !s->group_scores || !s->first_scores) return error_memory(error, "a sweep");
+  const int digits = snprintf(NULL, 0, "%d", s->count);
+  for (int i = 0; i < s->count; i++) {
+    SweepRun *run = &s->runs[i];
+    const json_t *item = json_array_get(runs, (size_t)i);
+    char name[NAME_BYTES + sizeof ".run"];
+    run->settings = json_object_get(item, "settings");
+    run->steps = json_integer_value(json_object_get(item, "steps"));
+    run->eval_every = json_integer_value(json_object_get(item, "eval_every"));
+    name_run(run, i + 1, digits);
+    snprintf(name, sizeof name, "%s.run", run->name);
+    run->dir = path_in(s->dir, name);
+    run->group = group_of(s, i);
+    s->groups += run->group == i;
+  }
+  return json_memory_ok(error, "a sweep");
+}
+
+/* ---- the plan ---- */
+
+typedef struct Plan {
+  double steps, epochs, eval_every, flops, tokens, val_tokens;
+  bool muon;
+} Plan;
+
+static bool read_plan(const char *path, Plan *out, Error *error) {
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
+  json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
+  file_unmap(&file);
+  json_t *settings = json_object_get(plan, "settings");
+  const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
+  *out = (Plan){.steps = result_value(plan, "steps"),
+                .epochs = result_value(plan, "epochs"),
+                .eval_every = result_value(settings, "eval-every"),
+                .flops = result_value(plan, "flops_per_step"),
+                .tokens = result_value(plan, "tokens_per_step"),
+                .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
+                .muon = optimizer && strcmp(optimizer, "muon") == 0};
+  json_decref(plan);
+  return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
+}
+
+static bool fail_run(const Batch *b, int i, Error *error) {
+  const OneLine why = last_message(b->messages[i].text);
+  return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
+              *why.text ? why.text : "it failed without a message");
+}
+
+static void nothing(void *context, Process *process) {
+  (void)context;
+  (void)process;
+}
+
+/* Runs all processes of a batch, which must succeed. */
+static bool run_batch(const Sweep *s, Batch *b, Error *error) {
+  processes_run(b->processes, b->count, s->at_once, nothing, NULL, error);
+  for (int i = 0; i < b->count; i++) {
+    if (!error->code && b->processes[i].status) fail_run(b, i, error);
+    unlink(b->messages[i].text);
+  }
+  return !error->code;
+}
+
+/* Asks a process of each run what it would do: plans is [count]. */
+static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
+  Batch b;
+  if (!batch_make(&b, s->count, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s->count; i++) {
+    json_t *words = words_of(s, &s->runs[i]);
+    add_word(words, "out", s->runs[i].dir.text);
+    json_array_append_new(words, json_string("--dry-run"));
+    json_array_append_new(words, json_string("--json"));
+    ok = batch_add(s, &b, &s->runs[i], 0, words, error);
+  }
+  ok = ok && run_batch(s, &b, error);
+  for (int i = 0; ok && i < s->count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
+  batch_free(&b);
+  return ok &&
+         (plans[0].val_tokens > 0 ||
+          fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
+}
+
+/* Times steps of a run in as many processes as will run together; stores seconds per step. */
+static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
+  enum { STEPS = 10 };
+  Batch b;
+  if (!batch_make(&b, s->at_once, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s->at_once; i++) {
+    json_t *words = words_of(s, run);
+    add_count(words, "bench", STEPS);
+    ok = batch_add(s, &b, run, i, words, error);
+  }
+  ok = ok && run_batch(s, &b, error);
+  *seconds = 0;
+  for (int i = 0; ok && i < s->at_once; i++) {
+    MappedFile file;
+    if (!(ok = file_map(&file, b.out[i].text, EXIT_INTERNAL, error))) break;
+    json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
+    *seconds = fmax(*seconds, result_value(line, "step_ms") / 1000);
+    json_decref(line);
+    file_unmap(&file);
+  }
+  batch_free(&b);
+  return ok && !error->code;
+}
+
+/* Returns how many settings go on after a stage. */
+static int left_after(const Stage *stage, int groups) {
+  const int left = groups / stage->of;
+  return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
+}
+
+/* Returns the number of full runs that cost as much as the sweep. */
+static double full_runs(const Sweep *s) {
+  double sum = 0, before = 0;
+  int groups = s->groups;
+  for (const Stage *stage = stages; stage < stages + STAGES; stage++) {
+    sum += groups * (stage->part - before);
+    before = stage->part;
+    groups = left_after(stage, groups);
+  }
+  return sum * s->count / s->groups;
+}
+
+/* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
+ * with the same number of operations get the same number of steps. */
+static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
+  const double PAUSES = 0.15; /* evaluations, samples and starts */
+  double *seconds = calloc((size_t)s->count, sizeof *seconds);
+  bool ok = seconds || error_memory(error, "a sweep");
+  const double began = clock_seconds();
+  for (int i = 0; ok && i < s->count; i++) {
+    int same = 0;
+    while (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens) same++;
+    if (same < i) seconds[i] = seconds[same];
+    else ok = time_run(s, &s->runs[i], &seconds[i], error);
+  }
+  const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
+  for (int i = 0; ok && i < s->count; i++) {
+    const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
+    s->runs[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
+    s->runs[i].eval_every = (s->runs[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
+  }
+  free(seconds);
+  return ok;
+}
+
+static bool make_plan(Sweep *s, Error *error) {
+  const double began = clock_seconds(), minutes = s->settings->minutes;
+  Plan *plans = calloc((size_t)s->count, sizeof *plans);
+  bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
+  for (int i = 0; ok && i < s->count; i++) {
+    s->runs[i].steps = (int64_t)plans[i].steps;
+    s->runs[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
+  }
+  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
+  free(plans);
+  for (int i = 0; ok && i < s->count; i++) {
+    json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
+    json_object_set_new(item, "run", json_string(s->runs[i].name));
+    json_object_set_new(item, "steps", json_integer(s->runs[i].steps));
+    json_object_set_new(item, "eval_every", json_integer(s->runs[i].eval_every));
+  }
+  return ok && json_memory_ok(error, "a sweep") && write_file(s, error);
+}
+
+/* ---- stages ---- */
+
+/* Returns the step of a run at the end of a stage: one with an evaluation. */
+static int64_t step_after(const SweepRun *run, const Stage *stage) {
+  const int64_t step = (int64_t)((double)run->steps * stage->part);
+  if (stage->part >= 1) return run->steps;
+  return step < run->eval_every ? run->eval_every : step / run->eval_every * run->eval_every;
+}
+
+/* Reads what a run has reached. Returns whether it is at the end of the stage. */
+static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
+  Error damage = {0};
+  History history = {0};
+  const int64_t wanted = step_after(run, stage);
+  json_t *result = result_json(run->dir.text, CHECKPOINT_RESULT, &damage);
+  const char *state = result_state(run->dir.text, result);
+  const bool ended = strcmp(state, run_end_names[RUN_DONE]) == 0 || strcmp(state, run_end_names[RUN_PATIENCE]) == 0;
+  const bool there = ended || (wanted < run->steps && checkpoint_find_number(run->dir.text, "step") >= (double)wanted);
+  run->failed = strcmp(state, run_end_names[RUN_NONFINITE]) == 0;
+  run->score = INFINITY;
+  json_decref(result);
+  if (there && history_read(&history, path_in(run->dir.text, CHECKPOINT_METRICS).text, &damage))
+    for (size_t i = 0; i < history.evaluation_count; i++) {
+      const MetricsLine *e = &history.evaluations[i];
+      const double score = isfinite(e->bits_per_byte) ? e->bits_per_byte : e->val_loss;
+      if (e->step <= wanted) run->score = fmin(run->score, score);
+    }
+  history_free(&history);
+  if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
+  return there;
+}
+
+static void tell_end(void *context, Process *process) {
+  Sweep *s = context;
+  Error unknown = {0};
+  SweepRun *run = NULL;
+  for (int i = 0; i < s->count && !run; i++)
+    if (strcmp(file_of(s, &s->runs[i], 0, ".log").text, process->messages) == 0) run = &s->runs[i];
+  s->done++;
+  if (!process->status && look_at(run, s->stage, &unknown)) {
+    console_line(s->console, "%d/%d  %s: %.4f", s->done, s->todo, run->name, run->score);
+    return;
+  }
+  run->failed = true;
+  console_line(s->console, "%d/%d  %s failed: %s", s->done, s->todo, run->name, last_message(process->messages).text);
+}
+
+/* Returns the arguments that bring a run to the end of a stage. */
+static json_t *words_for_stage(const Sweep *s, const SweepRun *run, const Stage *stage) {
+  const int64_t until = step_after(run, stage);
+  json_t *words;
+  if (checkpoint_find_number(run->dir.text, "step") >= 0) {
+    words = json_array();
+    add_word(words, "resume", run->dir.text);
+    if (s->threads) add_count(words, "threads", s->threads);
+  } else {
+    words = words_of(s, run);
+    add_word(words, "out", run->dir.text);
+    json_array_append_new(words, json_string("--overwrite"));
+    if (!isnan(s->settings->minutes)) add_count(words, "steps", run->steps);
+    add_count(words, "eval-every", run->eval_every);
+  }
+  if (until < run->steps) add_count(words, "stop-at", until);
+  json_array_append_new(words, json_string("--quiet"));
+  return words;
+}
+
+static bool run_stage(Sweep *s, const Stage *stage, Error *error) {
+  Batch b;
+  if (!batch_make(&b, s->count, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s->count; i++) {
+    SweepRun *run = &s->runs[i];
+    if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
+    ok = !error->code && batch_add(s, &b, run, 0, words_for_stage(s, run, stage), error);
+  }
+  s->stage = stage;
+  s->done = 0;
+  s->todo = b.count;
+  if (ok && b.count)
+    console_line(s->console, "%s of the steps: %s, %d at a time; bits per byte of validation text:", stage->name,
+                 text_plural(b.count, "run").text, s->at_once);
+  ok = ok && (!b.count || processes_run(b.processes, b.count, s->at_once, tell_end, s, error));
+  for (int i = 0; i < b.count; i++)
+    if (!b.processes[i].status) unlink(b.messages[i].text);
+  batch_free(&b);
+  return ok && !error->code;
+}
+
+static int compare_scores(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sets the mean of each group; one with a failed run is worst. */
+static void score_groups(Sweep *s) {
+  for (int i = 0; i < s->count; i++) {
+    double sum = 0;
+    int runs = 0;
+    for (int k = i; k < s->count && s->runs[i].group == i; k++) {
+      if (s->runs[k].group != i || s->runs[k].stopped) continue;
+      sum += s->runs[k].failed ? (double)INFINITY : s->runs[k].score;
+      runs++;
+    }
+    s->group_scores[i] = runs ? sum / runs : (double)INFINITY;
+  }
+}
+
+/* Stops the runs whose settings are not among the best. */
+static bool choose(Sweep *s, const Stage *stage, Error *error) {
+  double *sorted = malloc((size_t)s->count * sizeof *sorted);
+  int groups = 0;
+  if (!sorted) return error_memory(error, "a sweep");
+  score_groups(s);
+  if (stage == stages) memcpy(s->first_scores, s->group_scores, (size_t)s->count * sizeof *s->first_scores);
+  for (int i = 0; i < s->count; i++)
+    if (isfinite(s->group_scores[i])) sorted[groups++] = s->group_scores[i];
+  qsort(sorted, (size_t)groups, sizeof *sorted, compare_scores);
+  const int left = left_after(stage, groups);
+  for (int i = 0; i < s->count; i++)
+    if (groups > left && !(s->group_scores[s->runs[i].group] <= sorted[left - 1])) s->runs[i].stopped = true;
+  free(sorted);
+  return true;
+}
+
+/* ---- the result ---- */
+
+static bool print_table(const Sweep *s, Error *error) {
+  const char *const dirs[] = {s->dir};
+  const RunsTable table = {.dirs = dirs,
+                           .count = 1,
+                           .format = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN,
+                           .width = console_width(stdout) > 0 ? console_width(stdout) : 100,
+                           .console = s->console};
+  return runs_print(&table, stdout, error);
+}
+
+/* Returns whether a value of the run is the smallest (-1) or largest (1) of those that were tried; 0: neither, or all are
+ * equal. */
+static int edge_of(const Sweep *s, const SweepRun *best, const char *name, const char *value) {
+  char *end;
+  const double own = strtod(value, &end);
+  bool smaller = false, larger = false;
+  if (*end || strcmp(name, "seed") == 0) return 0;
+  for (int i = 0; i < s->count; i++) {
+    const char *text = json_string_value(json_object_get(s->runs[i].settings, name));
+    const double other = text ? strtod(text, NULL) : own;
+    smaller = smaller || other < own;
+    larger = larger || other > own;
+  }
+  (void)best;
+  return smaller == larger ? 0 : larger ? -1 : 1;
+}
+
+static const char *value_of(const SweepRun *run, const char *name) {
+  const char *value = json_string_value(json_object_get(run->settings, name));
+  return value ? value : "";
+}
+
+/* Returns whether the run is the first one with its value. */
+static bool is_first(const Sweep *s, const SweepRun *run, const char *name) {
+  for (const SweepRun *other = s->runs; other < run; other++)
+    if (strcmp(value_of(other, name), value_of(run, name)) == 0) return false;
+  return true;
+}
+
+/* Prints the best score of each value of an option after the first stage, which all settings have reached. */
+static void tell_option(const Sweep *s, const char *name) {
+  enum { MOST = 12 };
+  char line[1000];
+  int used = snprintf(line, sizeof line, "%-12s", name), values = 0;
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    double best = INFINITY;
+    if (!is_first(s, run, name)) continue;
+    for (int i = 0; i < s->count; i++)
+      if (strcmp(value_of(&s->runs[i], name), value_of(run, name)) == 0)
+        best = fmin(best, s->first_scores[s->runs[i].group]);
+    if (++values > MOST) return; /* drawn values, for example */
+    used += snprintf(line + used, sizeof line - (size_t)used, isfinite(best) ? " %.20s: %.4f " : " %.20s: failed ",
+                     value_of(run, name), best);
+  }
+  if (values > 1) console_line(s->console, "  %s", line);
+}
+
+static void tell_options(const Sweep *s) {
+  json_t *names = json_object(), *settings;
+  const char *name;
+  for (int i = 0; i < s->count; i++) json_object_update_missing(names, s->runs[i].settings);
+  json_object_del(names, "seed");
+  console_line(s->console, "best of each value after %s of the steps:", stages[0].name);
+  json_object_foreach(names, name, settings) tell_option(s, name);
+  json_decref(names);
+}
+
+static void tell_best(const Sweep *s) {
+  const SweepRun *best = NULL;
+  json_t *value;
+  const char *name;
+  for (int i = 0; i < s->count; i++)
+    if (!s->runs[i].stopped && !s->runs[i].failed && (!best || s->runs[i].score < best->score)) best = &s->runs[i];
+  if (!best) return;
+  json_object_foreach(best->settings, name, value) {
+    const int edge = edge_of(s, best, name, json_string_value(value));
+    if (edge)
+      console_note(s->console, "the best %s, %s, is the %s that was tried: try %s ones, too", name,
+                   json_string_value(value), edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger");
+  }
+  console_line(s->console, "best: %s", best->dir.text);
+}
+
+/* ---- main ---- */
+
+static bool open_new(Sweep *s, Error *error) {
+  const TrainSettings *t = s->settings;
+  const SweepSpec spec = {t->sweep, t->draws, t->seed};
+  char *arguments = NULL;
+  size_t size = 0;
+  if (!t->data.count)
+    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt --sweep '...'", program_name("train").text);
+  json_t *runs = sweep_spec_read(s->options, &spec, error);
+  FILE *stream = runs ? open_memstream(&arguments, &size) : NULL;
+  if (!stream) {
+    json_decref(runs);
+    return error->code || error_memory(error, "a sweep");
+  }
+  options_write_arguments(s->options, &t->minutes, stream);
+  const bool ok = fclose(stream) == 0 || error_memory(error, "a sweep");
+  json_t *words = json_array(), *items = json_array();
+  for (const char *at = arguments; ok && at < arguments + size; at += strlen(at) + 1)
+    if (strncmp(at, "--out=", 6) != 0) json_array_append_new(words, json_string(at));
+  free(arguments);
+  for (size_t i = 0; i < json_array_size(runs); i++)
+    json_array_append_new(items, json_pack("{s:O}", "settings", json_array_get(runs, i)));
+  json_decref(runs);
+  s->file = json_pack("{s:o,s:o}", "arguments", words, "runs", items);
+  return ok && json_memory_ok(error, "a sweep") && make_directory(s, error);
+}
+
+static bool open_old(Sweep *s, const char *dir, Error *error) {
+  free(s->dir);
+  s->dir = strdup(dir);
+  if (!s->dir) return error_memory(error, "a path");
+  json_decref(s->file);
+  s->file = result_json(dir, SWEEP_FILE, error);
+  return s->file != NULL;
+}
+
+static bool has_plan(const Sweep *s) {
+  for (int i = 0; i < s->count; i++)
+    if (s->runs[i].steps < 1 || s->runs[i].eval_every < 1) return false;
+  return true;
+}
+
+/* Chooses how many runs are made at a time: on a CPU, one for each processor, with one thread each. */
+static void choose_processes(Sweep *s) {
+  const TrainSettings *t = s->settings;
+  const bool gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
+  const int processors = threads_count(0), threads = t->machine.threads;
+  s->at_once = t->jobs > 0 ? t->jobs : gpu ? 1 : processors / (threads > 0 ? threads : 1);
+  if (s->at_once < 1) s->at_once = 1;
+  if (s->at_once > s->count) s->at_once = s->count;
+  s->threads = threads > 0 || gpu ? 0 : processors / s->at_once > 0 ? processors / s->at_once : 1;
+}
+
+static bool make_runs(Sweep *s, Error *error) {
+  choose_processes(s);
+  console_line(s->console, "sweep    %s in %s, %d at a time", text_plural(s->count, "run").text, s->dir, s->at_once);
+  if (!has_plan(s) && !make_plan(s, error)) {
+    rmdir(s->dir); /* empty, unless the plan could not be written */
+    return false;
+  }
+  for (const Stage *stage = stages; stage < stages + STAGES; stage++)
+    if (!run_stage(s, stage, error) || (stage + 1 < stages + STAGES && !choose(s, stage, error))) return false;
+  tell_options(s);
+  tell_best(s);
+  return print_table(s, error);
+}
+
+bool sweep_run(const Options *options, const TrainSettings *settings, Console *console, Error *error) {
+  Sweep s = {.options = options, .settings = settings, .console = console};
+  const bool resumes = settings->resume && *settings->resume;
+  bool ok = (resumes ? open_old(&s, settings->resume, error) : open_new(&s, error)) && take_runs(&s, error);
+  ok = ok && make_runs(&s, error);
+  if (error->code > EXIT_SIGNALS)
+    error_append(error, "; continue with: %s --resume=%s", program_name("train").text,
+                 text_shell_word(s.dir, ONE_LINE_BYTES - 1).text);
+  json_decref(s.file);
+  free(s.runs);
+  free(s.group_scores);
+  free(s.first_scores);
+  free(s.dir);
+  return ok;
+}

@@ -1,0 +1,18 @@
+/* A sweep: many runs of one text with different settings, and one table. `./train TEXT --sweep 'lr=1e-3,3e-3'` */
+#ifndef INKLING_SWEEP_SWEEP_H
+#define INKLING_SWEEP_SWEEP_H
+
+#include "cli/console.h"
+#include "training/settings.h"
+
+/* Returns whether `dir` contains a sweep. */
+bool sweep_is(const char *dir);
+
+/* Makes the runs of a new sweep, or continues the sweep in settings->resume. Each run is a process of this program and a
+ * run directory in the directory of the sweep, which also has sweep.json: the arguments of the runs and their lengths.
+ * After a quarter and after a half of their steps, runs that are clearly worse than others stop; they can be resumed.
+ * Prints the table of runs to stdout. A run that fails does not end the sweep. EXIT_USAGE: an invalid description, other
+ * options, or a directory that contains another sweep; EXIT_INPUT; EXIT_OUTPUT; EXIT_SIGNALS + a signal. */
+bool sweep_run(const Options *options, const TrainSettings *settings, Console *console, Error *error);
+
+#endif

@@ -1,0 +1,123 @@
+#!/bin/sh
+# Tests ./train --sweep and --stop-at. See tests/program_helpers.sh.
+# shellcheck disable=SC2086 # lists are words
+# shellcheck disable=SC2154 # of the helpers
+set -u
+. tests/program_helpers.sh
+"$build/stories" --bytes 60000 --seed 3 -o text.txt 2>/dev/null
+small="--layers 1 --heads 2 --dim 16 --ctx 16 --batch 8 --device cpu --sample-tokens 0"
+sweep() { "$train" text.txt $small --steps 60 --jobs 2 "$@" >out 2>err; }
+step_of() { sed -n 's/^  "step": \([0-9]*\),/\1/p' "$1/result.json"; }
+
+# ---- --stop-at ----
+"$train" text.txt $small --steps 60 --quiet --out whole.run 2>/dev/null
+"$train" text.txt $small --steps 60 --out parts.run --stop-at 15 2>err
+check "--stop-at" test $? -eq 0 -a "$(step_of parts.run)" = 15
+check "says how to continue" grep -q 'stopped after step 15 of 60, saved. Resume with: .*--resume=parts.run' err
+refused "a step that is past" 2 'at step 15, past --stop-at 7' "$train" --resume=parts.run --stop-at 7
+"$train" --resume=parts.run --stop-at 30 --quiet 2>/dev/null && "$train" --resume=parts.run --quiet 2>/dev/null
+check "is the same run" cmp whole.run/model.safetensors parts.run/model.safetensors
+
+# ---- a grid ----
+grid='muon-lr=1e-4,1e-3,1e-2,5e-2 seed=1,2'
+sweep --sweep "$grid" --out grid
+check "a sweep" test $? -eq 0
+check "all runs are there" test "$(ls -d grid/*.run | wc -l)" = 8
+check "without other files" test "$(ls grid | grep -vc '\.run$')" = 1
+states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | tr -s ' \n' ' '; }
+check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "
+check "the table" test "$(grep -c '^| grid/' out)" = 8
+check "with the best first" sh -c 'sed -n 3p out | grep -q "grid/[5-8]-"'
+check "values are compared" grep -q 'muon-lr .*1e-4: [0-9.]* .*5e-2: [0-9.]*' err
+check "a value on the edge" grep -q '^note: the best muon-lr, 5e-2, is the largest that was tried' err
+"$train" text.txt $small --steps 60 --quiet --muon-lr 5e-2 --seed 2 --threads 1 --out alone.run 2>/dev/null
+check "a run is as alone" cmp alone.run/model.safetensors grid/8-*.run/model.safetensors
+check "a stopped run can be resumed" "$train" --resume="$(echo grid/1-*.run)" --quiet
+check "and reaches its end" test "$(step_of grid/1-*.run)" = 60
+"$train" --runs grid -O csv >table.csv
+check "csv" test "$(cut -d , -f 1 table.csv | grep -c run)" = 9
+refused "a sweep is not replaced" 2 'grid already holds a sweep' "$train" text.txt $small --sweep "$grid" --out grid
+refused "nor a directory" 2 'not empty' "$train" text.txt $small --sweep "$grid" --out alone.run/last
+refused "a lost sweep.json" 4 'damaged' sh -c 'mkdir lost && echo {} >lost/sweep.json && "$0" --resume=lost; s=$?; rm -r lost; exit $s' "$train"
+
+# ---- interrupted ----
+"$train" text.txt $small --steps 600 --jobs 2 --sweep "$grid" --out again >out 2>err &
+process=$!
+while [ ! -e again/3-muon-lr=1e-3-seed=1.run/last ] && kill -0 $process; do sleep 0.05; done
+kill -INT $process
+wait $process
+check "Ctrl-C" test $? -eq 130
+check "says how to continue the sweep" grep -q 'continue with: .*--resume=again' err
+check "nothing goes on" sh -c '! pgrep -f "[o]ut=again/" >/dev/null'
+"$train" --resume=again >out 2>err
+check "goes on" test $? -eq 0
+"$train" text.txt $small --steps 600 --jobs 1 --sweep "$grid" --out once >/dev/null 2>&1
+for run in again/*.run; do
+  check "as if it had not stopped: ${run#*/}" cmp "$run/model.safetensors" "once/${run#*/}/model.safetensors"
+done
+
+# ---- runs that fail ----
+sweep --steps 400 --dim 32 --ctx 32 --sweep 'muon-lr=1e-3,10' --out fails
+check "runs that diverge do not end a sweep" test $? -eq 0
+check "they are named" grep -q '2-muon-lr=10 failed: ' err
+check "others are done" test "$(step_of fails/1-*.run)" = 400
+"$train" text.txt $small --steps 3000 --jobs 2 --sweep 'seed=1,2' --out killed >out 2>err &
+process=$!
+while [ ! -e killed/1-seed=1.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
+pkill -KILL -f 'out=killed/1-seed=1'
+wait $process
+check "neither does one that is killed" test $? -eq 0
+check "it is named" grep -q '1-seed=1 failed: ' err
+check "the other is done" test "$(step_of killed/2-*.run)" = 3000
+
+# ---- what to try ----
+printf '# two lines\nlr=1e-3,1e-2 # learning rates\n\n--layers=1 wd=0.1..1\n' >lines
+sweep --sweep lines --draws 3 --out lines.sweep
+check "a file" test "$(ls -d lines.sweep/*.run | wc -l)" = 5
+drawn() { ls -d "$1"/*wd=* | sed 's/.*wd=\(.*\).run/\1/' | tr '\n' ' '; }
+check "draws are in the range" sh -c 'for x in $1; do awk "BEGIN { exit !($x >= 0.1 && $x <= 1) }" || exit 1; done' - "$(drawn lines.sweep)"
+sweep --sweep lines --draws 3 --out same
+check "and the same again" test "$(drawn lines.sweep)" = "$(drawn same)"
+sweep --sweep lines --draws 3 --seed 5 --out other
+check "with another seed, others" test "$(drawn lines.sweep)" != "$(drawn other)"
+printf 'lr=1e-3\nbatch=7 foo=3\n' >wrong
+unable() { # unable WORDS SPEC
+  refused "$2" 2 "$1" "$train" text.txt $small --steps 20 --sweep "$2" --out never
+}
+unable 'wrong:2: unknown flag --foo' wrong
+unable 'unknown flag --depth: that is --layers here' 'depth=1,2'
+unable 'lr: got "x", need a number' 'lr=1e-3,x'
+unable 'need a file or OPTION=VALUE' lr
+unable 'must be smaller' 'lr=3..1'
+unable 'only numbers can be drawn' 'act=silu..gelu'
+unable 'cannot differ' 'out=a,b'
+unable 'is given twice' 'lr=1e-3 lr=1e-2'
+unable 'more than 10000 runs' 'seed=1..5 lr=1e-3,2e-3,3e-3,4e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6,0.7 batch=1,2,3,4,5,6,7,8,9,10 clip=1,2,3'
+unable 'the run 2-heads=3: --heads 3 does not divide' 'heads=2,3'
+refused "no validation text" 2 'no validation text' "$train" text.txt $small --val-frac 0 --sweep 'lr=1e-3' --out never
+refused "--jobs alone" 2 'needs --sweep' "$train" text.txt --jobs 2
+
+# ---- --verify ----
+"$train" --verify whole.run >out 2>/dev/null
+check "--verify" test $? -eq 0 -a "$(cat out)" = "whole.run is reproduced: $(wc -l <whole.run/metrics.jsonl) lines of metrics.jsonl, samples and weights are equal"
+cp -r whole.run byte.run
+printf '\001' | dd of=byte.run/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+TMPDIR=$work "$train" --verify byte.run >out 2>err
+check "a changed byte" test $? -eq 4
+check "its place" grep -q 'not reproduced: model.safetensors differs in the tensor [a-z.0-9_]*, at byte' err
+check "the repetition is kept" test -s "$(sed -n 's/^note: the repeated run is in //p' err)/model.safetensors"
+cp whole.run/model.safetensors byte.run/
+sed -i.old '5s/"loss": *[0-9.]*/"loss": 1.5/' byte.run/metrics.jsonl
+"$train" --verify byte.run >out 2>err
+check "a changed number" grep -q 'metrics.jsonl differs at step [0-9]*: loss is 1.5, and' err
+refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(echo again/*.run | cut -d ' ' -f 8)"
+refused "no run" 2 'is no run' "$train" --verify "$work"
+
+# ---- a time for all ----
+"$build/stories" --bytes 1000000 --seed 3 -o long.txt 2>/dev/null
+"$train" long.txt $small --jobs 2 --minutes 0.2 --sweep 'muon-lr=1e-3,1e-2 layers=1,3' --out timed >out 2>err
+check "--minutes" test $? -eq 0
+planned() { sed -n "s/.*\"steps\": \([0-9]*\).*/\1/p" timed/sweep.json | sed -n "$1p"; }
+check "equal models have equal steps" test "$(planned 1)" = "$(planned 3)" -a "$(planned 2)" = "$(planned 4)"
+check "larger models have fewer" test "$(planned 2)" -lt "$(planned 1)"
+echo "done"
