@@ -36,7 +36,9 @@ static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error)) return false;
+  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error) ||
+      !run_read_series(s, &r->series, error))
+    return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
@@ -138,7 +140,7 @@ static bool prepare(Run *r, Error *error) {
   collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
   collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
   if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
-  return open_device(r, error) && open_text(r, error) && choose(r, error);
+  return open_device(r, error) && open_text(r, error) && choose(r, error) && run_open_series(r, error);
 }
 
 /* ---- loop ---- */
@@ -154,7 +156,8 @@ static bool must_save(Run *r) {
 
 static bool must_evaluate(const Run *r) {
   const int64_t step = r->progress.step;
-  return r->progress.evaluated_step < step && (step == r->settings.steps || every(r->settings.eval_every, step));
+  return r->progress.evaluated_step < step &&
+         (step == r->settings.steps || every(r->settings.eval_every, step) || run_keeps_now(r));
 }
 
 /* finish() makes the last sample, so no other one comes shortly before it. */
@@ -176,7 +179,7 @@ static bool take_all_reports(Run *r, Error *error) {
 static bool pause_training(Run *r, Error *error) {
   const bool last = r->progress.step == r->settings.steps, sample = must_sample(r);
   const bool save = must_save(r) || last || r->session.stopping;
-  if (!save && !must_evaluate(r) && !sample) return true;
+  if (!save && !must_evaluate(r) && !sample && !run_keeps_now(r)) return true;
   if (!take_all_reports(r, error)) return false;
   if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
@@ -184,6 +187,7 @@ static bool pause_training(Run *r, Error *error) {
   const double saved = clock_seconds();
   /* A resumed run may have been stopped before its evaluation. */
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
+  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
   const double evaluated = clock_seconds();
   if (sample && !run_together(r, run_sample, error)) return false;
   const double end = clock_seconds();
@@ -227,6 +231,7 @@ static bool train_loop(Run *r, Error *error) {
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
+  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
   if (!r->session.stopping && must_sample(r)) run_sample(r, error);
   run_start_budget(r);
   while (r->progress.step < r->settings.steps && !stops_here(r) && !out_of_patience(r)) {

@@ -46,7 +46,11 @@ static void remove_files(const char *dir, const char *const *names, int count) {
   for (int i = 0; i < count; i++) file_remove_in(dir, names[i]);
 }
 
-void checkpoint_remove_old(const char *dir) { remove_files(dir, old_run_files, OLD_RUN_FILES); }
+void checkpoint_remove_old(const char *dir) {
+  const PathText series = path_in(dir, CHECKPOINT_SERIES);
+  remove_files(dir, old_run_files, OLD_RUN_FILES);
+  if (access(path_in(series.text, CHECKPOINT_MANIFEST).text, F_OK) == 0) file_remove_tree(series.text);
+}
 
 bool checkpoint_is_run(const char *dir) { return access(path_in(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }
 

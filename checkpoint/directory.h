@@ -27,7 +27,9 @@
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"
 #define CHECKPOINT_REPORT "report.html"
-#define CHECKPOINT_RESULT "result.json" /* written when the run ends */
+#define CHECKPOINT_RESULT "result.json"     /* written when the run ends */
+#define CHECKPOINT_SERIES "series"          /* models kept on the way */
+#define CHECKPOINT_MANIFEST "manifest.json" /* the list of them, in that directory */
 
 /* ---- files ---- */
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests ./train --sweep and --stop-at. See tests/program_helpers.sh.
+# Tests ./train --sweep, --stop-at, --keep-at and --verify. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # lists are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -96,6 +96,34 @@ unable 'more than 10000 runs' 'seed=1..5 lr=1e-3,2e-3,3e-3,4e-3 wd=0.1,0.2,0.3,0
 unable 'the run 2-heads=3: --heads 3 does not divide' 'heads=2,3'
 refused "no validation text" 2 'no validation text' "$train" text.txt $small --val-frac 0 --sweep 'lr=1e-3' --out never
 refused "--jobs alone" 2 'needs --sweep' "$train" text.txt --jobs 2
+
+# ---- --keep-at ----
+series="--steps 60 --sample-tokens 0 --quiet"
+"$train" text.txt $small $series --keep-at words:100,500,1k --out series.run 2>/dev/null
+check "--keep-at" test $? -eq 0 -a "$(ls series.run/series | tr '\n' ' ')" = "manifest.json step-000000005 step-000000022 step-000000043 "
+whole=$(head -c 54000 text.txt | wc -w)
+python3 - "$whole" <<'END'
+import json, sys
+models = json.load(open("series.run/series/manifest.json"))
+share = int(sys.argv[1]) / 54000  # a token is a byte
+right = all(abs(m["words"] / m["tokens"] / share - 1) < 0.01 for m in models) and [m["step"] for m in models] == [5, 22, 43]
+evaluations = {line["step"]: line.get("val_loss") for line in map(json.loads, open("series.run/metrics.jsonl")) if "val_loss" in line}
+print("ok the manifest" if right and all(evaluations[m["step"]] == m["val_loss"] for m in models) else f"not ok the manifest: {models}")
+END
+"$train" text.txt $small $series --steps 26 --schedule constant --keep-at steps:26 --out short.run 2>/dev/null
+check "the model of that step" cmp short.run/series/step-000000026/model.safetensors short.run/model.safetensors
+check "generates" "$generate" short.run/series/step-000000026 -n 5 --quiet --device cpu >/dev/null
+"$train" text.txt $small $series --keep-at words:100,500,1k --out parts.series --stop-at 22 2>/dev/null
+"$train" --resume=parts.series --quiet 2>/dev/null
+check "the same in parts" diff -r series.run/series parts.series/series
+"$train" text.txt $small $series --overwrite --out parts.series 2>/dev/null
+check "a new run removes them" test ! -e parts.series/series
+"$train" text.txt $small --steps 9 --quiet --keep-at log --out log.run 2>/dev/null
+check "log" test "$(ls log.run/series | sed -n 's/step-0*//p' | tr '\n' ' ')" = " 1 2 4 8 "
+for list in steps step:1 steps:1,x log:3 steps: steps:1,,2; do
+  refused "--keep-at $list" 2 '^train: --keep-at: got .*, need ' "$train" text.txt $small --keep-at "$list" --out never
+done
+refused "--keep-at steps:5,3" 2 '3 follows 5' "$train" text.txt $small --keep-at steps:5,3 --out never
 
 # ---- --verify ----
 "$train" --verify whole.run >out 2>/dev/null

@@ -112,6 +112,16 @@ typedef struct RunFiles {
   History history; /* the contents of metrics.jsonl */
 } RunFiles;
 
+/* When models are kept on the way (series.c). */
+typedef enum SeriesUnit { SERIES_STEPS, SERIES_TOKENS, SERIES_WORDS } SeriesUnit;
+enum { SERIES_MOST = 1000 };
+typedef struct Series {
+  SeriesUnit unit;
+  double at[SERIES_MOST]; /* increasing */
+  int count;
+  double words_per_token; /* of the training text; NaN: not counted */
+} Series;
+
 /* The progress that is saved with the state (state.c). */
 typedef struct RunProgress {
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
@@ -160,6 +170,7 @@ typedef struct Run {
   RunProgress progress;
   RunSession session;
   TimeBudget budget;
+  Series series;
   Straggler straggler;
 } Run;
 
@@ -324,6 +335,14 @@ bool run_write_report(const Run *r, Error *error);                              
 bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
 bool run_log_diagnosis(Run *r, const MetricsLine *diagnosis, Error *error);
+
+/* ---- series.c: models kept on the way (--keep-at) ---- */
+/* Parses settings->keep_at. EXIT_USAGE. */
+bool run_read_series(const TrainSettings *settings, Series *series, Error *error);
+bool run_open_series(Run *r, Error *error); /* counts the words of the training text, if they matter */
+bool run_keeps_now(const Run *r);           /* whether the model after the newest step is one of them */
+/* Writes the newest model to DIR/series/step-N and adds it to DIR/series/manifest.json. EXIT_OUTPUT. */
+bool run_keep_model(Run *r, Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to

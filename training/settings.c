@@ -282,6 +282,9 @@ void train_options(Options *options, TrainSettings *s) {
                .transient = true, .common = true),
       INTERVAL("save-every", &s->save_every,
                "interval between checkpoints for --resume, as steps (500) or time (10m); 0: only at the end"),
+      TEXT("keep-at", &s->keep_at, "steps:N,...|tokens:N,...|words:N,...|log", "none",
+           "keep the model at these steps, or when so many tokens or words were trained on, in DIR/series; N: 500, 10k, "
+           "1.5M; log: at steps 0, 1, 2, 4, 8, ..."),
       INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(AUTO_LOG_LINES) " times per run",
             "number of steps between lines of metrics.jsonl"),
 

@@ -69,6 +69,7 @@ typedef struct TrainSettings {
   const char *out;
   bool overwrite;
   Interval save_every;
+  const char *keep_at; /* models to keep, as text (series.c); NULL: none */
   const char *resume; /* "" for --resume alone; NULL when not given */
   int64_t log_every;
   /* machine */
