@@ -189,7 +189,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            .selects = MODE_INTERACTIVE, .common = true),
       FLAG("json", &s->json,
            "write one JSON object in the format of OpenAI's completions API, instead of text; with --choose, one for "
-           "each line of FILE and one of the totals",
+           "each line and one of the totals",
            .selects = MODE_JSON, .modes = MODE_CHOOSE),
       FLAG("lines", &s->lines,
            "answer each line of -f FILE or standard input with one line, until the text ends or the context is full; a "
@@ -214,9 +214,10 @@ void generate_options(Options *options, GenerateSettings *s) {
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity",
            .selects = MODE_SCORE, .common = true),
       TEXT("choose", &s->choose, "FILE", NULL,
-           "find out which of the texts on each line of FILE (.tsv: separated by tabs, the right one first; .jsonl: "
-           "context, choices and answer, or sentence_good and sentence_bad) is the most likely, and how often it is "
-           "the right one",
+           "choose the most likely of the texts on each line of FILE, and count how often it is the right one; .tsv: "
+           "the "
+           "texts are separated by tabs, the first is right; .jsonl: context, choices and answer, or sentence_good and "
+           "sentence_bad",
            .selects = MODE_CHOOSE),
       TEXT("encode", &s->encode, "FILE", NULL,
            "tokenize FILE (-: standard input), with the decoder's tokenizer if there are two, and print one token id "

@@ -294,6 +294,7 @@ void run_close_data(RunText *text) {
   packing_free(&text->val_packing);
   pairs_free(&text->train_pairs);
   pairs_free(&text->val_pairs);
+  choices_free(&text->choices);
   token_file_close(&text->tokens_file);
   token_file_close(&text->val_file);
   tokenizer_free(text->tokenizer);
