@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-os.environ.update(HF_HUB_OFFLINE="1", TQDM_DISABLE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
 import lm_eval  # noqa: E402
 import numpy  # noqa: E402
 from lm_eval.api.instance import Instance  # noqa: E402
