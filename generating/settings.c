@@ -214,10 +214,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity",
            .selects = MODE_SCORE, .common = true),
       TEXT("choose", &s->choose, "FILE", NULL,
-           "choose the most likely of the texts on each line of FILE, and count how often it is the right one; .tsv: "
-           "the "
-           "texts are separated by tabs, the first is right; .jsonl: context, choices and answer, or sentence_good and "
-           "sentence_bad",
+           "choose the most likely of the texts on each line of FILE, and count how often it is the right one; in a "
+           ".tsv file, texts are separated by tabs and the first is right; .jsonl has context, choices and answer, or "
+           "sentence_good and sentence_bad",
            .selects = MODE_CHOOSE),
       TEXT("encode", &s->encode, "FILE", NULL,
            "tokenize FILE (-: standard input), with the decoder's tokenizer if there are two, and print one token id "

@@ -16,6 +16,8 @@ typedef struct Reading {
   int32_t start;
   int ctx;
   ByteBuffer joined; /* context, delimiter and text */
+  bool context;      /* the question has one */
+  size_t before;     /* its tokens before those of a text */
 } Reading;
 
 /* Returns whether str.isspace() of Python does. */
@@ -41,20 +43,20 @@ static int64_t characters_of(ChoiceText text) {
 }
 
 /* Appends the token before a text, if there is one, and the tokens of the text. */
-static bool encode(const Reading *r, const uint8_t *text, size_t size, bool context, Error *error) {
-  const int32_t begin = tokenizer_begin(r->tokenizer), first = context ? begin : begin >= 0 ? begin : r->start;
+static bool encode(const Reading *r, const uint8_t *text, size_t size, Error *error) {
+  const int32_t begin = tokenizer_begin(r->tokenizer), first = begin >= 0 || r->context ? begin : r->start;
   return (first < 0 || bpe_ids_sink(&r->set->ids, &first, 1, error)) &&
          tokenizer_encode(r->tokenizer, text, size, &r->set->ids, error);
 }
 
-/* Counts the tokens before the scored ones. */
-static bool count_context(const Reading *r, ChoiceText context, size_t *count, Error *error) {
-  const size_t size = size_without_end_spaces(context), before = r->set->ids.count;
-  *count = 1; /* the first token has nothing before it */
-  if (!size) return true;
-  if (!encode(r, context.bytes, size, true, error)) return false;
-  if (r->set->ids.count - before > 1) *count = r->set->ids.count - before;
-  r->set->ids.count = before;
+/* Counts the tokens before the scored ones. The first token has nothing before it. */
+static bool take_context(Reading *r, ChoiceText context, Error *error) {
+  BpeIds *ids = &r->set->ids;
+  const size_t size = size_without_end_spaces(context), first = ids->count;
+  r->context = size > 0;
+  if (r->context && !encode(r, context.bytes, size, error)) return false;
+  r->before = ids->count - first > 1 ? ids->count - first : 1;
+  ids->count = first;
   return true;
 }
 
@@ -75,13 +77,12 @@ static void cut(const Reading *r, Choice *choice) {
   r->set->cut++;
 }
 
-static bool add_text(Reading *r, const ChoiceItem *item, size_t number, size_t before, Error *error) {
+static bool add_text(Reading *r, const ChoiceItem *item, size_t number, Error *error) {
   ChoiceSet *set = r->set;
   const ChoiceText text = item->texts[number];
   Choice choice = {.first = set->ids.count};
-  const bool context = size_without_end_spaces(item->context) > 0;
-  if (!join(r, item, text, error) || !encode(r, r->joined.bytes, r->joined.size, context, error)) return false;
-  const size_t all = set->ids.count - choice.first, scored = all > before ? all - before : 0;
+  if (!join(r, item, text, error) || !encode(r, r->joined.bytes, r->joined.size, error)) return false;
+  const size_t all = set->ids.count - choice.first, scored = all > r->before ? all - r->before : 0;
   if (!scored)
     return fail(error, EXIT_INPUT,
                 "%s, line %lld: text %zu has no token of its own after the context; change the text "
@@ -102,14 +103,13 @@ static bool add_text(Reading *r, const ChoiceItem *item, size_t number, size_t b
 
 static bool add_question(Reading *r, const ChoiceItem *item, Error *error) {
   ChoiceSet *set = r->set;
-  size_t before;
   if (!array_reserve(&set->questions, &set->capacity, set->count + 1, sizeof *set->questions))
     return error_memory(error, "choices");
   set->questions[set->count++] = (ChoiceQuestion){item->line, set->text_count, (int)item->count, (int)item->right};
   set->chance += (1.0 / (double)item->count - set->chance) / (double)set->count;
-  if (!count_context(r, item->context, &before, error)) return false;
+  if (!take_context(r, item->context, error)) return false;
   for (size_t i = 0; i < item->count; i++)
-    if (!add_text(r, item, i, before, error)) return false;
+    if (!add_text(r, item, i, error)) return false;
   return true;
 }
 

@@ -4,8 +4,8 @@
  *   context alone has, without the white space at its end. The token that prompts begin with comes first, if the
  *   tokenizer has one; without a context, the first token that a text starts from.
  * - The model reads the last ctx tokens before the last one; texts that are longer lose their beginning.
- * - accuracy by sum is acc, per character acc_norm, per byte acc_bytes. There is one difference: a text is only right
- *   if its score is higher than those of all others, while in lm-eval the first of equal ones counts. */
+ * - The accuracy by sum is acc, per character acc_norm, per byte acc_bytes. There is one difference: a text is right
+ *   only if its score is higher than those of all others, while in lm-eval the first of equal ones is chosen. */
 #ifndef INKLING_INFERENCE_CHOICES_H
 #define INKLING_INFERENCE_CHOICES_H
 
@@ -57,9 +57,9 @@ void choices_free(ChoiceSet *set);
 /* Returns how many of the first questions have at most `tokens` tokens together; at least 1. */
 size_t choices_within(const ChoiceSet *set, size_t tokens);
 
-/* Computes the log-likelihoods of the first `questions` questions, in passes of at most `batch` * ctx tokens. `progress`
- * counts texts; it may also stop the work without an error: then some log-likelihoods are missing. EXIT_MEMORY, errors
- * of the device. */
+/* Computes the log-likelihoods of the first `questions` questions, in passes of at most `batch` * ctx tokens.
+ * `progress` counts texts; it may also stop the work without an error: then some log-likelihoods are missing.
+ * EXIT_MEMORY, errors of the device. */
 bool choices_score(ChoiceSet *set, Model *model, size_t questions, int batch, Progress progress, Error *error);
 
 /* Returns the text of a question with the highest score, from 0; the first of equal ones, and then sets *tie. */

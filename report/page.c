@@ -190,12 +190,11 @@ static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, M
 static bool write_chart(FILE *stream, const PageRun *runs, int count, const PageChart *c) {
   const bool both = c->measure == BOTH_LOSSES, bits = c->measure == EVALUATIONS_IN_BITS, alone = count == 1;
   const int curve_count = both ? 2 : count;
-  const MetricsLine *last = history_last(runs[0].history);
   const double xz = bits && alone ? runs[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", both                                     ? runs[0].chance
-                                            : bits                                   ? 8
-                                            : c->measure == CHOICES && alone && last ? 100 * last->chance
-                                                                                     : (double)NAN},
+  const ChartLevel levels[] = {{"guessing", both                             ? runs[0].chance
+                                            : bits                           ? 8
+                                            : c->measure == CHOICES && alone ? 100 * runs[0].history->chance
+                                                                             : (double)NAN},
                                {"xz -9", xz > 0 ? xz : (double)NAN}};
   const ChartPoint *kept = NULL;
   ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
@@ -230,10 +229,8 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
 
 /* Returns whether one of the runs was given --choose. */
 static bool have_choices(const PageRun *runs, int count) {
-  for (int i = 0; i < count; i++) {
-    const MetricsLine *last = history_last(runs[i].history);
-    if (last && isfinite(last->accuracy)) return true;
-  }
+  for (int i = 0; i < count; i++)
+    if (runs[i].history->chance > 0) return true;
   return false;
 }
 

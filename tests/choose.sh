@@ -134,4 +134,4 @@ wait $pid
 check "Ctrl-C while no line comes" test $? -eq 130
 kill $writer
 refused "a threshold of no lines" 2 '--above needs --per-line' "$generate" a.run --score text.txt --above 3
-echo done
+echo "done"
