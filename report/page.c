@@ -253,7 +253,7 @@ static bool write_charts(FILE *stream, const PageRun *runs, int count) {
        "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
        "a compressor that has read the end of the training text."},
       {CHOICES, false, "choices", "Right choices (%)",
-       "How often the model finds the right text of a question (--choose) the most likely; higher is better."},
+       "How often the model gives the right text of a question (--choose) the highest probability; higher is better."},
       {LR, false, "lr", "Learning rate",
        "How large the steps of training are. It is planned before the run: nothing to judge."},
       {GRAD_NORM, false, "norm", "Gradient norm",

@@ -28,7 +28,10 @@ check "with the level of guessing" sh -c 'sed -n "/id=.choices-title/,/<\/figure
 $train text.txt $tiny --tokenizer byte --steps 2 --out plain.run 2>/dev/null
 check "a page of other runs has no such chart" sh -c '! grep -q "Right choices" plain.run/report.html'
 check "nor have its metrics" sh -c '! grep -q accuracy plain.run/metrics.jsonl plain.run/result.json'
-mkdir elsewhere
+mkdir both elsewhere
+cp text.txt pairs.tsv both/
+$train both --choose both/pairs.tsv --val text.txt $tiny --steps 1 --out both.run 2>err
+check "choices that are training text" grep -q 'both/pairs.tsv is also training text: the accuracy of --choose says nothing' err
 mv pairs.tsv elsewhere/
 cp -r a.run resumed.run
 check "a resumed run goes on without the file" sh -c "$train --resume=resumed.run --steps $(steps 240) 2>err && grep -q 'continues without --choose' err"
