@@ -118,6 +118,7 @@ static const struct {
              {MODE_COMPARE, STAGE_NOTHING, program_compare},
              {MODE_LENS, STAGE_TOKENS, program_lens},
              {MODE_SCORE, STAGE_MODEL, program_score},
+             {MODE_CHOOSE, STAGE_MODEL, program_choose},
              {MODE_ENCODE, STAGE_RUN, convert},
              {MODE_DECODE, STAGE_RUN, convert},
              {MODE_PARAMS, STAGE_RUN, list_parameters},

@@ -232,5 +232,7 @@ bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
  * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab] for tests. */
 bool model_evaluate(Model *model, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error);
+/* The same, with the loss of each target: host fp32 [batch*length], 0 for ignored ones. */
+bool model_losses(Model *model, const TokenBatch *tokens, int batch, int length, float *losses, Error *error);
 
 #endif

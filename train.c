@@ -92,7 +92,8 @@ static bool choose(Run *r, Error *error) {
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
-      (run_leads(r->peers) && !run_check_teacher(r, error)) || !run_open_windows(r, error))
+      (run_leads(r->peers) && !run_check_teacher(r, error)) || !run_open_windows(r, error) ||
+      (run_leads(r->peers) && !run_open_choices(r, error)))
     return run_agree(r->peers, error);
   if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
   if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))

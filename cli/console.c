@@ -33,6 +33,7 @@ enum {
   FIELD_LOSS,
   FIELD_VAL,
   FIELD_TREND,
+  FIELD_ACCURACY,
   FIELD_LR,
   FIELD_SPEED,
   FIELD_PEAK,
@@ -77,6 +78,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
   if (!isnan(numbers->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss %.3f", numbers->loss);
   if (!isnan(numbers->val_loss)) snprintf(fields[FIELD_VAL], FIELD_BYTES, "val %.3f", numbers->val_loss);
   if (bar && utf8 && numbers->trend_count > 1) put_trend(fields[FIELD_TREND], numbers);
+  if (!isnan(numbers->accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD_BYTES, "acc %.1f%%", 100 * numbers->accuracy);
   if (!isnan(numbers->lr)) snprintf(fields[FIELD_LR], FIELD_BYTES, "lr %.1e", numbers->lr);
   if (!isnan(numbers->tokens_per_s))
     snprintf(fields[FIELD_SPEED], FIELD_BYTES, "%s tok/s", text_count(numbers->tokens_per_s).text);
@@ -101,7 +103,7 @@ static int columns_of(const Field fields[FIELDS]) {
 }
 
 int console_format_progress(char *out, size_t size, const ConsoleProgress *numbers, int width, bool bar, bool utf8) {
-  static const int least_important_first[] = {FIELD_TREND, FIELD_PEAK, FIELD_LR,   FIELD_BAR,
+  static const int least_important_first[] = {FIELD_TREND, FIELD_PEAK, FIELD_LR,   FIELD_BAR, FIELD_ACCURACY,
                                               FIELD_SPEED, FIELD_VAL,  FIELD_LOSS, FIELD_ETA};
   Field fields[FIELDS];
   if (size == 0) return 0;

@@ -15,6 +15,7 @@ enum { CONSOLE_TREND = 12 }; /* the largest number of losses drawn */
 typedef struct ConsoleProgress {
   int64_t step, steps; /* steps <= 0: unknown number of steps, no bar */
   double loss, val_loss;
+  double accuracy; /* fraction of right answers (--choose) */
   double lr;
   double tokens_per_s;
   double peak;         /* fraction of the device's peak FLOP/s: 0.71 */

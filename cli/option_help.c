@@ -50,7 +50,8 @@ static void range_text(const Option *row, char *out, size_t size) {
 void option_sentence_text(const Options *options, const Option *row, bool notes, char *out, size_t size) {
   char standard[600] = "", range[80], modes[400] = "";
   range_text(row, range, sizeof range);
-  if (notes) options_modes_text(options, row->modes, row->group_modes | row->selects, modes, sizeof modes);
+  const unsigned usual = row->selects ? row->selects : row->group_modes;
+  if (notes) options_modes_text(options, row->modes, usual, modes, sizeof modes);
   if (row->shown_default) snprintf(standard, sizeof standard, "%s", row->shown_default);
   else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
     snprintf(standard, sizeof standard, "%.300s", row->initial.text);

@@ -57,7 +57,8 @@ void options_modes_text(const Options *options, unsigned modes, unsigned usual, 
 static bool find_mode(Options *options, const Option **selector, Error *error) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
     if (!row->selects || !is_on(row)) continue;
-    if (*selector)
+    if (*selector && row->modes & (*selector)->selects) continue;
+    if (*selector && !((*selector)->modes & row->selects))
       return fail(error, EXIT_USAGE, "use only one of %s and %s", flag_of(*selector).text, flag_of(row).text);
     *selector = row;
   }

@@ -27,7 +27,7 @@ void options_add(Options *options, const Option *table, size_t count) {
     *row = *from;
     row->group = heading.group;
     row->group_modes = heading.group_modes;
-    row->modes = (from->modes ? from->modes : heading.group_modes) | from->selects;
+    row->modes = (from->modes || from->selects ? from->modes : heading.group_modes) | from->selects;
     row->initial = option_initial(row);
     option_store(row, row->initial);
   }

@@ -86,8 +86,9 @@ typedef struct Option {
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
   const char *group;          /* heading in --help and in files; options_add() copies it to the rows below it */
-  unsigned selects;           /* the mode that the option selects; 0: none */
-  unsigned modes;             /* the modes that allow the option; 0: those of the heading, else all */
+  unsigned selects;           /* the mode that the option selects, unless another one of `modes` is; 0: none */
+  unsigned modes;             /* the modes that allow the option; 0: those of the heading, else all; with
+                               * `selects`: no others */
   const char *needs;          /* names of options, one of which must also be given: "score novelty" */
   const char *excludes;       /* names of options that cannot be given together with this one */
   const char *follows;        /* names of options that the automatic value depends on, see options_follow() */

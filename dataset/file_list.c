@@ -31,7 +31,7 @@ static bool ends_in(const char *name, const char *ending) {
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
-static TextFormat format_of(const char *path) {
+TextFormat text_format_of(const char *path) {
   return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".tsv") ? FORMAT_TSV : FORMAT_TEXT;
 }
 
@@ -142,7 +142,7 @@ static void forget(Walk *walk) {
 /* Adds a directory entry. Takes ownership of the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
-  const TextFormat format = format_of(path);
+  const TextFormat format = text_format_of(path);
   const bool wanted = format != FORMAT_TEXT || ends_in(path, ".txt");
   bool there = stat(path, &st) == 0;
   int cause = errno;
@@ -222,7 +222,7 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
                 text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
-  TextFile *file = append(list, strdup(path), format_of(path), error);
+  TextFile *file = append(list, strdup(path), text_format_of(path), error);
   return file && measure(list, file, &st, error);
 }
 

@@ -10,6 +10,7 @@
 
 /* The format of a file: plain text, JSON lines, or prompts and responses in columns. */
 typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV } TextFormat;
+TextFormat text_format_of(const char *path); /* from the ending of its name, in upper or lower case */
 
 typedef struct TextFile {
   char *path; /* owned */

@@ -1,15 +1,10 @@
 #include "dataset/record.h"
 
+#include "dataset/line.h"
 #include "util/array.h"
-#include "util/json.h"
-#include "util/text.h"
 
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { KEYS_SHOWN = 8, KEY_SHOWN = 40 /* bytes */ };
 
 /* ---- records ---- */
 
@@ -41,99 +36,29 @@ void record_free(Record *record) {
   *record = (Record){0};
 }
 
-/* "data.jsonl, line 3" */
-typedef struct LineName {
-  char text[ONE_LINE_BYTES + 32];
-} LineName;
-
-static LineName line_name(const char *file, int64_t line) {
-  LineName name;
-  snprintf(name.text, sizeof name.text, "%s, line %lld", text_one_line(file, 250).text, (long long)line);
-  return name;
-}
-
 /* ---- JSON lines ---- */
-
-/* Returns whether a line has only spaces, tabs and carriage returns. */
-static bool is_blank(const uint8_t *line, size_t size) {
-  size_t at = 0;
-  while (at < size && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r')) at++;
-  return at == size;
-}
-
-static const char *kind_of(const json_t *value) {
-  switch (json_typeof(value)) {
-  case JSON_OBJECT: return "an object";
-  case JSON_ARRAY: return "an array";
-  case JSON_STRING: return "a string";
-  case JSON_INTEGER:
-  case JSON_REAL: return "a number";
-  case JSON_TRUE: return "true";
-  case JSON_FALSE: return "false";
-  default: return "null";
-  }
-}
-
-static json_t *parse_object(const uint8_t *line, size_t size, const char *file, int64_t number, Error *error) {
-  json_error_t cause;
-  /* Numbers are not used. As doubles they cannot be "too big": unsigned 64-bit ids are common. */
-  const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL;
-  json_t *root = json_parse(line, size, flags, &cause, file, error);
-  if (!root) {
-    fail(error, EXIT_INPUT, "%s, is not valid JSON: %s (at column %d); every line must be one whole JSON object",
-         line_name(file, number).text, text_one_line(cause.text, 160).text, cause.column);
-    return NULL;
-  }
-  if (json_is_object(root)) return root;
-  fail(error, EXIT_INPUT, "%s, is %s; every line must be one JSON object", line_name(file, number).text, kind_of(root));
-  json_decref(root);
-  return NULL;
-}
-
-/* Lists the first keys of an object: "content", "id", ... */
-static void list_keys(char *out, size_t size, json_t *object) {
-  size_t used = 0;
-  int count = 0;
-  const char *key;
-  json_t *value;
-  snprintf(out, size, "no fields at all");
-  json_object_foreach(object, key, value) {
-    const char *gap = count > 0 ? ", " : "";
-    int length = count == KEYS_SHOWN
-                     ? snprintf(out + used, size - used, ", ...")
-                     : snprintf(out + used, size - used, "%s\"%s\"", gap, text_one_line(key, KEY_SHOWN).text);
-    if (count++ == KEYS_SHOWN || length < 0 || (size_t)length >= size - used) return;
-    used += (size_t)length;
-  }
-}
 
 /* Returns the string of a field, or NULL with the error. `option` is the option that selects another field. */
 static const json_t *string_field(json_t *root, const char *name, const char *option, const char *file, int64_t number,
                                   Error *error) {
   const json_t *value = json_object_get(root, name);
   if (json_is_string(value)) return value;
-  OneLine shown = text_one_line(name, KEY_SHOWN);
+  const OneLine shown = text_one_line(name, LINE_KEY_BYTES);
   if (value) {
     fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string; %s names another", line_name(file, number).text,
-         shown.text, kind_of(value), option);
+         shown.text, line_kind(value), option);
     return NULL;
   }
-  char keys[KEYS_SHOWN * (KEY_SHOWN + 4) + 8];
-  list_keys(keys, sizeof keys, root);
   fail(error, EXIT_INPUT, "%s, has no field \"%s\"; it has %s: %s names another", line_name(file, number).text,
-       shown.text, keys, option);
+       shown.text, line_keys(root).text, option);
   return NULL;
 }
 
 bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_t *line, size_t size, const char *file,
                         int64_t number, Error *error) {
   clear(record);
-  if (is_blank(line, size)) return true;
-  if (size > JSONL_LINE_LIMIT)
-    return fail(error, EXIT_INPUT,
-                "%s, has more than the %zu bytes that a line may have; split it into several objects",
-                line_name(file, number).text, JSONL_LINE_LIMIT);
-  record->root = parse_object(line, size, file, number, error);
+  if (line_is_blank(line, size)) return true;
+  record->root = line_object(line, size, file, number, error);
   if (!record->root) return false;
   const char *option = fields->prompt ? "--response-field" : "--jsonl-field";
   const json_t *prompt = NULL;

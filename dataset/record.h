@@ -7,9 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most bytes of a JSON line. Parsing needs three to four times a line's size in memory. */
-#define JSONL_LINE_LIMIT ((size_t)1 << 30)
-
 /* The document of the last parsed line. Begins as {0}; freed by record_free. */
 typedef struct Record {
   const uint8_t *text; /* may contain NULs; valid until the next line is parsed */

@@ -21,7 +21,7 @@
 #include <locale.h>
 #endif
 
-enum { READ_BYTES = 1 << 16, LINE_LIMIT = 1 << 30 };
+enum { READ_BYTES = 1 << 16, LINE_LIMIT = 64 << 20 };
 
 bool line_input_open(LineInput *out, const char *path, Error *error) {
   const bool standard = !path || path_is_stdin(path);

@@ -74,6 +74,7 @@ bool program_prompts(Program *p, Error *error);     /* JSON lines in, JSON lines
 bool program_compare(Program *p, Error *error);     /* one prompt through several models */
 bool program_lens(Program *p, Error *error);        /* next-token predictions of each layer */
 bool program_score(Program *p, Error *error);       /* the loss of the model on a text or on its lines, as JSON */
+bool program_choose(Program *p, Error *error);      /* which of several texts are likelier */
 bool program_export(Program *p, Error *error);      /* a model directory for publication */
 bool program_gguf(Program *p, Error *error);        /* the model as a file for llama.cpp */
 bool program_html(Program *p, Error *error);        /* the model as a page for browsers */

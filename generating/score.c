@@ -1,12 +1,14 @@
-/* Loss of the model (--score): on a text, or with --per-line on each line of a file. */
+/* Loss of the model (--score): on a text, or with --per-line on each line of a file, as the lines arrive. */
 #include "cli/startup.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
+#include "generating/completion.h"
 #include "generating/line_input.h"
 #include "generating/surprisal.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
 #include "tokenizer/bpe_encode.h"
+#include "util/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -70,12 +72,29 @@ bool score_text(const LoadedModel *m, Console *console, const void *text, size_t
   return ok;
 }
 
+/* Writes a text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+static bool print_text(const uint8_t *text, size_t size, Error *error) {
+  json_t *string = completion_string(text, size, NULL);
+  const bool ok = string && json_dumpf(string, stdout, JSON_ENCODE_ANY) == 0;
+  json_decref(string);
+  return ok || json_memory_ok(error, "a line");
+}
+
+/* Prints the score of a line, unless it is not above --above. */
 static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
+  const double above = p->settings.above;
   TextScore score = {.take = NULL};
   if (!score_text(&p->model, &p->console, line, size, &score, error))
     return error_append(error, " (line %" PRId64 ")", number);
-  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64 "}\n", number,
-         score.nats, score.tokens, score.bytes);
+  const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
+  if (!isnan(above) && !(nats_per_token > above)) return true;
+  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, number, score.nats,
+         score.tokens, score.bytes);
+  if (!isnan(above)) {
+    printf(", \"nats_per_token\": %.6f, \"text\": ", nats_per_token);
+    if (!print_text(line, size, error)) return false;
+  }
+  puts("}");
   return stdout_check(&p->out, error);
 }
 
@@ -102,26 +121,10 @@ typedef struct Scoring {
   EvaluationPlan plan;
   Packing packing;
   Pairs pairs;         /* of a model with an encoder, and for --exact */
-  int64_t before, all; /* windows: in passes before this one, in all passes */
   Evaluation result;   /* over windows `plan.stride` apart */
   Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
   ExactCount exact;
 } Scoring;
-
-static bool keep_scoring(void *context, int64_t windows, Error *error) {
-  const Scoring *scoring = context;
-  Console *console = &scoring->p->console;
-  ConsoleProgress numbers = {.step = scoring->before + windows,
-                             .steps = scoring->all,
-                             .loss = NAN,
-                             .val_loss = NAN,
-                             .lr = NAN,
-                             .tokens_per_s = NAN,
-                             .peak = NAN,
-                             .seconds_left = NAN};
-  if (console->terminal) console_progress(console, &numbers, false);
-  return startup_go_on("evaluating", error);
-}
 
 static bool print_score(const Scoring *scoring, Error *error) {
   const GenerateSettings *s = &scoring->p->settings;
@@ -177,20 +180,22 @@ static bool count_exact(Scoring *s, Error *error) {
   return ok;
 }
 
+static bool evaluate(const Scoring *s, int stride, const char *name, Evaluation *out, Error *error) {
+  EvaluationPlan plan = s->plan;
+  plan.stride = stride;
+  StartupWork work = {.console = &s->p->console, .name = name, .total = (double)evaluation_windows(&plan)};
+  const bool ok = evaluation_run(s->p->model.model, &plan, out, startup_progress(&work), error);
+  console_work_end(&s->p->console);
+  return ok;
+}
+
 /* Windows of packed documents and of pairs do not overlap with any stride. */
 static bool measure(Scoring *s, Error *error) {
-  const Progress progress = {keep_scoring, s};
-  Model *model = s->p->model.model;
-  const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < s->plan.windows.ctx;
-  EvaluationPlan disjoint = s->plan;
-  disjoint.stride = disjoint.windows.ctx;
-  const int64_t first = overlap ? evaluation_windows(&disjoint) : 0;
-  s->all = first + evaluation_windows(&s->plan);
-  if (overlap && !evaluation_run(model, &disjoint, &s->disjoint, progress, error)) return false;
-  s->before = first;
-  if (!evaluation_run(model, &s->plan, &s->result, progress, error)) return false;
-  if (!overlap) s->disjoint = s->result;
-  return true;
+  const int ctx = s->plan.windows.ctx;
+  const bool overlap = !s->plan.windows.packing && !s->plan.windows.pairs && s->plan.stride < ctx;
+  if (!evaluate(s, ctx, "evaluating", &s->disjoint, error)) return false;
+  s->result = s->disjoint;
+  return !overlap || evaluate(s, s->plan.stride, "evaluating overlapping windows", &s->result, error);
 }
 
 static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
@@ -198,10 +203,8 @@ static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error 
   const LoadedModel *m = &p->model;
   const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
   Scoring s = {.p = p, .plan = {.windows = all, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
-  bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, BATCH, m->config.ctx, error) &&
-            measure(&s, error) && (!p->settings.exact || count_exact(&s, error));
-  console_end_line(&p->console);
-  ok = ok && print_score(&s, error);
+  const bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, BATCH, m->config.ctx, error) &&
+                  measure(&s, error) && (!p->settings.exact || count_exact(&s, error)) && print_score(&s, error);
   packing_free(&s.packing);
   pairs_free(&s.pairs);
   return ok;

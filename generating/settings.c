@@ -6,6 +6,8 @@
 #include "inference/sampling.h"
 #include "tokenizer/tokenizer.h"
 
+#include <math.h>
+
 static const char *const on_full_names[] = {"slide", "stop", NULL};
 static const char *const export_type_names[] = {"f32", "bf16", NULL};
 static const char *const truncate_names[] = {"no", "left", NULL};
@@ -29,6 +31,7 @@ static const OptionHint hints[] = {
     {"ctx ctx-size context-size n-ctx max-seq-len", "the context length is fixed by the model"},
     {"ngl n-gpu-layers gpu-layers gpu gpus", "that is --device cuda here"},
     {"perplexity ppl eval evaluate", HERE("--score FILE")},
+    {"multiple-choice hellaswag blimp minimal-pairs lm-eval tasks", HERE("--choose FILE")},
     {"n-samples num-return-sequences n", HERE("-N")},
     {"reverse-prompt stop-string stop-strings", HERE("--stop")},
     {"logit-bias", HERE("--bias")},
@@ -72,6 +75,7 @@ void generate_options(Options *options, GenerateSettings *s) {
                           .tokens = 256,
                           .samples = 1,
                           .logprobs = -1,
+                          .above = NAN,
                           .sampling = sampling_initial()};
   *options =
       (Options){.program = "generate",
@@ -171,6 +175,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            "score each line of FILE separately, as the beginning of a text, and print nats, tokens and bytes as a line "
            "of JSON",
            .excludes = "exact stride tsv jsonl-field prompt-field response-field"),
+      DOUBLE("above", &s->above, 0, 1e6, NULL,
+             "with --per-line, print only lines with more than X nats per token, and add this number and the text",
+             .needs = "per-line"),
       FLAG("exact", &s->exact, "also report the fraction of prompts whose greedy answer equals the response"),
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
@@ -180,8 +187,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       FLAG("interactive", &s->interactive,
            "interactive session: the model continues each line that you type; /help lists the commands", .letter = 'i',
            .selects = MODE_INTERACTIVE, .common = true),
-      FLAG("json", &s->json, "write one JSON object in the format of OpenAI's completions API, instead of text",
-           .selects = MODE_JSON),
+      FLAG("json", &s->json,
+           "write one JSON object in the format of OpenAI's completions API, instead of text; with --choose, one for "
+           "each line and one of the totals",
+           .selects = MODE_JSON, .modes = MODE_CHOOSE),
       FLAG("lines", &s->lines,
            "answer each line of -f FILE or standard input with one line, until the text ends or the context is full; a "
            "newline in an answer is written as \\n, a backslash as \\\\",
@@ -204,6 +213,11 @@ void generate_options(Options *options, GenerateSettings *s) {
       TEXT("score", &s->score, "FILE", NULL,
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity",
            .selects = MODE_SCORE, .common = true),
+      TEXT("choose", &s->choose, "FILE", NULL,
+           "choose the most likely of the texts on each line of FILE, and count how often it is the right one; in a "
+           ".tsv file, texts are separated by tabs and the first is right; .jsonl has context, choices and answer, or "
+           "sentence_good and sentence_bad",
+           .selects = MODE_CHOOSE),
       TEXT("encode", &s->encode, "FILE", NULL,
            "tokenize FILE (-: standard input), with the decoder's tokenizer if there are two, and print one token id "
            "per line",

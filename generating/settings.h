@@ -25,7 +25,8 @@ typedef enum GenerateMode {
   MODE_EXPORT = 1 << 11,
   MODE_GGUF = 1 << 12,
   MODE_BENCH = 1 << 13,
-  MODE_HTML = 1 << 14
+  MODE_HTML = 1 << 14,
+  MODE_CHOOSE = 1 << 15
 } GenerateMode;
 
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
@@ -36,7 +37,7 @@ typedef enum ExportType { EXPORT_F32, EXPORT_BF16 } ExportType;
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
   const char *model; /* -m RUN */
-  const char *prompt, *prompt_file, *answer, *score, *encode, *decode, *overlap;
+  const char *prompt, *prompt_file, *answer, *score, *choose, *encode, *decode, *overlap;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
@@ -46,6 +47,7 @@ typedef struct GenerateSettings {
   bool surprisal;
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
+  double above;                              /* NaN: not given */
   bool json, per_line, escapes, special, params, lens;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact, interactive, compare;

@@ -90,6 +90,7 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   now.best = now.best && isfinite(now.val_loss);
   if (line->val_text) h->val_text = line->val_text;
   if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
+  if (line->chance > 0) h->chance = line->chance;
   if (last && line->step <= last->step) {
     /* a second one of the last step, on all of the validation text; the first one used only its beginning */
     const bool again = is_known(&h->at_end) && h->at_end.step == now.step;

@@ -32,6 +32,7 @@ typedef struct History {
   MetricsLine *diagnoses; /* METRICS_DIAGNOSIS */
   size_t diagnosis_count, diagnosis_capacity;
   double xz_bits_per_byte; /* 0: not measured */
+  double chance;           /* --choose: the newest MetricsLine.chance; 0: not given */
   int64_t damaged;         /* unreadable lines of the file */
 } History;
 

@@ -33,6 +33,8 @@ static const Field fields[] = {
     NUMBER(val_loss, MEASURED, false),
     NUMBER(bits_per_byte, MEASURED, false),
     NUMBER(exact, MEASURED, true),
+    NUMBER(accuracy, MEASURED, true),
+    NUMBER(chance, MEASURED, true),
     NUMBER(xz_bits_per_byte, 1u << METRICS_EVALUATION, true),
     NUMBER(seconds, 1u << METRICS_STEPS | MEASURED, false),
 };

@@ -31,6 +31,7 @@ typedef struct MetricsLine {
   double val_loss; /* nats per token */
   double bits_per_byte;
   double exact;            /* with an encoder: the fraction of exactly correct responses; NaN: not counted, left out */
+  double accuracy, chance; /* --choose: the fraction of right answers, of the model and by guessing; NaN: left out */
   double xz_bits_per_byte; /* of `xz -9` (report/xz.h), once per run; NaN: left out */
   uint64_t val_text;       /* identifies the validation text, independently of its tokens; 0: unknown */
   bool all;                /* on all validation text; else on its beginning, the same in the whole run */

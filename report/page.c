@@ -85,6 +85,8 @@ static void write_facts(FILE *stream, const PageRun *s) {
                "%.4f nats per token", kept->val_loss);
     if (isfinite(kept->bits_per_byte)) write_fact(stream, "bits per byte of it", "%.4f", kept->bits_per_byte);
     if (isfinite(kept->exact)) write_fact(stream, "answers exactly right", "%.1f %%", 100 * kept->exact);
+    if (isfinite(kept->accuracy))
+      write_fact(stream, "choices right", "%.1f %% (by guessing: %.1f %%)", 100 * kept->accuracy, 100 * kept->chance);
     write_fact(stream, "the model that is kept", "of step %" PRId64, kept->step);
   }
   if (json_is_integer(params)) write_fact(stream, "parameters", "%s", text_count(json_number_value(params)).text);
@@ -137,7 +139,7 @@ static void write_diagnoses(FILE *stream, const History *h) {
 /* ---- charts ---- */
 
 /* What a chart shows: a measurement of the logged steps, evaluations, or training and validation loss of one run. */
-typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, EVALUATIONS_IN_BITS, BOTH_LOSSES } Measure;
+typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, EVALUATIONS_IN_BITS, CHOICES, BOTH_LOSSES } Measure;
 
 /* One curve per run, or two of one run. */
 typedef struct PageChart {
@@ -159,7 +161,7 @@ static void draw_steps(ChartCurve *curve, const History *h, Measure measure, boo
 
 /* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
  * intervals, and the evaluation of the kept model, whose point it returns; NULL: there is none. */
-static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, bool bits, bool time) {
+static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, Measure measure, bool time) {
   const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
   const MetricsLine *kept = history_kept(h);
   const ChartPoint *mark = NULL;
@@ -170,9 +172,12 @@ static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, b
     ChartPoint *point = &curve->points[curve->count++];
     char in_bits[40] = "";
     if (is_kept) mark = point;
-    if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
+    if (measure == CHOICES) snprintf(in_bits, sizeof in_bits, ", %.1f %% right", 100 * e->accuracy);
+    else if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
     *point = (ChartPoint){.x = time ? e->seconds : (double)e->step,
-                          .y = bits ? e->bits_per_byte : e->val_loss,
+                          .y = measure == EVALUATIONS_IN_BITS ? e->bits_per_byte
+                               : measure == CHOICES           ? 100 * e->accuracy
+                                                              : e->val_loss,
                           .low = (double)NAN,
                           .high = (double)NAN};
     snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->val_loss,
@@ -186,9 +191,10 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
   const bool both = c->measure == BOTH_LOSSES, bits = c->measure == EVALUATIONS_IN_BITS, alone = count == 1;
   const int curve_count = both ? 2 : count;
   const double xz = bits && alone ? runs[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", both   ? runs[0].chance
-                                            : bits ? 8
-                                                   : (double)NAN},
+  const ChartLevel levels[] = {{"guessing", both                             ? runs[0].chance
+                                            : bits                           ? 8
+                                            : c->measure == CHOICES && alone ? 100 * runs[0].history->chance
+                                                                             : (double)NAN},
                                {"xz -9", xz > 0 ? xz : (double)NAN}};
   const ChartPoint *kept = NULL;
   ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
@@ -202,7 +208,7 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
                              .color = alone ? evaluations : i + 1,
                              .points = calloc(HISTORY_POINTS + 1, sizeof *curves[i].points)};
     ok = curves[i].points;
-    if (ok && evaluations) kept = draw_evaluations(&curves[i], s->history, bits, c->time);
+    if (ok && evaluations) kept = draw_evaluations(&curves[i], s->history, c->measure, c->time);
     else if (ok) draw_steps(&curves[i], s->history, both ? LOSS : c->measure, c->time);
   }
   const Chart chart = {.title = c->title,
@@ -219,6 +225,13 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
   for (int i = 0; curves && i < curve_count; i++) free(curves[i].points);
   free(curves);
   return ok;
+}
+
+/* Returns whether one of the runs was given --choose. */
+static bool have_choices(const PageRun *runs, int count) {
+  for (int i = 0; i < count; i++)
+    if (runs[i].history->chance > 0) return true;
+  return false;
 }
 
 /* Returns false when memory is out. */
@@ -239,6 +252,8 @@ static bool write_charts(FILE *stream, const PageRun *runs, int count) {
       {EVALUATIONS_IN_BITS, false, "bits", "Bits per byte of validation text",
        "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
        "a compressor that has read the end of the training text."},
+      {CHOICES, false, "choices", "Right choices (%)",
+       "How often the model gives the right text of a question (--choose) the highest probability; higher is better."},
       {LR, false, "lr", "Learning rate",
        "How large the steps of training are. It is planned before the run: nothing to judge."},
       {GRAD_NORM, false, "norm", "Gradient norm",
@@ -250,7 +265,9 @@ static bool write_charts(FILE *stream, const PageRun *runs, int count) {
   fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
   bool ok = true;
   for (size_t i = 0; ok && i < sizeof charts / sizeof *charts; i++)
-    if (i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) ok = write_chart(stream, runs, count, &charts[i]);
+    if ((i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) &&
+        (charts[i].measure != CHOICES || have_choices(runs, count)))
+      ok = write_chart(stream, runs, count, &charts[i]);
   fputs("</div>\n</section>\n", stream);
   return ok;
 }

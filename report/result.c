@@ -62,7 +62,7 @@ json_t *result_settings(const char *dir, Error *error) {
 }
 
 SettingKind result_setting_kind(const char *name) {
-  static const char paths[] = "data val init teacher tokenizer source-tokenizer";
+  static const char paths[] = "data val choose init teacher tokenizer source-tokenizer";
   static const char aside[] = "license out overwrite resume prompt threads device save-every log-every sample-every "
                               "sample-tokens tsv binary jsonl-field prompt-field response-field autotune no-shard isa "
                               "gpus";
@@ -126,6 +126,7 @@ static json_t *evaluation_of(const MetricsLine *e) {
   json_t *object = json_pack("{s:I,s:s,s:o,s:o}", "step", (json_int_t)e->step, "over", e->all ? "all" : "beginning",
                              "loss", result_number(e->val_loss), "bits_per_byte", result_number(e->bits_per_byte));
   if (object && !isnan(e->exact)) json_object_set_new(object, "exact", result_number(e->exact));
+  if (object && !isnan(e->accuracy)) json_object_set_new(object, "accuracy", result_number(e->accuracy));
   return object;
 }
 

@@ -52,6 +52,7 @@ SCENARIOS = {
     "novelty": Scenario(["generate", "run", "-p", "Once", "-n", "20", "--seed", "1", "--novelty", "text.txt",
                          "--device", "cpu"], [FRESH], False),
     "score": Scenario(["generate", "run", "--score", "text.txt", "--device", "cpu"], [FRESH], False),
+    "choose": Scenario(["generate", "run", "--choose", "choices.jsonl", "--json", "--device", "cpu"], [FRESH], False),
     "prompts": Scenario(["generate", "run", "--prompts", "prompts.jsonl", "-n", "4", "--seed", "1", "--logprobs", "2", "--ban", "th",
                          "--device", "cpu"], [FRESH], False),
     "heat": Scenario(["generate", "run", "--score", "short.txt", "--heat", "--alts", "2", "--heat-html", "report.html", "--device", "cpu"],
@@ -255,6 +256,8 @@ def prepare(place, scenario):
     os.makedirs(os.path.join(place.start, "tmp"))
     with open(os.path.join(place.start, "prompts.jsonl"), "w", encoding="ascii") as file:
         file.write('"Once"\n{"prompt": "a", "n": 2, "stop": ["e", "th"], "id": {"of": [1]}}\n{"prompt": "\\u00e9\\u0000"}\n')
+    with open(os.path.join(place.start, "choices.jsonl"), "w", encoding="ascii") as file:
+        file.write('{"query": "Once there", "choices": ["was", "a"]}\n{"sentence_good": "a number", "sentence_bad": "number"}\n')
     with open(os.path.join(place.start, "text.txt"), "w", encoding="ascii") as file:
         for i in range(160):
             file.write(f"Once there was a number {i}, and {i * 7919 % 100} was another.\n" + "<|endoftext|>\n" * (i % 7 == 3))

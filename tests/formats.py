@@ -75,7 +75,9 @@ def main():
         file.writelines(f"line {i} of a text, and {i * 7919 % 1000}\n" for i in range(3000))
     with open("pairs.tsv", "w") as file:
         file.writelines(f"{i}\t{i}\n" for i in range(900))
-    run("train", "text.txt", *TINY, "--steps", 20, "--out", "text.run")
+    with open("choices.tsv", "w") as file:
+        file.write("line 1\tenil 1\n")
+    run("train", "text.txt", *TINY, "--steps", 20, "--choose", "choices.tsv", "--out", "text.run")
     run("train", "text.txt", *TINY, "--steps", 200, "--lr", 9, "--optimizer", "adamw", "--out", "bad.run")
     run("train", "pairs.tsv", "--arch", "original", *TINY, "--steps", 20, "--out", "pairs.run")
     metrics = [line for name in ("text.run", "bad.run", "pairs.run") for line in lines(f"{name}/metrics.jsonl")]
@@ -101,7 +103,10 @@ def main():
             [json.loads(run("generate", "text.run", "--score", "text.txt", "--quiet")),
              json.loads(run("generate", "pairs.run", "--score", "pairs.tsv", "--exact", "--quiet"))])
     compare("--score --per-line", docs["./generate --score"][1],
-            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--quiet").split("\n")[0])])
+            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--above", 0, "--quiet").split("\n")[0])])
+    *questions, totals = map(json.loads, run("generate", "text.run", "--choose", "choices.tsv", "--json", "--quiet").splitlines())
+    compare("--choose: questions", docs["./generate --choose"][0], questions)
+    compare("--choose: totals", docs["./generate --choose"][1], [totals])
     asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
              '{"prompt": "a", "score": true}', '{"nosuch": 1}']
     answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").split("\n")[:-1]

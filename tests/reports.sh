@@ -265,7 +265,7 @@ cp done.run/metrics.jsonl before.jsonl
 refused "a report in the place of a run's file" 2 "belongs to a run" "$train" --report done.run --out done.run/metrics.jsonl
 check "which stays" cmp before.jsonl done.run/metrics.jsonl
 $train $tiny --val text.txt --dry-run 2>err
-check "a text to train and to validate on" grep -q '^warning: text.txt is both training and validation text' err
+check "a text to train and to validate on" grep -q '^warning: text.txt is also training text: the validation loss' err
 refused "a report into nowhere" 2 "need.* a file" "$train" --report done.run
 refused "a plot of nothing" 2 "needs a run" "$train" --plot
 

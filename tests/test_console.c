@@ -112,6 +112,7 @@ static const ConsoleProgress all_numbers = {.step = 1200,
                                             .steps = 2000,
                                             .loss = 1.812,
                                             .val_loss = 1.904,
+                                            .accuracy = 0.9567,
                                             .lr = 8.1e-4,
                                             .tokens_per_s = 48211,
                                             .peak = 0.71,
@@ -126,11 +127,18 @@ static int columns_of(const char *text) {
 static void progress_lines(void **state) {
   (void)state;
   char line[256];
-  const ConsoleProgress few = {
-      .step = 3, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
+  const ConsoleProgress few = {.step = 3,
+                               .loss = NAN,
+                               .val_loss = NAN,
+                               .accuracy = NAN,
+                               .lr = NAN,
+                               .tokens_per_s = NAN,
+                               .peak = NAN,
+                               .seconds_left = NAN};
   console_format_progress(line, sizeof line, &all_numbers, 0, true, true);
-  assert_string_equal(line, "step 1200/2000 ███████░░░░░ loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  "
-                            "ETA 0:21");
+  assert_string_equal(
+      line, "step 1200/2000 ███████░░░░░ loss 1.812  val 1.904  acc 95.7%  lr 8.1e-04  48.2k tok/s  71% of peak  "
+            "ETA 0:21");
   console_format_progress(line, sizeof line, &all_numbers, 0, true, false);
   assert_non_null(strstr(line, "step 1200/2000 #######..... loss"));
   console_format_progress(line, sizeof line, &all_numbers, 0, false, true);
@@ -162,17 +170,17 @@ static void trend_of_losses(void **state) {
   numbers.trend = losses;
   numbers.trend_count = 15; /* of which the newest 12 are shown */
   const int wide = console_format_progress(line, sizeof line, &numbers, 0, true, true);
-  assert_non_null(strstr(line, "val 1.904 █▇▆▅█▄▃▂▁▁▁▁  lr"));
+  assert_non_null(strstr(line, "val 1.904 █▇▆▅█▄▃▂▁▁▁▁  acc"));
   assert_int_equal(wide, columns_of(line));
   assert_int_equal(console_format_progress(line, sizeof line, &numbers, wide - 1, true, true), wide - 13);
   numbers.trend_count = 1;
   console_format_progress(line, sizeof line, &numbers, 0, true, true);
-  assert_non_null(strstr(line, "val 1.904  lr"));
+  assert_non_null(strstr(line, "val 1.904  acc"));
   numbers.trend_count = 15;
   console_format_progress(line, sizeof line, &numbers, 0, true, false); /* not without UTF-8, nor in a plain line */
-  assert_non_null(strstr(line, "val 1.904  lr"));
+  assert_non_null(strstr(line, "val 1.904  acc"));
   console_format_progress(line, sizeof line, &numbers, 0, false, true);
-  assert_non_null(strstr(line, "val 1.904  lr"));
+  assert_non_null(strstr(line, "val 1.904  acc"));
 }
 
 static void extreme_progress_is_harmless(void **state) {
@@ -182,6 +190,7 @@ static void extreme_progress_is_harmless(void **state) {
                                    .steps = 1,
                                    .loss = INFINITY,
                                    .val_loss = -1e300,
+                                   .accuracy = 1e300,
                                    .lr = 1e300,
                                    .tokens_per_s = 1e300,
                                    .peak = 1e300,
@@ -254,9 +263,10 @@ static void plain_lines_elsewhere(void **state) {
   console_error(&console, &(Error){.code = EXIT_INPUT, .text = "x is empty"});
   console_line(&console, "a line");
   console_end_line(&console);
-  assert_string_equal(printed(f, &console),
-                      "step 1200/2000  loss 1.812  val 1.904  lr 8.1e-04  48.2k tok/s  71% of peak  ETA 0:21\n"
-                      "note: 3 things\nwarning: careful\ntrain: x is empty\na line\n");
+  assert_string_equal(
+      printed(f, &console),
+      "step 1200/2000  loss 1.812  val 1.904  acc 95.7%  lr 8.1e-04  48.2k tok/s  71% of peak  ETA 0:21\n"
+      "note: 3 things\nwarning: careful\ntrain: x is empty\na line\n");
 }
 
 static void expect_work(ConsoleWork work, double seconds, const char *expected) {
@@ -317,8 +327,14 @@ static void quiet_keeps_warnings(void **state) {
 static void messages_clear_the_line(void **state) {
   Scratch *f = *state;
   Console console = console_to(f, true);
-  ConsoleProgress numbers = {
-      .step = 1, .loss = NAN, .val_loss = NAN, .lr = NAN, .tokens_per_s = NAN, .peak = NAN, .seconds_left = NAN};
+  ConsoleProgress numbers = {.step = 1,
+                             .loss = NAN,
+                             .val_loss = NAN,
+                             .accuracy = NAN,
+                             .lr = NAN,
+                             .tokens_per_s = NAN,
+                             .peak = NAN,
+                             .seconds_left = NAN};
   console_progress(&console, &numbers, false);
   numbers.step = 2;
   console_progress(&console, &numbers, false); /* within a tenth of a second: not drawn */

@@ -1,5 +1,6 @@
 /* dataset/record, JSON lines: by itself and through dataset/corpus: fields and invalid lines. */
 #include "tests/corpus_helpers.h"
+#include "dataset/line.h"
 #include "dataset/record.h"
 
 static void json_lines(void **state) {

@@ -22,6 +22,8 @@ static const MetricsLine of_evaluation = {.kind = METRICS_EVALUATION,
                                           .val_loss = INFINITY,
                                           .bits_per_byte = 2.5,
                                           .exact = NAN,
+                                          .accuracy = NAN,
+                                          .chance = NAN,
                                           .xz_bits_per_byte = NAN,
                                           .seconds = 5,
                                           .val_text = 0x1F,
@@ -32,6 +34,8 @@ static const MetricsLine of_kept = {.kind = METRICS_KEPT,
                                     .val_loss = 1.5,
                                     .bits_per_byte = 2.5,
                                     .exact = 0.5,
+                                    .accuracy = 0.75,
+                                    .chance = 0.25,
                                     .seconds = 6,
                                     .val_text = UINT64_MAX,
                                     .all = true};
@@ -62,7 +66,8 @@ static void metrics_lines(void **state) {
       "\"bits_per_byte\":2.5,\"exact\":0.25,\"xz_bits_per_byte\":3.5,\"seconds\":5,\"over\":\"all\",\"val_text\":"
       "\"000000000000001f\",\"best\":false}\n"
       "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n"
-      "{\"step\":7,\"tokens\":70,\"val_loss\":1.5,\"bits_per_byte\":2.5,\"exact\":0.5,\"seconds\":6,"
+      "{\"step\":7,\"tokens\":70,\"val_loss\":1.5,\"bits_per_byte\":2.5,\"exact\":0.5,\"accuracy\":0.75,"
+      "\"chance\":0.25,\"seconds\":6,"
       "\"over\":\"all\",\"val_text\":\"ffffffffffffffff\",\"kept\":true}\n");
 }
 
@@ -86,6 +91,7 @@ static void metrics_are_read_back(void **state) {
   assert_true(evaluation->bits_per_byte == 2.5 && isnan(evaluation->exact) && evaluation->best && !evaluation->all);
   assert_true(evaluation->val_text == 0x1F);
   assert_true(kept->kind == METRICS_KEPT && kept->step == 7 && kept->val_loss == 1.5 && kept->exact == 0.5);
+  assert_true(isnan(evaluation->accuracy) && kept->accuracy == 0.75 && kept->chance == 0.25);
   assert_true(kept->all && !kept->best && kept->val_text == UINT64_MAX);
 }
 

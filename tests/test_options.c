@@ -269,12 +269,12 @@ static void help_fits_and_is_complete(void **state) {
 
 /* ---- modes ---- */
 
-enum { PRINT = OPTION_DEFAULT_MODE, SUM = 2, LIST_FILES = 4 };
+enum { PRINT = OPTION_DEFAULT_MODE, SUM = 2, LIST_FILES = 4, TABLE = 8 };
 
 typedef struct ModeSettings {
   const char *text, *sum, *field, *kept;
   TextList marks;
-  bool list, exact, plain, every, secret;
+  bool list, exact, plain, every, secret, table;
   int count;
 } ModeSettings;
 
@@ -292,6 +292,7 @@ static bool parse_modes(Options *options, ModeSettings *s, const char *path, cha
       TEXT("sum", &s->sum, "FILE", NULL, "sum", .selects = SUM),
       FLAG("exact", &s->exact, "exact", .modes = SUM, .excludes = "plain field"),
       FLAG("plain", &s->plain, "plain", .modes = SUM),
+      FLAG("table", &s->table, "table", .selects = TABLE, .modes = LIST_FILES),
       FLAG("every", &s->every, "every"),
       TEXT("field", &s->field, NULL, NULL, "field", .modes = PRINT | SUM, .needs = "text sum"),
       TEXT("secret", &s->kept, NULL, NULL, "secret", .hidden = true),
@@ -315,6 +316,8 @@ static void modes_are_selected(void **state) {
                {"-p x --count 2", PRINT},
                {"--sum x --exact --count 3", SUM},
                {"-l --every", LIST_FILES},
+               {"--table", TABLE},
+               {"--table -l", LIST_FILES}, /* an option of the other mode */
                {"--no-list --text x", PRINT},
                {"-l --no-exact", LIST_FILES},
                {"--sum x --field y", SUM}};
@@ -338,6 +341,9 @@ static void modes_refuse_options(void **state) {
       {"-l --count 1", "--count does not go with -l; it is for printing, --sum FILE"},
       {"--list --mark x", "--mark does not go with -l; it is for printing, --sum FILE"},
       {"-l --sum x", "use only one of -l and --sum"},
+      {"--table --sum x", "use only one of --sum and --table"},
+      {"-l --table --sum x", "use only one of -l and --sum"},
+      {"--table --exact", "--exact does not go with --table; it is for --sum FILE"},
       {"--sum x --exact --plain", "--exact does not go with --plain; leave out one of the two"},
       {"--sum x --field y --exact", "--exact does not go with --field; leave out one of the two"},
       {"--field y", "--field needs -p or --sum"}};
@@ -392,9 +398,9 @@ static void help_shows_modes_and_common_rows(void **state) {
     setenv("COLUMNS", columns, 1);
     assert_true(parse_modes(&options, &s, NULL, strcpy(all, "--help-all"), &error));
     text = help_text(&options, f->path);
-    assert_true(strstr(text, "\nText (not with -l)\n") && strstr(text, "text [with printing]"));
+    assert_true(strstr(text, "\nText (with printing, --sum)\n") && strstr(text, "text [with printing]"));
     assert_true(strstr(text, "exact [with --sum]") && strstr(text, "every\n") && strstr(text, "count [1]"));
-    assert_non_null(strstr(text, " list\n"));
+    assert_true(strstr(text, " list\n") && strstr(text, "table [also with -l]"));
     assert_null(strstr(text, "--secret"));
     assert_in_range(widest_line(text), width - 12, width - 1);
     options_free(&options);

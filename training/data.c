@@ -58,17 +58,22 @@ static bool reads_stdin(const TrainSettings *s) {
   return false;
 }
 
-/* Notes when validation text is also training text. */
-static void note_same_files(Console *console, const Corpus *train, const Corpus *val) {
-  for (int v = 0; v < corpus_files(val); v++)
-    for (int t = 0; t < corpus_files(train); t++) {
-      const char *path = corpus_file(val, v)->path;
-      if (!path_same(path, corpus_file(train, t)->path)) continue;
-      console_warning(console,
-                      "%s is both training and validation text: the validation loss says nothing about other text",
-                      text_one_line(path, 250).text);
-      return;
-    }
+/* Returns whether a file is also training text, and then warns that the `measure` says little. */
+static bool warn_of_trained(Console *console, const Corpus *train, const char *path, const char *measure) {
+  for (int t = 0; t < corpus_files(train); t++) {
+    if (!path_same(path, corpus_file(train, t)->path)) continue;
+    console_warning(console, "%s is also training text: the %s says nothing about other text",
+                    text_one_line(path, 250).text, measure);
+    return true;
+  }
+  return false;
+}
+
+static void check_measures(Console *console, const TrainSettings *s, const Corpus *train, const Corpus *val) {
+  bool warned = false;
+  for (int v = 0; val && v < corpus_files(val) && !warned; v++)
+    warned = warn_of_trained(console, train, corpus_file(val, v)->path, "validation loss");
+  if (s->choose) warn_of_trained(console, train, s->choose, "accuracy of --choose");
 }
 
 static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
@@ -82,7 +87,7 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
     return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
                 s->jsonl_field ? "jsonl-field" : "prompt-field");
-  if (*val) note_same_files(&r->console, *train, *val);
+  check_measures(&r->console, s, *train, *val);
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
   return s->resume || s->binary ||
@@ -294,6 +299,7 @@ void run_close_data(RunText *text) {
   packing_free(&text->val_packing);
   pairs_free(&text->train_pairs);
   pairs_free(&text->val_pairs);
+  choices_free(&text->choices);
   token_file_close(&text->tokens_file);
   token_file_close(&text->val_file);
   tokenizer_free(text->tokenizer);

@@ -32,6 +32,7 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 
 static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
+  if (s->choose && !checkpoint_check_input(files->dir, s->choose, error)) return false;
   if (settings_start_from_model(s) && path_same(s->init, files->dir))
     return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
   if (s->teacher && path_same(s->teacher, files->dir))
@@ -72,7 +73,7 @@ static bool check_input(const char *path, Error *error) {
 static bool check_inputs(const TrainSettings *s, Error *error) {
   for (int i = 0; i < s->data.count; i++)
     if (!check_input(s->data.items[i], error)) return false;
-  return check_input(s->val, error) && check_input(s->teacher, error) &&
+  return check_input(s->val, error) && check_input(s->choose, error) && check_input(s->teacher, error) &&
          check_input(settings_tokenizer_is_path(s->tokenizer) ? s->tokenizer : NULL, error) &&
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
@@ -86,7 +87,7 @@ typedef struct Resolving {
 static char *absolute_path(const void *context, const void *value, const char *text) {
   const Resolving *resolving = context;
   const TrainSettings *s = resolving->settings;
-  const bool is_source = (value == &s->data || value == &s->val) && !path_is_stdin(text);
+  const bool is_source = (value == &s->data || value == &s->val || value == &s->choose) && !path_is_stdin(text);
   const bool is_tokenizer =
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
   if (!is_source && !is_tokenizer && value != &s->init && value != &s->teacher) return NULL;

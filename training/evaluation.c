@@ -117,6 +117,8 @@ static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const E
                        .val_loss = evaluation_loss(e),
                        .bits_per_byte = evaluation_bits_per_byte(e),
                        .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
+                       .accuracy = NAN,
+                       .chance = NAN,
                        .xz_bits_per_byte = NAN,
                        .val_text = r->text.val_text,
                        .all = kind == METRICS_KEPT};
@@ -221,7 +223,7 @@ static bool log_evaluation(Run *r, bool better, Error *error) {
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
-  return run_log(r, &line, error);
+  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -342,9 +344,13 @@ bool run_measure_kept(Run *r, Error *error) {
   if (!check_finite(r, evaluation_loss(&kept), error)) return false;
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
-  if (stop_signal) return true; /* the count is incomplete; a resumed run measures again */
-  const MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
+  MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
+  if (!run_measure_choices(r, true, &line, error)) return false;
+  if (stop_signal) return true; /* the counts are incomplete; a resumed run measures again */
   if (!run_log(r, &line, error)) return false;
   print_kept(&r->console, &r->progress, &newest, &kept, &exact);
+  if (isfinite(line.accuracy))
+    console_line(&r->console, "%.1f %% of %s are answered right, %.1f %% by guessing", 100 * line.accuracy,
+                 text_plural((double)r->text.choices.count, "question").text, 100 * line.chance);
   return judge(r, true, error);
 }

@@ -34,6 +34,7 @@ static bool show_step(Run *r, bool logged, Error *error) {
   /* The peak of a CPU depends on everything else that runs on the machine. */
   const double peak_flops = r->device.info.accelerator ? r->device.peak_flops : (double)NAN;
   double trend[CONSOLE_TREND];
+  const History *h = &r->files.history;
   const MetricsLine line = {.kind = METRICS_STEPS,
                             .step = newest->step,
                             .tokens = newest->step * per_step,
@@ -43,11 +44,13 @@ static bool show_step(Run *r, bool logged, Error *error) {
                             .grad_norm = (double)newest->grad_norm,
                             .tokens_per_s = steps_per_s * (double)per_step};
   const ConsoleProgress numbers = {.trend = trend,
-                                   .trend_count = recent_losses(&r->files.history, trend),
+                                   .trend_count = recent_losses(h, trend),
                                    .step = newest->step,
                                    .steps = r->settings.steps,
                                    .loss = loss,
                                    .val_loss = r->progress.last_val_loss,
+                                   .accuracy = h->evaluation_count ? h->evaluations[h->evaluation_count - 1].accuracy
+                                                                   : (double)NAN,
                                    .lr = (double)newest->lr,
                                    .tokens_per_s = line.tokens_per_s,
                                    .peak = steps_per_s * run_step_flops(r) / peak_flops,

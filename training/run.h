@@ -9,6 +9,7 @@
 #include "checkpoint/state.h"
 #include "collective/collective.h"
 #include "inference/batch.h"
+#include "inference/choices.h"
 #include "inference/evaluation.h"
 #include "dataset/corpus.h"
 #include "dataset/packing.h"
@@ -43,6 +44,7 @@ typedef struct TimeBudget {
   double once;                         /* the part of `paused` for one-time work */
   double saving, sampling;             /* duration of the last one; 0: there was none */
   double evaluating, answering;        /* likewise, per window and per pair */
+  double choosing;                     /* likewise, per question */
   char text[24 * SCHEDULE_PLANS];      /* TrainSettings.earlier_steps if this program changed it */
 } TimeBudget;
 
@@ -64,6 +66,7 @@ typedef struct RunText {
   Packing train_packing, val_packing; /* only with --pack docs */
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
+  ChoiceSet choices; /* of --choose, on rank 0; count 0: none */
   uint64_t val_text; /* identifies the validation text (tokenization_text_sum()); from rank 0 */
 } RunText;
 
@@ -247,6 +250,12 @@ bool run_open_windows(Run *r, Error *error); /* after the context is known */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
 OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
 const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
+
+/* ---- choices.c: nothing without --choose ---- */
+/* On rank 0, after run_open_windows(). EXIT_USAGE, errors of choices_read(). */
+bool run_open_choices(Run *r, Error *error);
+/* On rank 0: sets the accuracy of a line, of all questions or of the first ones. After a signal it sets none. */
+bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error);
 
 /* ---- doctor.c: checks of the texts ---- */
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful

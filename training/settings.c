@@ -266,6 +266,9 @@ void train_options(Options *options, TrainSettings *s) {
             "number of steps between evaluations; 0: only at the end"),
       INT("patience", &s->patience, 0, 1e6, NULL,
           "number of evaluations without improvement after which training stops (early stopping); 0: off"),
+      TEXT("choose", &s->choose, "FILE", NULL,
+           "at each evaluation, also measure how often the model gives the right one of the texts on a line of FILE "
+           "the highest probability (.tsv or .jsonl, as for --choose of generate)"),
       INT64("sample-every", &s->sample_every, 0, 1e12, "auto: " SHOWN(AUTO_SAMPLES) " times per run",
             "number of steps between samples; 0: only at the end"),
       INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples"),

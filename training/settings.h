@@ -64,6 +64,7 @@ typedef struct TrainSettings {
   int64_t eval_every, sample_every;
   int sample_tokens; /* tokens per sample; 0: no samples */
   int patience;
+  const char *choose; /* NULL: not given */
   const char *prompt;
   /* output */
   const char *out;

@@ -181,7 +181,7 @@ static double seconds_at_end(const Run *r) {
   const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it was not evaluated before */
   const int evaluations = newest + (r->progress.bad_evals > 0);
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
-         p->answering * (double)r->text.val_pairs.pairs;
+         p->answering * (double)r->text.val_pairs.pairs + p->choosing * (double)r->text.choices.count;
 }
 
 static bool change_length(Run *r, int64_t steps, Error *error) {
