@@ -46,9 +46,7 @@ bool tokenizer_refuse_piece(const Bpe *bpe, const uint8_t *piece, size_t size, E
   if (bpe->level == WORD_LEVEL_IDS)
     return fail(error, EXIT_INPUT, "%s is not an id of the vocabulary: expected whole numbers from 0 to %d", shown.text,
                 tokens - 1);
-  return fail(
-      error, EXIT_INPUT,
-      "the %s %s is not in the vocabulary of %d %ss, and ./train --unk was not given, which adds <unk> for such "
-      "%ss",
-      kind, shown.text, tokens, kind, kind);
+  return fail(error, EXIT_INPUT,
+              "the %s %s is not in the vocabulary of %d %ss; one made with ./train --unk has <unk> for such %ss", kind,
+              shown.text, tokens, kind, kind);
 }
