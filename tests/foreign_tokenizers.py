@@ -461,6 +461,9 @@ def mutations(count, reader, seed):
     for name, kind in kinds().items():
         tokenizer = trained(kind, [text_of(draw, 3000).replace("\0", "").replace("<0x41>", "")], 700 if kind.get("characters") else 300)
         files.append(tokenizer.to_str())
+    for name in ("chars", "words", "lines", "ids"):
+        with open(f"tests/fuzz/corpus/tokenizer/{name}.json") as file:
+            files += 3 * [file.read()]
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         for first in range(0, count, 50):

@@ -57,8 +57,8 @@ typedef struct TokenizerReader {
 /* Fails with EXIT_CHECKPOINT. The message needs no path: tokenizer_load() puts it before all messages of the reader. */
 #define json_refuse(r, ...) fail((r)->error, EXIT_CHECKPOINT, __VA_ARGS__)
 #define SUPPORTED                                                                                                      \
-  "; supported are BPEs of bytes (GPT-2, Llama 3, Qwen) and of characters with byte_fallback (Llama 2), and the "      \
-  "vocabularies that --tokenizer chars, words, lines and ids write"
+  "; supported are BPEs of bytes (GPT-2, Llama 3, Qwen), of characters with byte_fallback (Llama 2), and Inkling's "   \
+  "WordLevel"
 bool json_is_absent(const json_t *value); /* NULL or null */
 bool json_has_text(const json_t *object, const char *key, const char *text);
 const char *json_type_name(const json_t *object); /* its "type", never NULL, so that messages can use it */
