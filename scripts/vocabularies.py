@@ -8,12 +8,14 @@
     scripts/vocabularies.py abc MUSIC21 DIR      # abc.txt and abc.val.txt: tunes from the folder of the package music21
 """
 
+import glob
 import itertools
 import json
 import lzma
 import math
 import os
 import random
+import re
 import sys
 
 BASES, ORDER, LENGTH, HELD_OUT = "ACGT", 3, 5_000_000, 500_000
@@ -142,24 +144,20 @@ def legal():
 # ---- music ----
 
 def abc(package, folder):
-    """The tunes of O'Neill's, Ryan's and Aird's collections, without titles and other fields of words."""
+    """The tunes of O'Neill's, Ryan's and Aird's collections: the fields M, L and K and the notes."""
     tunes = []
-    for collection in ("oneills1850", "ryansMammoth", "airdsAirs"):
-        for top, _, names in sorted(os.walk(os.path.join(package, "corpus", collection))):
-            for name in sorted(names):
-                if not name.endswith(".abc"):
-                    continue
-                with open(os.path.join(top, name), errors="replace") as file:
-                    for tune in file.read().split("\nX:")[0 if collection != "oneills1850" else 0:]:
-                        lines = [line.rstrip() for line in tune.splitlines()]
-                        kept = [line for line in lines if line and line[0] != "%" and (line[1:2] != ":" or line[0] in "MLK")]
-                        if any(line.startswith("K:") for line in kept):
-                            tunes.append("\n".join(line for line in kept if not line[0].isdigit()) + "\n")
+    for path in sorted(glob.glob(f"{package}/corpus/*/*.abc")):
+        if os.path.basename(os.path.dirname(path)) not in ("oneills1850", "ryansMammoth", "airdsAirs"):
+            continue
+        with open(path, errors="replace") as file:
+            for tune in re.split(r"(?m)^X:.*\n", file.read())[1:]:
+                kept = [line.strip() for line in tune.splitlines() if not re.match(r"%|[A-JN-Za-z]:|\s*$", line)]
+                tunes.append("\n".join(kept) + "\n")
     random.Random(1).shuffle(tunes)
     for name, part in (("abc.txt", tunes[len(tunes) // 10:]), ("abc.val.txt", tunes[:len(tunes) // 10])):
         with open(f"{folder}/{name}", "w") as file:
             file.write("<|endoftext|>\n".join(part))
-    print(f"{len(tunes)} tunes")
+    print(f"{len(tunes)} tunes, {sum(map(len, tunes))} characters")
 
 
 if __name__ == "__main__":
