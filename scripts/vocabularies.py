@@ -97,23 +97,28 @@ PLIES = 60
 
 
 def game(draw):
-    """The moves of a game without an engine: half of the time the best capture, else any legal move."""
+    """A game without an engine, half of the time the best capture, else any legal move: its moves and their nats."""
     import chess
     values = [0, 1, 3, 3, 5, 9, 0]
-    board, moves = chess.Board(), []
+    board, moves, nats = chess.Board(), [], 0.0
     while len(moves) < PLIES and not board.is_game_over():
         legal = list(board.legal_moves)
         captures = [move for move in legal if board.is_capture(move)]
-        if captures and draw.random() < 0.5:
-            legal = [max(captures, key=lambda move: values[board.piece_type_at(move.to_square) or 1])]
-        moves.append(draw.choice(legal))
+        best = max(captures, key=lambda move: values[board.piece_type_at(move.to_square) or 1], default=None)
+        moves.append(draw.choice([best] if best and draw.random() < 0.5 else legal))
+        nats -= math.log((0.5 * (moves[-1] == best) + 0.5 / len(legal)) if best else 1 / len(legal))
         board.push(moves[-1])
-    return " ".join(move.uci() for move in moves)
+    return [move.uci() for move in moves], nats
 
 
 def write_games(path, draw, count):
+    moves, nats = 0, 0.0
     with open(path, "w") as file:
-        file.writelines(json.dumps({"text": game(draw)}) + "\n" for _ in range(count))
+        for _ in range(count):
+            played, surprise = game(draw)
+            moves, nats = moves + len(played), nats + surprise
+            file.write(json.dumps({"text": " ".join(played)}) + "\n")
+    print(f"{path}: {moves} moves, lower bound {nats / moves:.4f} nats per move")
 
 
 def chess_games(folder, count=20000):
