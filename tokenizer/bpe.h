@@ -98,7 +98,8 @@ void piece_scratch_free(PieceScratch *scratch);
 enum { SHORT_PIECE = 64 };
 
 /* Writes the ids of a piece of `size` > 0 bytes to `ids`, which has room for `size` ids; returns their number, or 0
- * when out of memory or stopped, or with a level when the piece is no token and there is no unknown token. Takes O(size log size) time. A piece may have 2^40 bytes. */
+ * when out of memory or stopped, or with a level when the piece is no token and there is no unknown token. Takes
+ * O(size log size) time. A piece may have 2^40 bytes. */
 size_t bpe_encode_piece(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch);
 
 #endif

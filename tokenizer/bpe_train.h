@@ -1,10 +1,10 @@
 /* Training of a tokenizer: count the pieces of a text, then make a vocabulary. For a byte-level BPE, the pieces are
- * those of tokenizer/pretokenize.h, and the most frequent pair of tokens is merged repeatedly; for a vocabulary of whole
- * pieces (word_level.h), the most frequent pieces become tokens.
- * Ids: bytes are 0..255, merge i is 256 + i, <|endoftext|> comes last. A tie goes to the pair with the lowest left id,
- * then the lowest right id. Whole pieces are numbered from 0 by descending count, a tie by their bytes; <unk>
- * follows them, if there is one, and then <|endoftext|>. The result depends only on the text, not on the number of threads or on the order of its
- * documents. */
+ * those of tokenizer/pretokenize.h, and the most frequent pair of tokens is merged repeatedly; for a vocabulary of
+ * whole pieces (word_level.h), the most frequent pieces become tokens.
+ * Ids of a BPE: bytes are 0..255, merge i is 256 + i, <|endoftext|> comes last. A tie goes to the pair with the lowest
+ * left id, then the lowest right id. Whole pieces are numbered from 0 by descending count, a tie by their bytes; <unk>,
+ * if there is one, and <|endoftext|> follow. The result depends only on the text, not on the number of threads or on
+ * the order of its documents. */
 #ifndef INKLING_TOKENIZER_BPE_TRAIN_H
 #define INKLING_TOKENIZER_BPE_TRAIN_H
 
@@ -25,8 +25,7 @@ enum {
   BPE_TOKEN_BYTES = 256,
   /* The most different pieces that are counted for a vocabulary of whole pieces, and their bytes. */
   WORD_LEVEL_COUNTED = 1 << 22,
-  WORD_LEVEL_BYTES = 256 << 20,
-  WORD_LEVEL_TOKENS = 1 << 20 /* the most tokens of one (MODEL_MAX_VOCAB) */
+  WORD_LEVEL_BYTES = 256 << 20
 };
 
 typedef struct BpeTrainer BpeTrainer;
@@ -49,10 +48,10 @@ bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t 
 bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progress, BpeMerge **merges,
                         size_t *merge_count, Error *error);
 
-/* The same for a vocabulary of whole pieces: makes a tokenizer of at most `vocab_size` tokens, with <|endoftext|>; 0: of
- * all pieces. It has <unk> if `unknown` is set, if the text has that piece, or if vocab_size leaves pieces out. Pieces
- * that are not text (word_level_is_text()) are not in the vocabulary. Ids are 0 to vocab_size - 1, or to the largest one
- * of the text, besides <|endoftext|>. EXIT_MEMORY; EXIT_INPUT for a vocabulary that is too large. */
+/* The same for a vocabulary of whole pieces: makes a tokenizer of at most `vocab_size` tokens, with <|endoftext|>; 0:
+ * of all pieces. It has <unk> if `unknown` is set, if the text has that piece, or if vocab_size leaves pieces out.
+ * Pieces that are not text (word_level_is_text()) are not in the vocabulary. Ids are 0 to vocab_size - 1, or to the
+ * largest one of the text, besides <|endoftext|>. EXIT_MEMORY; EXIT_INPUT for a vocabulary that is too large. */
 bool bpe_trainer_word_level(BpeTrainer *trainer, int32_t vocab_size, bool unknown, Tokenizer **out, Error *error);
 
 #endif

@@ -44,8 +44,9 @@ bool tokenizer_refuse_piece(const Bpe *bpe, const uint8_t *piece, size_t size, E
                 "the %s %s is not UTF-8, or has a zero byte; convert the text (iconv), or give --tokenizer byte", kind,
                 shown.text);
   if (bpe->level == WORD_LEVEL_IDS)
-    return fail(error, EXIT_INPUT, "%s is not an id of the vocabulary: expected whole numbers from 0 to %d", shown.text,
-                tokens - 1);
+    return fail(error, EXIT_INPUT,
+                "%s is not an id of the vocabulary: expected whole numbers from 0 to %d (the largest possible is %d)",
+                shown.text, tokens ? tokens - 1 : 0, WORD_LEVEL_TOKENS - 2);
   return fail(error, EXIT_INPUT,
               "the %s %s is not in the vocabulary of %d %ss; one made with ./train --unk has <unk> for such %ss", kind,
               shown.text, tokens, kind, kind);

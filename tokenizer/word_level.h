@@ -34,6 +34,8 @@ typedef struct WordLevelKind {
 
 extern const WordLevelKind word_level_kinds[WORD_LEVELS];
 
+enum { WORD_LEVEL_TOKENS = 1 << 20 /* the most tokens of a vocabulary; MODEL_MAX_VOCAB */ };
+
 /* Returns the kind with this name; WORD_LEVEL_NONE for any other name. */
 WordLevel word_level_named(const char *name);
 

@@ -127,17 +127,17 @@ static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
 /* Fails if the vocabulary size does not suit the tokenizer. */
 static bool check_vocab_size(const Asked *asked, WordLevel level, bool trained, Error *error) {
   const int least = !trained || !asked->vocab_size || level == WORD_LEVEL_IDS ? 0 : level ? 3 : 257;
-  const char *name = text_one_line(asked->name, 250).text;
+  const OneLine name = text_one_line(asked->name, 250);
   if (asked->vocab_size && !trained)
     return fail(error, EXIT_USAGE,
                 "--%svocab-size %d is for a vocabulary that is made from the text, not for --%stokenizer %s",
-                asked->prefix, asked->vocab_size, asked->prefix, name);
+                asked->prefix, asked->vocab_size, asked->prefix, name.text);
   if (asked->vocab_size < least)
     return fail(error, EXIT_USAGE, "--%svocab-size %d is too small for --%stokenizer %s: expected at least %d",
-                asked->prefix, asked->vocab_size, asked->prefix, name, least);
+                asked->prefix, asked->vocab_size, asked->prefix, name.text, least);
   return !asked->unknown || (level && level != WORD_LEVEL_IDS) ||
          fail(error, EXIT_USAGE, "--unk is for --tokenizer chars, words and lines, not for --%stokenizer %s",
-              asked->prefix, name);
+              asked->prefix, name.text);
 }
 
 static bool train_tokenizer(Run *r, const Asked *asked, WordLevel level, Corpus *corpus, Tokenizer **out,
