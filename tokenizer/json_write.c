@@ -135,7 +135,10 @@ bool tokenizer_text(const Tokenizer *t, char **text, size_t *size, Error *error)
 
 /* ---- a vocabulary of whole pieces: the tokenizer is made by reading what is written ---- */
 
-static json_t *constant_json(const char *text) { return json_loads(text, 0, NULL); }
+static json_t *constant_json(const char *text) {
+  Error ignored = {0};
+  return json_parse(text, strlen(text), 0, NULL, TOKENIZER_JSON, &ignored);
+}
 
 bool word_level_tokenizer(Tokenizer **out, WordLevel level, json_t *vocab, Error *error) {
   const WordLevelKind *kind = &word_level_kinds[level];

@@ -198,7 +198,8 @@ void train_options(Options *options, TrainSettings *s) {
       INT("rotary-dims", &m->rotary_dims, 2, HEAD_DIM_LIMIT, "auto: all",
           "how many numbers of each head the rotary position encoding rotates", .follows = "arch positions"),
       TRISTATE("tie", &m->tie,
-               "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(ARCHITECTURE_TIE_DIM) ", unless a token is a byte",
+               "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(
+                   ARCHITECTURE_TIE_DIM) ", unless a token is a byte or a character",
                "tie the output head to the token embedding",
                .follows = "preset dim arch positions tokenizer vocab-size source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
