@@ -18,7 +18,8 @@ static bool train(const PipelineText *text, char **argv, Error *error) {
   BpeMerge *merges = NULL;
   size_t count = 0;
   double start = clock_seconds(), counted = start;
-  bool ok = bpe_trainer_create(&trainer, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
+  bool ok =
+      bpe_trainer_create(&trainer, WORD_LEVEL_NONE, atoi(argv[4]), error) && bpe_trainer_add(trainer, text, 1, error);
   if (ok) {
     counted = clock_seconds();
     ok = bpe_trainer_finish(trainer, atoi(argv[3]), (Progress){0}, &merges, &count, error);
@@ -56,7 +57,7 @@ static bool encode(const PipelineText *text, char **argv, Error *error) {
   bool ok = load(&bpe, argv[3], error);
   if (ok) {
     loaded = clock_seconds();
-    const Pipeline pipeline = pipeline_gpt2(bpe);
+    const Pipeline pipeline = pipeline_trained(bpe);
     ok = bpe_encoder_create(&encoder, &pipeline, false, atoi(argv[4]), NULL, error) &&
          bpe_encode(encoder, text, 1, -1, bpe_ids_sink, &ids, error);
   }

@@ -9,7 +9,7 @@
 
 bool choice_file_open(ChoiceFile *out, const char *path, Error *error) {
   *out = (ChoiceFile){.path = path, .format = text_format_of(path)};
-  if (out->format == FORMAT_TEXT)
+  if (out->format != FORMAT_TSV && out->format != FORMAT_JSONL)
     return fail(error, EXIT_USAGE, "--choose %s: the name of a file of choices ends in .tsv or .jsonl",
                 text_one_line(path, 250).text);
   if (!file_map(&out->file, path, EXIT_INPUT, error)) return false;

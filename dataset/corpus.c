@@ -183,6 +183,10 @@ const TextFile *corpus_file(const Corpus *corpus, int index) { return &corpus->l
 
 bool corpus_is_stdin(const Corpus *corpus, int index) { return index == corpus->standard_input; }
 
+const char *corpus_shown_file(const Corpus *corpus) {
+  return corpus_is_stdin(corpus, corpus->current) ? "standard input" : corpus->list.files[corpus->current].path;
+}
+
 int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL); }
 
 int64_t corpus_skipped(const Corpus *corpus) { return corpus->list.skipped; }
@@ -259,7 +263,7 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
 static bool read_line(Corpus *corpus, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   const RecordFields fields = {corpus->prompt_field, corpus->text_field};
-  const char *name = corpus->current == corpus->standard_input ? "standard input" : file->path;
+  const char *name = corpus_shown_file(corpus);
   const size_t left = corpus->file.size - corpus->at;
   const uint8_t *line = corpus->file.bytes + corpus->at, *newline = memchr(line, '\n', left);
   const size_t size = newline ? (size_t)(newline - line) : left;
@@ -301,6 +305,22 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
                     .prompt = record->prompt,
                     .line = corpus->line,
                     .offset = (int64_t)begin};
+  return true;
+}
+
+/* Reads a sequence of a FASTA file with the header lines before it. */
+static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
+  Record *record = &corpus->record;
+  const size_t begin = corpus->at;
+  const int64_t line = corpus->line + 1;
+  size_t bytes;
+  int64_t lines;
+  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->file.size - begin, &bytes, &lines, error))
+    return false;
+  corpus->at += bytes;
+  corpus->line += lines;
+  if (record->size > 0)
+    *out = (Document){.text = record->text, .size = record->size, .line = line, .offset = (int64_t)begin};
   return true;
 }
 
@@ -347,7 +367,11 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
     return true;
   }
   if (corpus->at - corpus->checked >= CHECK_BYTES && !still_unchanged(corpus, error)) return false;
-  return file->format == FORMAT_TEXT ? next_text(corpus, out, error) : next_line(corpus, out, error);
+  switch (file->format) {
+  case FORMAT_TEXT: return next_text(corpus, out, error);
+  case FORMAT_FASTA: return next_sequence(corpus, out, error);
+  default: return next_line(corpus, out, error);
+  }
 }
 
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {

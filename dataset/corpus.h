@@ -5,6 +5,7 @@
  * belongs to none; so does the end of every file. Documents have all other bytes unchanged: CRLF, NUL, invalid UTF-8.
  * One exception: a UTF-8 byte-order mark (EF BB BF) at the beginning of a file of any format is dropped.
  * JSON lines (file names that end in .jsonl) and TSV (.tsv, a prompt and a response per line): see dataset/record.h.
+ * FASTA (.fa, .fasta, .fna, .faa): a document per sequence; see there, too.
  * Blank lines and empty documents are skipped. */
 #ifndef INKLING_DATASET_CORPUS_H
 #define INKLING_DATASET_CORPUS_H
@@ -34,7 +35,7 @@ typedef struct Document {
   size_t size;         /* bytes, at least 1 */
   size_t prompt;       /* bytes at its beginning that the loss ignores; may be all of them */
   const char *file;    /* path; valid as long as the corpus */
-  int64_t line;        /* line number in JSON lines and TSV, from 1; 0 in a text file */
+  int64_t line;        /* line number in JSON lines and TSV, of the header in FASTA, from 1; 0 in a text file */
   int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
 
@@ -57,6 +58,7 @@ void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 int corpus_files(const Corpus *corpus);
 const TextFile *corpus_file(const Corpus *corpus, int index);
 bool corpus_is_stdin(const Corpus *corpus, int index); /* whether that file is the copy of standard input */
+const char *corpus_shown_file(const Corpus *corpus);   /* name of the file that is read, for messages */
 int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines files */
 int64_t corpus_skipped(const Corpus *corpus);          /* number of names in directories that were skipped */
 int64_t corpus_bytes(const Corpus *corpus);            /* sum of the files' sizes */

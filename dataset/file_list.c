@@ -31,8 +31,21 @@ static bool ends_in(const char *name, const char *ending) {
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
+/* *named: whether the name has the ending of a format; another file is text. */
+static TextFormat format_of(const char *path, bool *named) {
+  static const struct {
+    const char *ending;
+    TextFormat format;
+  } endings[] = {{".txt", FORMAT_TEXT},    {".jsonl", FORMAT_JSONL}, {".tsv", FORMAT_TSV},  {".fa", FORMAT_FASTA},
+                 {".fasta", FORMAT_FASTA}, {".fna", FORMAT_FASTA},   {".faa", FORMAT_FASTA}};
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+    if ((*named = ends_in(path, endings[i].ending))) return endings[i].format;
+  return FORMAT_TEXT;
+}
+
 TextFormat text_format_of(const char *path) {
-  return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".tsv") ? FORMAT_TSV : FORMAT_TEXT;
+  bool named;
+  return format_of(path, &named);
 }
 
 /* ---- the list ---- */
@@ -142,8 +155,8 @@ static void forget(Walk *walk) {
 /* Adds a directory entry. Takes ownership of the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
-  const TextFormat format = text_format_of(path);
-  const bool wanted = format != FORMAT_TEXT || ends_in(path, ".txt");
+  bool wanted;
+  const TextFormat format = format_of(path, &wanted);
   bool there = stat(path, &st) == 0;
   int cause = errno;
   bool directory = there && S_ISDIR(st.st_mode); /* a model's has samples and settings, not text */
@@ -206,9 +219,8 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   sort_from(list, first);
   return list->count > first ||
          fail(error, EXIT_INPUT,
-              "the directory %s has no .txt, .jsonl or .tsv files (%lld other names in it); to read a "
-              "file with another ending, "
-              "give its name",
+              "the directory %s has no " TEXT_FILE_NAMES " (%lld other names in it); to read a file with another "
+              "ending, give its name",
               text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
 }
 

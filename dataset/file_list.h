@@ -8,9 +8,11 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The format of a file: plain text, JSON lines, or prompts and responses in columns. */
-typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV } TextFormat;
+/* The format of a file: plain text, JSON lines, prompts and responses in columns, or sequences with header lines. */
+typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV, FORMAT_FASTA } TextFormat;
 TextFormat text_format_of(const char *path); /* from the ending of its name, in upper or lower case */
+
+#define TEXT_FILE_NAMES ".txt, .jsonl, .tsv or FASTA file" /* that is read in a directory */
 
 typedef struct TextFile {
   char *path; /* owned */
@@ -30,11 +32,12 @@ typedef struct FileList {
   int64_t skipped; /* number of skipped names in directories: hidden names, other endings, models, special files */
 } FileList;
 
-/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl or .tsv (in
- * upper or lower case), sorted bytewise by path. It skips names that begin with a dot, files and directories, and
- * directories that hold a model. It follows links and reads no directory twice, for example through a link to a parent
- * directory. EXIT_INPUT, with path and cause, for a missing or unreadable file, for a pipe, socket or device, and for a
- * directory without a file to read; EXIT_MEMORY. After an error only file_list_free may be called. */
+/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .tsv, .fa,
+ * .fasta, .fna or .faa (in upper or lower case), sorted bytewise by path. It skips names that begin with a dot, files
+ * and directories, and directories that hold a model. It follows links and reads no directory twice, for example
+ * through a link to a parent directory. EXIT_INPUT, with path and cause, for a missing or unreadable file, for a pipe,
+ * socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free may be
+ * called. */
 bool file_list_add(FileList *list, const char *path, Error *error);
 
 /* Adds a file that need not exist yet. Returns its index, or -1 with EXIT_MEMORY. */

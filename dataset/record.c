@@ -92,3 +92,29 @@ bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const ch
   const uint8_t *next = memchr(response, '\t', left);
   return join(record, line, (size_t)(tab - line), response, next ? (size_t)(next - response) : left, error);
 }
+
+/* ---- FASTA ---- */
+
+static bool add_sequence(Record *record, const uint8_t *line, size_t size, Error *error) {
+  if (!array_reserve(&record->joined, &record->capacity, record->size + size, 1))
+    return fail(error, EXIT_MEMORY, "out of memory for a sequence of more than %zu bytes", record->size);
+  for (size_t i = 0; i < size; i++)
+    if (!strchr(" \t\r\v\f", line[i]) || !line[i]) record->joined[record->size++] = line[i];
+  record->text = record->joined;
+  return true;
+}
+
+bool record_parse_fasta(Record *record, const uint8_t *text, size_t size, size_t *bytes, int64_t *lines, Error *error) {
+  clear(record);
+  *lines = 0;
+  size_t at = 0, length;
+  for (; at < size; at += length, ++*lines) {
+    const bool header = text[at] == '>' || text[at] == ';';
+    const uint8_t *newline = memchr(text + at, '\n', size - at);
+    length = newline ? (size_t)(newline - text) - at + 1 : size - at;
+    if (header && record->size > 0) break;
+    if (!header && !add_sequence(record, text + at, newline ? length - 1 : length, error)) return false;
+  }
+  *bytes = at;
+  return true;
+}

@@ -1,4 +1,4 @@
-/* Documents from single lines of a file: JSON lines and TSV. */
+/* Documents that are not a part of a file as it is: lines of JSON and TSV, and sequences of FASTA. */
 #ifndef INKLING_DATASET_RECORD_H
 #define INKLING_DATASET_RECORD_H
 
@@ -24,8 +24,8 @@ typedef struct RecordFields {
   const char *text;   /* the whole document, or the response that follows the prompt */
 } RecordFields;
 
-/* Both parse one line, passed without its newline. Messages use `file` and `number` (from 1) for the position of the
- * line. EXIT_INPUT with file, line and cause; EXIT_MEMORY. */
+/* The first two functions parse one line, passed without its newline. Messages use `file` and `number` (from 1) for the
+ * position of the line. EXIT_INPUT with file, line and cause; EXIT_MEMORY. */
 
 /* Every line is a JSON object, and one or two of its fields make a document. The carriage return at the end of a line
  * is ignored. A line that has only spaces, tabs and carriage returns is no document.
@@ -40,5 +40,10 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
  * return at the end of a line is part of the line ending. An empty line, or one with two empty columns, is no document;
  * one of the columns may be empty. A line without a tab is an error. */
 bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const char *file, int64_t number, Error *error);
+
+/* FASTA: a document is a sequence, whose lines are joined. The lines before it that begin with '>' or ';' are no part
+ * of it; nor is white space. Reads from `text` to the next such line after a sequence, or to the end, and stores the
+ * number of bytes and lines that it has read. EXIT_MEMORY. */
+bool record_parse_fasta(Record *record, const uint8_t *text, size_t size, size_t *bytes, int64_t *lines, Error *error);
 
 #endif

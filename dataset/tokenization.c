@@ -5,6 +5,7 @@
 #include "tokenizer/pipeline.h"
 #include "util/array.h"
 #include "util/checksum.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -113,18 +114,24 @@ static bool count_block(void *context, const DocumentBlock *block, Error *error)
          (c->texts == TRAINING_PROMPTS || bpe_trainer_add(c->trainer, block->texts, block->count, error));
 }
 
-bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error) {
-  Counting counting = {.texts = options->texts};
+static bool finish_training(Tokenizer **out, BpeTrainer *trainer, const TokenizerTraining *options, Error *error) {
   BpeMerge *merges = NULL;
   size_t count = 0;
+  if (options->level) return bpe_trainer_word_level(trainer, options->vocab_size, options->unknown, out, error);
+  const bool ok = bpe_trainer_finish(trainer, options->vocab_size, options->merging, &merges, &count, error) &&
+                  tokenizer_from_merges(out, merges, count, error);
+  free(merges);
+  return ok;
+}
+
+bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error) {
+  Counting counting = {.texts = options->texts};
   *out = NULL;
   bool ok =
-      bpe_trainer_create(&counting.trainer, options->threads, error) &&
+      bpe_trainer_create(&counting.trainer, options->level, options->threads, error) &&
       read_blocks(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block, &counting, error) &&
-      bpe_trainer_finish(counting.trainer, options->vocab_size, options->merging, &merges, &count, error) &&
-      tokenizer_from_merges(out, merges, count, error);
+      finish_training(out, counting.trainer, options, error);
   bpe_trainer_free(counting.trainer);
-  free(merges);
   return ok;
 }
 
@@ -138,6 +145,7 @@ typedef struct FileEncoder {
   size_t prompts_used;
   StopSignal stop;
   bool in_document;
+  bool refused; /* encoding failed, not reading or writing */
   int64_t documents;
 } FileEncoder;
 
@@ -175,8 +183,67 @@ static bool write_ids(void *context, const int32_t *ids, size_t count, Error *er
 
 static bool encode_block(void *context, const DocumentBlock *block, Error *error) {
   FileEncoder *e = context;
-  return encode_prompts(e, block, error) &&
-         bpe_encode(e->encoder, block->texts, block->count, block->ends ? e->tokens.end : -1, write_ids, e, error);
+  e->refused = !encode_prompts(e, block, error) || !bpe_encode(e->encoder, block->texts, block->count,
+                                                               block->ends ? e->tokens.end : -1, write_ids, e, error);
+  return !e->refused;
+}
+
+/* ---- the place of a piece that is not in the vocabulary ---- */
+
+typedef struct Search {
+  const Bpe *bpe;
+  const uint8_t *found;
+  Error cause;
+} Search;
+
+static bool refuse_piece(void *context, const uint8_t *piece, size_t size, size_t left, Error *error) {
+  Search *s = context;
+  (void)left;
+  if (!s->bpe->level || s->bpe->unknown >= 0 || bpe_word(s->bpe, piece, size) >= 0) return true;
+  s->found = piece;
+  return tokenizer_refuse_piece(s->bpe, piece, size, error);
+}
+
+static bool accept_token(void *context, int32_t id, Error *error) {
+  (void)context, (void)id, (void)error;
+  return true;
+}
+
+/* Finds the first such piece of a text. False: there is none, or with the error. */
+static bool search(Search *s, const Tokenizer *tokenizer, const uint8_t *text, size_t size, Error *error) {
+  PipelineRunner *runner;
+  s->bpe = tokenizer_bpe(tokenizer);
+  const PipelineSink sink = {s, refuse_piece, accept_token};
+  const bool ok = pipeline_runner_create(&runner, tokenizer_pipeline(tokenizer), false, sink, NULL, error) &&
+                  pipeline_run(runner, text, size, false, &s->cause);
+  if (!ok && !s->found && !error->code) fail(error, s->cause.code, "%s", s->cause.text);
+  pipeline_runner_free(runner);
+  return s->found;
+}
+
+static int64_t line_of(const Document *document, const uint8_t *at) {
+  if (document->line) return document->line;
+  int64_t line = 1;
+  for (const uint8_t *text = document->text - document->offset; (text = memchr(text, '\n', (size_t)(at - text)));
+       text++)
+    line++;
+  return line;
+}
+
+/* Reads the corpus again, because threads encode copies of documents, and fails with file and line of the first piece
+ * that is not in the vocabulary. Returns false. */
+static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source, Error *error) {
+  Document document = {0};
+  Search s = {0};
+  corpus_rewind(corpus, (Progress){0});
+  while (corpus_next(corpus, &document, error) && document.text)
+    if (search(&s, source ? source : tokenizer, document.text, document.prompt, error) ||
+        (!error->code &&
+         search(&s, tokenizer, document.text + document.prompt, document.size - document.prompt, error)))
+      return fail(error, EXIT_INPUT, "%s:%lld: %s", text_one_line(corpus_shown_file(corpus), 250).text,
+                  (long long)line_of(&document, s.found), s.cause.text);
+    else if (error->code) return false;
+  return false;
 }
 
 static int32_t vocab_of(const Tokenizer *tokenizer, const Tokenizer *source) {
@@ -207,13 +274,15 @@ static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *toke
                               .loss_mask = corpus_has_prompts(corpus),
                               .fingerprint = tokenization_fingerprint(corpus, tokenizer, source)};
   FileEncoder e = {0};
+  Error why = {0};
   if (!token_writer_begin(&e.writer, path, &info, error)) return false;
-  bool ok = open_encoders(&e, tokenizer, options, error) &&
-            read_blocks(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, error) &&
-            token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), error);
+  const bool ok = open_encoders(&e, tokenizer, options, &why) &&
+                  read_blocks(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, &why) &&
+                  token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), &why);
   token_writer_abort(&e.writer);
   close_encoders(&e);
-  return ok;
+  if (!ok && e.refused && why.code == EXIT_INPUT) find_refused(corpus, tokenizer, source, error);
+  return ok || error->code || fail(error, why.code, "%s", why.text);
 }
 
 /* ---- opening a token file ---- */
@@ -277,7 +346,7 @@ bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, 
   static const uint8_t mark = 0xFF;
   const PairTokens tokens = pair_tokens(tokenizer, source);
   TextSum s = {0};
-  int32_t ids[BLOCK];
+  int32_t ids[BLOCK], before = -1;
   for (int64_t at = range->begin; at < range->end; at += BLOCK) {
     const int64_t left = range->end - at, count = left < BLOCK ? left : BLOCK;
     if (!token_file_read(range->file, at, count, ids, error)) return false;
@@ -285,7 +354,8 @@ bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, 
       const bool of_source = tokens.source_first && ids[i] >= tokens.source_first;
       size_t size;
       const uint8_t *bytes = of_source ? tokenizer_decode(source, ids[i] - tokens.source_first, &size)
-                                       : tokenizer_decode(tokenizer, ids[i], &size);
+                                       : tokenizer_decode_after(tokenizer, before, ids[i], &size);
+      before = ids[i];
       if (ids[i] == tokens.end) sum_bytes(&s, &mark, 1);
       else sum_bytes(&s, bytes, size);
     }

@@ -1,4 +1,4 @@
-/* Training of a BPE on a corpus, and tokenization of a corpus into a token file.
+/* Training of a tokenizer on a corpus, and tokenization of a corpus into a token file.
  * Prompts may have a separate tokenizer. Then the file stores their ids above the other vocabulary (id + vocabulary),
  * so that only the other end token ends documents, and the file's vocabulary size is the sum of both. */
 #ifndef INKLING_DATASET_TOKENIZATION_H
@@ -18,15 +18,18 @@
 typedef enum TrainingTexts { TRAINING_ALL, TRAINING_PROMPTS, TRAINING_RESPONSES } TrainingTexts;
 
 typedef struct TokenizerTraining {
-  int vocab_size;    /* >= 257, the most tokens; fewer when the text has no more pairs */
-  int threads;       /* > 0 */
+  WordLevel level; /* WORD_LEVEL_NONE: a BPE */
+  int vocab_size;  /* the most tokens; fewer when the text has no more pairs or pieces. A BPE: >= 257. 0: all pieces */
+  bool unknown;    /* with a level: <unk> for pieces that are not in the vocabulary */
+  int threads;     /* > 0 */
   Progress counting; /* bytes of the corpus */
   Progress merging;  /* merges */
   TrainingTexts texts;
 } TokenizerTraining;
 
-/* Reads the corpus from its beginning and trains a BPE on it. Memory grows with the number of distinct words, not with
- * the corpus. Errors of corpus_next and bpe_trainer_finish. */
+/* Reads the corpus from its beginning and trains a BPE, or a vocabulary of whole pieces, on it. Memory grows with the
+ * number of distinct words, not with the corpus. Errors of corpus_next, bpe_trainer_add, bpe_trainer_finish and
+ * bpe_trainer_word_level. */
 bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error);
 
 /* ---- token files ---- */
@@ -47,7 +50,8 @@ uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokeniz
  * when the corpus has prompts. It uses an existing file if fingerprint and checksum match; otherwise it reads the
  * corpus from its beginning and writes the file, or `options->written`; memory grows only with the largest prompt.
  * Without a corpus (NULL) the file must exist, be intact and have this vocabulary, else EXIT_CHECKPOINT. Errors of
- * corpus_next, EXIT_OUTPUT, EXIT_MEMORY; the error of a progress. */
+ * corpus_next, EXIT_OUTPUT, EXIT_MEMORY; EXIT_INPUT, with file and line, for a piece that is not in a vocabulary of
+ * whole pieces; the error of a progress. */
 bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
                        const Tokenization *options, Error *error);
 

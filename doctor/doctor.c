@@ -168,7 +168,7 @@ void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat
     find_gutenberg(&view, out);
   }
   if (format == FORMAT_JSONL) doctor_find_json(&view, out);
-  doctor_find_repeats(&view, out);
+  if (format != FORMAT_FASTA) doctor_find_repeats(&view, out); /* genomes repeat themselves */
 }
 
 /* ---- commands ---- */

@@ -260,6 +260,7 @@ static bool check_characters(Check *c) {
 bool gguf_tokenizer_make(GgufTokenizer *out, const char *dir, const Tokenizer *tokenizer, Error *error) {
   *out = (GgufTokenizer){.tokenizer = tokenizer};
   Check check = {out, dir, tokenizer_pipeline(tokenizer), tokenizer_bpe(tokenizer), error};
+  if (check.bpe->level) return refuse(&check, "its tokens are whole characters, words, lines or ids (WordLevel)");
   return check_added(&check) && (check.bpe->characters ? check_characters(&check) : check_bytes(&check));
 }
 

@@ -91,8 +91,7 @@ static void write_flag(FILE *out, const char *key, const json_t *value) {
 static void write_tokenizer(FILE *out, const json_t *settings, const char *key) {
   const char *name = json_string_value(json_object_get(settings, key));
   if (!name) return;
-  const bool made = strcmp(name, "byte") == 0 || strcmp(name, "bpe") == 0;
-  fprintf(out, " --%s %s", key, made ? name : "TOKENIZER");
+  fprintf(out, " --%s %s", key, tokenizer_is_trained_name(name) ? name : "TOKENIZER");
 }
 
 static void write_command(FILE *out, const json_t *settings) {

@@ -2,11 +2,12 @@
 
 #include "inference/batch.h"
 
-static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *targets, int count) {
+/* The target of a token is the token that follows it. */
+static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *tokens, const int32_t *targets, int count) {
   int64_t bytes = 0;
   for (int i = 0; i < count; i++) {
     size_t size = 0;
-    if (targets[i] != IGNORE_INDEX) tokenizer_decode(tokenizer, targets[i], &size);
+    if (targets[i] != IGNORE_INDEX) tokenizer_decode_after(tokenizer, tokens[i], targets[i], &size);
     bytes += (int64_t)size;
   }
   return bytes;
@@ -20,7 +21,7 @@ static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t window
     const Window window = batch_window(batch, i);
     const int64_t wanted = first + i < windows ? first + i : INT64_MAX / ctx;
     if (!windows_read(&plan->windows, plan->stride, wanted, &window, error)) return false;
-    *bytes += bytes_of(plan->tokenizer, window.targets, ctx);
+    *bytes += bytes_of(plan->tokenizer, window.tokens, window.targets, ctx);
   }
   return true;
 }

@@ -275,7 +275,7 @@ static bool take_text(GenerationRun *w, int r, bool wait, bool *given, Error *er
   row->ended = false;
   row->size = 0;
   row->at_start =
-      !tokenizer_has_text(w->g->tokenizer, row->request.prompt.decoder.ids, row->request.prompt.decoder.count);
+      tokenizer_at_start(w->g->tokenizer, row->request.prompt.decoder.ids, row->request.prompt.decoder.count);
   return row_buffers(w, row, error) && begin_row(w, r, error);
 }
 

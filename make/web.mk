@@ -7,7 +7,7 @@ WASM_CLANG ?= clang
 WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
 WASM_FILES := web/module.c web/platform.c model.c $(wildcard model/*.c) inference/generation.c inference/sampling.c \
 	inference/token_rules.c formats/classes.c formats/config_json.c \
-	$(filter-out tokenizer/bpe_train.c tokenizer/convert.c,$(wildcard tokenizer/*.c)) \
+	$(filter-out tokenizer/%_train.c tokenizer/convert.c,$(wildcard tokenizer/*.c)) \
 	$(addprefix util/,array.c checksum.c error.c json.c matcher.c path.c program_name.c progress.c text.c utf8.c)
 WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)
 # The functions of the libraries that the module calls; the linker drops the others.

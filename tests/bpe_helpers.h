@@ -36,7 +36,7 @@ static inline Trained train_documents(const PipelineText *documents, size_t coun
   Error error = {0};
   BpeTrainer *trainer;
   Trained out;
-  assert_true(bpe_trainer_create(&trainer, threads, &error));
+  assert_true(bpe_trainer_create(&trainer, WORD_LEVEL_NONE, threads, &error));
   assert_true(bpe_trainer_add(trainer, documents, count, &error));
   assert_true(bpe_trainer_finish(trainer, vocab_size, (Progress){0}, &out.merges, &out.count, &error));
   bpe_trainer_free(trainer);
@@ -65,7 +65,7 @@ static inline Bpe *trained_on(const uint8_t *text, size_t size, int32_t vocab_si
 static inline BpeIds encode(const Bpe *bpe, const PipelineText *documents, size_t count, int32_t end, int threads) {
   Error error = {0};
   BpeEncoder *encoder;
-  const Pipeline pipeline = pipeline_gpt2(bpe);
+  const Pipeline pipeline = pipeline_trained(bpe);
   BpeIds out = {0};
   assert_true(bpe_encoder_create(&encoder, &pipeline, false, threads, NULL, &error));
   assert_true(bpe_encode(encoder, documents, count, end, bpe_ids_sink, &out, &error));

@@ -23,7 +23,7 @@ import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-GENERATE = os.path.join(os.path.abspath(os.environ.get("BIN", ".")), "generate")
+TRAIN, GENERATE = (os.path.join(os.path.abspath(os.environ.get("BIN", ".")), name) for name in ("train", "generate"))
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
@@ -334,6 +334,52 @@ def broken(name, folder, text, keeps):
         check(f"{name}: not UTF-8", got == bytes(damaged), f"{len(got)} bytes of {len(damaged)}")
 
 
+# ---- the vocabularies of whole pieces that ./train writes ----
+
+SPACES = " \t\n\x0b\x0c\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+WHOLE = ["chars", "words", "lines", "ids"]
+
+
+def restored(kind, text):
+    """What decoding makes of a text: docs/vocabularies.md."""
+    words = lambda line: " ".join(filter(None, "".join(" " if c in SPACES else c for c in line).split(" ")))
+    if kind == "lines":
+        return text if text.endswith("\n") or not text else text + "\n"
+    return {"chars": text, "words": "\n".join(map(words, text.split("\n"))), "ids": words(text)}[kind]
+
+
+def whole_pieces(kind, draw, size, *options):
+    text = text_of(draw, size).replace("\0", "").replace("<|endoftext|>", "")
+    if kind == "ids":
+        text = "".join(f"{draw.randrange(300)}{draw.choice(SPACES)}" for _ in range(size // 4))
+    name = " ".join([kind, *options])
+    with tempfile.TemporaryDirectory() as folder:
+        path, run = os.path.join(folder, "text.txt"), os.path.join(folder, "run")
+        with open(path, "w", newline="") as file:
+            file.write(text)
+        subprocess.run([TRAIN, path, "--out", run, "--tokenizer", kind, *options, "--layers", "1", "--heads", "1", "--dim", "16", "--ctx",
+                        "16", "--batch", "1", "--steps", "1", "--sample-tokens", "0", "--quiet"], check=True, capture_output=True)
+        library = Tokenizer.from_file(os.path.join(run, "tokenizer.json"))
+        again = Tokenizer.from_str(library.to_str()).to_str()
+        check(f"{name}: the library writes the same file", json.loads(again) == json.load(open(os.path.join(run, "tokenizer.json"))))
+        ids = library.encode(text).ids
+        ours = encode(run, text)
+        check(f"{name}: text", ours == ids, difference(ours, ids, library))
+        theirs = library.decode(ids)
+        ours = decode(run, ids).decode()
+        check(f"{name}: back", ours == theirs, f"{ours[:200]!a}, expected {theirs[:200]!a}")
+        if not options:
+            check(f"{name}: to the text", ours == restored(kind, text))
+        EXTRA[:] = ["<|endoftext|>", "<unk>", "a<unk>b"]
+        if options and kind != "ids":  # with unknown pieces
+            other = text_of(draw, 30000).replace("<|endoftext|>", "x")
+            ours, ids = encode(run, other), library.encode(other).ids
+            check(f"{name}: another text", ours == ids, difference(ours, ids, library))
+        words = restored("words", text).split("\n")
+        begin = {"chars": text[:9], "words": " ".join(words[0].split(" ")[:3]), "lines": text.split("\n")[0], "ids": "12 17"}[kind]
+        written(run, library, name, [begin] if kind == "ids" else [begin, "", "\n"])
+
+
 # ---- damaged files ----
 
 VALUES = [None, True, False, 0, -1, 1, 2 ** 31, 2 ** 63 - 1, -2 ** 63, 1e300, 0.5, "", "a", "\u2581", "<|end|>", "\ud7ff\U0010ffff", [], {}, [[]],
@@ -415,6 +461,9 @@ def mutations(count, reader, seed):
     for name, kind in kinds().items():
         tokenizer = trained(kind, [text_of(draw, 3000).replace("\0", "").replace("<0x41>", "")], 700 if kind.get("characters") else 300)
         files.append(tokenizer.to_str())
+    for name in ("chars", "words", "lines", "ids"):
+        with open(f"tests/fuzz/corpus/tokenizer/{name}.json") as file:
+            files += 3 * [file.read()]
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         for first in range(0, count, 50):
@@ -479,6 +528,10 @@ def main():
                 broken(name, folder, text_of(draw, 20000), keeps)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 check(name, False, error)
+    for kind in WHOLE:
+        for more in ([], ["--vocab-size", "300" if kind == "ids" else "40"]) + (() if kind == "ids" else (["--unk"],)):
+            if not options.only or kind in options.only:
+                whole_pieces(kind, draw, 1_000_000 if options.full else 60000, *more)
     print("done")
     sys.exit(failed)
 

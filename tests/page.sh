@@ -43,7 +43,8 @@ page_equals() {
   [ "$size" -gt 4 ] && [ "$size" -gt $(($(wc -c <"$page.txt") - 4)) ] && head -c "$size" "$page.txt" | cmp - page.txt
 }
 for dtype in int8 bf16 f32; do check "bytes, $dtype" page_equals byte.run "line" $dtype; done
-for model in "bpe --tokenizer bpe --vocab-size 300" "gpt2 --arch gpt2" "grouped --arch llama --kv-heads 1" "qwen --arch qwen3"; do
+for model in "bpe --tokenizer bpe --vocab-size 300" "gpt2 --arch gpt2" "grouped --arch llama --kv-heads 1" "qwen --arch qwen3" \
+  "chars --tokenizer chars" "words --tokenizer words --unk"; do
   set -- $model
   run=$1.run
   shift

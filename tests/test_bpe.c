@@ -245,7 +245,7 @@ static void documents_are_encoded_each_by_itself(void **state) {
   Large *large = large_create();
   Bpe *bpe = trained_on(large->text, LARGE, 600);
   BpeIds all = encode(bpe, large->documents, large->count, 600, 2), single = {0};
-  const Pipeline pipeline = pipeline_gpt2(bpe);
+  const Pipeline pipeline = pipeline_trained(bpe);
   BpeEncoder *encoder;
   assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, NULL, &error));
   for (size_t i = 0; i < large->count; i++) {
@@ -270,7 +270,7 @@ static void a_sink_can_stop_it(void **state) {
   (void)state;
   Error error = {0};
   Bpe *bpe = vocabulary(AB_CD, 4);
-  const Pipeline pipeline = pipeline_gpt2(bpe);
+  const Pipeline pipeline = pipeline_trained(bpe);
   BpeEncoder *encoder;
   int calls = 0;
   const PipelineText documents[] = {document("a"), document("b"), document("c")};
@@ -296,7 +296,7 @@ static void a_signal_stops_it_inside_a_piece(void **state) {
   memset(text, 'a', SIZE);
   Error error = {0};
   Bpe *bpe = vocabulary(AB_CD, 4);
-  const Pipeline pipeline = pipeline_gpt2(bpe);
+  const Pipeline pipeline = pipeline_trained(bpe);
   BpeEncoder *encoder;
   assert_true(bpe_encoder_create(&encoder, &pipeline, false, 1, &stop, &error));
   assert_false(bpe_encode(encoder, &(PipelineText){text, SIZE}, 1, 260, never_called, NULL, &error));

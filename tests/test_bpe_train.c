@@ -232,7 +232,7 @@ static void progress_is_reported(void **state) {
     BpeTrainer *trainer;
     BpeMerge *merges;
     size_t count;
-    assert_true(bpe_trainer_create(&trainer, 1, &error));
+    assert_true(bpe_trainer_create(&trainer, WORD_LEVEL_NONE, 1, &error));
     assert_true(bpe_trainer_add(trainer, large->documents, 1, &error));
     bool ok = bpe_trainer_finish(trainer, 257 + 600, (Progress){see, &seen}, &merges, &count, &error);
     assert_true(ok == !stops);

@@ -45,7 +45,7 @@ static void directories_are_sorted_and_sifted(void **state) {
 static void empty_inputs(void **state) {
   Fixture *f = *state;
   make_dir(f, "d");
-  refuse(at(f, "d"), "has no .txt, .jsonl or .tsv files (0 other names");
+  refuse(at(f, "d"), "has no .txt, .jsonl, .tsv or FASTA file (0 other names");
   put_text(f, "d/a.md", "a");
   refuse(at(f, "d"), "(1 other names");
   put_text(f, "d/a.txt", "");

@@ -302,7 +302,7 @@ static void chunks_are_the_documents(void **state) {
   for (size_t i = 0; i < size; i++) text[i] = i % 7 == 6 ? ' ' : 'x';
   const PipelineText documents[] = {{text, 3}, {NULL, 0}, {text, size}, {text, PIPELINE_CHUNK_BYTES}};
   Bpe *bytes = vocabulary(NULL, 0);
-  const Pipeline pipeline = pipeline_gpt2(bytes);
+  const Pipeline pipeline = pipeline_trained(bytes);
   PipelineCursor cursor = {0};
   for (; (made = pipeline_chunks(&pipeline, documents, 4, 1, &cursor, chunks)) > 0; rounds++) {
     for (size_t i = 0; i < made; i++) {

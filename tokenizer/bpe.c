@@ -47,6 +47,7 @@ int32_t bpe_rank(const Bpe *bpe, int32_t left, int32_t right) {
   }
 }
 
+/* With a level, tokens need not contain all bytes. */
 static bool find_bytes(Bpe *bpe, Error *error) {
   memset(bpe->byte_ids, 0xFF, sizeof bpe->byte_ids); /* -1 */
   for (int32_t id = 0; id < bpe->tokens.size; id++) {
@@ -58,7 +59,7 @@ static bool find_bytes(Bpe *bpe, Error *error) {
       return fail(error, EXIT_CHECKPOINT, "ids %d and %d are both the byte 0x%02X", (int)*known, (int)id, bytes[0]);
     *known = id;
   }
-  for (int byte = 0; byte < BPE_BYTES; byte++)
+  for (int byte = 0; byte < BPE_BYTES && !bpe->level; byte++)
     if (bpe->byte_ids[byte] < 0) return fail(error, EXIT_CHECKPOINT, "no id is the byte 0x%02X", (unsigned)byte);
   return true;
 }
@@ -153,7 +154,9 @@ static bool finish(Bpe **out, Bpe *bpe, BpeOptions options, bool ok, Error *erro
   *out = bpe;
   if (ok) {
     bpe->characters = options.byte_tokens != NULL;
-    bpe->ignore_merges = options.ignore_merges;
+    bpe->ignore_merges = options.ignore_merges || options.level;
+    bpe->level = options.level;
+    bpe->unknown = options.unknown;
     if (bpe->characters) memcpy(bpe->byte_ids, options.byte_tokens, sizeof bpe->byte_ids);
   }
   ok = ok && (bpe->characters || find_bytes(bpe, error)) && index_merges(bpe, error) &&
@@ -394,6 +397,10 @@ size_t bpe_encode_piece(const Bpe *bpe, const uint8_t *piece, size_t size, int32
   if (word >= 0) {
     ids[0] = word;
     return 1;
+  }
+  if (bpe->level) {
+    ids[0] = bpe->unknown;
+    return bpe->unknown >= 0;
   }
   return size <= SHORT_PIECE ? encode_short(bpe, piece, size, ids) : encode_long(bpe, piece, size, ids, scratch);
 }

@@ -1,11 +1,12 @@
 /* BPE: a vocabulary of merges (Sennrich, Haddow, Birch 2016), over bytes as in GPT-2 or over characters, the alphabet
- * that represents bytes as characters, and the encoding of a piece of text. */
+ * that represents bytes as characters, and the encoding of a piece of text. A vocabulary of whole pieces (word_level.h)
+ * is one without merges, in which a piece either is a token or is unknown. */
 #ifndef INKLING_TOKENIZER_BPE_H
 #define INKLING_TOKENIZER_BPE_H
 
 #include "util/error.h"
 #include "util/progress.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/word_level.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,14 +31,18 @@ typedef struct BpeOptions {
   const int32_t *byte_tokens; /* NULL: the word's bytes. Otherwise its characters; a character that is no token becomes
                                  these tokens of its bytes [BPE_BYTES] */
   bool ignore_merges;         /* a word that equals a token becomes that token, even if merges do not produce it */
+  WordLevel level;
+  int32_t unknown; /* with a level: the token of a piece that is no token; -1: none */
 } BpeOptions;
 
 /* Read-only after creation; several threads may use it. */
 typedef struct Bpe {
   BpeTokens tokens;
-  int32_t byte_ids[BPE_BYTES]; /* id of each single byte */
+  int32_t byte_ids[BPE_BYTES]; /* id of each single byte; with a level, -1: no token is this byte */
   bool characters;             /* words are characters, not bytes */
   bool ignore_merges;
+  WordLevel level; /* WORD_LEVEL_NONE: a BPE */
+  int32_t unknown;
   int32_t *words; /* hash table of the ids of all tokens but byte_tokens, -1: none; NULL: not needed */
   uint32_t word_mask;
   BpeMerge *merges; /* [merge_count], by rank: the index of a merge is its rank */
@@ -49,7 +54,7 @@ typedef struct Bpe {
 
 /* Creates a BPE with any assignment of ids. It copies `tokens` and `merges`; the caller owns *out. EXIT_CHECKPOINT with
  * the reason: each of the 256 bytes needs one id, the bytes of a merge's id must be the bytes of its left and right
- * tokens, and a pair has only one rank. EXIT_MEMORY. */
+ * tokens, and a pair has only one rank. With a level, any tokens will do. EXIT_MEMORY. */
 bool bpe_create(Bpe **out, const BpeTokens *tokens, const BpeMerge *merges, size_t merge_count, BpeOptions options,
                 Error *error);
 /* Creates a BPE with the ids of our own training: byte b is b, merge i is 256 + i, the end token (no bytes) is 256 +
@@ -93,7 +98,8 @@ void piece_scratch_free(PieceScratch *scratch);
 enum { SHORT_PIECE = 64 };
 
 /* Writes the ids of a piece of `size` > 0 bytes to `ids`, which has room for `size` ids; returns their number, or 0
- * when out of memory or stopped. Takes O(size log size) time. A piece may have 2^40 bytes. */
+ * when out of memory or stopped, or with a level when the piece is no token and there is no unknown token. Takes
+ * O(size log size) time. A piece may have 2^40 bytes. */
 size_t bpe_encode_piece(const Bpe *bpe, const uint8_t *piece, size_t size, int32_t *ids, PieceScratch *scratch);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tokenizer/bpe_encode.h"
+#include "tokenizer/tokenizer.h"
 
 #include "util/array.h"
 #include "util/hash.h"
@@ -115,7 +115,8 @@ static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left,
   if (!reserve(worker, size, error)) return false;
   const size_t count = encode_piece(worker->bpe, worker, piece, size, left, worker->ids + worker->count);
   worker->count += count;
-  return count > 0 || not_encoded(worker, error);
+  if (count > 0) return true;
+  return worker->bpe->level ? tokenizer_refuse_piece(worker->bpe, piece, size, error) : not_encoded(worker, error);
 }
 
 /* Does the same as a pipeline with only STEP_GPT2, without a call for each piece. */

@@ -24,7 +24,8 @@ typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *
 /* Encodes documents independently and passes their ids to the sink, a few MB of text at a time. Memory use does not
  * depend on the size of the text (except for single pieces of many MB, and for documents that pipeline_cut() cannot
  * cut). The id `end` follows each document; negative: no id follows, and the first document of the next call continues
- * the last one of this call. EXIT_MEMORY, EXIT_SIGNALS + the signal, or the error of pipeline_run() or of the sink. */
+ * the last one of this call. EXIT_MEMORY, EXIT_SIGNALS + the signal, EXIT_INPUT for a piece that is not in a
+ * vocabulary of whole pieces, or the error of pipeline_run() or of the sink. */
 bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error);
 

@@ -1,4 +1,5 @@
-/* The two steps of bpe_train.h: count the distinct pieces of a text, and compute merges from the counts. */
+/* The two steps of bpe_train.h: count the distinct pieces of a text, and compute merges, or whole tokens, from the
+ * counts. */
 #ifndef INKLING_TOKENIZER_BPE_MERGES_H
 #define INKLING_TOKENIZER_BPE_MERGES_H
 
@@ -33,6 +34,12 @@ bool piece_counts_add(PieceCounts *counts, const uint8_t *piece, size_t size, ui
 
 /* Finds merges as bpe_trainer_finish does, at most `wanted`. Empties `counts`. */
 bool bpe_merges_find(PieceCounts *counts, size_t wanted, Progress progress, BpeMerge **merges, size_t *merge_count,
+                     Error *error);
+
+/* ---- word_level_train.c ---- */
+
+/* Makes a tokenizer as bpe_trainer_word_level does. */
+bool word_level_make(Tokenizer **out, WordLevel level, const PieceCounts *counts, int32_t vocab_size, bool unknown,
                      Error *error);
 
 #endif

@@ -78,7 +78,7 @@ static bool add_counts(PieceCounts *counts, const PieceCounts *from) {
 struct BpeTrainer {
   int threads;
   Pool *pool;
-  Bpe *base; /* only the bytes */
+  Bpe *base; /* only the bytes, and the level */
   Pipeline pipeline;
   PieceCounts *counts; /* [threads]; bpe_trainer_finish() joins them */
   PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
@@ -86,7 +86,7 @@ struct BpeTrainer {
 };
 
 static bool no_memory(const BpeTrainer *trainer, Error *error) {
-  return fail(error, EXIT_MEMORY, "out of memory while training a BPE tokenizer (%llu bytes of text so far)",
+  return fail(error, EXIT_MEMORY, "out of memory while training a tokenizer (%llu bytes of text so far)",
               (unsigned long long)(trainer ? trainer->bytes : 0));
 }
 
@@ -99,7 +99,7 @@ void bpe_trainer_free(BpeTrainer *trainer) {
   free(trainer);
 }
 
-bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
+bool bpe_trainer_create(BpeTrainer **out, WordLevel level, int threads, Error *error) {
   *out = NULL;
   BpeTrainer *trainer = calloc(1, sizeof *trainer);
   if (!trainer) return no_memory(NULL, error);
@@ -111,15 +111,22 @@ bool bpe_trainer_create(BpeTrainer **out, int threads, Error *error) {
     bpe_trainer_free(trainer);
     return false;
   }
-  trainer->pipeline = pipeline_gpt2(trainer->base);
+  trainer->base->level = level;
+  trainer->pipeline = pipeline_trained(trainer->base);
   *out = trainer;
   return true;
 }
 
 const Pipeline *bpe_trainer_pipeline(const BpeTrainer *trainer) { return &trainer->pipeline; }
 
-static bool count_chunk(PieceCounts *counts, const CharClasses *classes, const PipelineChunk *chunk) {
+static bool count_chunk(PieceCounts *counts, const Bpe *base, const PipelineChunk *chunk) {
+  const CharClasses *classes = base->classes;
   const uint8_t *text = chunk->text;
+  if (base->level) {
+    for (size_t begin, end = 0; word_level_next(base->level, classes, text, chunk->size, &begin, &end);)
+      if (!piece_counts_add(counts, text + begin, end - begin, 1)) return false;
+    return true;
+  }
   for (size_t left = chunk->size, size; left > 0; text += size, left -= size) {
     size = pretokenize_first(classes, text, left);
     if (!piece_counts_add(counts, text, size, 1)) return false;
@@ -132,7 +139,7 @@ static void count_some(const void *of, int begin, int end, int thread) {
   const BpeTrainer *trainer = of;
   PieceCounts *counts = &trainer->counts[thread];
   for (int i = begin; i < end && !counts->failed; i++)
-    counts->failed = !count_chunk(counts, trainer->base->classes, &trainer->chunks[i]);
+    counts->failed = !count_chunk(counts, trainer->base, &trainer->chunks[i]);
 }
 
 static bool count_chunks(const BpeTrainer *trainer, size_t count) {
@@ -142,6 +149,18 @@ static bool count_chunks(const BpeTrainer *trainer, size_t count) {
   return ok;
 }
 
+/* Bounds the memory of vocabularies of whole pieces, whatever the text. */
+static bool check_counts(const BpeTrainer *trainer, const PieceCounts *counts, Error *error) {
+  const char *piece = word_level_kinds[trainer->base->level].piece;
+  const size_t bytes = counts->size ? counts->pieces[counts->size].begin : 0;
+  if (!piece || (counts->size <= WORD_LEVEL_COUNTED && bytes <= WORD_LEVEL_BYTES)) return true;
+  return fail(
+      error, EXIT_INPUT,
+      "the text has %u different %ss of %zu bytes in its first %llu bytes, and a vocabulary of %ss is limited to "
+      "%d and %d bytes; give --tokenizer bpe",
+      counts->size, piece, bytes, (unsigned long long)trainer->bytes, piece, WORD_LEVEL_COUNTED, WORD_LEVEL_BYTES);
+}
+
 bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t count, Error *error) {
   const int threads = trainer->threads;
   PipelineCursor cursor = {0};
@@ -149,6 +168,8 @@ bool bpe_trainer_add(BpeTrainer *trainer, const PipelineText *documents, size_t 
   while ((chunks = pipeline_chunks(&trainer->pipeline, documents, count, threads, &cursor, trainer->chunks)) > 0) {
     if (!count_chunks(trainer, chunks)) return no_memory(trainer, error);
     for (size_t i = 0; i < chunks; i++) trainer->bytes += trainer->chunks[i].size;
+    for (int i = 0; i < threads; i++)
+      if (!check_counts(trainer, &trainer->counts[i], error)) return false;
   }
   return true;
 }
@@ -170,4 +191,11 @@ bool bpe_trainer_finish(BpeTrainer *trainer, int32_t vocab_size, Progress progre
   size_t wanted = vocab_size > BPE_BYTES + 1 ? (size_t)vocab_size - BPE_BYTES - 1 : 0;
   if (wanted > BPE_MERGES_LIMIT) wanted = BPE_MERGES_LIMIT;
   return bpe_merges_find(&trainer->counts[0], wanted, progress, merges, merge_count, error);
+}
+
+bool bpe_trainer_word_level(BpeTrainer *trainer, int32_t vocab_size, bool unknown, Tokenizer **out, Error *error) {
+  *out = NULL;
+  if (!join_counts(trainer)) return no_memory(trainer, error);
+  return check_counts(trainer, &trainer->counts[0], error) &&
+         word_level_make(out, trainer->base->level, &trainer->counts[0], vocab_size, unknown, error);
 }

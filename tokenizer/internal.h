@@ -11,8 +11,9 @@
 /* The part of the beginning of a decoded text that decoding removes. */
 typedef enum Leading {
   LEADING_KEPT,
-  LEADING_SPACE, /* a space */
-  LEADING_SPACES /* all spaces that the first token begins with, written as SPACE_SYMBOL */
+  LEADING_SPACE,  /* a space */
+  LEADING_SPACES, /* all spaces that the first token begins with, written as SPACE_SYMBOL */
+  LEADING_LINES   /* a space, also at the beginning of a line */
 } Leading;
 
 struct Tokenizer {
@@ -47,6 +48,7 @@ typedef struct TokenizerReader {
   int32_t largest;      /* id */
   int32_t end;          /* the given end token; -1: the files determine it */
   bool bytes;           /* the pre_tokenizer is byte-level: tokens are written in the alphabet */
+  WordLevel level;      /* of the model; without a level and `bytes`, the vocabulary is one of characters */
   Error *error;
 } TokenizerReader;
 
@@ -54,14 +56,28 @@ typedef struct TokenizerReader {
 
 /* Fails with EXIT_CHECKPOINT. The message needs no path: tokenizer_load() puts it before all messages of the reader. */
 #define json_refuse(r, ...) fail((r)->error, EXIT_CHECKPOINT, __VA_ARGS__)
-#define SUPPORTED "; supported are BPEs of bytes (GPT-2, Llama 3, Qwen) and of characters with byte_fallback (Llama 2)"
+#define SUPPORTED                                                                                                      \
+  "; supported are BPEs of bytes (GPT-2, Llama 3, Qwen), of characters with byte_fallback (Llama 2), and Inkling's "   \
+  "WordLevel"
 bool json_is_absent(const json_t *value); /* NULL or null */
 bool json_has_text(const json_t *object, const char *key, const char *text);
 const char *json_type_name(const json_t *object); /* its "type", never NULL, so that messages can use it */
 int32_t json_id(const json_t *value);             /* an id within the limits, or -1 */
-enum { JSON_ID_LIMIT = 1 << 22 };
+enum {
+  JSON_ID_LIMIT = 1 << 22,
+  JSON_FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
+};
 /* Reads a small JSON file beside `path`. NULL when it is missing or not JSON. */
 json_t *json_read_beside(const char *path, const char *name);
+/* Reads the text of a tokenizer.json, whose ownership it takes; `path` is for messages and for files beside it, as in
+ * tokenizer_load_alone(). */
+bool json_read_tokenizer(Tokenizer **out, char *text, size_t size, const char *path, int32_t end, Error *error);
+
+/* ---- json_write.c ---- */
+
+/* Makes the tokenizer of a vocabulary {piece: id} with ids from 0 on, of which it takes ownership; the end token is the
+ * next id. EXIT_MEMORY, EXIT_INPUT. */
+bool word_level_tokenizer(Tokenizer **out, WordLevel level, json_t *vocab, Error *error);
 
 /* ---- json_added.c ---- */
 
@@ -75,7 +91,7 @@ bool json_read_post_processor(TokenizerReader *r);
 
 /* ---- json_pipeline.c ---- */
 
-bool json_find_kind(TokenizerReader *r); /* fills `bytes` */
+bool json_find_kind(TokenizerReader *r); /* fills `bytes` and `level` */
 /* Fills `pipeline`, `leading` and `pipeline_hash`. Needs `bpe` and `decoded`. */
 bool json_read_pipeline(TokenizerReader *r);
 

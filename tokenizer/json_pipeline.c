@@ -178,8 +178,29 @@ static bool find_byte_level(TokenizerReader *r, const json_t *step) {
   return true;
 }
 
+static bool has_json(const TokenizerReader *r, const char *key, const char *expected, bool *same) {
+  json_t *value = json_parse(expected, strlen(expected), 0, NULL, key, r->error);
+  *same = value && json_equal(value, json_object_get(r->root, key));
+  json_decref(value);
+  return value;
+}
+
+/* Finds the kind of whose pieces the model is a vocabulary. */
+static bool find_level(TokenizerReader *r) {
+  bool cuts = false, joins = false;
+  for (int level = WORD_LEVEL_NONE + 1; level < WORD_LEVELS && !r->level; level++) {
+    const WordLevelKind *kind = &word_level_kinds[level];
+    if (!has_json(r, "pre_tokenizer", kind->pre_tokenizer, &cuts) || !has_json(r, "decoder", kind->decoder, &joins))
+      return false;
+    if (cuts && joins) r->level = (WordLevel)level;
+  }
+  return (r->level && json_is_absent(json_object_get(r->root, "normalizer"))) ||
+         json_refuse(r, "its model is WordLevel, with another normalizer, pre_tokenizer or decoder" SUPPORTED);
+}
+
 bool json_find_kind(TokenizerReader *r) {
   const json_t *model = json_object_get(r->root, "model");
+  if (json_has_text(model, "type", "WordLevel")) return find_level(r);
   if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
   if (r->bytes) return true;
   if (!json_is_true(json_object_get(model, "byte_fallback")))
@@ -228,6 +249,10 @@ static bool read_characters_decoder(TokenizerReader *r, const json_t *decoder) {
 
 static bool read_decoder(TokenizerReader *r) {
   const json_t *decoder = json_object_get(r->root, "decoder");
+  if (r->level) {
+    r->out->leading = *word_level_kinds[r->level].before ? LEADING_LINES : LEADING_KEPT;
+    return true;
+  }
   if (!r->bytes) return read_characters_decoder(r, decoder);
   return json_has_text(decoder, "type", "ByteLevel") || json_refuse(r, "decoder is not ByteLevel" SUPPORTED);
 }
@@ -248,6 +273,7 @@ static bool hash_pipeline(TokenizerReader *r) {
   return hash_value(r, json_object_get(r->root, "normalizer")) &&
          hash_value(r, json_object_get(r->root, "pre_tokenizer")) &&
          hash_value(r, json_object_get(r->root, "added_tokens")) &&
+         (!r->level || hash_value(r, json_object_get(model, "unk_token"))) &&
          hash_value(r, json_object_get(model, "byte_fallback")) &&
          hash_value(r, json_object_get(model, "ignore_merges"));
 }
@@ -255,7 +281,7 @@ static bool hash_pipeline(TokenizerReader *r) {
 /* In a vocabulary of characters a whole text is one word; STEP_UNJOINED cuts it where no token can cross. */
 static bool begin_joined(TokenizerReader *r) {
   bool ok = true;
-  for (int32_t id = 0; ok && !r->bytes && id < r->out->bpe->tokens.size; id++) {
+  for (int32_t id = 0; ok && !r->bytes && !r->level && id < r->out->bpe->tokens.size; id++) {
     size_t size;
     const uint8_t *bytes = bpe_decode(r->out->bpe, id, &size);
     ok = joined_pairs_add(&r->out->pipeline.joined, bytes, size, false, r->error);
@@ -268,6 +294,8 @@ bool json_read_pipeline(TokenizerReader *r) {
   return begin_joined(r) && add_added_step(r, false) &&
          read_steps(r, json_object_get(r->root, "normalizer"), "normalizers", read_normalizer, 0) &&
          add_added_step(r, true) &&
-         read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, 0) &&
-         (r->bytes || add_step(r, (Step){.kind = STEP_UNJOINED})) && read_decoder(r) && hash_pipeline(r);
+         (r->level ||
+          read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", read_pre_tokenizer, 0)) &&
+         (r->bytes || add_step(r, (Step){.kind = r->level ? STEP_WORD_LEVEL : STEP_UNJOINED})) && read_decoder(r) &&
+         hash_pipeline(r);
 }

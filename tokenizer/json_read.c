@@ -13,10 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */
-};
-
 /* ---- values ---- */
 
 /* jansson's accessors accept NULL and values of other types, and return NULL for them. */
@@ -49,24 +45,19 @@ json_t *json_read_beside(const char *path, const char *name) {
   return root;
 }
 
-/* Reads the whole file into out->json and parses it. */
-static json_t *read_json(Tokenizer *out, const char *path, Error *error) {
+/* Returns the bytes of a file; NULL with the error. */
+static char *read_file(const char *path, size_t *size, Error *error) {
   MappedFile file;
-  json_error_t cause;
-  json_t *root = NULL;
+  char *text = NULL;
   if (!file_map(&file, path, EXIT_CHECKPOINT, error)) return NULL;
   if (file.size == 0) fail(error, EXIT_CHECKPOINT, "%s is empty", path);
-  else if (file.size > FILE_LIMIT)
-    fail(error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", path, file.size, FILE_LIMIT);
-  else if (!(out->json = malloc(file.size))) error_memory(error, path);
-  else {
-    memcpy(out->json, file.bytes, file.size);
-    out->json_size = file.size;
-    root = json_parse(out->json, out->json_size, JSON_REJECT_DUPLICATES, &cause, path, error);
-    if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
-  }
+  else if (file.size > JSON_FILE_LIMIT)
+    fail(error, EXIT_CHECKPOINT, "%s: %zu bytes, more than the %d a tokenizer may have", path, file.size,
+         JSON_FILE_LIMIT);
+  else if (!(text = malloc(file.size))) error_memory(error, path);
+  if (text) memcpy(text, file.bytes, *size = file.size);
   file_unmap(&file);
-  return root;
+  return text;
 }
 
 /* ---- the vocabulary ---- */
@@ -147,8 +138,9 @@ static bool find_byte_tokens(const TokenizerReader *r, Vocabulary *v, const json
   for (int byte = 0; byte < BPE_BYTES; byte++) {
     char name[8];
     snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
-    v->byte_tokens[byte] = r->bytes ? -1 : json_id(json_object_get(vocab, name));
-    if (!r->bytes && v->byte_tokens[byte] < 0)
+    const bool characters = !r->bytes && !r->level;
+    v->byte_tokens[byte] = characters ? json_id(json_object_get(vocab, name)) : -1;
+    if (characters && v->byte_tokens[byte] < 0)
       return json_refuse(r, "byte_fallback needs a token %s, which model.vocab does not have", name);
   }
   return true;
@@ -174,7 +166,7 @@ static bool is_character(const TokenizerReader *r, const char *text) {
 /* Whether encoding can return a token without matching it as an added token. */
 static bool is_in_words(const TokenizerReader *r, const Vocabulary *v, int32_t id) {
   uint8_t byte;
-  return v->texts[id] && (v->merged[id] || is_character(r, v->texts[id]) || is_byte_token(v, id, &byte));
+  return v->texts[id] && (r->level || v->merged[id] || is_character(r, v->texts[id]) || is_byte_token(v, id, &byte));
 }
 
 /* Whether encoding returns a token only as an added token. */
@@ -245,15 +237,23 @@ static bool make_tokens(const TokenizerReader *r, Vocabulary *v) {
 
 /* ---- the texts of tokens ---- */
 
-/* Copies a text; in a vocabulary of characters it replaces SPACE_SYMBOL by a space. Returns the number of bytes. */
+static size_t copy_around(const char *around, uint8_t *out) {
+  const size_t size = strlen(around);
+  memcpy(out, around, size);
+  return size;
+}
+
+/* Copies a text; in a vocabulary of characters it replaces SPACE_SYMBOL by a space, in one of whole pieces it adds what
+ * is between them. Returns the number of bytes. */
 static size_t copy_decoded(const TokenizerReader *r, const uint8_t *text, size_t size, uint8_t *out) {
-  size_t used = 0;
+  const WordLevelKind *kind = r->level && size > 0 && text[0] != '\n' ? &word_level_kinds[r->level] : NULL;
+  size_t used = kind ? copy_around(kind->before, out) : 0;
   for (size_t at = 0; at < size;) {
-    const bool space = !r->bytes && size - at >= 3 && memcmp(text + at, SPACE_SYMBOL, 3) == 0;
+    const bool space = !r->bytes && !r->level && size - at >= 3 && memcmp(text + at, SPACE_SYMBOL, 3) == 0;
     out[used++] = space ? ' ' : text[at];
     at += space ? 3 : 1;
   }
-  return used;
+  return used + (kind ? copy_around(kind->after, out + used) : 0);
 }
 
 /* Fills out->decoded where decoded texts differ from the bytes that encoding uses: spaces have a symbol, or added
@@ -262,7 +262,7 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
   const BpeTokens *words = &v->tokens;
   BpeTokens *out = &r->out->decoded;
   const AddedToken *added = r->out->added, *const last = added + r->out->added_count;
-  size_t capacity = words->begins[v->size];
+  size_t capacity = words->begins[v->size] + (r->level ? (size_t)v->size : 0);
   bool differs = !r->bytes;
   for (const AddedToken *entry = added; entry < last; entry++) {
     const size_t size = entry->special ? 0 : strlen(entry->text);
@@ -296,7 +296,8 @@ static bool is_absent_or_empty(const json_t *object, const char *key) {
 
 static bool check_model(const TokenizerReader *r, const json_t *model) {
   if (!json_is_object(model)) return json_refuse(r, "model is missing or not an object");
-  if (!json_has_text(model, "type", "BPE")) return json_refuse(r, "model.type is not BPE" SUPPORTED);
+  if (json_has_text(model, "type", "WordLevel")) return true;
+  if (!json_has_text(model, "type", "BPE")) return json_refuse(r, "model.type is not BPE or WordLevel" SUPPORTED);
   if (!json_is_array(json_object_get(model, "merges"))) return json_refuse(r, "model.merges is missing or not a list");
   return (json_is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
           is_absent_or_empty(model, "end_of_word_suffix")) ||
@@ -306,14 +307,19 @@ static bool check_model(const TokenizerReader *r, const json_t *model) {
 static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *model) {
   json_t *vocab = json_object_get(model, "vocab");
   const json_t *merges = json_object_get(model, "merges");
-  const BpeOptions options = {.byte_tokens = r->bytes ? NULL : v->byte_tokens,
-                              .ignore_merges = json_is_true(json_object_get(model, "ignore_merges"))};
+  const char *unknown = json_string_value(json_object_get(model, "unk_token"));
+  const BpeOptions options = {.byte_tokens = r->bytes || r->level ? NULL : v->byte_tokens,
+                              .ignore_merges = json_is_true(json_object_get(model, "ignore_merges")),
+                              .level = r->level,
+                              .unknown = unknown ? json_id(json_object_get(vocab, unknown)) : -1};
   return find_byte_tokens(r, v, vocab) && read_merges(r, v, vocab, merges) && fill_texts(r, v, vocab) &&
          make_tokens(r, v) && make_decoded(r, v) &&
          bpe_create(&r->out->bpe, &v->tokens, v->merges, json_array_size(merges), options, r->error);
 }
 
+/* transformers makes the unknown token a special one, which it would then find inside of words. */
 static bool read_unknown(TokenizerReader *r, const json_t *model) {
+  if (r->level) return true;
   const char *text = json_string_value(json_object_get(model, "unk_token"));
   return !text || (r->out->unknown = strdup(text)) || error_memory(r->error, "a tokenizer");
 }
@@ -339,12 +345,25 @@ static void read_config(Tokenizer *out, const json_t *config, const char *path) 
   out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || file_size(template.text) > 0;
 }
 
-bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
+/* Parses the text of a tokenizer.json. */
+static json_t *parse(const Tokenizer *t, const char *path, Error *error) {
+  json_error_t cause;
+  json_t *root = json_parse(t->json, t->json_size, JSON_REJECT_DUPLICATES, &cause, path, error);
+  if (!root) fail(error, EXIT_CHECKPOINT, "%s:%d: not valid JSON: %s", path, cause.line, cause.text);
+  return root;
+}
+
+bool json_read_tokenizer(Tokenizer **out, char *text, size_t size, const char *path, int32_t end, Error *error) {
   Error why = {0}, named = {0};
   Tokenizer *t = *out = calloc(1, sizeof *t);
-  if (!t) return error_memory(error, "a tokenizer");
+  if (!t) {
+    free(text);
+    return error_memory(error, "a tokenizer");
+  }
   t->begin = -1;
-  json_t *root = read_json(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
+  t->json = text;
+  t->json_size = size;
+  json_t *root = parse(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
   if (end < 0) read_config(t, config, path);
   TokenizerReader reader = {.out = t, .path = path, .root = root, .config = config, .end = end, .error = &why};
   const bool ok = root && read_tokenizer(&reader);
@@ -353,10 +372,19 @@ bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error 
   if (ok) return true;
   tokenizer_free(t);
   *out = NULL;
-  /* The errors of read_json() contain the path. One line: the errors of read_tokenizer() quote the file. */
+  /* The errors of parse() contain the path. One line: the errors of read_tokenizer() quote the file. */
   if (!root || why.code == EXIT_MEMORY) named = why;
   else fail(&named, why.code, "%s: %s", path, why.text);
   return fail(error, named.code, "%s", text_one_line(named.text, ONE_LINE_BYTES).text);
+}
+
+bool tokenizer_load_alone(Tokenizer **out, const char *path, int32_t end, Error *error) {
+  Error why = {0};
+  size_t size;
+  char *text = read_file(path, &size, &why);
+  *out = NULL;
+  if (!text) return fail(error, why.code, "%s", text_one_line(why.text, ONE_LINE_BYTES).text);
+  return json_read_tokenizer(out, text, size, path, end, error);
 }
 
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error) {

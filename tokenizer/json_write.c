@@ -37,13 +37,13 @@ static json_t *model_json(const Bpe *bpe) {
                    "ignore_merges", 0, "vocab", vocab_json(bpe), "merges", merges_json(bpe));
 }
 
-static json_t *end_token_json(const Tokenizer *t) {
-  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", tokenizer_end_text(t), "single_word", 0, "lstrip", 0,
-                   "rstrip", 0, "normalized", 0, "special", 1);
+static json_t *end_token_json(const char *text) {
+  return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "content", text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                   "normalized", 0, "special", 1);
 }
 
-static json_t *added_tokens_json(const Tokenizer *t) {
-  json_t *token = json_pack("{s:i}", "id", t->end), *rest = end_token_json(t);
+static json_t *added_tokens_json(int32_t end, const char *text) {
+  json_t *token = json_pack("{s:i}", "id", end), *rest = end_token_json(text);
   if (token && rest) json_object_update(token, rest);
   json_decref(rest);
   return json_pack("[o]", token); /* NULL when `token` is */
@@ -80,8 +80,9 @@ static json_t *post_processor_json(const Tokenizer *t) {
 
 static json_t *tokenizer_json(const Tokenizer *t) {
   return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
-                   "added_tokens", added_tokens_json(t), "normalizer", "pre_tokenizer", byte_level_json(),
-                   "post_processor", post_processor_json(t), "decoder", byte_level_json(), "model", model_json(t->bpe));
+                   "added_tokens", added_tokens_json(t->end, tokenizer_end_text(t)), "normalizer", "pre_tokenizer",
+                   byte_level_json(), "post_processor", post_processor_json(t), "decoder", byte_level_json(), "model",
+                   model_json(t->bpe));
 }
 
 /* Returns the loaded file with another post_processor. */
@@ -102,9 +103,9 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
   char id[16];
   snprintf(id, sizeof id, "%d", t->end);
   json_t *root = json_pack("{s:b, s:{s:o}, s:s?, s:b, s:s, s:i, s:s, s:s}", "add_prefix_space", t->prefix_space,
-                           "added_tokens_decoder", id, end_token_json(t), "bos_token", start_text(t),
-                           "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t), "model_max_length",
-                           ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
+                           "added_tokens_decoder", id, end_token_json(tokenizer_end_text(t)), "bos_token",
+                           start_text(t), "clean_up_tokenization_spaces", 0, "eos_token", tokenizer_end_text(t),
+                           "model_max_length", ctx, "tokenizer_class", "PreTrainedTokenizerFast", "unk_token",
                            t->unknown ? t->unknown : tokenizer_end_text(t));
   if (t->ends_with_end) json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t)));
   if (t->separate_vocabs) json_object_set_new(root, SEPARATE_VOCABS, json_true());
@@ -130,6 +131,34 @@ bool tokenizer_text(const Tokenizer *t, char **text, size_t *size, Error *error)
     return true;
   }
   return take_text(t->json ? changed_json(t) : tokenizer_json(t), TOKENIZER_JSON, text, size, error);
+}
+
+/* ---- a vocabulary of whole pieces: the tokenizer is made by reading what is written ---- */
+
+static json_t *constant_json(const char *text) {
+  Error ignored = {0};
+  return json_parse(text, strlen(text), 0, NULL, TOKENIZER_JSON, &ignored);
+}
+
+bool word_level_tokenizer(Tokenizer **out, WordLevel level, json_t *vocab, Error *error) {
+  const WordLevelKind *kind = &word_level_kinds[level];
+  const int32_t end = (int32_t)json_object_size(vocab);
+  char *text;
+  size_t size;
+  json_t *root =
+      json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:{s:s, s:o, s:s}}", "version", "1.0", "truncation",
+                "padding", "added_tokens", added_tokens_json(end, END_OF_TEXT), "normalizer", "pre_tokenizer",
+                constant_json(kind->pre_tokenizer), "post_processor", "decoder", constant_json(kind->decoder), "model",
+                "type", "WordLevel", "vocab", vocab, "unk_token", WORD_LEVEL_UNKNOWN);
+  *out = NULL;
+  if (!take_text(root, TOKENIZER_JSON, &text, &size, error)) return false;
+  if (size <= JSON_FILE_LIMIT) return json_read_tokenizer(out, text, size, TOKENIZER_JSON, end, error);
+  free(text);
+  return fail(
+      error, EXIT_INPUT,
+      "the vocabulary of %d %ss takes %zu bytes, more than the %d that a tokenizer.json may have; give a smaller "
+      "--vocab-size, or --tokenizer bpe",
+      (int)end, kind->piece, size, JSON_FILE_LIMIT);
 }
 
 bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {

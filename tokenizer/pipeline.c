@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-Pipeline pipeline_gpt2(const Bpe *bpe) {
-  return (Pipeline){.bpe = bpe, .steps = {{.kind = STEP_GPT2}}, .count = 1, .kinds = 1u << STEP_GPT2};
+Pipeline pipeline_trained(const Bpe *bpe) {
+  const StepKind kind = bpe->level ? STEP_WORD_LEVEL : STEP_GPT2;
+  return (Pipeline){.bpe = bpe, .steps = {{.kind = kind}}, .count = 1, .kinds = 1u << kind};
 }
 
 static void free_step(Step *step) {
@@ -147,6 +148,11 @@ static bool cuts_lines(const Pipeline *p, const uint8_t *text, size_t size, size
          char_class(p->bpe->classes, text + at, size - at, &length) != CHAR_SPACE;
 }
 
+static bool cuts_word_level(const Pipeline *p, const uint8_t *text, size_t size, size_t at) {
+  (void)size;
+  return word_level_cuts(p->bpe->level, text, at);
+}
+
 /* Whether the pipeline has the step `needed` and, beside it and STEP_ADDED, only steps of `kinds`, and all patterns are
  * `pattern`. */
 static bool has_only(const Pipeline *p, StepKind needed, unsigned kinds, StepPattern pattern) {
@@ -161,6 +167,7 @@ static CutTest *cut_test(const Pipeline *p) {
   if (has_only(p, STEP_GPT2, nfc | prepend, PATTERN_IS_OTHER) || has_only(p, STEP_GPT2, nfc | regex, PATTERN_IS_DIGITS))
     return cuts_gpt2;
   if (has_only(p, STEP_REGEX, nfc, PATTERN_IS_LINES)) return cuts_lines;
+  if (has_only(p, STEP_WORD_LEVEL, 0, PATTERN_IS_OTHER)) return cuts_word_level;
   return has_only(p, STEP_UNJOINED, replace | prepend | regex, PATTERN_IS_SPACE) ? cuts_unjoined : NULL;
 }
 
@@ -286,6 +293,13 @@ static bool cut_as_gpt2(PipelineRunner *r, int i, Span span, Error *error) {
   return true;
 }
 
+static bool cut_into_pieces(PipelineRunner *r, int i, Span span, Error *error) {
+  const Bpe *bpe = r->pipeline->bpe;
+  for (size_t begin, end = 0; word_level_next(bpe->level, bpe->classes, span.text, span.size, &begin, &end);)
+    if (!run_range(r, i, span, begin, end, error)) return false;
+  return true;
+}
+
 static bool cut_unjoined(PipelineRunner *r, int i, Span span, Error *error) {
   size_t begin = 0, length;
   int32_t before = utf8_next(span.text, span.size, &length);
@@ -398,6 +412,7 @@ static bool run_step(PipelineRunner *r, int i, Span span, Error *error) {
   case STEP_ADDED: return cut_at_added(r, i, span, error);
   case STEP_GPT2: return cut_as_gpt2(r, i, span, error);
   case STEP_REGEX: return cut_at_matches(r, i, span, error);
+  case STEP_WORD_LEVEL: return cut_into_pieces(r, i, span, error);
   case STEP_UNJOINED: return cut_unjoined(r, i, span, error);
   default: return run_changed(r, i, span, error);
   }

@@ -18,13 +18,14 @@ enum { PIPELINE_STEPS = 24 };
 #define SPACE_SYMBOL "\xE2\x96\x81" /* U+2581: a space in the tokens of a vocabulary of characters */
 
 typedef enum StepKind {
-  STEP_ADDED,   /* cuts at the tokens of `added`; later steps do not process these tokens */
-  STEP_NFC,     /* normalizes */
-  STEP_REPLACE, /* replaces each `from` by `to` */
-  STEP_PREPEND, /* puts `to` before the text */
-  STEP_GPT2,    /* cuts as GPT-2 does (pretokenize.h) */
-  STEP_REGEX,   /* cuts at the matches of `regex` */
-  STEP_UNJOINED /* the whole text is one word; cuts it where no token of the vocabulary can cross, so that pieces can
+  STEP_ADDED,      /* cuts at the tokens of `added`; later steps do not process these tokens */
+  STEP_NFC,        /* normalizes */
+  STEP_REPLACE,    /* replaces each `from` by `to` */
+  STEP_PREPEND,    /* puts `to` before the text */
+  STEP_GPT2,       /* cuts as GPT-2 does (pretokenize.h) */
+  STEP_REGEX,      /* cuts at the matches of `regex` */
+  STEP_WORD_LEVEL, /* cuts into the pieces of the vocabulary (word_level.h) */
+  STEP_UNJOINED    /* the whole text is one word; cuts it where no token of the vocabulary can cross, so that pieces can
                    be encoded independently */
 } StepKind;
 
@@ -93,8 +94,8 @@ typedef struct Pipeline {
   JoinedPairs *added_joined; /* the pairs in added tokens; NULL: there are none */
 } Pipeline;
 
-/* Returns the pipeline of our own training: only STEP_GPT2. It needs no pipeline_free(). */
-Pipeline pipeline_gpt2(const Bpe *bpe);
+/* Returns the pipeline of our own training: only STEP_GPT2, or STEP_WORD_LEVEL. It needs no pipeline_free(). */
+Pipeline pipeline_trained(const Bpe *bpe);
 void pipeline_free(Pipeline *pipeline);
 
 /* Adds a step and takes ownership of its contents, also on failure. EXIT_CHECKPOINT when there are too many. */

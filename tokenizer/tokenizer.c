@@ -9,7 +9,7 @@ bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge
   Tokenizer *t = *out = calloc(1, sizeof *t);
   if (!t) return error_memory(error, "a tokenizer");
   if (bpe_from_merges(&t->bpe, merges, merge_count, error)) {
-    t->pipeline = pipeline_gpt2(t->bpe);
+    t->pipeline = pipeline_trained(t->bpe);
     t->vocab = t->bpe->tokens.size;
     t->begin = -1;
     t->end = t->vocab - 1;
@@ -47,7 +47,14 @@ void tokenizer_free(Tokenizer *t) {
   free(t);
 }
 
-const char *tokenizer_name(const Tokenizer *t) { return t->bpe->merge_count ? "BPE" : "byte"; }
+const char *tokenizer_name(const Tokenizer *t) {
+  return t->bpe->level ? word_level_kinds[t->bpe->level].name : t->bpe->merge_count ? "BPE" : "byte";
+}
+
+bool tokenizer_is_trained_name(const char *name) {
+  return strcmp(name, "byte") == 0 || strcmp(name, "bpe") == 0 || word_level_named(name);
+}
+
 int tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
 const char *tokenizer_end_text(const Tokenizer *t) { return tokenizer_special(t, t->end); }
@@ -146,7 +153,7 @@ const uint8_t *tokenizer_decode(const Tokenizer *t, int32_t id, size_t *size) {
 
 /* Returns how many bytes at the start of a text's first token are not part of the decoded text. */
 static size_t leading_bytes(const Tokenizer *t, int32_t id, const uint8_t *bytes, size_t size) {
-  if (t->leading == LEADING_SPACE) return bytes[0] == ' ';
+  if (t->leading == LEADING_SPACE || t->leading == LEADING_LINES) return bytes[0] == ' ';
   if (t->leading == LEADING_KEPT) return 0;
   size_t word_size, symbols = 0;
   const uint8_t *word = bpe_decode(t->bpe, id, &word_size);
@@ -159,17 +166,21 @@ static size_t leading_bytes(const Tokenizer *t, int32_t id, const uint8_t *bytes
 
 const uint8_t *tokenizer_decode_next(const Tokenizer *t, int32_t id, bool *at_start, size_t *size) {
   const uint8_t *bytes = tokenizer_decode(t, id, size);
-  if (*size == 0 || !*at_start) return bytes;
-  const size_t left_out = leading_bytes(t, id, bytes, *size);
-  *at_start = false;
+  if (*size == 0) return bytes;
+  const size_t left_out = *at_start ? leading_bytes(t, id, bytes, *size) : 0;
+  *at_start = t->leading == LEADING_LINES && bytes[0] == '\n';
   *size -= left_out;
   return bytes + left_out;
 }
 
-bool tokenizer_has_text(const Tokenizer *t, const int32_t *ids, size_t count) {
-  for (size_t i = 0, size = 0; i < count; i++) {
-    tokenizer_decode(t, ids[i], &size);
-    if (size > 0) return true;
-  }
-  return false;
+const uint8_t *tokenizer_decode_after(const Tokenizer *t, int32_t before, int32_t id, size_t *size) {
+  const uint8_t *bytes = tokenizer_decode(t, before, size);
+  bool at_start = t->leading == LEADING_LINES && (*size == 0 || bytes[0] == '\n');
+  return tokenizer_decode_next(t, id, &at_start, size);
+}
+
+bool tokenizer_at_start(const Tokenizer *t, const int32_t *ids, size_t count) {
+  bool at_start = true;
+  for (size_t i = 0, size; i < count; i++) tokenizer_decode_next(t, ids[i], &at_start, &size);
+  return at_start;
 }

@@ -24,7 +24,8 @@ Tokenizer *tokenizer_byte(void); /* NULL when out of memory */
 bool tokenizer_from_merges(Tokenizer **out, const BpeMerge *merges, size_t merge_count, Error *error);
 void tokenizer_free(Tokenizer *tokenizer);
 
-/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with byte_fallback.
+/* Reads `tokenizer.json` as Hugging Face's tokenizers write it for a BPE of bytes, or of characters with byte_fallback,
+ * and for the vocabularies of whole pieces that we write.
  * It refuses a file for which it would produce other ids than the tokenizers library. The token that ends a document is
  * the eos_token of tokenizer_config.json in the same directory; if that is none of the added tokens, the eos_token_id
  * of config.json there (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT. */
@@ -40,7 +41,9 @@ bool tokenizer_save(const Tokenizer *tokenizer, const char *dir, int ctx, Error 
 /* Returns the text of that tokenizer.json, not zero-terminated; the caller frees it. EXIT_MEMORY. */
 bool tokenizer_text(const Tokenizer *tokenizer, char **text, size_t *size, Error *error);
 
-const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte" or "BPE" */
+const char *tokenizer_name(const Tokenizer *tokenizer); /* "byte", "BPE" or that of a WordLevelKind */
+/* Returns whether `--tokenizer NAME` makes a tokenizer; another name is the path of one. */
+bool tokenizer_is_trained_name(const char *name);
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const char *tokenizer_end_text(const Tokenizer *tokenizer);
@@ -109,8 +112,11 @@ const uint8_t *tokenizer_decode(const Tokenizer *tokenizer, int32_t id, size_t *
 /* Returns the bytes of the next id of a text, without a space that encoding put before the text. *at_start is true
  * until some of the text is decoded; the function updates it. */
 const uint8_t *tokenizer_decode_next(const Tokenizer *tokenizer, int32_t id, bool *at_start, size_t *size);
-/* Returns whether one of the ids has bytes. */
-bool tokenizer_has_text(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
+/* Returns the bytes of an id after the id `before`, -1: at the start of a text; the same as tokenizer_decode(), but for
+ * vocabularies of words, without the space that the first word of a text or of a line does not have. */
+const uint8_t *tokenizer_decode_after(const Tokenizer *tokenizer, int32_t before, int32_t id, size_t *size);
+/* Returns *at_start of tokenizer_decode_next() after these ids of a text. */
+bool tokenizer_at_start(const Tokenizer *tokenizer, const int32_t *ids, size_t count);
 
 /* The text of a token for messages: in quotes, with \n, \t, \', \\ and \xHH; or <|endoftext|>, or <token 7> for a token
  * without text (show.c). */
@@ -118,6 +124,8 @@ typedef struct ShownToken {
   char text[96];
 } ShownToken;
 ShownToken tokenizer_show(const Tokenizer *tokenizer, int32_t id);
+/* Fails with EXIT_INPUT: a piece of a text is not in a vocabulary of whole pieces. */
+bool tokenizer_refuse_piece(const Bpe *bpe, const uint8_t *piece, size_t size, Error *error);
 
 /* ---- conversion of text to token ids and back, from one stream to another, of any length (convert.c) ---- */
 

@@ -1,6 +1,7 @@
 #include "training/architecture.h"
 
 #include "model/parameters.h"
+#include "tokenizer/word_level.h"
 #include "util/text.h"
 
 #include <math.h>
@@ -60,8 +61,9 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
   fill(&m->head_bias, false);
-  const bool byte = s->tokenizer && strcmp(s->tokenizer, "byte") == 0; /* a small table */
-  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM && !byte : preset->tie;
+  const char *tokenizer = s->tokenizer ? s->tokenizer : "";
+  const bool small = strcmp(tokenizer, "byte") == 0 || word_level_named(tokenizer) == WORD_LEVEL_CHARS; /* a table */
+  const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM && !small : preset->tie;
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)

@@ -21,7 +21,7 @@ static bool check_resume_flags(const Run *r, Error *error) {
   if (*s->resume && s->out && strcmp(s->resume, s->out) != 0)
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
-  const char *typed = options_typed(&r->options, "tokenizer vocab-size source-tokenizer source-vocab-size pack "
+  const char *typed = options_typed(&r->options, "tokenizer vocab-size unk source-tokenizer source-vocab-size pack "
                                                  "jsonl-field prompt-field response-field tsv");
   if (typed)
     return fail(error, EXIT_USAGE, "a resumed run keeps its tokenizers and how it reads its text; leave out --%s",
@@ -121,7 +121,7 @@ static bool read_init(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   options_drop_auto(&r->options);
   const char *typed = options_typed(
-      &r->options, "preset arch tokenizer vocab-size source-tokenizer source-vocab-size init-like init-std");
+      &r->options, "preset arch tokenizer vocab-size unk source-tokenizer source-vocab-size init-like init-std");
   if (access(s->init, F_OK) != 0)
     return fail(error, EXIT_CHECKPOINT,
                 "--init %s: %s; it takes the directory of a model, which must be downloaded first", s->init,

@@ -111,29 +111,53 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 /* A tokenizer as the options ask for it. */
 typedef struct Asked {
   const char *prefix; /* of the names of its options: "source-" */
-  const char *name;   /* byte, bpe or a path */
+  const char *name;   /* as TrainSettings.tokenizer */
   int vocab_size;
   bool vocab_given;    /* by the user, who wants to know if the text yields fewer tokens */
-  TrainingTexts texts; /* the texts that a BPE is trained on */
+  bool unknown;        /* --unk */
+  TrainingTexts texts; /* the texts that a tokenizer is trained on */
   const char *what;    /* their name in messages */
 } Asked;
 
 static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
   struct stat info;
   if (stat(asked->name, &info) != 0)
-    return fail(error, EXIT_CHECKPOINT, "--%stokenizer %s: %s; give auto, byte, bpe, or a tokenizer.json",
+    return fail(error, EXIT_CHECKPOINT,
+                "--%stokenizer %s: %s; give auto, byte, bpe, chars, words, lines, ids, or a tokenizer.json",
                 asked->prefix, text_one_line(asked->name, 250).text, strerror(errno));
   const PathText inside = path_in(asked->name, TOKENIZER_JSON);
   return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
 }
 
-static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+/* Fails if the vocabulary size does not suit the tokenizer. */
+static bool check_vocab_size(const Asked *asked, WordLevel level, bool trained, Error *error) {
+  const int least = !trained || !asked->vocab_size || level == WORD_LEVEL_IDS ? 0 : level ? 3 : 257;
+  const OneLine name = text_one_line(asked->name, 250);
+  if (asked->vocab_size && !trained)
+    return fail(error, EXIT_USAGE,
+                "--%svocab-size %d is for a vocabulary that is made from the text, not for --%stokenizer %s",
+                asked->prefix, asked->vocab_size, asked->prefix, name.text);
+  if (asked->vocab_size < least)
+    return fail(error, EXIT_USAGE, "--%svocab-size %d is too small for --%stokenizer %s: expected at least %d",
+                asked->prefix, asked->vocab_size, asked->prefix, name.text, least);
+  return !asked->unknown || (level && level != WORD_LEVEL_IDS) ||
+         fail(error, EXIT_USAGE, "--unk is for --tokenizer chars, words and lines, not for --%stokenizer %s",
+              asked->prefix, name.text);
+}
+
+static bool train_tokenizer(Run *r, const Asked *asked, WordLevel level, Corpus *corpus, Tokenizer **out,
+                            Error *error) {
   Console *console = &r->console;
   StartupWork counting = {
       .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
   StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
-  const TokenizerTraining options = {asked->vocab_size, r->text.threads, startup_progress(&counting),
-                                     startup_progress(&merging), asked->texts};
+  const TokenizerTraining options = {.level = level,
+                                     .vocab_size = asked->vocab_size,
+                                     .unknown = asked->unknown,
+                                     .threads = r->text.threads,
+                                     .counting = startup_progress(&counting),
+                                     .merging = startup_progress(&merging),
+                                     .texts = asked->texts};
   bool ok = tokenization_train(out, corpus, &options, error);
   console_work_end(console);
   if (ok && asked->vocab_given && tokenizer_vocab(*out) < asked->vocab_size)
@@ -144,11 +168,10 @@ static bool train_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenize
 
 static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
   if (!asked->name) return fail(error, EXIT_INTERNAL, "no tokenizer was chosen");
-  if (strcmp(asked->name, "bpe") == 0) return train_tokenizer(r, asked, corpus, out, error);
-  if (asked->vocab_size)
-    return fail(error, EXIT_USAGE,
-                "--%svocab-size %d is for a BPE that is trained on the text, not for --%stokenizer %s", asked->prefix,
-                asked->vocab_size, asked->prefix, text_one_line(asked->name, 250).text);
+  const WordLevel level = word_level_named(asked->name);
+  const bool trained = level || strcmp(asked->name, "bpe") == 0;
+  if (!check_vocab_size(asked, level, trained, error)) return false;
+  if (trained) return train_tokenizer(r, asked, level, corpus, out, error);
   if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
   *out = tokenizer_byte();
   return *out || error_memory(error, "the tokenizer");
@@ -183,12 +206,14 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
                       .name = s->tokenizer,
                       .vocab_size = s->vocab_size,
                       .vocab_given = vocab_given,
+                      .unknown = s->unknown,
                       .texts = separate ? TRAINING_RESPONSES : TRAINING_ALL,
                       .what = separate ? "the responses yield" : "the text yields"};
   const Asked prompts = {.prefix = "source-",
                          .name = s->source_tokenizer,
                          .vocab_size = s->source_vocab_size,
                          .vocab_given = source_vocab_given,
+                         .unknown = s->unknown,
                          .texts = TRAINING_PROMPTS,
                          .what = "the prompts yield"};
   if (!make_tokenizer(r, &text, corpus, &r->text.tokenizer, error)) return false;

@@ -131,13 +131,14 @@ enum { BEFORE = 2 << 20, MEASURED = 256 << 10, BLOCK = 4096 }; /* bytes, bytes, 
 /* Appends the bytes of the range to `out`, up to `most` bytes. */
 static bool add_text(const Tokenizer *tokenizer, TokenRange range, uint8_t *out, size_t *used, size_t most,
                      Error *error) {
-  int32_t ids[BLOCK];
+  int32_t ids[BLOCK], before = -1;
   for (int64_t at = range.begin, count; at < range.end && *used < most; at += count) {
     count = range.end - at < BLOCK ? range.end - at : BLOCK;
     if (!token_file_read(range.file, at, count, ids, error)) return false;
     for (int64_t i = 0; i < count; i++) {
       size_t size;
-      const uint8_t *bytes = tokenizer_decode(tokenizer, ids[i], &size);
+      const uint8_t *bytes = tokenizer_decode_after(tokenizer, before, ids[i], &size);
+      before = ids[i];
       if (size > most - *used) size = most - *used;
       if (size) memcpy(out + *used, bytes, size);
       *used += size;

@@ -56,9 +56,7 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
               text_count((double)token_range_size(&text->val)).text,
               text_plural((double)text->tokens_file.info.documents, "document").text);
   if (facts->skipped)
-    console_row(c, "",
-                "%s in directories skipped: only .txt, .jsonl and .tsv files are read, no "
-                "hidden files, no runs",
+    console_row(c, "", "%s in directories skipped: only " TEXT_FILE_NAMES "s are read, no hidden files, no runs",
                 text_plural((double)facts->skipped, "name").text);
   if (text->windows.pairs) print_pairs(c, text->windows.pairs);
   else if (text->windows.packing) print_packing(c, text->windows.packing);

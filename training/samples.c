@@ -16,13 +16,17 @@
 #include <string.h>
 
 /* Returns the token that texts begin with: the tokenizer's, else that of the initial model, else the end of a document
- * if there are several documents or an encoder, else a newline. */
+ * if there are several documents or an encoder, else a newline or, where that is no token, the first token of the text:
+ * the end token of a single document is never an input in training. */
 int run_start_token(const Run *r) {
   if (r->model.config.encoder_layers) return tokenizer_end(r->text.tokenizer);
   if (tokenizer_begin(r->text.tokenizer) >= 0) return tokenizer_begin(r->text.tokenizer);
   if (run_base(r) && r->base.special.start >= 0) return r->base.special.start;
   if (r->text.tokens_file.info.documents > 1) return tokenizer_end(r->text.tokenizer);
-  return tokenizer_bpe(r->text.tokenizer)->byte_ids['\n'];
+  int32_t start = tokenizer_bpe(r->text.tokenizer)->byte_ids['\n'];
+  Error ignored = {0};
+  return start >= 0 || token_file_read(&r->text.tokens_file, 0, 1, &start, &ignored) ? start
+                                                                                     : tokenizer_end(r->text.tokenizer);
 }
 
 typedef struct Sample {

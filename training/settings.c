@@ -2,6 +2,7 @@
 
 #include "cli/option_rows.h"
 #include "report/runs.h"
+#include "tokenizer/tokenizer.h"
 #include "training/architecture.h"
 #include "training/auto_settings.h"
 
@@ -32,6 +33,8 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .runs_format = -1,
                                        .draws = 16,
                                        .seed = 1337};
+
+#define TOKENIZER_NAMES "byte|bpe|chars|words|lines|ids|FILE"
 
 /* Names that other trainers use for these options. */
 #define HERE(name) "that is --" name " here"
@@ -102,7 +105,7 @@ void train_options(Options *options, TrainSettings *s) {
   const Option table[] = {
       GROUP("Data"),
       LIST("data", &s->data, "FILE",
-           "training text: files, directories (every .txt, .jsonl and .tsv file in them) or - (standard input); a "
+           "training text: files, directories (every " TEXT_FILE_NAMES " in them) or - (standard input); a "
            "document ends at the end of a file or at a line that contains only <|endoftext|>",
            .positional = true, .modes = OPTION_ALL_MODES, .common = true),
       TEXT("val", &s->val, "FILE", "the end of the training text",
@@ -116,16 +119,22 @@ void train_options(Options *options, TrainSettings *s) {
              "training windows: pieces of the text (stream), or whole documents without attention between them (docs)"),
 
       GROUP("Tokenizer"),
-      TEXT("tokenizer", &s->tokenizer, "byte|bpe|FILE", "auto: from the size and the characters of the text",
-           "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), or the tokenizer.json of "
-           "another run or model (FILE)"),
-      INT("vocab-size", &s->vocab_size, 257, MODEL_MAX_VOCAB, "auto: from the size of the text",
-          "maximum vocabulary size of the BPE, including the 256 bytes and <|endoftext|>", .follows = "tokenizer"),
-      TEXT("source-tokenizer", &s->source_tokenizer, "byte|bpe|FILE", "auto: the same tokenizer",
+      TEXT("tokenizer", &s->tokenizer, TOKENIZER_NAMES, "auto: from the size and the characters of the text",
+           "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), one token per character, "
+           "word or line of the text (chars, words, lines), a text that consists of token ids (ids), or the "
+           "tokenizer.json of another run or model (FILE)"),
+      INT("vocab-size", &s->vocab_size, 1, MODEL_MAX_VOCAB,
+          "auto: from the size of the text; with chars, words, lines: all",
+          "maximum vocabulary size, including <|endoftext|> and, for a BPE, the 256 bytes; chars, words and lines keep "
+          "the most frequent ones and replace the others by <unk>; ids: the number of ids without <|endoftext|>",
+          .follows = "tokenizer"),
+      FLAG("unk", &s->unknown,
+           "with chars, words or lines, add a token <unk> for those that the training text does not contain"),
+      TEXT("source-tokenizer", &s->source_tokenizer, TOKENIZER_NAMES, "auto: the same tokenizer",
            "separate tokenizer for the encoder, trained on prompts only; --tokenizer is then trained on responses "
            "only"),
-      INT("source-vocab-size", &s->source_vocab_size, 257, MODEL_MAX_VOCAB, "auto: from the size of the text",
-          "maximum vocabulary size of a BPE for prompts", .follows = "source-tokenizer"),
+      INT("source-vocab-size", &s->source_vocab_size, 1, MODEL_MAX_VOCAB, "auto: from the size of the text",
+          "maximum vocabulary size for prompts, as --vocab-size", .follows = "source-tokenizer"),
 
       GROUP("Model"),
       CHOICE("preset", &s->preset, preset_names, "auto: from the text and the device",
@@ -190,7 +199,8 @@ void train_options(Options *options, TrainSettings *s) {
       INT("rotary-dims", &m->rotary_dims, 2, HEAD_DIM_LIMIT, "auto: all",
           "how many numbers of each head the rotary position encoding rotates", .follows = "arch positions"),
       TRISTATE("tie", &m->tie,
-               "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(ARCHITECTURE_TIE_DIM) ", unless a token is a byte",
+               "auto: arch; llama, qwen3 and lfm2: below dim " SHOWN(
+                   ARCHITECTURE_TIE_DIM) ", unless a token is a byte or a character",
                "tie the output head to the token embedding",
                .follows = "preset dim arch positions tokenizer vocab-size source-tokenizer source-vocab-size"),
       TEXT("init", &s->init, "DIR", "random weights",
@@ -358,9 +368,7 @@ void train_options(Options *options, TrainSettings *s) {
 
 /* ---- what follows from settings ---- */
 
-bool settings_tokenizer_is_path(const char *tokenizer) {
-  return tokenizer && strcmp(tokenizer, "byte") != 0 && strcmp(tokenizer, "bpe") != 0;
-}
+bool settings_tokenizer_is_path(const char *tokenizer) { return tokenizer && !tokenizer_is_trained_name(tokenizer); }
 
 /* A dropout that is not chosen yet counts as 0. */
 static float rate(float dropout) { return dropout > 0 ? dropout : 0; }

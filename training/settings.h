@@ -31,8 +31,10 @@ typedef struct TrainSettings {
   bool tsv;                                                /* standard input is TSV */
   bool binary;                                             /* binary files are accepted as training data */
   int pack;                                                /* PackKind */
-  const char *tokenizer;                                   /* "byte", "bpe" or a path; NULL: chosen automatically */
-  int vocab_size;                                          /* largest size of a BPE; 0: chosen automatically */
+  const char *tokenizer;                                   /* "byte", "bpe", that of a WordLevelKind, or a path; NULL:
+                                                              chosen automatically */
+  int vocab_size;                                          /* largest size; 0: chosen automatically */
+  bool unknown;                                            /* a vocabulary of whole pieces has <unk> */
   const char *source_tokenizer;                            /* as tokenizer; NULL: one tokenizer for both */
   int source_vocab_size;
   /* model */

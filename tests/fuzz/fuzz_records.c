@@ -1,4 +1,4 @@
-/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line. */
+/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; and of FASTA. */
 #include "tests/fuzz/fuzz.h"
 
 #include "dataset/record.h"
@@ -28,6 +28,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     use(&record, record_parse_jsonl(&record, &(RecordFields){"q", "text"}, line, length, "x", number, &errors[1]),
         &errors[1]);
     use(&record, record_parse_tsv(&record, line, length, "x", number, &errors[2]), &errors[2]);
+  }
+  int64_t lines;
+  for (size_t at = 0, read; at < size; at += read) {
+    Error error = {0};
+    use(&record, record_parse_fasta(&record, bytes + at, size - at, &read, &lines, &error), &error);
+    FUZZ_REQUIRE(read > 0 && read <= size - at && lines > 0 &&
+                 !memchr(record.size ? record.text : bytes, '\n', record.size));
   }
   record_free(&record);
   return 0;
