@@ -27,8 +27,8 @@ typedef struct Reader {
   const SweepSpec *spec;
   const char *path; /* of the file; NULL: the description is on the command line */
   int line;
-  json_t *runs;
-  Axis *axes; /* [AXES], of the line */
+  json_t *runs, *seen; /* seen: an object whose keys are the runs, as text */
+  Axis *axes;          /* [AXES], of the line */
   int count;
   Error *error;
 } Reader;
@@ -109,13 +109,6 @@ static json_t *value_of(const Reader *r, int axis, int index, int draw) {
   return a->whole ? json_sprintf("%.0f", drawn(r, axis, draw)) : json_sprintf("%.3g", drawn(r, axis, draw));
 }
 
-static bool is_new(const json_t *runs, const json_t *run) {
-  size_t i;
-  json_t *other;
-  json_array_foreach(runs, i, other) if (json_equal(other, run)) return false;
-  return true;
-}
-
 /* Adds the combination with this number, counted with the last axis fastest. */
 static void add_run(Reader *r, int number, int draw) {
   int index[AXES];
@@ -126,7 +119,10 @@ static void add_run(Reader *r, int number, int draw) {
   }
   json_t *run = json_object();
   for (int i = 0; i < r->count; i++) json_object_set_new(run, r->axes[i].name, value_of(r, i, index[i], draw));
-  if (is_new(r->runs, run)) json_array_append(r->runs, run);
+  char *key = json_text(run, JSON_SORT_KEYS, "a sweep", r->error);
+  if (key && !json_object_get(r->seen, key)) json_array_append(r->runs, run);
+  if (key) json_object_set_new(r->seen, key, json_true());
+  free(key);
   json_decref(run);
 }
 
@@ -163,18 +159,21 @@ static bool take_text(Reader *r, char *text) {
 
 json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *error) {
   const bool is_file = access(spec->text, F_OK) == 0;
-  Reader r = {options, spec, is_file ? spec->text : NULL, 0, json_array(), NULL, 0, error};
+  Reader r = {.options = options,
+              .spec = spec,
+              .path = is_file ? spec->text : NULL,
+              .runs = json_array(),
+              .seen = json_object(),
+              .error = error};
   MappedFile file = {(const uint8_t *)spec->text, strlen(spec->text)};
-  if (is_file && !file_map(&file, spec->text, EXIT_INPUT, error)) {
-    json_decref(r.runs);
-    return NULL;
+  if (!is_file || file_map(&file, spec->text, EXIT_INPUT, error)) {
+    char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
+    if (!text || !take_text(&r, text)) error_memory(error, "a sweep");
+    free(text);
+    if (is_file) file_unmap(&file);
   }
-  char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
-  if (!text) error_memory(error, "a sweep");
-  const bool ok = text && take_text(&r, text);
-  free(text);
-  if (is_file) file_unmap(&file);
-  if (ok) return r.runs;
+  json_decref(r.seen);
+  if (!error->code) return r.runs;
   json_decref(r.runs);
   return NULL;
 }

@@ -202,18 +202,16 @@ static void name_run(SweepRun *run, int number, int digits) {
     if (strchr("/ \t", *c)) *c = '_';
 }
 
-/* Returns the number of the first run that differs from run i only in the seed. */
-static int group_of(const Sweep *s, int i) {
-  json_t *own = json_copy(s->runs[i].settings);
-  json_object_del(own, "seed");
-  int group = i;
-  for (int k = 0; k < i && group == i; k++) {
-    json_t *other = json_copy(s->runs[k].settings);
-    json_object_del(other, "seed");
-    if (s->runs[k].group == k && json_equal(own, other)) group = k;
-    json_decref(other);
-  }
-  json_decref(own);
+/* Returns the first run that differs from run i only in the seed. `known`: {settings: run}. */
+static int group_of(const Sweep *s, int i, json_t *known, Error *error) {
+  json_t *settings = json_copy(s->runs[i].settings);
+  json_object_del(settings, "seed");
+  char *key = json_text(settings, JSON_SORT_KEYS, "a sweep", error);
+  json_decref(settings);
+  if (!key) return i;
+  if (!json_object_get(known, key)) json_object_set_new(known, key, json_integer(i));
+  const int group = (int)json_integer_value(json_object_get(known, key));
+  free(key);
   return group;
 }
 
@@ -239,6 +237,7 @@ static bool take_runs(Sweep *s, Error *error) {
   s->first_scores = calloc((size_t)s->count, sizeof *s->first_scores);
   if (!s->runs || !s->group_scores || !s->first_scores) return error_memory(error, "a sweep");
   const int digits = snprintf(NULL, 0, "%d", s->count);
+  json_t *groups = json_object();
   for (int i = 0; i < s->count; i++) {
     SweepRun *run = &s->runs[i];
     const json_t *item = json_array_get(runs, (size_t)i);
@@ -249,10 +248,11 @@ static bool take_runs(Sweep *s, Error *error) {
     name_run(run, i + 1, digits);
     snprintf(name, sizeof name, "%s.run", run->name);
     run->dir = path_in(s->dir, name);
-    run->group = group_of(s, i);
-    s->groups += run->group == i;
+    run->group = group_of(s, i, groups, error);
   }
-  return json_memory_ok(error, "a sweep");
+  s->groups = (int)json_object_size(groups);
+  json_decref(groups);
+  return !error->code && json_memory_ok(error, "a sweep");
 }
 
 /* ---- the plan ---- */
@@ -543,9 +543,9 @@ static bool print_table(const Sweep *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-/* Returns whether a value of the run is the smallest (-1) or largest (1) of those that were tried; 0: neither, or all are
+/* Returns whether a value is the smallest (-1) or largest (1) of those that were tried; 0: neither, or all are
  * equal. */
-static int edge_of(const Sweep *s, const SweepRun *best, const char *name, const char *value) {
+static int edge_of(const Sweep *s, const char *name, const char *value) {
   char *end;
   const double own = strtod(value, &end);
   bool smaller = false, larger = false;
@@ -556,7 +556,6 @@ static int edge_of(const Sweep *s, const SweepRun *best, const char *name, const
     smaller = smaller || other < own;
     larger = larger || other > own;
   }
-  (void)best;
   return smaller == larger ? 0 : larger ? -1 : 1;
 }
 
@@ -608,7 +607,7 @@ static void tell_best(const Sweep *s) {
     if (!s->runs[i].stopped && !s->runs[i].failed && (!best || s->runs[i].score < best->score)) best = &s->runs[i];
   if (!best) return;
   json_object_foreach(best->settings, name, value) {
-    const int edge = edge_of(s, best, name, json_string_value(value));
+    const int edge = edge_of(s, name, json_string_value(value));
     if (edge)
       console_note(s->console, "the best %s, %s, is the %s that was tried: try %s ones, too", name,
                    json_string_value(value), edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger");
