@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Checks that docs/formats.md lists exactly the keys that the programs write in a run.
 BIN: directory of ./train and ./generate (default: the root of the source)."""
+import importlib.util
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -67,6 +69,17 @@ def lines(path):
     return [json.loads(line) for line in open(path, encoding="utf-8")]
 
 
+def events(folder):
+    """The scalars in a folder of TensorBoard: name, step, value."""
+    from tensorboardX.proto.event_pb2 import Event
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), "rb") as file:
+            while head := file.read(12):  # length, its checksum; the event, its checksum
+                event = Event.FromString(file.read(struct.unpack("<Q", head[:8])[0]))
+                file.read(4)
+                yield from ((value.tag, event.step, value.simple_value) for value in event.summary.value)
+
+
 def main():
     docs = documented()
     work = tempfile.mkdtemp()
@@ -77,7 +90,8 @@ def main():
         file.writelines(f"{i}\t{i}\n" for i in range(900))
     with open("choices.tsv", "w") as file:
         file.write("line 1\tenil 1\n")
-    run("train", "text.txt", *TINY, "--steps", 20, "--choose", "choices.tsv", "--out", "text.run")
+    run("train", "text.txt", *TINY, "--steps", 20, "--choose", "choices.tsv", "--keep-at", "words:50", "--out", "text.run")
+    run("train", "text.txt", *TINY, "--steps", 5, "--sweep", "lr=1e-3,1e-2", "--out", "lr.sweep")
     run("train", "text.txt", *TINY, "--steps", 200, "--lr", 9, "--optimizer", "adamw", "--out", "bad.run")
     run("train", "pairs.tsv", "--arch", "original", *TINY, "--steps", 20, "--out", "pairs.run")
     metrics = [line for name in ("text.run", "bad.run", "pairs.run") for line in lines(f"{name}/metrics.jsonl")]
@@ -117,6 +131,13 @@ def main():
     compare("--runs", docs["./train --runs"][0], rows, settings)
     for row in rows:
         check("--runs: tokens_per_s", abs(row["tokens_per_s"] * row["seconds"] / row["tokens"] - 1) < 1e-6)
+    compare("sweep.json", docs["sweep.json"][0], [json.load(open("lr.sweep/sweep.json"))])
+    compare("manifest.json", docs["series/manifest.json"][0], json.load(open("text.run/series/manifest.json")))
+    if importlib.util.find_spec("tensorboardX"):
+        subprocess.run([sys.executable, os.path.join(HERE, "scripts/tensorboard.py"), "text.run"], check=True)
+        wanted = {(name, line["step"], struct.unpack("f", struct.pack("f", value))[0])
+                  for line in lines("text.run/metrics.jsonl") for name, value in line.items() if isinstance(value, float)}
+        check("scripts/tensorboard.py", set(events("text.run/tensorboard")) == wanted)
     shutil.rmtree(work)
     print("done")
     return failures > 0
