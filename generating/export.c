@@ -72,7 +72,7 @@ static void write_results(FILE *out, const json_t *result, const MetricsLine *ke
 
 /* Returns whether a setting comes from the base model of --init. */
 static bool is_of_base(const char *key) {
-  static const char *const keys[] = {"preset", "arch", "init-like", "init-std"};
+  static const char *const keys[] = {"preset", "arch", "init-like", "init-std", "unk"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (strcmp(key, keys[i]) == 0) return true;
   return false;

@@ -38,7 +38,7 @@ refused "what llama.cpp calls it" 2 "unknown flag --n-predict: that is -n here" 
 refused "what is far from everything" 2 "help-all. lists them all" "$train" text.txt --zap 3
 refused "--json without --dry-run" 2 "--json belongs to --dry-run" "$train" text.txt --json
 refused "--dry-run and --bench" 2 "use only one of --dry-run and --bench" "$train" text.txt --dry-run --bench 3
-refused "a model of a table" 2 "--layers does not go with --runs; it is for training, --dry-run, --bench" "$train" --runs . --layers 2
+refused "a model of a table" 2 "--layers does not go with --runs; it is for training, --sweep .*, --dry-run, --bench" "$train" --runs . --layers 2
 refused "columns of a plot" 2 "--columns does not go with --plot; it is for --runs" "$train" --plot a.run --columns run
 refused "--json of runs" 2 "--json does not go with --runs; it is for --dry-run" "$train" --runs . --json
 refused "--json and --show" 2 "--json does not go with --show; leave out one of the two" "$train" text.txt --dry-run --json --show 2
