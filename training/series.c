@@ -46,7 +46,7 @@ bool run_read_series(const TrainSettings *s, Series *series, Error *error) {
   if (!s->keep_at) return true;
   if (strcmp(s->keep_at, "log") == 0) {
     add_point(series, 0, error);
-    for (double at = 1; at <= SETTINGS_MAX_STEPS; at *= 2) add_point(series, at, error);
+    for (double at = 1; at <= (double)SETTINGS_MAX_STEPS; at *= 2) add_point(series, at, error);
     return true;
   }
   const char *colon = strchr(s->keep_at, ':');
