@@ -20,7 +20,7 @@ STATIC_CFLAGS_aarch64 := -mno-outline-atomics
 STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608
 STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
 	COMPILED_LIBRARIES=1 NO_CUDA=1 NO_MPI=1 CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
-	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" LDFLAGS="$(STATIC_LDFLAGS)"
+	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" KERNEL_CFLAGS="$(ALIGNMENTS:%=-f%)" LDFLAGS="$(STATIC_LDFLAGS)"
 .PHONY: static dist
 static: remember
 	@for machine in $(or $(MACHINES),$(HOST)); do command -v $$machine-linux-gnu-gcc >/dev/null || \
@@ -43,7 +43,7 @@ ifdef COMPILED_LIBRARIES
 ARCHIVE := $(LIBS)
 # The main build makes it.
 $(WASM)/flags: ;
-$(CPU_OBJECTS): override CFLAGS += -O3 $(ALIGNMENTS:%=-f%)
+$(CPU_OBJECTS): override CFLAGS += -O3 $(KERNEL_CFLAGS)
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
 $(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)
