@@ -22,7 +22,7 @@ static int print(const char *text) {
   Error error = {0};
   fputs(text, stdout);
   if (!file_flush(stdout, "stdout", &error)) fprintf(stderr, "inkling: %s\n", error.text);
-  return error.code;
+  return (int)error.code;
 }
 
 int main(int argc, char **argv) {
