@@ -189,7 +189,8 @@ bool options_load(Options *options, const char *path, ExitCode code, Error *erro
 
 /* ---- writing ---- */
 
-static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, const void *context) {
+/* Writes the value of a row as a line, a list as a line for each item; or as arguments, each with a zero after it. */
+static void write_row(FILE *stream, const Option *row, bool arguments, OptionsResolve *resolve, const void *context) {
   const OptionValue value = option_load(row);
   const TextList one = {.items = (const char *[]){value.text}, .count = 1};
   const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
@@ -197,10 +198,11 @@ static void write_row(FILE *stream, const Option *row, OptionsResolve *resolve, 
   option_format(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
     char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
-    fprintf(stream, "%s = ", row->name);
-    if (option_is_text(row)) write_text(stream, resolved ? resolved : texts->items[i]);
-    else fputs(text, stream);
-    fputc('\n', stream);
+    const char *value_text = !option_is_text(row) ? text : resolved ? resolved : texts->items[i];
+    if (!(arguments && row->positional)) fprintf(stream, arguments ? "--%s=" : "%s = ", row->name);
+    if (!arguments && option_is_text(row)) write_text(stream, value_text);
+    else fputs(value_text, stream);
+    fputc(arguments ? 0 : '\n', stream);
     free(resolved);
   }
 }
@@ -220,7 +222,16 @@ bool options_write(const Options *options, FILE *stream, OptionsResolve *resolve
     if (row->transient || !option_is_set(row, option_load(row)) || loses_to_rival(options, row)) continue;
     if (row->group != group) fprintf(stream, "%s# %s\n", group ? "\n" : "", row->group);
     group = row->group;
-    write_row(stream, row, resolve, context);
+    write_row(stream, row, false, resolve, context);
+  }
+  return !ferror(stream);
+}
+
+bool options_write_arguments(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    const bool passed = row->value == &options->config || !row->transient;
+    if (row->origin == ORIGIN_COMMAND_LINE && passed && option_is_set(row, option_load(row)))
+      write_row(stream, row, true, resolve, context);
   }
   return !ferror(stream);
 }

@@ -273,28 +273,6 @@ void options_format_named(const Options *options, const char *name, char *out, s
   option_format_variable(row, row->value, out, size);
 }
 
-/* Writes the value of a row as an argument; a list, as one for each item. */
-static void write_argument(const Option *row, FILE *stream) {
-  const OptionValue value = option_load(row);
-  const TextList one = {.items = (const char *[]){value.text}, .count = 1};
-  const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
-  char text[400];
-  option_format(row, value, text, sizeof text);
-  for (int i = 0; i < texts->count; i++) {
-    if (!row->positional) fprintf(stream, "--%s=", row->name);
-    fprintf(stream, "%s%c", option_is_text(row) ? texts->items[i] : text, 0);
-  }
-}
-
-bool options_write_arguments(const Options *options, const void *except, FILE *stream) {
-  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    const bool passed = row->value == &options->config || (!row->transient && row->value != except);
-    if (row->origin == ORIGIN_COMMAND_LINE && passed && option_is_set(row, option_load(row)))
-      write_argument(row, stream);
-  }
-  return !ferror(stream);
-}
-
 /* ---- the nearest flag ---- */
 
 static int smaller(int a, int b) { return a < b ? a : b; }

@@ -217,9 +217,9 @@ void options_format_named(const Options *options, const char *name, char *out, s
 /* Returns the row of an option that has this value on the command line. EXIT_USAGE, with the message of
  * options_parse(). */
 const Option *options_check(const Options *options, const char *name, const char *value, Error *error);
-/* Writes what the command line gave as arguments for another call of the program, each with a zero after it: without
- * transient rows and the row whose variable is at `except`. Returns false when the stream has an error. */
-bool options_write_arguments(const Options *options, const void *except, FILE *stream);
+/* Writes what the command line gave as arguments for another call of the program, each with a zero after it, without
+ * transient rows. `resolve` as for options_write(). Returns false when the stream has an error. */
+bool options_write_arguments(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
 /* Returns a random seed. */
 uint64_t options_random_seed(void);

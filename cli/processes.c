@@ -98,7 +98,7 @@ static bool run_all(Running *running, Process *processes, int count, ProcessEnde
     }
     if (stop_signal && !sent) send_on(running, sent = stop_signal);
     if (!collect(running, processes, &which)) nanosleep(&pause, NULL);
-    else if (!stop_signal) ended(context, &processes[which]);
+    else if (ended && !stop_signal) ended(context, which);
   }
   return !error->code && (!stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped"));
 }

@@ -10,11 +10,11 @@ typedef struct Process {
   int status;                   /* its exit status; EXIT_SIGNALS + the signal that killed it */
 } Process;
 
-typedef void ProcessEnded(void *context, Process *process);
+typedef void ProcessEnded(void *context, int which);
 
-/* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` for each that has ended by itself.
- * A signal (stop_signal) is sent on to them; then it waits for them,
- * starts no more, and fails with EXIT_SIGNALS + the signal. EXIT_INTERNAL: a process cannot be started. */
+/* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` (NULL: nothing) with the
+ * number of each that has ended by itself. A signal (stop_signal) is sent on to them; then it waits for them, starts no
+ * more, and fails with EXIT_SIGNALS + the signal. EXIT_INTERNAL: a process cannot be started. */
 bool processes_run(Process *processes, int count, int at_once, ProcessEnded *ended, void *context, Error *error);
 
 #endif

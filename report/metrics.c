@@ -44,6 +44,28 @@ static double *number_of(MetricsLine *line, const Field *field) {
   return (double *)(void *)((char *)line + field->offset);
 }
 
+static bool is_of_machine(const Field *field) {
+  return field->offset == offsetof(MetricsLine, seconds) || field->offset == offsetof(MetricsLine, tokens_per_s) ||
+         field->offset == offsetof(MetricsLine, xz_bits_per_byte);
+}
+
+static bool differ(double a, double b, double *of_a, double *of_b) {
+  *of_a = a;
+  *of_b = b;
+  return a != b && !(isnan(a) && isnan(b));
+}
+
+const char *metrics_difference(const MetricsLine *a, const MetricsLine *b, double *of_a, double *of_b) {
+  MetricsLine own = *a, other = *b;
+  if (differ((double)a->kind, (double)b->kind, of_a, of_b)) return "the kind of line";
+  if (differ((double)a->step, (double)b->step, of_a, of_b)) return "step";
+  if (differ((double)a->tokens, (double)b->tokens, of_a, of_b)) return "tokens";
+  for (const Field *f = fields; f < fields + FIELDS; f++)
+    if (f->kinds >> a->kind & 1 && !is_of_machine(f) && differ(*number_of(&own, f), *number_of(&other, f), of_a, of_b))
+      return f->name;
+  return NULL;
+}
+
 /* ---- writing ---- */
 
 static void write_numbers(FILE *stream, const MetricsLine *line) {

@@ -55,6 +55,10 @@ void metrics_close(Metrics *metrics); /* also after a failure; harmless on a zer
 
 /* ---- reading ---- */
 
+/* Returns the name of the first number in which two lines differ, and the numbers; NULL: they are equal, apart from
+ * times, speeds and xz, which depend on the machine. */
+const char *metrics_difference(const MetricsLine *a, const MetricsLine *b, double *of_a, double *of_b);
+
 /* Parses a line. Returns false when it is not a valid line. For whole files see report/history.h. */
 bool metrics_parse(const char *line, size_t size, MetricsLine *out);
 

@@ -4,12 +4,13 @@
 
 #include "checkpoint/directory.h"
 #include "checkpoint/state.h"
+#include "cli/processes.h"
 #include "kernels.h"
 #include "report/result.h"
 #include "report/runs.h"
-#include "cli/processes.h"
 #include "sweep/spec.h"
 #include "training/auto_settings.h"
+#include "training/run.h"
 #include "util/clock.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -59,8 +60,7 @@ typedef struct Sweep {
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
   double *group_scores; /* [count] of the first run of each group: the mean of its runs at the end of the last stage */
   double *first_scores; /* the same after the first stage */
-  const Stage *stage;
-  int done, todo; /* runs of the stage */
+  bool timed;           /* --minutes has set the steps */
 } Sweep;
 
 static json_t *arguments_of(const Sweep *s) { return json_object_get(s->file, "arguments"); }
@@ -68,15 +68,15 @@ static json_t *arguments_of(const Sweep *s) { return json_object_get(s->file, "a
 /* ---- processes ---- */
 
 /* Runs of this program with different arguments. */
-typedef struct Batch {
+typedef struct Jobs {
   Process *processes;
   json_t **words; /* [count] arrays of texts, to which the arguments point */
   PathText *out, *messages;
   SweepRun **runs;
   int count;
-} Batch;
+} Jobs;
 
-static void batch_free(Batch *b) {
+static void jobs_free(Jobs *b) {
   for (int i = 0; i < b->count; i++) {
     free((void *)b->processes[i].arguments);
     json_decref(b->words[i]);
@@ -89,14 +89,14 @@ static void batch_free(Batch *b) {
   free(b->runs);
 }
 
-static bool batch_make(Batch *b, int most, Error *error) {
-  *b = (Batch){.processes = calloc((size_t)most, sizeof *b->processes),
-               .words = calloc((size_t)most, sizeof(json_t *)),
-               .out = calloc((size_t)most, sizeof *b->out),
-               .messages = calloc((size_t)most, sizeof *b->messages),
-               .runs = calloc((size_t)most, sizeof(SweepRun *))};
+static bool jobs_make(Jobs *b, int most, Error *error) {
+  *b = (Jobs){.processes = calloc((size_t)most, sizeof *b->processes),
+              .words = calloc((size_t)most, sizeof(json_t *)),
+              .out = calloc((size_t)most, sizeof *b->out),
+              .messages = calloc((size_t)most, sizeof *b->messages),
+              .runs = calloc((size_t)most, sizeof(SweepRun *))};
   if (b->processes && b->words && b->out && b->messages && b->runs) return true;
-  batch_free(b);
+  jobs_free(b);
   return error_memory(error, "a sweep");
 }
 
@@ -108,7 +108,7 @@ static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const cha
 }
 
 /* Adds a process with these words, which it takes over. `copy`: of the same run, from 0. */
-static bool batch_add(const Sweep *s, Batch *b, SweepRun *run, int copy, json_t *words, Error *error) {
+static bool jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *words, Error *error) {
   const size_t count = json_array_size(words);
   const char **arguments = calloc(count + 1, sizeof *arguments);
   const int i = b->count++;
@@ -163,19 +163,9 @@ static bool write_file(const Sweep *s, Error *error) {
   return ok;
 }
 
-static char *directory_of(const TrainSettings *s) {
-  if (s->out) return strdup(s->out);
-  char *name = s->data.count ? path_last_name(s->data.items[0]) : strdup("stdin");
-  char *out = name ? malloc(strlen(name) + sizeof ".sweep") : NULL;
-  if (out) sprintf(out, "%s.sweep", name);
-  if (out && strrchr(name, '.') > name) sprintf(out + (strrchr(name, '.') - name), ".sweep");
-  free(name);
-  return out;
-}
-
 static bool make_directory(Sweep *s, Error *error) {
-  s->dir = directory_of(s->settings);
-  if (!s->dir) return error_memory(error, "a path");
+  s->dir = run_directory(s->settings, ".sweep", error);
+  if (!s->dir) return false;
   if (sweep_is(s->dir))
     return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
                 s->dir, s->dir);
@@ -280,20 +270,15 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
   return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
 }
 
-static bool fail_run(const Batch *b, int i, Error *error) {
+static bool fail_run(const Jobs *b, int i, Error *error) {
   const OneLine why = last_message(b->messages[i].text);
   return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
               *why.text ? why.text : "it failed without a message");
 }
 
-static void nothing(void *context, Process *process) {
-  (void)context;
-  (void)process;
-}
-
-/* Runs all processes of a batch, which must succeed. */
-static bool run_batch(const Sweep *s, Batch *b, Error *error) {
-  processes_run(b->processes, b->count, s->at_once, nothing, NULL, error);
+/* Runs all processes of a list, which must succeed. */
+static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
+  processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
   for (int i = 0; i < b->count; i++) {
     if (!error->code && b->processes[i].status) fail_run(b, i, error);
     unlink(b->messages[i].text);
@@ -303,19 +288,19 @@ static bool run_batch(const Sweep *s, Batch *b, Error *error) {
 
 /* Asks a process of each run what it would do: plans is [count]. */
 static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
-  Batch b;
-  if (!batch_make(&b, s->count, error)) return false;
+  Jobs b;
+  if (!jobs_make(&b, s->count, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < s->count; i++) {
     json_t *words = words_of(s, &s->runs[i]);
     add_word(words, "out", s->runs[i].dir.text);
     json_array_append_new(words, json_string("--dry-run"));
     json_array_append_new(words, json_string("--json"));
-    ok = batch_add(s, &b, &s->runs[i], 0, words, error);
+    ok = jobs_add(s, &b, &s->runs[i], 0, words, error);
   }
-  ok = ok && run_batch(s, &b, error);
+  ok = ok && run_jobs(s, &b, error);
   for (int i = 0; ok && i < s->count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
-  batch_free(&b);
+  jobs_free(&b);
   return ok &&
          (plans[0].val_tokens > 0 ||
           fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
@@ -324,15 +309,15 @@ static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
 /* Times steps of a run in as many processes as will run together; stores seconds per step. */
 static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
   enum { STEPS = 10 };
-  Batch b;
-  if (!batch_make(&b, s->at_once, error)) return false;
+  Jobs b;
+  if (!jobs_make(&b, s->at_once, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < s->at_once; i++) {
     json_t *words = words_of(s, run);
     add_count(words, "bench", STEPS);
-    ok = batch_add(s, &b, run, i, words, error);
+    ok = jobs_add(s, &b, run, i, words, error);
   }
-  ok = ok && run_batch(s, &b, error);
+  ok = ok && run_jobs(s, &b, error);
   *seconds = 0;
   for (int i = 0; ok && i < s->at_once; i++) {
     MappedFile file;
@@ -342,7 +327,7 @@ static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *erro
     json_decref(line);
     file_unmap(&file);
   }
-  batch_free(&b);
+  jobs_free(&b);
   return ok && !error->code;
 }
 
@@ -438,19 +423,25 @@ static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
   return there;
 }
 
-static void tell_end(void *context, Process *process) {
-  Sweep *s = context;
+/* The processes of a stage. */
+typedef struct StageWork {
+  Console *console;
+  const Stage *stage;
+  Jobs jobs;
+  int done;
+} StageWork;
+
+static void tell_end(void *context, int which) {
+  StageWork *work = context;
+  const Process *process = &work->jobs.processes[which];
+  SweepRun *run = work->jobs.runs[which];
   Error unknown = {0};
-  SweepRun *run = NULL;
-  for (int i = 0; i < s->count && !run; i++)
-    if (strcmp(file_of(s, &s->runs[i], 0, ".log").text, process->messages) == 0) run = &s->runs[i];
-  s->done++;
-  if (!process->status && look_at(run, s->stage, &unknown)) {
-    console_line(s->console, "%d/%d  %s: %.4f", s->done, s->todo, run->name, run->score);
-    return;
-  }
-  run->failed = true;
-  console_line(s->console, "%d/%d  %s failed: %s", s->done, s->todo, run->name, last_message(process->messages).text);
+  work->done++;
+  run->failed = process->status || !look_at(run, work->stage, &unknown);
+  if (run->failed)
+    console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name,
+                 last_message(process->messages).text);
+  else console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->score);
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
@@ -465,7 +456,7 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, const Stage 
     words = words_of(s, run);
     add_word(words, "out", run->dir.text);
     json_array_append_new(words, json_string("--overwrite"));
-    if (!isnan(s->settings->minutes)) add_count(words, "steps", run->steps);
+    if (s->timed) add_count(words, "steps", run->steps);
     add_count(words, "eval-every", run->eval_every);
   }
   if (until < run->steps) add_count(words, "stop-at", until);
@@ -474,24 +465,22 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, const Stage 
 }
 
 static bool run_stage(Sweep *s, const Stage *stage, Error *error) {
-  Batch b;
-  if (!batch_make(&b, s->count, error)) return false;
+  StageWork work = {.console = s->console, .stage = stage};
+  Jobs *b = &work.jobs;
+  if (!jobs_make(b, s->count, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < s->count; i++) {
     SweepRun *run = &s->runs[i];
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
-    ok = !error->code && batch_add(s, &b, run, 0, words_for_stage(s, run, stage), error);
+    ok = !error->code && jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
   }
-  s->stage = stage;
-  s->done = 0;
-  s->todo = b.count;
-  if (ok && b.count)
+  if (ok && b->count)
     console_line(s->console, "%s of the steps: %s, %d at a time; bits per byte of validation text:", stage->name,
-                 text_plural(b.count, "run").text, s->at_once);
-  ok = ok && (!b.count || processes_run(b.processes, b.count, s->at_once, tell_end, s, error));
-  for (int i = 0; i < b.count; i++)
-    if (!b.processes[i].status) unlink(b.messages[i].text);
-  batch_free(&b);
+                 text_plural(b->count, "run").text, s->at_once);
+  ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
+  for (int i = 0; i < b->count; i++)
+    if (!b->processes[i].status) unlink(b->messages[i].text);
+  jobs_free(b);
   return ok && !error->code;
 }
 
@@ -624,31 +613,29 @@ static bool open_new(Sweep *s, Error *error) {
   size_t size = 0;
   if (!t->data.count)
     return fail(error, EXIT_USAGE, "no text given; try: %s book.txt --sweep '...'", program_name("train").text);
+  for (int i = 0; i < t->data.count; i++)
+    if (path_is_stdin(t->data.items[i]))
+      return fail(error, EXIT_USAGE, "each run of a sweep reads the text; give a file in place of standard input");
   json_t *runs = sweep_spec_read(s->options, &spec, error);
-  FILE *stream = runs ? open_memstream(&arguments, &size) : NULL;
-  if (!stream) {
-    json_decref(runs);
-    return error->code || error_memory(error, "a sweep");
-  }
-  options_write_arguments(s->options, &t->minutes, stream);
-  const bool ok = fclose(stream) == 0 || error_memory(error, "a sweep");
+  const bool ok = runs && run_arguments_text(s->options, t, &arguments, &size, error);
   json_t *words = json_array(), *items = json_array();
   for (const char *at = arguments; ok && at < arguments + size; at += strlen(at) + 1)
-    if (strncmp(at, "--out=", 6) != 0) json_array_append_new(words, json_string(at));
+    if (strncmp(at, "--out=", 6) != 0 && strncmp(at, "--minutes=", 10) != 0)
+      json_array_append_new(words, json_string(at));
   free(arguments);
   for (size_t i = 0; i < json_array_size(runs); i++)
     json_array_append_new(items, json_pack("{s:O}", "settings", json_array_get(runs, i)));
   json_decref(runs);
-  s->file = json_pack("{s:o,s:o}", "arguments", words, "runs", items);
+  s->timed = !isnan(t->minutes);
+  s->file = json_pack("{s:o,s:b,s:o}", "arguments", words, "timed", s->timed, "runs", items);
   return ok && json_memory_ok(error, "a sweep") && make_directory(s, error);
 }
 
 static bool open_old(Sweep *s, const char *dir, Error *error) {
-  free(s->dir);
   s->dir = strdup(dir);
   if (!s->dir) return error_memory(error, "a path");
-  json_decref(s->file);
   s->file = result_json(dir, SWEEP_FILE, error);
+  s->timed = json_is_true(json_object_get(s->file, "timed"));
   return s->file != NULL;
 }
 

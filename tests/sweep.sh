@@ -49,7 +49,7 @@ wait $process
 check "Ctrl-C" test $? -eq 130
 check "says how to continue the sweep" grep -q 'continue with: .*--resume=again' err
 check "nothing goes on" sh -c '! pgrep -f "[o]ut=again/" >/dev/null'
-"$train" --resume=again >out 2>err
+(mkdir away && cd away && "$train" --resume=../again >../out 2>../err)
 check "goes on" test $? -eq 0
 "$train" text.txt $small --steps 600 --jobs 1 --sweep "$grid" --out once >/dev/null 2>&1
 for run in again/*.run; do
@@ -95,6 +95,7 @@ unable 'is given twice' 'lr=1e-3 lr=1e-2'
 unable 'more than 10000 runs' 'seed=1..5 lr=1e-3,2e-3,3e-3,4e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6,0.7 batch=1,2,3,4,5,6,7,8,9,10 clip=1,2,3'
 unable 'the run 2-heads=3: --heads 3 does not divide' 'heads=2,3'
 refused "no validation text" 2 'no validation text' "$train" text.txt $small --val-frac 0 --sweep 'lr=1e-3' --out never
+refused "standard input" 2 'give a file' "$train" - $small --sweep 'lr=1e-3' --out never
 refused "--jobs alone" 2 'needs --sweep' "$train" text.txt --jobs 2
 
 # ---- --keep-at ----

@@ -11,21 +11,23 @@
 
 /* ---- name ---- */
 
-/* Returns NAME.run in the current directory; NAME is the last component of the first input's path without extension. */
-static char *default_directory(const char *source) {
-  char *name = path_is_stdin(source) ? strdup("stdin") : path_last_name(source);
-  if (!name) return NULL;
-  const char *dot = strrchr(name, '.');
-  const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-  char *out = malloc(length + sizeof ".run");
-  if (out) snprintf(out, length + sizeof ".run", "%.*s.run", (int)length, name);
-  free(name);
+char *run_directory(const TrainSettings *s, const char *ending, Error *error) {
+  const char *source = s->data.items[0];
+  char *name = s->out ? strdup(s->out) : path_is_stdin(source) ? strdup("stdin") : path_last_name(source), *out = name;
+  if (!s->out && name) {
+    const char *dot = strrchr(name, '.');
+    const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name), size = length + strlen(ending) + 1;
+    out = malloc(size);
+    if (out) snprintf(out, size, "%.*s%s", (int)length, name, ending);
+    free(name);
+  }
+  if (!out) error_memory(error, "a path");
   return out;
 }
 
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
-  if (!files->dir) files->dir = s->out ? strdup(s->out) : default_directory(s->data.items[0]);
-  return files->dir || error_memory(error, "a path");
+  if (!files->dir) files->dir = run_directory(s, ".run", error);
+  return files->dir;
 }
 
 /* ---- taking it ---- */
@@ -96,12 +98,23 @@ static char *absolute_path(const void *context, const void *value, const char *t
   return path;
 }
 
-bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
+typedef bool WriteOptions(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
+
+static bool options_text(WriteOptions *write, const Options *options, const TrainSettings *s, char **text, size_t *size,
+                         Error *error) {
   const Resolving resolving = {s, error};
   FILE *stream = open_memstream(text, size);
-  bool ok = stream && options_write(options, stream, absolute_path, &resolving);
+  bool ok = stream && write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
   return (ok && !error->code) || error_memory(error, CHECKPOINT_SETTINGS);
+}
+
+bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
+  return options_text(options_write, options, s, text, size, error);
+}
+
+bool run_arguments_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error) {
+  return options_text(options_write_arguments, options, s, text, size, error);
 }
 
 /* ---- the beginning of a run ---- */
@@ -112,14 +125,16 @@ static bool take_file(const char *dir, const char *from, const char *to, Error *
   return rename(path_in(dir, from).text, path.text) == 0 || errno == ENOENT || file_fail_write(path.text, error);
 }
 
-static bool replace_run(const Run *r, Error *error) {
-  SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
+bool run_write_model(const Run *r, const char *dir, Error *error) {
+  const SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
-  if (!run_write_weights(r->files.dir, &r->model, error) ||
-      !model_files_write_tokenizers(r->files.dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx,
-                                    error) ||
-      !model_files_write_config(r->files.dir, &r->model.config, special, TENSOR_F32, error))
-    return false;
+  return run_write_weights(dir, &r->model, error) &&
+         model_files_write_tokenizers(dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx, error) &&
+         model_files_write_config(dir, &r->model.config, special, TENSOR_F32, error);
+}
+
+static bool replace_run(const Run *r, Error *error) {
+  if (!run_write_model(r, r->files.dir, error)) return false;
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
   if (!r->settings.val) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);

@@ -300,6 +300,9 @@ static inline int64_t run_planned_steps(const Run *r) {
 }
 
 /* ---- directory.c: the run directory ---- */
+/* Returns --out, or the name of the first input without its extension and with `ending`, in allocated memory; NULL with
+ * EXIT_MEMORY. */
+char *run_directory(const TrainSettings *s, const char *ending, Error *error);
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
 bool run_take_directory(Run *r, Error *error);
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
@@ -312,6 +315,10 @@ typedef struct ResumeCommand {
 ResumeCommand run_resume_command(const RunFiles *files); /* the command that resumes the run */
 /* Returns the contents of config.txt in allocated memory. EXIT_MEMORY. */
 bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
+/* The same for options_write_arguments(). Paths are absolute in both. */
+bool run_arguments_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
+/* Writes weights, configuration and tokenizers; the weights are in RunModel.host[0]. EXIT_OUTPUT. */
+bool run_write_model(const Run *r, const char *dir, Error *error);
 
 /* ---- state.c: saving and restoring progress, weights and moments ---- */
 /* Copies the weights to the host of rank 0. All processes call it. */

@@ -135,10 +135,10 @@ static bool write_manifest(const Run *r, const char *folder, const char *name, E
   json_array_foreach(old, i, item) if (json_integer_value(json_object_get(item, "step")) < r->progress.step)
       json_array_append(all, item);
   const bool evaluated = r->progress.evaluated_step == r->progress.step;
-  json_array_append_new(all, json_pack("{s:s,s:I,s:I,s:o,s:o}", "model", name, "step", (json_int_t)r->progress.step, "tokens",
-                     (json_int_t)tokens_at(r, r->progress.step), "words",
-                     result_number(tokens_at(r, r->progress.step) * r->series.words_per_token), "val_loss",
-                     result_number(evaluated ? r->progress.last_val_loss : (double)NAN)));
+  json_array_append_new(all, json_pack("{s:s,s:I,s:I,s:o,s:o}", "model", name, "step", (json_int_t)r->progress.step,
+                                       "tokens", (json_int_t)tokens_at(r, r->progress.step), "words",
+                                       result_number(tokens_at(r, r->progress.step) * r->series.words_per_token),
+                                       "val_loss", result_number(evaluated ? r->progress.last_val_loss : (double)NAN)));
   char *text = json_text(all, JSON_INDENT(1) | JSON_REAL_PRECISION(12), CHECKPOINT_MANIFEST, error);
   const bool ok = text && file_write_in(folder, CHECKPOINT_MANIFEST, text, strlen(text), error);
   free(text);
@@ -149,15 +149,11 @@ static bool write_manifest(const Run *r, const char *folder, const char *name, E
 
 static bool write_model(Run *r, Error *error) {
   char name[32];
-  const SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
   const PathText folder = path_in(r->files.dir, CHECKPOINT_SERIES);
   snprintf(name, sizeof name, "step-%09" PRId64, r->progress.step);
   const PathText dir = path_in(folder.text, name);
-  return make_directory(folder.text, error) && make_directory(dir.text, error) &&
-         model_files_write_tokenizers(dir.text, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx,
-                                      error) &&
-         model_files_write_config(dir.text, &r->model.config, special, TENSOR_F32, error) &&
-         run_write_weights(dir.text, &r->model, error) && write_manifest(r, folder.text, name, error);
+  return make_directory(folder.text, error) && make_directory(dir.text, error) && run_write_model(r, dir.text, error) &&
+         write_manifest(r, folder.text, name, error);
 }
 
 bool run_keep_model(Run *r, Error *error) {

@@ -12,7 +12,6 @@
 #include "util/text.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,31 +41,6 @@ static bool next_line(MappedFile *rest, MetricsLine *out) {
   return false;
 }
 
-static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
-
-/* Returns the name of the first number that differs; NULL: none, apart from times. */
-static const char *first_difference(const MetricsLine *a, const MetricsLine *b, double *of_a, double *of_b) {
-  const struct {
-    const char *name;
-    double a, b;
-  } numbers[] = {{"the kind of line", (double)a->kind, (double)b->kind},
-                 {"step", (double)a->step, (double)b->step},
-                 {"tokens", (double)a->tokens, (double)b->tokens},
-                 {"loss", a->loss, b->loss},
-                 {"lr", a->lr, b->lr},
-                 {"grad_norm", a->grad_norm, b->grad_norm},
-                 {"val_loss", a->val_loss, b->val_loss},
-                 {"bits_per_byte", a->bits_per_byte, b->bits_per_byte},
-                 {"exact", a->exact, b->exact}};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (same(numbers[i].a, numbers[i].b)) continue;
-    *of_a = numbers[i].a;
-    *of_b = numbers[i].b;
-    return numbers[i].name;
-  }
-  return NULL;
-}
-
 static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error) {
   MetricsLine own, other;
   for (;; pair->lines++) {
@@ -77,7 +51,7 @@ static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error
     if (!more || !more_of_other)
       snprintf(where, sizeof where, "after step %" PRId64 ": one of the two ends there", more ? own.step : other.step);
     else {
-      const char *name = first_difference(&own, &other, &x, &y);
+      const char *name = metrics_difference(&own, &other, &x, &y);
       if (!name) continue;
       snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now", own.step, name, x, y);
     }
@@ -143,18 +117,13 @@ static bool compare(Pair *pair, Error *error) {
 
 /* ---- the repetition ---- */
 
-static void nothing(void *context, Process *process) {
-  (void)context;
-  (void)process;
-}
-
 static bool repeat(const Pair *pair, Error *error) {
   char config[sizeof(PathText) + 16], out[sizeof(PathText) + 16];
   snprintf(config, sizeof config, "--config=%s", path_in(pair->dir, CHECKPOINT_SETTINGS).text);
   snprintf(out, sizeof out, "--out=%s", pair->again);
   const char *const arguments[] = {config, out, NULL};
   Process process = {.arguments = arguments};
-  if (!processes_run(&process, 1, 1, nothing, NULL, error)) return false;
+  if (!processes_run(&process, 1, 1, NULL, NULL, error)) return false;
   return process.status == EXIT_DONE || fail(error, (ExitCode)process.status, "the repetition has failed");
 }
 
