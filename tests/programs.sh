@@ -472,6 +472,7 @@ refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run 
 refused "auto is the length that it has" 2 "late.run is finished at step 40" "$train" --resume=late.run --steps auto
 cp -r late.run same-again.run
 check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet
+check "a run named by --out" "$train" --resume --out same-again.run --steps 42 --quiet
 sed -i.kept 's/"norm_eps": 1e-5/"norm_eps": 1e-6/' late.run/config.json
 refused "a resumed run keeps every part of its model" 2 "norm-eps is 1e-05, but late.run was trained with 1e-06" "$train" --resume=late.run --steps 50
 mv late.run/config.json.kept late.run/config.json

@@ -12,9 +12,15 @@
 /* ---- name ---- */
 
 char *run_directory(const TrainSettings *s, const char *ending, Error *error) {
-  const char *source = s->data.items[0];
-  char *name = s->out ? strdup(s->out) : path_is_stdin(source) ? strdup("stdin") : path_last_name(source), *out = name;
-  if (!s->out && name) {
+  char *out = NULL, *name = NULL;
+  if (s->out) {
+    out = strdup(s->out);
+  } else if (path_is_stdin(s->data.items[0])) {
+    name = strdup("stdin");
+  } else {
+    name = path_last_name(s->data.items[0]);
+  }
+  if (name) {
     const char *dot = strrchr(name, '.');
     const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name), size = length + strlen(ending) + 1;
     out = malloc(size);
