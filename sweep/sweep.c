@@ -408,7 +408,9 @@ static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
   json_t *result = result_json(run->dir.text, CHECKPOINT_RESULT, &damage);
   const char *state = result_state(run->dir.text, result);
   const bool ended = strcmp(state, run_end_names[RUN_DONE]) == 0 || strcmp(state, run_end_names[RUN_PATIENCE]) == 0;
-  const bool there = ended || (wanted < run->steps && checkpoint_find_number(run->dir.text, "step") >= (double)wanted);
+  /* A run that was interrupted at that step may have been saved before its evaluation. */
+  const bool there =
+      ended || (wanted < run->steps && checkpoint_find_number(run->dir.text, "evaluated_step") >= (double)wanted);
   run->failed = strcmp(state, run_end_names[RUN_NONFINITE]) == 0;
   run->score = INFINITY;
   json_decref(result);
