@@ -248,7 +248,7 @@ static bool take_runs(Sweep *s, Error *error) {
 /* ---- the plan ---- */
 
 typedef struct Plan {
-  double steps, epochs, eval_every, flops, tokens, val_tokens;
+  double steps, epochs, eval_every, flops, tokens, val_tokens, memory, free_memory;
   bool muon;
 } Plan;
 
@@ -258,6 +258,7 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
   json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
   file_unmap(&file);
   json_t *settings = json_object_get(plan, "settings");
+  const json_t *memory = json_object_get(plan, "memory_bytes");
   const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
   *out = (Plan){.steps = result_value(plan, "steps"),
                 .epochs = result_value(plan, "epochs"),
@@ -265,6 +266,8 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
                 .flops = result_value(plan, "flops_per_step"),
                 .tokens = result_value(plan, "tokens_per_step"),
                 .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
+                .memory = result_value(memory, "total"),
+                .free_memory = result_value(memory, "free"),
                 .muon = optimizer && strcmp(optimizer, "muon") == 0};
   json_decref(plan);
   return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
@@ -304,6 +307,13 @@ static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
   return ok &&
          (plans[0].val_tokens > 0 ||
           fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
+}
+
+/* Lowers the number of runs at a time to that for which the memory suffices. */
+static void fit_memory(Sweep *s, const Plan *plans) {
+  const double OF_PROCESS = 1 << 29; /* of a GPU; less on a CPU */
+  for (int i = 0; s->settings->jobs < 1 && i < s->count; i++)
+    s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
 }
 
 /* Times steps of a run in as many processes as will run together; stores seconds per step. */
@@ -380,6 +390,7 @@ static bool make_plan(Sweep *s, Error *error) {
     s->runs[i].steps = (int64_t)plans[i].steps;
     s->runs[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
   }
+  if (ok) fit_memory(s, plans);
   if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
   free(plans);
   for (int i = 0; ok && i < s->count; i++) {
@@ -388,6 +399,7 @@ static bool make_plan(Sweep *s, Error *error) {
     json_object_set_new(item, "steps", json_integer(s->runs[i].steps));
     json_object_set_new(item, "eval_every", json_integer(s->runs[i].eval_every));
   }
+  json_object_set_new(s->file, "at_once", json_integer(s->at_once));
   return ok && json_memory_ok(error, "a sweep") && write_file(s, error);
 }
 
@@ -647,12 +659,18 @@ static bool has_plan(const Sweep *s) {
   return true;
 }
 
-/* Chooses how many runs are made at a time: on a CPU, one for each processor, with one thread each. */
+/* Chooses how many runs are made at a time: on a CPU, one for each processor, with one thread each. A GPU that steps of
+ * one small model leave idle is shared by a few. */
 static void choose_processes(Sweep *s) {
+  enum { ON_GPU = 4 };
   const TrainSettings *t = s->settings;
   const bool gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
   const int processors = threads_count(0), threads = t->machine.threads;
-  s->at_once = t->jobs > 0 ? t->jobs : gpu ? 1 : processors / (threads > 0 ? threads : 1);
+  const int planned = (int)json_integer_value(json_object_get(s->file, "at_once"));
+  s->at_once = processors / (threads > 0 && !gpu ? threads : 1);
+  if (gpu && s->at_once > ON_GPU) s->at_once = ON_GPU;
+  if (planned && s->at_once > planned) s->at_once = planned;
+  if (t->jobs > 0) s->at_once = t->jobs;
   if (s->at_once < 1) s->at_once = 1;
   if (s->at_once > s->count) s->at_once = s->count;
   s->threads = threads > 0 || gpu ? 0 : processors / s->at_once > 0 ? processors / s->at_once : 1;
@@ -660,7 +678,7 @@ static void choose_processes(Sweep *s) {
 
 static bool make_runs(Sweep *s, Error *error) {
   choose_processes(s);
-  console_line(s->console, "sweep    %s in %s, %d at a time", text_plural(s->count, "run").text, s->dir, s->at_once);
+  console_line(s->console, "sweep    %s in %s", text_plural(s->count, "run").text, s->dir);
   if (!has_plan(s) && !make_plan(s, error)) {
     rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;

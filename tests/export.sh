@@ -10,7 +10,7 @@ small="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 8 --sample-tokens 0 --quie
 "$train" text.txt $small --prompt "the secret words of somebody, more than 32 of them" --out plain.run
 
 # files_of DIR
-files_of() { (cd "$1" && find . -type f | sort | tr '\n' ' '); }
+files_of() { (cd "$1" && find . -type f | LC_ALL=C sort | tr '\n' ' '); }
 five="./README.md ./config.json ./generation_config.json ./model.safetensors ./tokenizer.json ./tokenizer_config.json "
 
 "$generate" plain.run --export out -n 50 -s 7 >said 2>err

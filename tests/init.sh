@@ -132,7 +132,7 @@ refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it
 refused "another part" 2 "positions is learned, but the model in base.run has rope" \
   "$train" second.txt --init base.run --positions learned --out no.run
 letters() { printf "%040d$1" 0 | tr 0 C; } # 40 times C, and one more
-"$train" first.txt --mixer "$(letters A)" --layers 82 --heads 1 --dim 4 --ctx 8 --batch 2 --steps 2 --val-frac 0 --sample-tokens 0 \
+"$train" first.txt --mixer "$(letters A)" --layers 82 --heads 1 --dim 8 --ctx 8 --batch 2 --steps 2 --val-frac 0 --sample-tokens 0 \
   --quiet --out mixed.run
 check "mixers in another spelling" "$train" second.txt --init mixed.run --mixer "$(letters A)$(letters A)" --steps 2 --quiet --out spelled.run
 refused "other mixers, of which the last one differs" 2 "mixer is CCC.*, but the model in mixed.run has CCC" \

@@ -7,6 +7,7 @@ set -u
 . tests/program_helpers.sh
 
 few="--batch 4 --threads 1 --sample-tokens 20 --dtype f32"
+generate="$generate --dtype f32" # also on a GPU
 tiny="--layers 1 --heads 1 --dim 16 --ctx 16 $few"
 awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i * 7919) % 1000 }' >text.txt
 
@@ -43,7 +44,7 @@ tail -n 500 text.txt >val.txt
 $train train.txt --val val.txt $tiny --steps 60 --out val.run 2>err
 one_number "--val" val.run err val.txt
 
-# ./generate computes in f32 on a CPU, so it sees a loss that was measured in bf16 with other roundings.
+# ./generate computes in f32, so it sees a loss that was measured in bf16 with other roundings.
 $train text.txt $tiny --dtype bf16 --device cpu --steps 60 --out bf16.run 2>err
 $generate bf16.run --score tail.txt --stride 16 --quiet >score.json
 check "bf16 but for its rounding" near "$(field val_loss <score.json)" "$(kept bf16.run loss)" 0.002

@@ -203,14 +203,14 @@ refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field questio
 tail -n 50 pairs.jsonl >last.jsonl
 qa="--prompt-field question --response-field answer"
 $train pairs.jsonl --val last.jsonl $qa $few --eval-every 0 --dtype f32 --out judged.run 2>/dev/null
-$generate judged.run --score last.jsonl $qa --quiet >out
+$generate judged.run --score last.jsonl $qa --dtype f32 --quiet >out
 check "--score of packed documents is the run's own validation loss" sh -c "grep -q \"\$(sed -n 's/.*\"val_loss\": *\([0-9.]*\).*/\1/p' judged.run/metrics.jsonl | tail -n 1 | cut -c 1-7)\" out"
-$generate judged.run --score - $qa --quiet <last.jsonl >two
+$generate judged.run --score - $qa --dtype f32 --quiet <last.jsonl >two
 check "from standard input, too" cmp out two
 tail -n 50 pairs.tsv >last.tsv
-$generate judged.run --score last.tsv --quiet >two
+$generate judged.run --score last.tsv --dtype f32 --quiet >two
 check "and of TSV" cmp out two
-$generate judged.run --score - --tsv --quiet <last.tsv >two
+$generate judged.run --score - --tsv --dtype f32 --quiet <last.tsv >two
 check "and of TSV from standard input" cmp out two
 refused "packed, and nothing to learn from" 3 "0 tokens for training" "$train" one.txt --pack docs --val-frac 0.9 $few
 i=0

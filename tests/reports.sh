@@ -38,7 +38,7 @@ check "a run that goes on is running" sh -c "$train --runs signal.run -O csv | g
 kill -INT $pid
 wait $pid
 check "result: signal" test "$(value signal.run end)" = signal
-bursting="--optimizer muon --muon-lr 10 --wd 10 --schedule constant --warmup 0" # 99 times as large after every step
+bursting="--dtype f32 --optimizer muon --muon-lr 10 --wd 10 --schedule constant --warmup 0" # 99 times as large after every step
 $train $tiny $bursting --steps 100 --quiet --out nan.run --eval-every 1 2>nan.err
 check "result: not finite" test $? -eq 6 -a "$(value nan.run end)" = nonfinite
 $train $tiny $bursting --steps 100 --quiet --out update.run --eval-every 90 --sample-every 0 2>update.err

@@ -178,11 +178,11 @@ void run_print_plan(Run *r) {
 
 /* ---- for programs ---- */
 
-static json_t *memory_json(const MemoryPlan *m) {
-  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
+static json_t *memory_json(const MemoryPlan *m, size_t free_bytes) {
+  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
                    (json_int_t)m->weights, "gradients", (json_int_t)m->gradients, "moments", (json_int_t)m->moments,
                    "iteration", (json_int_t)m->iteration, "activations", (json_int_t)m->activations, "logits",
-                   (json_int_t)m->logits, "copies", (json_int_t)m->copies);
+                   (json_int_t)m->logits, "copies", (json_int_t)m->copies, "free", (json_int_t)free_bytes);
 }
 
 static json_t *text_json(const RunText *text) {
@@ -205,7 +205,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
                    (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
                    "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-                   memory_json(&memory), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device",
+                   memory_json(&memory, r->device.info.free_bytes), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device",
                    r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
                    "settings", result_settings_text(settings, error));
 }

@@ -338,7 +338,7 @@ void train_options(Options *options, TrainSettings *s) {
            "train with different settings and print a table: each combination of the values, or values drawn between two "
            "numbers; FILE: such a line for each group of runs. --minutes is the time of all runs together",
            .transient = true, .selects = TRAIN_MODE_SWEEP, .excludes = "resume overwrite"),
-      INT("jobs", &s->jobs, 1, 1024, "auto: one per processor, or one on a GPU", "number of runs at a time",
+      INT("jobs", &s->jobs, 1, 1024, "auto: one per processor, at most 4 on a GPU", "number of runs at a time",
           .transient = true, .modes = TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),
       INT("draws", &s->draws, 1, 10000, NULL, "number of values to draw between two numbers", .transient = true,
           .modes = TRAIN_MODE_SWEEP),
