@@ -311,6 +311,7 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
                            .count = s->data.count ? s->data.count : 1,
                            .sort = s->runs_sort,
                            .columns = s->runs_columns,
+                           .fit = s->runs_fit,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
                            .console = console};

@@ -3,6 +3,7 @@
 
 #include "checkpoint/directory.h"
 #include "report/find_runs.h"
+#include "report/fit.h"
 #include "report/result.h"
 #include "report/table.h"
 #include "util/file.h"
@@ -34,6 +35,7 @@ static const char *const measured[] = {"run",
                                        "params",
                                        "tokens_per_s",
                                        "tokens",
+                                       "epochs",
                                        "val_loss_beginning",
                                        "exact_beginning"};
 enum { MEASURED = sizeof measured / sizeof *measured };
@@ -77,6 +79,7 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "params", count_or(json_object_get(result, "params"), NULL));
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
+  set(row, "epochs", number_or(json_object_get(result, "epochs"), (double)NAN));
   set(row, "val_loss_beginning", number_if(part, loss));
   set(row, "exact_beginning", number_if(!counted, exact));
 }
@@ -342,7 +345,8 @@ bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
   json_t *rows = json_array();
   bool ok = find_runs(&found, table->dirs, table->count, error);
   for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, error);
-  ok = ok && print_rows(table, rows, stream, error);
+  if (ok && table->fit) ok = fit_print(rows, table->format, stream, table->console, error);
+  else ok = ok && print_rows(table, rows, stream, error);
   json_decref(rows);
   find_runs_free(&found);
   return ok;

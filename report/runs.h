@@ -14,6 +14,7 @@ typedef struct RunsTable {
   const char *sort; /* a column, "-NAME" for the largest first; NULL: bits_per_byte */
   /* names separated by commas, or "all"; NULL: all columns in CSV and JSON, else the most informative ones */
   const char *columns;
+  bool fit; /* print the scaling law of the runs instead (report/fit.h) */
   TableFormat format;
   int width;        /* greatest width of text, unless `columns` is given; Markdown has the same columns */
   Console *console; /* for notes; CSV and JSON have none */
@@ -30,6 +31,7 @@ typedef struct RunsTable {
  *   val_loss                 nats per token; val_loss_beginning
  *   step, kept_step          steps made; step of the model
  *   seconds, tokens          of training, from result.json, or else the last line of metrics.jsonl
+ *   epochs                   passes over the training text
  *   tokens_per_s             tokens / seconds
  *   params
  *

@@ -214,6 +214,26 @@ refused "an order by what is no column" 2 "no column steps; the columns are run,
 refused "a column that is not there" 2 "no column val; the columns are run, dim, " "$train" --runs sweep --columns run,val
 refused "a table on a full disk" 7 "cannot write" sh -c "exec $train --runs sweep >/dev/full"
 
+# ---- the scaling law ----
+# Runs whose losses are 1.5 + 300/N^0.4 + 500/D^0.35, made from a finished one.
+for n in 1 4 20; do
+  for d in 1 5 30; do
+    mkdir -p fit && cp -r done.run fit/$n-$d.run
+    loss=$(awk "BEGIN { print 1.5 + 300 / ($n * 1e5) ^ .4 + 500 / ($d * 1e6) ^ .35 }")
+    sed -i.old "s/\"bits_per_byte\":[0-9.]*/\"bits_per_byte\":$loss/" fit/$n-$d.run/metrics.jsonl
+    sed -i.old "s/^  \"params\":.*/  \"params\": ${n}00000,/; s/^  \"tokens\":.*/  \"tokens\": ${d}000000,/" fit/$n-$d.run/result.json
+  done
+done
+$train --runs fit --fit -O csv >fit.csv
+near() { awk -F, -v name="$1" -v want="$2" '$1 == name && $2 > 0.99 * want && $2 < 1.01 * want && $3 <= $2 && $2 <= $4 { found = 1 } END { exit !found }' fit.csv; }
+for term in "E 1.5" "A 300" "a 0.4" "B 500" "b 0.35"; do check "the law has its $term" near ${term% *} ${term#* }; done
+$train --runs fit --fit >/dev/null 2>err
+check "and its best use" grep -q 'are 3.6e+14 (6 N D): by the law, the best use of them is 1.6M parameters and 36.9M tokens, with a loss of 3.60' err
+refused "a law of three runs" 3 "needs at least 5 finished runs, and there are 3" "$train" --runs fit/1-1.run fit/1-5.run fit/4-1.run --fit
+for i in 1 2 3 4 5 6; do cp -r done.run same-$i.run; done
+refused "a law of equal runs" 3 "vary enough" "$train" --runs same-1.run same-2.run same-3.run same-4.run same-5.run same-6.run --fit
+refused "a law of nothing" 2 "fit belongs to --runs" "$train" text.txt --fit
+
 # ---- charts ----
 hostile='</pre><script>alert(1)</script>&'
 $train $tiny --steps 30 --quiet --prompt "$hostile" --out 'a"<b>.run' 2>/dev/null
