@@ -28,12 +28,14 @@ typedef struct Range {
 typedef struct Plot {
   const Chart *chart;
   bool log;   /* chart->log, and y spans more than a decade */
-  Range x, y; /* with `log`, y is the logarithm to base 10 */
+  Range x, y; /* with `log`, y is the logarithm to base 10; with CHART_LOGARITHMS, x is */
 } Plot;
 
 static bool is_shown(const Chart *chart, const ChartPoint *p) {
   return chart_can_draw(p->x) && chart_can_draw(p->y) && (!chart->log || p->y > 0);
 }
+
+static double place_of(const Chart *chart, double x) { return chart->x == CHART_LOGARITHMS ? log10(x) : x; }
 
 static double height_of(const Plot *plot, double y) { return plot->log ? log10(y) : y; }
 
@@ -44,12 +46,14 @@ static void widen(Range *range, double value) {
 
 static bool find_ranges(Plot *plot) {
   const Chart *chart = plot->chart;
+  const bool over_steps = chart->x <= CHART_TIME;
   plot->x = plot->y = (Range){INFINITY, -INFINITY};
   for (const ChartCurve *c = chart->curves; c < chart->curves + chart->curve_count; c++)
     for (int i = 0; i < c->count; i++) {
       if (!is_shown(chart, &c->points[i])) continue;
-      widen(&plot->x, c->points[i].x);
-      if (i >= chart_first_counted(c->count)) widen(&plot->y, c->points[i].y);
+      widen(&plot->x, place_of(chart, c->points[i].x));
+      if (i < chart_first_counted(c->count) && over_steps) continue;
+      widen(&plot->y, chart->y_most > 0 ? fmin(chart->y_most, c->points[i].y) : c->points[i].y);
     }
   if (!(plot->x.low <= plot->x.high && plot->y.low <= plot->y.high)) return false;
   plot->log = chart->log && plot->y.high > 10 * plot->y.low;
@@ -58,12 +62,17 @@ static bool find_ranges(Plot *plot) {
   const double least = (range > 0 ? 1e-3 : 0.05) * fmax(1e-9, fabs(plot->y.high));
   plot->y.low -= fmax(margin, least);
   plot->y.high += fmax(margin, least);
+  if (!over_steps) { /* dots at the edge of the range are seen whole */
+    const double aside = plot->x.high > plot->x.low ? 0.05 * (plot->x.high - plot->x.low) : 0.5;
+    plot->x = (Range){plot->x.low - aside, plot->x.high + aside};
+  }
   if (plot->x.low == plot->x.high) plot->x.low = plot->x.low > 0 ? 0 : plot->x.low - 1;
   return true;
 }
 
 static double pixel_x(const Plot *plot, double x) {
-  return (double)LEFT + (x - plot->x.low) / (plot->x.high - plot->x.low) * (double)(RIGHT - LEFT);
+  return (double)LEFT +
+         (place_of(plot->chart, x) - plot->x.low) / (plot->x.high - plot->x.low) * (double)(RIGHT - LEFT);
 }
 
 /* Values outside of the range are drawn at its edge. */
@@ -90,23 +99,60 @@ static double nice_seconds(Range range) {
   return 21600 * ceil(rough / 21600);
 }
 
-static void write_x_axis(FILE *stream, const Plot *plot) {
-  const bool time = plot->chart->time;
-  const double step = time ? nice_seconds(plot->x) : fmax(1, nice_step(plot->x));
+static void write_x_tick(FILE *stream, const Plot *plot, double x, const char *text) {
+  const double at = pixel_x(plot, x);
+  fprintf(stream, "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">", at,
+          at, BOTTOM, BOTTOM + 4, at, BOTTOM + 20);
+  html_write_text(stream, text);
+  fputs("</text>\n", stream);
+}
+
+static void write_x_name(FILE *stream, const char *name) {
+  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">", RIGHT, BOTTOM + 40);
+  html_write_text(stream, name);
+  fputs("</text>\n", stream);
+}
+
+/* Steps, time and numbers. */
+static void write_even_axis(FILE *stream, const Plot *plot) {
+  const bool time = plot->chart->x == CHART_TIME, steps = plot->chart->x == CHART_STEPS;
+  const double step = time ? nice_seconds(plot->x) : fmax(steps ? 1 : 0, nice_step(plot->x));
   const double first = ceil(plot->x.low / step);
   for (int i = 0; i < MOST_TICKS && (first + i) * step <= plot->x.high; i++) {
-    const double x = (first + i) * step, at = pixel_x(plot, x);
-    const ShortText text = !time      ? text_count(x)
-                           : step < 1 ? text_number(round(x * 1e6) / 1e6, false)
-                                      : text_duration(x);
-    fprintf(stream,
-            "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">%s</text>\n",
-            at, at, BOTTOM, BOTTOM + 4, at, BOTTOM + 20, text.text);
+    const double x = (first + i) * step, rounded = round(x / step * 1e6) * 1e-6 * step;
+    const bool numbers = !time && !steps;
+    const ShortText text = numbers || (time && step < 1) ? text_number(rounded, false)
+                           : steps                       ? text_count(x)
+                                                         : text_duration(x);
+    write_x_tick(stream, plot, x, text.text);
   }
-  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", RIGHT, BOTTOM + 40,
-          !time      ? "step"
-          : step < 1 ? "seconds"
-                     : "time");
+  write_x_name(stream, steps ? "step" : !time ? plot->chart->x_name : step < 1 ? "seconds" : "time");
+}
+
+static void write_logarithmic_axis(FILE *stream, const Plot *plot) {
+  static const double multiples[] = {1, 2, 5};
+  const bool few = plot->x.high - plot->x.low < 2.5;
+  const int each = 1 + (int)(plot->x.high - plot->x.low) / TICKS;
+  for (int decade = (int)floor(plot->x.low); decade <= plot->x.high; decade += each)
+    for (int i = 0; i < (few ? 3 : 1); i++) {
+      const double x = multiples[i] * pow(10, decade);
+      if (log10(x) >= plot->x.low && log10(x) <= plot->x.high)
+        write_x_tick(stream, plot, x, text_number(x, false).text);
+    }
+  write_x_name(stream, plot->chart->x_name);
+}
+
+static void write_names_axis(FILE *stream, const Plot *plot) {
+  const size_t longest = 4 + (size_t)(64 / plot->chart->x_name_count); /* characters */
+  for (int i = 0; i < plot->chart->x_name_count; i++)
+    write_x_tick(stream, plot, i, text_one_line(plot->chart->x_names[i], longest).text);
+  write_x_name(stream, plot->chart->x_name);
+}
+
+static void write_x_axis(FILE *stream, const Plot *plot) {
+  if (plot->chart->x == CHART_NAMES) write_names_axis(stream, plot);
+  else if (plot->chart->x == CHART_LOGARITHMS) write_logarithmic_axis(stream, plot);
+  else write_even_axis(stream, plot);
 }
 
 static void write_tick(FILE *stream, const Plot *plot, double y) {
@@ -186,7 +232,7 @@ static const char *dash_of(const ChartCurve *curve) { return curve->color < CHAR
 static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve) {
   fprintf(stream, "<g class=\"c%d%s\">\n", curve->color % CHART_COLORS, dash_of(curve));
   write_band(stream, plot, curve);
-  write_line(stream, plot, curve);
+  if (!curve->no_line) write_line(stream, plot, curve);
   const bool alone = curve->count == 1;
   for (int i = 0; ((curve->dots && curve->count <= MOST_DOTS) || alone) && i < curve->count; i++)
     write_dot(stream, plot, &curve->points[i], "dot", 2.4);

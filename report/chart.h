@@ -1,4 +1,4 @@
-/* A chart for report.html: curves over steps or time as inline SVG, with title, note and legend. Colors are defined in
+/* A chart for report.html: curves over steps, time or the values of an option as inline SVG, with title, note and legend. Colors are defined in
  * the page's style sheet. */
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
@@ -21,6 +21,7 @@ typedef struct ChartCurve {
   bool dots;        /* draw a dot per point, if there are at most 100 */
   ChartPoint *points;
   int count;
+  bool no_line; /* draw the dots alone */
 } ChartCurve;
 
 /* A reference level; outside of the curves' range only the legend shows it. */
@@ -29,12 +30,18 @@ typedef struct ChartLevel {
   double y;         /* NaN: none */
 } ChartLevel;
 
+typedef enum ChartX { CHART_STEPS, CHART_TIME, CHART_NUMBERS, CHART_LOGARITHMS, CHART_NAMES } ChartX;
+
 typedef struct Chart {
   const char *title;
   const char *note; /* says which values are good */
   const char *id;   /* unique in the page; letters, digits, hyphens */
-  bool time;        /* x is in seconds; else a count of steps */
-  bool log;         /* logarithmic y axis if y spans more than a decade */
+  ChartX x; /* a count of steps, seconds, numbers, positive numbers on a logarithmic axis, or indices of names */
+  const char *x_name;         /* of numbers and names, under the axis */
+  const char *const *x_names; /* of CHART_NAMES */
+  int x_name_count;
+  bool log;      /* logarithmic y axis if y spans more than a decade */
+  double y_most; /* > 0: larger values are drawn at the upper edge */
   const ChartCurve *curves;
   int curve_count;
   const ChartLevel *levels;

@@ -214,7 +214,7 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
   const Chart chart = {.title = c->title,
                        .note = c->note,
                        .id = c->id,
-                       .time = c->time,
+                       .x = c->time ? CHART_TIME : CHART_STEPS,
                        .log = c->measure == GRAD_NORM,
                        .curves = curves,
                        .curve_count = curve_count,
@@ -274,18 +274,12 @@ static bool write_charts(FILE *stream, const PageRun *runs, int count) {
 
 /* ---- settings ---- */
 
-static void write_element(FILE *stream, const char *tag, const char *text) {
-  fprintf(stream, "<%s>", tag);
-  html_write_text(stream, text);
-  fprintf(stream, "</%s>", tag);
-}
-
 /* The settings of one run: names and values. */
 static void write_list(FILE *stream, json_t *settings) {
   fputs("<dl class=\"settings\">\n", stream);
   for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
     fputs("<div>", stream);
-    write_element(stream, "dt", json_object_iter_key(at));
+    html_write_element(stream, "dt", json_object_iter_key(at));
     fputs("<dd>", stream);
     write_json(stream, json_object_iter_value(at));
     fputs("</dd></div>\n", stream);
@@ -296,7 +290,7 @@ static void write_list(FILE *stream, json_t *settings) {
 /* Values that differ from the first run are marked. */
 static void write_row(FILE *stream, const char *name, const PageRun *runs, int count) {
   fputs("<tr>", stream);
-  write_element(stream, "th", name);
+  html_write_element(stream, "th", name);
   for (int i = 0; i < count; i++) {
     const json_t *own = json_object_get(runs[i].settings, name);
     const bool other = i > 0 && !json_equal(own, json_object_get(runs[0].settings, name));
@@ -311,7 +305,7 @@ static void write_table(FILE *stream, const PageRun *runs, int count) {
   json_t *names = json_object();
   for (int i = 0; i < count; i++) json_object_update_missing(names, runs[i].settings);
   fputs("<div class=\"wide\"><table>\n<thead><tr><td></td>", stream);
-  for (int i = 0; i < count; i++) write_element(stream, "th", runs[i].dir);
+  for (int i = 0; i < count; i++) html_write_element(stream, "th", runs[i].dir);
   fputs("</tr></thead>\n<tbody>\n", stream);
   for (void *at = json_object_iter(names); at; at = json_object_iter_next(names, at))
     write_row(stream, json_object_iter_key(at), runs, count);
@@ -368,7 +362,7 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
 
 /* ---- the page ---- */
 
-static const char style[] =
+const char page_style[] =
     ":root { --c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; "
     "--c6: #b3173f; --c7: #00788a; }\n"
     "@media (prefers-color-scheme: dark) { :root { --c0: #6f8499; --c1: #5fa8ff; --c2: #ff9a5c; --c3: #5fd38a; "
@@ -420,14 +414,14 @@ static void write_command(FILE *stream, const char *dir) {
 }
 
 static bool write_page(FILE *stream, const PageRun *runs, int count, Error *error) {
-  html_begin(stream, style);
+  html_begin(stream, page_style);
   fputs("<title>", stream);
   html_write_text(stream, runs[0].dir);
   if (count > 1) fprintf(stream, " and %d more", count - 1);
   fputs("</title>\n</head>\n<body>\n", stream);
   if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
   for (int i = 0; i < count; i++) {
-    write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
+    html_write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
     fputc('\n', stream);
     write_summary(stream, &runs[i]);
     write_facts(stream, &runs[i]);

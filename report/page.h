@@ -5,6 +5,8 @@
 
 #include "report/find_runs.h"
 
+extern const char page_style[]; /* the style sheet of pages with charts, for html_begin() */
+
 /* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
  * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
  * EXIT_MEMORY. */

@@ -8,6 +8,7 @@
 #include "kernels.h"
 #include "report/result.h"
 #include "report/runs.h"
+#include "sweep/findings.h"
 #include "sweep/spec.h"
 #include "training/auto_settings.h"
 #include "training/run.h"
@@ -28,26 +29,7 @@
 
 #define SWEEP_FILE "sweep.json"
 
-/* After each of the first stages, the best part of the settings goes on, and at least FEWEST of them. With many
- * settings, all stages together cost a third of what all runs in full length would. */
-typedef struct Stage {
-  const char *name;
-  double part; /* of the steps, at its end */
-  int of;      /* one of so many settings goes on */
-} Stage;
-static const Stage stages[] = {{"a quarter", 0.25, 5}, {"a half", 0.5, 3}, {"all", 1, 1}};
-enum { STAGES = sizeof stages / sizeof *stages, FEWEST = 2, NAME_BYTES = 120 };
-
-typedef struct SweepRun {
-  char name[NAME_BYTES]; /* "03-lr=0.001" */
-  PathText dir;
-  json_t *settings; /* {"lr": "0.001"}; borrowed */
-  int64_t steps, eval_every;
-  int group;    /* the runs that differ only in the seed */
-  bool stopped; /* worse than others */
-  bool failed;
-  double score; /* bits per byte, else nats per token, at the end of the last stage */
-} SweepRun;
+enum { FEWEST = 2 /* settings that go on after a stage */ };
 
 typedef struct Sweep {
   const Options *options;
@@ -55,11 +37,8 @@ typedef struct Sweep {
   Console *console;
   char *dir;
   json_t *file; /* sweep.json */
-  SweepRun *runs;
-  int count, groups;
+  SweepRuns runs;
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
-  double *group_scores; /* [count] of the first run of each group: the mean of its runs at the end of the last stage */
-  double *first_scores; /* the same after the first stage */
   bool timed;           /* --minutes has set the steps */
 } Sweep;
 
@@ -101,7 +80,7 @@ static bool jobs_make(Jobs *b, int most, Error *error) {
 }
 
 static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
-  char name[NAME_BYTES + 32];
+  char name[SWEEP_NAME_BYTES + 32];
   if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
   else snprintf(name, sizeof name, "%s%s", run->name, ending);
   return path_in(s->dir, name);
@@ -194,7 +173,7 @@ static void name_run(SweepRun *run, int number, int digits) {
 
 /* Returns the first run that differs from run i only in the seed. `known`: {settings: run}. */
 static int group_of(const Sweep *s, int i, json_t *known, Error *error) {
-  json_t *settings = json_copy(s->runs[i].settings);
+  json_t *settings = json_copy(s->runs.items[i].settings);
   json_object_del(settings, "seed");
   char *key = json_text(settings, JSON_SORT_KEYS, "a sweep", error);
   json_decref(settings);
@@ -221,17 +200,15 @@ static bool is_valid(const json_t *file) {
 static bool take_runs(Sweep *s, Error *error) {
   if (!is_valid(s->file)) return fail(error, EXIT_CHECKPOINT, "%s/" SWEEP_FILE " is damaged", s->dir);
   json_t *runs = json_object_get(s->file, "runs");
-  s->count = (int)json_array_size(runs);
-  s->runs = calloc((size_t)s->count, sizeof *s->runs);
-  s->group_scores = calloc((size_t)s->count, sizeof *s->group_scores);
-  s->first_scores = calloc((size_t)s->count, sizeof *s->first_scores);
-  if (!s->runs || !s->group_scores || !s->first_scores) return error_memory(error, "a sweep");
-  const int digits = snprintf(NULL, 0, "%d", s->count);
+  s->runs.count = (int)json_array_size(runs);
+  s->runs.items = calloc((size_t)s->runs.count, sizeof *s->runs.items);
+  if (!s->runs.items) return error_memory(error, "a sweep");
+  const int digits = snprintf(NULL, 0, "%d", s->runs.count);
   json_t *groups = json_object();
-  for (int i = 0; i < s->count; i++) {
-    SweepRun *run = &s->runs[i];
+  for (int i = 0; i < s->runs.count; i++) {
+    SweepRun *run = &s->runs.items[i];
     const json_t *item = json_array_get(runs, (size_t)i);
-    char name[NAME_BYTES + sizeof ".run"];
+    char name[SWEEP_NAME_BYTES + sizeof ".run"];
     run->settings = json_object_get(item, "settings");
     run->steps = json_integer_value(json_object_get(item, "steps"));
     run->eval_every = json_integer_value(json_object_get(item, "eval_every"));
@@ -239,8 +216,9 @@ static bool take_runs(Sweep *s, Error *error) {
     snprintf(name, sizeof name, "%s.run", run->name);
     run->dir = path_in(s->dir, name);
     run->group = group_of(s, i, groups, error);
+    for (int stage = 0; stage < SWEEP_STAGES; stage++) run->scores[stage] = (double)NAN;
   }
-  s->groups = (int)json_object_size(groups);
+  s->runs.groups = (int)json_object_size(groups);
   json_decref(groups);
   return !error->code && json_memory_ok(error, "a sweep");
 }
@@ -292,17 +270,17 @@ static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
 /* Asks a process of each run what it would do: plans is [count]. */
 static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
   Jobs b;
-  if (!jobs_make(&b, s->count, error)) return false;
+  if (!jobs_make(&b, s->runs.count, error)) return false;
   bool ok = true;
-  for (int i = 0; ok && i < s->count; i++) {
-    json_t *words = words_of(s, &s->runs[i]);
-    add_word(words, "out", s->runs[i].dir.text);
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    json_t *words = words_of(s, &s->runs.items[i]);
+    add_word(words, "out", s->runs.items[i].dir.text);
     json_array_append_new(words, json_string("--dry-run"));
     json_array_append_new(words, json_string("--json"));
-    ok = jobs_add(s, &b, &s->runs[i], 0, words, error);
+    ok = jobs_add(s, &b, &s->runs.items[i], 0, words, error);
   }
   ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < s->count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
+  for (int i = 0; ok && i < s->runs.count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
   jobs_free(&b);
   return ok &&
          (plans[0].val_tokens > 0 ||
@@ -312,7 +290,7 @@ static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
 /* Lowers the number of runs at a time to that for which the memory suffices. */
 static void fit_memory(Sweep *s, const Plan *plans) {
   const double OF_PROCESS = 1 << 29; /* of a GPU; less on a CPU */
-  for (int i = 0; s->settings->jobs < 1 && i < s->count; i++)
+  for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
     s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
 }
 
@@ -342,7 +320,7 @@ static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *erro
 }
 
 /* Returns how many settings go on after a stage. */
-static int left_after(const Stage *stage, int groups) {
+static int left_after(const SweepStage *stage, int groups) {
   const int left = groups / stage->of;
   return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
 }
@@ -350,33 +328,33 @@ static int left_after(const Stage *stage, int groups) {
 /* Returns the number of full runs that cost as much as the sweep. */
 static double full_runs(const Sweep *s) {
   double sum = 0, before = 0;
-  int groups = s->groups;
-  for (const Stage *stage = stages; stage < stages + STAGES; stage++) {
+  int groups = s->runs.groups;
+  for (const SweepStage *stage = sweep_stages; stage < sweep_stages + SWEEP_STAGES; stage++) {
     sum += groups * (stage->part - before);
     before = stage->part;
     groups = left_after(stage, groups);
   }
-  return sum * s->count / s->groups;
+  return sum * s->runs.count / s->runs.groups;
 }
 
 /* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
  * with the same number of operations get the same number of steps. */
 static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
   const double PAUSES = 0.15; /* evaluations, samples and starts */
-  double *seconds = calloc((size_t)s->count, sizeof *seconds);
+  double *seconds = calloc((size_t)s->runs.count, sizeof *seconds);
   bool ok = seconds || error_memory(error, "a sweep");
   const double began = clock_seconds();
-  for (int i = 0; ok && i < s->count; i++) {
+  for (int i = 0; ok && i < s->runs.count; i++) {
     int same = 0;
     while (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens) same++;
     if (same < i) seconds[i] = seconds[same];
-    else ok = time_run(s, &s->runs[i], &seconds[i], error);
+    else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
   }
   const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
-  for (int i = 0; ok && i < s->count; i++) {
+  for (int i = 0; ok && i < s->runs.count; i++) {
     const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
-    s->runs[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
-    s->runs[i].eval_every = (s->runs[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
+    s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
+    s->runs.items[i].eval_every = (s->runs.items[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
   }
   free(seconds);
   return ok;
@@ -384,20 +362,20 @@ static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error 
 
 static bool make_plan(Sweep *s, Error *error) {
   const double began = clock_seconds(), minutes = s->settings->minutes;
-  Plan *plans = calloc((size_t)s->count, sizeof *plans);
+  Plan *plans = calloc((size_t)s->runs.count, sizeof *plans);
   bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
-  for (int i = 0; ok && i < s->count; i++) {
-    s->runs[i].steps = (int64_t)plans[i].steps;
-    s->runs[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    s->runs.items[i].steps = (int64_t)plans[i].steps;
+    s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
   }
   if (ok) fit_memory(s, plans);
   if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
   free(plans);
-  for (int i = 0; ok && i < s->count; i++) {
+  for (int i = 0; ok && i < s->runs.count; i++) {
     json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
-    json_object_set_new(item, "run", json_string(s->runs[i].name));
-    json_object_set_new(item, "steps", json_integer(s->runs[i].steps));
-    json_object_set_new(item, "eval_every", json_integer(s->runs[i].eval_every));
+    json_object_set_new(item, "run", json_string(s->runs.items[i].name));
+    json_object_set_new(item, "steps", json_integer(s->runs.items[i].steps));
+    json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
   }
   json_object_set_new(s->file, "at_once", json_integer(s->at_once));
   return ok && json_memory_ok(error, "a sweep") && write_file(s, error);
@@ -406,14 +384,14 @@ static bool make_plan(Sweep *s, Error *error) {
 /* ---- stages ---- */
 
 /* Returns the step of a run at the end of a stage: one with an evaluation. */
-static int64_t step_after(const SweepRun *run, const Stage *stage) {
-  const int64_t step = (int64_t)((double)run->steps * stage->part);
-  if (stage->part >= 1) return run->steps;
+static int64_t step_after(const SweepRun *run, int stage) {
+  const int64_t step = (int64_t)((double)run->steps * sweep_stages[stage].part);
+  if (stage == SWEEP_STAGES - 1) return run->steps;
   return step < run->eval_every ? run->eval_every : step / run->eval_every * run->eval_every;
 }
 
 /* Reads what a run has reached. Returns whether it is at the end of the stage. */
-static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
+static bool look_at(SweepRun *run, int stage, Error *error) {
   Error damage = {0};
   History history = {0};
   const int64_t wanted = step_after(run, stage);
@@ -424,13 +402,13 @@ static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
   const bool there =
       ended || (wanted < run->steps && checkpoint_find_number(run->dir.text, "evaluated_step") >= (double)wanted);
   run->failed = strcmp(state, run_end_names[RUN_NONFINITE]) == 0;
-  run->score = INFINITY;
+  run->scores[stage] = there || run->failed ? (double)INFINITY : (double)NAN;
   json_decref(result);
   if (there && history_read(&history, path_in(run->dir.text, CHECKPOINT_METRICS).text, &damage))
     for (size_t i = 0; i < history.evaluation_count; i++) {
       const MetricsLine *e = &history.evaluations[i];
       const double score = isfinite(e->bits_per_byte) ? e->bits_per_byte : e->val_loss;
-      if (e->step <= wanted) run->score = fmin(run->score, score);
+      if (e->step <= wanted) run->scores[stage] = fmin(run->scores[stage], score);
     }
   history_free(&history);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
@@ -440,7 +418,7 @@ static bool look_at(SweepRun *run, const Stage *stage, Error *error) {
 /* The processes of a stage. */
 typedef struct StageWork {
   Console *console;
-  const Stage *stage;
+  int stage;
   Jobs jobs;
   int done;
 } StageWork;
@@ -451,15 +429,17 @@ static void tell_end(void *context, int which) {
   SweepRun *run = work->jobs.runs[which];
   Error unknown = {0};
   work->done++;
-  run->failed = process->status || !look_at(run, work->stage, &unknown);
+  run->failed = !look_at(run, work->stage, &unknown) || process->status;
+  if (run->failed) run->scores[work->stage] = INFINITY;
   if (run->failed)
     console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name,
                  last_message(process->messages).text);
-  else console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->score);
+  else
+    console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->scores[work->stage]);
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
-static json_t *words_for_stage(const Sweep *s, const SweepRun *run, const Stage *stage) {
+static json_t *words_for_stage(const Sweep *s, const SweepRun *run, int stage) {
   const int64_t until = step_after(run, stage);
   json_t *words;
   if (checkpoint_find_number(run->dir.text, "step") >= 0) {
@@ -478,18 +458,19 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, const Stage 
   return words;
 }
 
-static bool run_stage(Sweep *s, const Stage *stage, Error *error) {
+static bool run_stage(Sweep *s, int stage, Error *error) {
   StageWork work = {.console = s->console, .stage = stage};
   Jobs *b = &work.jobs;
-  if (!jobs_make(b, s->count, error)) return false;
+  if (!jobs_make(b, s->runs.count, error)) return false;
   bool ok = true;
-  for (int i = 0; ok && i < s->count; i++) {
-    SweepRun *run = &s->runs[i];
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    SweepRun *run = &s->runs.items[i];
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
     ok = !error->code && jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
   }
   if (ok && b->count)
-    console_line(s->console, "%s of the steps: %s, %d at a time; bits per byte of validation text:", stage->name,
+    console_line(s->console,
+                 "%s of the steps: %s, %d at a time; bits per byte of validation text:", sweep_stages[stage].name,
                  text_plural(b->count, "run").text, s->at_once);
   ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
   for (int i = 0; i < b->count; i++)
@@ -503,33 +484,19 @@ static int compare_scores(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sets the mean of each group; one with a failed run is worst. */
-static void score_groups(Sweep *s) {
-  for (int i = 0; i < s->count; i++) {
-    double sum = 0;
-    int runs = 0;
-    for (int k = i; k < s->count && s->runs[i].group == i; k++) {
-      if (s->runs[k].group != i || s->runs[k].stopped) continue;
-      sum += s->runs[k].failed ? (double)INFINITY : s->runs[k].score;
-      runs++;
-    }
-    s->group_scores[i] = runs ? sum / runs : (double)INFINITY;
-  }
-}
-
 /* Stops the runs whose settings are not among the best. */
-static bool choose(Sweep *s, const Stage *stage, Error *error) {
-  double *sorted = malloc((size_t)s->count * sizeof *sorted);
+static bool choose(Sweep *s, int stage, Error *error) {
+  double *sorted = malloc((size_t)s->runs.count * sizeof *sorted);
   int groups = 0;
   if (!sorted) return error_memory(error, "a sweep");
-  score_groups(s);
-  if (stage == stages) memcpy(s->first_scores, s->group_scores, (size_t)s->count * sizeof *s->first_scores);
-  for (int i = 0; i < s->count; i++)
-    if (isfinite(s->group_scores[i])) sorted[groups++] = s->group_scores[i];
+  for (int i = 0; i < s->runs.count; i++) {
+    const double score = sweep_group_score(&s->runs, i, stage);
+    if (s->runs.items[i].group == i && isfinite(score)) sorted[groups++] = score;
+  }
   qsort(sorted, (size_t)groups, sizeof *sorted, compare_scores);
-  const int left = left_after(stage, groups);
-  for (int i = 0; i < s->count; i++)
-    if (groups > left && !(s->group_scores[s->runs[i].group] <= sorted[left - 1])) s->runs[i].stopped = true;
+  const int left = left_after(&sweep_stages[stage], groups);
+  for (SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++)
+    if (groups > left && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;
   free(sorted);
   return true;
 }
@@ -544,78 +511,6 @@ static bool print_table(const Sweep *s, Error *error) {
                            .width = console_width(stdout) > 0 ? console_width(stdout) : 100,
                            .console = s->console};
   return runs_print(&table, stdout, error);
-}
-
-/* Returns whether a value is the smallest (-1) or largest (1) of those that were tried; 0: neither, or all are
- * equal. */
-static int edge_of(const Sweep *s, const char *name, const char *value) {
-  char *end;
-  const double own = strtod(value, &end);
-  bool smaller = false, larger = false;
-  if (*end || strcmp(name, "seed") == 0) return 0;
-  for (int i = 0; i < s->count; i++) {
-    const char *text = json_string_value(json_object_get(s->runs[i].settings, name));
-    const double other = text ? strtod(text, NULL) : own;
-    smaller = smaller || other < own;
-    larger = larger || other > own;
-  }
-  return smaller == larger ? 0 : larger ? -1 : 1;
-}
-
-static const char *value_of(const SweepRun *run, const char *name) {
-  const char *value = json_string_value(json_object_get(run->settings, name));
-  return value ? value : "";
-}
-
-/* Returns whether the run is the first one with its value. */
-static bool is_first(const Sweep *s, const SweepRun *run, const char *name) {
-  for (const SweepRun *other = s->runs; other < run; other++)
-    if (strcmp(value_of(other, name), value_of(run, name)) == 0) return false;
-  return true;
-}
-
-/* Prints the best score of each value of an option after the first stage, which all settings have reached. */
-static void tell_option(const Sweep *s, const char *name) {
-  enum { MOST = 12 };
-  char line[1000];
-  int used = snprintf(line, sizeof line, "%-12s", name), values = 0;
-  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
-    double best = INFINITY;
-    if (!is_first(s, run, name)) continue;
-    for (int i = 0; i < s->count; i++)
-      if (strcmp(value_of(&s->runs[i], name), value_of(run, name)) == 0)
-        best = fmin(best, s->first_scores[s->runs[i].group]);
-    if (++values > MOST) return; /* drawn values, for example */
-    used += snprintf(line + used, sizeof line - (size_t)used, isfinite(best) ? " %.20s: %.4f " : " %.20s: failed ",
-                     value_of(run, name), best);
-  }
-  if (values > 1) console_line(s->console, "  %s", line);
-}
-
-static void tell_options(const Sweep *s) {
-  json_t *names = json_object(), *settings;
-  const char *name;
-  for (int i = 0; i < s->count; i++) json_object_update_missing(names, s->runs[i].settings);
-  json_object_del(names, "seed");
-  console_line(s->console, "best of each value after %s of the steps:", stages[0].name);
-  json_object_foreach(names, name, settings) tell_option(s, name);
-  json_decref(names);
-}
-
-static void tell_best(const Sweep *s) {
-  const SweepRun *best = NULL;
-  json_t *value;
-  const char *name;
-  for (int i = 0; i < s->count; i++)
-    if (!s->runs[i].stopped && !s->runs[i].failed && (!best || s->runs[i].score < best->score)) best = &s->runs[i];
-  if (!best) return;
-  json_object_foreach(best->settings, name, value) {
-    const int edge = edge_of(s, name, json_string_value(value));
-    if (edge)
-      console_note(s->console, "the best %s, %s, is the %s that was tried: try %s ones, too", name,
-                   json_string_value(value), edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger");
-  }
-  console_line(s->console, "best: %s", best->dir.text);
 }
 
 /* ---- main ---- */
@@ -654,8 +549,8 @@ static bool open_old(Sweep *s, const char *dir, Error *error) {
 }
 
 static bool has_plan(const Sweep *s) {
-  for (int i = 0; i < s->count; i++)
-    if (s->runs[i].steps < 1 || s->runs[i].eval_every < 1) return false;
+  for (int i = 0; i < s->runs.count; i++)
+    if (s->runs.items[i].steps < 1 || s->runs.items[i].eval_every < 1) return false;
   return true;
 }
 
@@ -672,21 +567,23 @@ static void choose_processes(Sweep *s) {
   if (planned && s->at_once > planned) s->at_once = planned;
   if (t->jobs > 0) s->at_once = t->jobs;
   if (s->at_once < 1) s->at_once = 1;
-  if (s->at_once > s->count) s->at_once = s->count;
+  if (s->at_once > s->runs.count) s->at_once = s->runs.count;
   s->threads = threads > 0 || gpu ? 0 : processors / s->at_once > 0 ? processors / s->at_once : 1;
 }
 
 static bool make_runs(Sweep *s, Error *error) {
   choose_processes(s);
-  console_line(s->console, "sweep    %s in %s", text_plural(s->count, "run").text, s->dir);
+  console_line(s->console, "sweep    %s in %s", text_plural(s->runs.count, "run").text, s->dir);
   if (!has_plan(s) && !make_plan(s, error)) {
     rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;
   }
-  for (const Stage *stage = stages; stage < stages + STAGES; stage++)
-    if (!run_stage(s, stage, error) || (stage + 1 < stages + STAGES && !choose(s, stage, error))) return false;
-  tell_options(s);
-  tell_best(s);
+  for (int stage = 0; stage < SWEEP_STAGES; stage++)
+    if (!run_stage(s, stage, error) || !choose(s, stage, error) ||
+        !sweep_page_write(&s->runs, s->dir, path_in(s->dir, CHECKPOINT_REPORT).text, error))
+      return false;
+  if (!sweep_tell(&s->runs, s->console, error)) return false;
+  console_line(s->console, "report: %s", path_in(s->dir, CHECKPOINT_REPORT).text);
   return print_table(s, error);
 }
 
@@ -699,9 +596,7 @@ bool sweep_run(const Options *options, const TrainSettings *settings, Console *c
     error_append(error, "; continue with: %s --resume=%s", program_name("train").text,
                  text_shell_word(s.dir, ONE_LINE_BYTES - 1).text);
   json_decref(s.file);
-  free(s.runs);
-  free(s.group_scores);
-  free(s.first_scores);
+  free(s.runs.items);
   free(s.dir);
   return ok;
 }

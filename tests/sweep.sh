@@ -23,7 +23,10 @@ grid='muon-lr=1e-4,1e-3,1e-2,5e-2 seed=1,2'
 sweep --sweep "$grid" --out grid
 check "a sweep" test $? -eq 0
 check "all runs are there" test "$(ls -d grid/*.run | wc -l)" = 8
-check "without other files" test "$(ls grid | grep -vc '\.run$')" = 1
+check "without other files" test "$(ls grid | grep -v '\.run$' | tr '\n' ' ')" = "report.html sweep.json "
+check "a report with a picture of the option, and all runs" test "$(grep -c '<svg' grid/report.html) $(grep -c '<tr><th>[1-8]-' grid/report.html)" = "1 8"
+check "the best, which is on the edge" grep -q 'Its muon-lr is the largest that was tried: a larger one may be better' grid/report.html
+if command -v xmllint >/dev/null; then check "which is well-formed" xmllint --noout grid/report.html; fi
 states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | tr -s ' \n' ' '; }
 check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "
 check "the table" test "$(grep -c '^| grid/' out)" = 8

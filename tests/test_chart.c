@@ -64,7 +64,8 @@ static void points_are_read_back(void **state) {
       train[i] = (ChartPoint){25.0 * i, 0.1 + 4 * exp(-0.1 * i), (double)NAN, (double)NAN, ""};
     for (int i = 0; i < 3; i++)
       validation[i] = (ChartPoint){300.0 * (i + 1), 2.0 / (i + 1) + 1, (double)NAN, (double)NAN, "an evaluation"};
-    const ChartCurve curves[] = {{"training", 0, false, train, POINTS}, {"validation", 1, true, validation, 3}};
+    const ChartCurve curves[] = {{"training", 0, false, train, POINTS, false},
+                                 {"validation", 1, true, validation, 3, false}};
     const Chart chart = {.title = "t", .note = "n", .id = "i", .log = log, .curves = curves, .curve_count = 2};
     const char *svg = draw(&chart);
     assert_int_equal(read_points(svg, 0, x, y, POINTS), POINTS);
@@ -83,6 +84,40 @@ static void points_are_read_back(void **state) {
   }
 }
 
+/* The values of an option: a logarithmic axis, then names; dots alone, and a bound of y. */
+static void options(void **state) {
+  (void)state;
+  const double nan = (double)NAN;
+  const char *const names[] = {"relu", "<silu>"};
+  ChartPoint points[] = {{1e-4, 3, nan, nan, ""}, {1e-2, 2, nan, nan, ""}, {1, 50, nan, nan, ""}};
+  const ChartCurve curve = {"c", 0, true, points, 3, true};
+  Chart chart = {.title = "t",
+                 .note = "n",
+                 .id = "i",
+                 .x = CHART_LOGARITHMS,
+                 .x_name = "lr",
+                 .y_most = 4,
+                 .curves = &curve,
+                 .curve_count = 1};
+  const char *svg = draw(&chart);
+  double at[3];
+  int dots = 0;
+  for (const char *dot = svg; (dot = strstr(dot, "cx=\"")); dot++) at[dots++] = strtod(dot + 4, NULL);
+  assert_int_equal(dots, 3);
+  assert_true(fabs((at[1] - at[0]) - (at[2] - at[1])) < 0.2);
+  assert_null(strstr(svg, "class=\"curve\""));
+  assert_true(attribute(svg, "data-y1") < 4.2);
+  assert_non_null(strstr(svg, ">0.01<"));
+  assert_non_null(strstr(svg, ">lr<"));
+  for (int i = 0; i < 3; i++) points[i].x = i % 2;
+  chart.x = CHART_NAMES;
+  chart.x_names = names;
+  chart.x_name_count = 2;
+  svg = draw(&chart);
+  assert_non_null(strstr(svg, ">relu<"));
+  assert_non_null(strstr(svg, "&lt;silu&gt;"));
+}
+
 /* Numbers that cannot be drawn leave a gap, and a chart of nothing says so. */
 static void gaps(void **state) {
   (void)state;
@@ -90,7 +125,7 @@ static void gaps(void **state) {
   ChartPoint points[] = {{1, 2, nan, nan, ""},        {2, nan, nan, nan, ""}, {3, 3, 2, 4, ""},
                          {4, INFINITY, nan, nan, ""}, {nan, 5, nan, nan, ""}, {6, 4, 3, 5, ""},
                          {7, 1e300, nan, nan, ""}};
-  ChartCurve curve = {"c", 0, false, points, 7};
+  ChartCurve curve = {"c", 0, false, points, 7, false};
   const ChartLevel levels[] = {{"inside", 3.5}, {"above", 99}, {"below", -5}, {"none", nan}};
   Chart chart = {
       .title = "t", .note = "n", .id = "i", .curves = &curve, .curve_count = 1, .levels = levels, .level_count = 4};
@@ -125,7 +160,8 @@ static void names_stand_above_the_picture(void **state) {
   const double nan = (double)NAN;
   const char *name = "runs/of/november/a-run-with-a-name-that-is-longer-than-sixty-bytes-of-text.run";
   ChartPoint points[] = {{1, 2, nan, nan, ""}, {2, 3, nan, nan, ""}};
-  const ChartCurve curves[] = {{name, 3, false, points, 2}, {"b\"<i>", 3 + CHART_COLORS, false, points, 2}};
+  const ChartCurve curves[] = {{name, 3, false, points, 2, false},
+                               {"b\"<i>", 3 + CHART_COLORS, false, points, 2, false}};
   const ChartLevel level = {"guessing", 2.5};
   const Chart chart = {.title = "T<",
                        .note = "N<",
@@ -165,8 +201,8 @@ static void text_is_escaped(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(points_are_read_back), cmocka_unit_test(gaps),
-                                     cmocka_unit_test(names_stand_above_the_picture),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(points_are_read_back), cmocka_unit_test(options),
+                                     cmocka_unit_test(gaps), cmocka_unit_test(names_stand_above_the_picture),
                                      cmocka_unit_test(text_is_escaped)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

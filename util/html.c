@@ -43,3 +43,9 @@ void html_write(FILE *stream, const char *text, size_t size) {
 }
 
 void html_write_text(FILE *stream, const char *text) { html_write(stream, text, strlen(text)); }
+
+void html_write_element(FILE *stream, const char *tag, const char *text) {
+  fprintf(stream, "<%s>", tag);
+  html_write_text(stream, text);
+  fprintf(stream, "</%s>", tag);
+}

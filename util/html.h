@@ -13,5 +13,6 @@ void html_begin(FILE *stream, const char *style);
  * UTF-8. */
 void html_write(FILE *stream, const char *text, size_t size);
 void html_write_text(FILE *stream, const char *text); /* writes a zero-terminated text */
+void html_write_element(FILE *stream, const char *tag, const char *text); /* writes <tag>text</tag> */
 
 #endif

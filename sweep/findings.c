@@ -1,0 +1,132 @@
+#include "sweep/findings.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const SweepStage sweep_stages[SWEEP_STAGES] = {{"a quarter", 0.25, 5}, {"a half", 0.5, 3}, {"all", 1, 1}};
+
+double sweep_group_score(const SweepRuns *runs, int group, int stage) {
+  double sum = 0;
+  int count = 0;
+  for (int i = group; i < runs->count; i++) {
+    if (runs->items[i].group != group) continue;
+    sum += runs->items[i].scores[stage];
+    count++;
+  }
+  return sum / count;
+}
+
+const SweepRun *sweep_best(const SweepRuns *runs) {
+  const SweepRun *best = NULL;
+  for (const SweepRun *run = runs->items; run < runs->items + runs->count; run++) {
+    const double score = run->scores[SWEEP_STAGES - 1];
+    if (isfinite(score) && (!best || score < best->scores[SWEEP_STAGES - 1])) best = run;
+  }
+  return best;
+}
+
+/* ---- options ---- */
+
+static const char *value_of(const SweepRun *run, const char *name) {
+  const char *value = json_string_value(json_object_get(run->settings, name));
+  return value ? value : "";
+}
+
+static void add_value(SweepOption *option, const SweepRun *run, double score) {
+  const char *text = value_of(run, option->name);
+  SweepValue *value = option->values;
+  char *end;
+  while (value < option->values + option->count && strcmp(value->text, text) != 0) value++;
+  if (value == option->values + option->count) {
+    const double number = strtod(text, &end);
+    *value = (SweepValue){text, *text && !*end ? number : (double)NAN, (double)NAN, run->group};
+    option->count++;
+  }
+  if (isnan(score) || value->score <= score) return;
+  value->score = score;
+  value->group = run->group;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+  const double x = ((const SweepValue *)a)->number, y = ((const SweepValue *)b)->number;
+  return (x > y) - (x < y);
+}
+
+static bool fill_option(SweepOption *option, const SweepRuns *runs, const char *name, Error *error) {
+  const SweepRun *best = sweep_best(runs);
+  *option = (SweepOption){.name = name, .values = calloc((size_t)runs->count, sizeof *option->values), .numbers = true};
+  if (!option->values) return error_memory(error, "a sweep");
+  for (int i = 0; i < runs->count; i++)
+    add_value(option, &runs->items[i], sweep_group_score(runs, runs->items[i].group, 0));
+  for (int i = 0; i < option->count; i++) option->numbers = option->numbers && isfinite(option->values[i].number);
+  if (!option->numbers || option->count < 2) return true;
+  qsort(option->values, (size_t)option->count, sizeof *option->values, compare_numbers);
+  const char *own = best ? value_of(best, name) : "";
+  option->edge = strcmp(own, option->values[0].text) == 0                   ? -1
+                 : strcmp(own, option->values[option->count - 1].text) == 0 ? 1
+                                                                            : 0;
+  return true;
+}
+
+static bool is_known(const SweepOption *options, int count, const char *name) {
+  for (int i = 0; i < count; i++)
+    if (strcmp(options[i].name, name) == 0) return true;
+  return strcmp(name, "seed") == 0;
+}
+
+bool sweep_options(const SweepRuns *runs, SweepOption **out, int *count, Error *error) {
+  size_t most = 1;
+  json_t *value;
+  const char *name;
+  *count = 0;
+  for (int i = 0; i < runs->count; i++) most += json_object_size(runs->items[i].settings);
+  *out = calloc(most, sizeof **out);
+  bool ok = *out || error_memory(error, "a sweep");
+  for (int i = 0; ok && i < runs->count; i++) {
+    json_object_foreach(runs->items[i].settings, name, value) {
+      if (is_known(*out, *count, name)) continue;
+      ok = fill_option(&(*out)[(*count)++], runs, name, error);
+      if (!ok) break;
+    }
+  }
+  return ok;
+}
+
+void sweep_options_free(SweepOption *options, int count) {
+  for (int i = 0; options && i < count; i++) free(options[i].values);
+  free(options);
+}
+
+/* ---- in the terminal ---- */
+
+static void tell_values(const SweepOption *option, Console *console) {
+  enum { MOST = 12 };
+  char line[1000];
+  int used = snprintf(line, sizeof line, "%-12s", option->name);
+  if (option->count < 2 || option->count > MOST) return; /* nothing to compare; drawn values, for example */
+  for (const SweepValue *v = option->values; v < option->values + option->count; v++)
+    used += snprintf(line + used, sizeof line - (size_t)used, isfinite(v->score) ? " %.20s: %.4f " : " %.20s: failed ",
+                     v->text, v->score);
+  console_line(console, "  %s", line);
+}
+
+bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
+  const SweepRun *best = sweep_best(runs);
+  SweepOption *options;
+  int count;
+  if (!sweep_options(runs, &options, &count, error)) {
+    sweep_options_free(options, count);
+    return false;
+  }
+  console_line(console, "best of each value after %s of the steps:", sweep_stages[0].name);
+  for (int i = 0; i < count; i++) tell_values(&options[i], console);
+  for (int i = 0; best && i < count; i++)
+    if (options[i].edge)
+      console_note(console, "the best %s, %s, is the %s that was tried: try %s ones, too", options[i].name,
+                   value_of(best, options[i].name), options[i].edge < 0 ? "smallest" : "largest",
+                   options[i].edge < 0 ? "smaller" : "larger");
+  if (best) console_line(console, "best: %s", best->dir.text);
+  sweep_options_free(options, count);
+  return true;
+}

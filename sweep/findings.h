@@ -1,0 +1,70 @@
+/* The runs of a sweep, and what they say about the options in which they differ. */
+#ifndef INKLING_SWEEP_FINDINGS_H
+#define INKLING_SWEEP_FINDINGS_H
+
+#include "cli/console.h"
+#include "util/path.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* After each of the first stages, the best part of the settings goes on. With many settings, all stages together cost a
+ * third of what all runs in full length would. */
+typedef struct SweepStage {
+  const char *name;
+  double part; /* of the steps, at its end */
+  int of;      /* one of so many settings goes on */
+} SweepStage;
+enum { SWEEP_STAGES = 3, SWEEP_NAME_BYTES = 120 };
+extern const SweepStage sweep_stages[SWEEP_STAGES];
+
+typedef struct SweepRun {
+  char name[SWEEP_NAME_BYTES]; /* "03-lr=0.001" */
+  PathText dir;
+  json_t *settings; /* {"lr": "0.001"}; borrowed */
+  int64_t steps, eval_every;
+  int group;    /* the first of the runs that differ only in the seed */
+  bool stopped; /* worse than others */
+  bool failed;
+  double scores[SWEEP_STAGES]; /* the lowest bits per byte, else nats per token, until the end of each stage; INFINITY:
+                                  failed; NaN: the stage was not reached */
+} SweepRun;
+
+typedef struct SweepRuns {
+  SweepRun *items;
+  int count, groups;
+} SweepRuns;
+
+/* Returns the mean score of the runs that differ from run `group` only in the seed; NaN: they did not reach the stage. */
+double sweep_group_score(const SweepRuns *runs, int group, int stage);
+
+/* Returns the best run that reached the last stage; NULL: there is none. */
+const SweepRun *sweep_best(const SweepRuns *runs);
+
+/* What a value of an option is worth: its best setting after the first stage, which all settings have reached. */
+typedef struct SweepValue {
+  const char *text;
+  double number; /* NaN: none */
+  double score;  /* INFINITY: all failed; NaN: not reached */
+  int group;     /* of the best setting */
+} SweepValue;
+
+typedef struct SweepOption {
+  const char *name;
+  SweepValue *values; /* numbers in increasing order, texts in the order of the sweep */
+  int count;
+  bool numbers; /* all values are */
+  int edge;     /* the value of the best run is the smallest (-1) or largest (1) of several numbers */
+} SweepOption;
+
+/* Lists the options of the runs, without the seed. Free with sweep_options_free(). EXIT_MEMORY. */
+bool sweep_options(const SweepRuns *runs, SweepOption **out, int *count, Error *error);
+void sweep_options_free(SweepOption *options, int count);
+
+/* Prints the best score of each value, warnings of bests on an edge, and the best run. EXIT_MEMORY. */
+bool sweep_tell(const SweepRuns *runs, Console *console, Error *error);
+
+/* Writes report.html of a sweep: the best setting, a picture of each option, and all runs. EXIT_OUTPUT, EXIT_MEMORY. */
+bool sweep_page_write(const SweepRuns *runs, const char *dir, const char *path, Error *error);
+
+#endif

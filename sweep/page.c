@@ -1,0 +1,212 @@
+/* report.html of a sweep. */
+#include "report/chart.h"
+#include "report/page.h"
+#include "sweep/findings.h"
+#include "util/file.h"
+#include "util/html.h"
+#include "util/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what was found ---- */
+
+static void write_settings(FILE *stream, const SweepRun *run) {
+  const char *name, *between = "";
+  json_t *value;
+  json_object_foreach(run->settings, name, value) {
+    fputs(between, stream);
+    html_write_text(stream, name);
+    fputs("=", stream);
+    html_write_text(stream, json_string_value(value));
+    between = ", ";
+  }
+}
+
+static void write_summary(FILE *stream, const SweepRuns *runs, const SweepOption *options, int count) {
+  const SweepRun *best = sweep_best(runs);
+  fputs("<p class=\"summary\">", stream);
+  if (best) {
+    fputs("The best run has ", stream);
+    write_settings(stream, best);
+    fprintf(stream, ": %.4f bits per byte after all steps.</p>\n", best->scores[SWEEP_STAGES - 1]);
+  } else {
+    fputs("No run has made all of its steps yet.</p>\n", stream);
+  }
+  for (int i = 0; i < count; i++) {
+    if (!options[i].edge) continue;
+    fputs("<p class=\"verdict\">Its ", stream);
+    html_write_text(stream, options[i].name);
+    fprintf(stream, " is the %s that was tried: a %s one may be better.</p>\n",
+            options[i].edge < 0 ? "smallest" : "largest", options[i].edge < 0 ? "smaller" : "larger");
+  }
+}
+
+/* ---- a picture of an option ---- */
+
+static int compare_numbers(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Returns the score above which a picture would show little else than the worst settings: as far above the median as
+ * three times the way from the best to it; 0: there is none. EXIT_MEMORY: NaN. */
+static double worst_shown(const SweepRuns *runs) {
+  double *scores = malloc((size_t)runs->count * sizeof *scores);
+  int count = 0;
+  if (!scores) return (double)NAN;
+  for (int i = 0; i < runs->count; i++) {
+    const double score = sweep_group_score(runs, i, 0);
+    if (runs->items[i].group == i && isfinite(score)) scores[count++] = score;
+  }
+  qsort(scores, (size_t)count, sizeof *scores, compare_numbers);
+  const double most = count ? scores[count / 2] + 3 * (scores[count / 2] - scores[0]) : 0;
+  free(scores);
+  return most;
+}
+
+/* Returns the place of a value on the x axis. */
+static double place_of(const SweepOption *option, const SweepRun *run) {
+  const char *text = json_string_value(json_object_get(run->settings, option->name));
+  for (int i = 0; i < option->count; i++)
+    if (strcmp(option->values[i].text, text ? text : "") == 0) return option->numbers ? option->values[i].number : i;
+  return (double)NAN;
+}
+
+/* Adds a setting with the mean of its seeds, and the lowest and highest of them as a band. */
+static void add_point(ChartCurve *curve, const SweepRuns *runs, int group, double x) {
+  ChartPoint *point = &curve->points[curve->count++];
+  int seeds = 0;
+  *point = (ChartPoint){.x = x, .y = sweep_group_score(runs, group, 0), .low = INFINITY, .high = -INFINITY};
+  for (int i = group; i < runs->count; i++) {
+    if (runs->items[i].group != group) continue;
+    point->low = fmin(point->low, runs->items[i].scores[0]);
+    point->high = fmax(point->high, runs->items[i].scores[0]);
+    seeds++;
+  }
+  if (seeds < 2) point->low = point->high = (double)NAN;
+  snprintf(point->title, sizeof point->title, "%.4f: %.90s", point->y, runs->items[group].name);
+}
+
+static ChartX axis_of(const SweepOption *option) {
+  const double first = option->values[0].number, last = option->values[option->count - 1].number;
+  return !option->numbers ? CHART_NAMES : first > 0 && last >= 10 * first ? CHART_LOGARITHMS : CHART_NUMBERS;
+}
+
+static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption *option, int number) {
+  const double most = worst_shown(runs);
+  char title[100], id[20];
+  ChartCurve curves[] = {{.name = "best of each value", .color = 1, .dots = true},
+                         {.name = "all settings", .color = 0, .dots = true, .no_line = true}};
+  const char **names = calloc((size_t)option->count, sizeof *names);
+  bool ok = names && !isnan(most);
+  for (int k = 0; k < 2; k++) ok = (curves[k].points = calloc((size_t)runs->count, sizeof *curves[k].points)) && ok;
+  for (int i = 0; ok && i < option->count; i++) {
+    names[i] = option->values[i].text;
+    if (isfinite(option->values[i].score))
+      add_point(&curves[0], runs, option->values[i].group, option->numbers ? option->values[i].number : i);
+  }
+  for (int i = 0; ok && i < runs->count; i++)
+    if (runs->items[i].group == i) add_point(&curves[1], runs, i, place_of(option, &runs->items[i]));
+  for (int i = 0; ok && i < curves[1].count; i++) curves[1].points[i].low = curves[1].points[i].high = (double)NAN;
+  snprintf(title, sizeof title, "%.60s", option->name);
+  snprintf(id, sizeof id, "option-%d", number);
+  const Chart chart = {.title = title,
+                       .note = "Bits per byte of validation text after a quarter of the steps, which all settings have "
+                               "made; lower is better. A band is the range of the seeds. Much worse settings are drawn "
+                               "at the upper edge.",
+                       .id = id,
+                       .x = axis_of(option),
+                       .x_name = option->name,
+                       .x_names = names,
+                       .x_name_count = option->count,
+                       .y_most = most,
+                       .curves = curves,
+                       .curve_count = 2};
+  if (ok) chart_write(stream, &chart);
+  for (int k = 0; k < 2; k++) free(curves[k].points);
+  free(names);
+  return ok;
+}
+
+/* ---- all runs ---- */
+
+static int stages_of(const SweepRun *run) {
+  int stages = 0;
+  while (stages < SWEEP_STAGES && isfinite(run->scores[stages])) stages++;
+  return stages;
+}
+
+/* The runs that came farthest first, and among them the best. */
+static int compare_runs(const void *a, const void *b) {
+  const SweepRun *x = *(const SweepRun *const *)a, *y = *(const SweepRun *const *)b;
+  const int more = stages_of(y) - stages_of(x), last = stages_of(x) - 1;
+  if (more || last < 0) return more;
+  return (x->scores[last] > y->scores[last]) - (x->scores[last] < y->scores[last]);
+}
+
+static void write_run(FILE *stream, const SweepRun *run, const SweepOption *options, int count) {
+  static const char *const ends[] = {"not begun", "at a quarter", "at a half", "done"};
+  fputs("<tr>", stream);
+  html_write_element(stream, "th", run->name);
+  for (int i = 0; i < count; i++) {
+    const char *value = json_string_value(json_object_get(run->settings, options[i].name));
+    html_write_element(stream, "td", value ? value : "");
+  }
+  for (int stage = 0; stage < SWEEP_STAGES; stage++)
+    if (isfinite(run->scores[stage])) fprintf(stream, "<td>%.4f</td>", run->scores[stage]);
+    else fputs("<td></td>", stream);
+  html_write_element(stream, "td",
+                     run->failed                                      ? "failed"
+                     : run->stopped || stages_of(run) == SWEEP_STAGES ? ends[stages_of(run)]
+                                                                      : "");
+  fputs("</tr>\n", stream);
+}
+
+static bool write_runs(FILE *stream, const SweepRuns *runs, const SweepOption *options, int count) {
+  const SweepRun **sorted = malloc((size_t)runs->count * sizeof *sorted);
+  if (!sorted) return false;
+  for (int i = 0; i < runs->count; i++) sorted[i] = &runs->items[i];
+  qsort(sorted, (size_t)runs->count, sizeof *sorted, compare_runs);
+  fputs("<section><h2>Runs</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>run</th>", stream);
+  for (int i = 0; i < count; i++) html_write_element(stream, "th", options[i].name);
+  for (int stage = 0; stage < SWEEP_STAGES; stage++)
+    fprintf(stream, "<th>bits per byte after %s%s</th>", sweep_stages[stage].name,
+            stage == SWEEP_STAGES - 1 ? " steps" : " of the steps");
+  fputs("<th>stopped</th></tr></thead>\n<tbody>\n", stream);
+  for (int i = 0; i < runs->count; i++) write_run(stream, sorted[i], options, count);
+  fputs("</tbody></table></div></section>\n", stream);
+  free(sorted);
+  return true;
+}
+
+/* ---- the page ---- */
+
+static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, const SweepOption *options, int count) {
+  bool ok = true;
+  html_begin(stream, page_style);
+  html_write_element(stream, "title", dir);
+  fputs("\n</head>\n<body>\n", stream);
+  html_write_element(stream, "h1", dir);
+  write_summary(stream, runs, options, count);
+  fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
+  for (int i = 0; ok && i < count; i++)
+    if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i);
+  fputs("</div>\n</section>\n", stream);
+  ok = ok && write_runs(stream, runs, options, count);
+  fputs("</body>\n</html>\n", stream);
+  return ok;
+}
+
+bool sweep_page_write(const SweepRuns *runs, const char *dir, const char *path, Error *error) {
+  FileWriter file;
+  SweepOption *options;
+  int count;
+  bool ok = sweep_options(runs, &options, &count, error) && file_writer_begin(&file, path, error);
+  if (ok && !(ok = write_page(file.stream, runs, dir, options, count) || error_memory(error, "a report")))
+    file_writer_abort(&file);
+  ok = ok && file_writer_commit(&file, error);
+  sweep_options_free(options, count);
+  return ok;
+}
