@@ -28,10 +28,11 @@ run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)
 	@BIN=$(BIN) ONLY="$(ONLY)" FULL=$(FULL) EMULATED=$(if $(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
 programs: all $(BIN)/inkling $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
 #? make sanitize [ONLY=...] [FULL=1] | run the tests under AddressSanitizer and UBSan, with one MPI
-# Its programs have the CUDA kernels for the CPU, too.
+# Its programs have the CUDA kernels for the CPU, too, and without FULL=1 only two instruction sets.
 sanitize: remember
 	@$(MAKE) --no-print-directory $(NESTED) test BUILD=$(BUILD)/sanitize BIN=$(BUILD)/sanitize SANITIZE=address \
-		$(if $(CUDA_INCLUDE),CUDA_ON_CPU=1,NO_CUDA=1) CFLAGS="-O1" MPICC=$(firstword $(MPICC))
+		$(if $(CUDA_INCLUDE),CUDA_ON_CPU=1,NO_CUDA=1) CFLAGS="-O1" MPICC=$(firstword $(MPICC)) \
+		$(if $(FULL),,$(if $(X86),ISA="v3 v2"))
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS))
@@ -148,13 +149,13 @@ bench: deps
 # tests/layers.sh checks includes, and the symbols of what has been compiled.
 #? Sources
 #? make layers | check that no folder uses a higher layer, by include or by symbol
-#? make vectorized | check that the marked loops of kernels/cpu are vectorized
+#? make vectorized [FULL=1] | check that the marked loops of kernels/cpu are vectorized (FULL=1: by clang, too)
 .PHONY: layers vectorized
 layers: $(BIN)/train $(BIN)/generate $(BIN)/inkling $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
 vectorized:
 	@CC=$(CC) tests/vectorized.sh
-	@case "$(CC)" in *clang*) ;; *) if command -v clang >/dev/null; then CC=clang tests/vectorized.sh; fi ;; esac
+	@$(if $(FULL),CC=clang tests/vectorized.sh)
 
 #? make check-macos | compile and link the programs for macOS, with zig (nothing is run)
 .PHONY: check-macos
