@@ -44,6 +44,9 @@ ARCHIVE := $(LIBS)
 # The main build makes it.
 $(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += -O3 $(KERNEL_CFLAGS)
+# What runs once or waits for people is compiled for size.
+COLD_FOLDERS := checkpoint cli doctor formats generating report sweep training web
+$(COLD_FOLDERS:%=$(BUILD)/%/%.o) $(BUILD)/train.o $(BUILD)/generate.o: override CFLAGS += -Os
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
 $(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)

@@ -119,12 +119,10 @@ static void write_even_axis(FILE *stream, const Plot *plot) {
   const double step = time ? nice_seconds(plot->x) : fmax(steps ? 1 : 0, nice_step(plot->x));
   const double first = ceil(plot->x.low / step);
   for (int i = 0; i < MOST_TICKS && (first + i) * step <= plot->x.high; i++) {
-    const double x = (first + i) * step, rounded = round(x / step * 1e6) * 1e-6 * step;
-    const bool numbers = !time && !steps;
-    const ShortText text = numbers || (time && step < 1) ? text_number(rounded, false)
-                           : steps                       ? text_count(x)
-                                                         : text_duration(x);
-    write_x_tick(stream, plot, x, text.text);
+    const double x = (first + i) * step;
+    char number[32];
+    snprintf(number, sizeof number, "%.6g", x);
+    write_x_tick(stream, plot, x, steps ? text_count(x).text : time && step >= 1 ? text_duration(x).text : number);
   }
   write_x_name(stream, steps ? "step" : !time ? plot->chart->x_name : step < 1 ? "seconds" : "time");
 }
