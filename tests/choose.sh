@@ -23,10 +23,22 @@ kept = [m for m in lines if "kept" in m]
 result = json.load(open("a.run/result.json"))
 assert kept[0]["accuracy"] == result["kept"]["accuracy"] > 0.9 and result["last"]["accuracy"] > 0.9, result
 END
+check "it is in the table of runs" python3 - "$train" <<'END'
+import json, subprocess, sys
+table = lambda *options: subprocess.run([sys.argv[1], "--runs", *options], capture_output=True, text=True, check=True).stdout
+kept = json.load(open("a.run/result.json"))["kept"]["accuracy"]
+row, = json.loads(table("a.run", "-O", "json"))
+assert abs(row["accuracy"] - kept) < 1e-9 and row["accuracy_beginning"] is None, row
+assert ",accuracy," in table("a.run", "-O", "csv").splitlines()[0]
+for options in ["-O", "md"], ["-O", "md", "--columns", "all"], ["--columns", "run,accuracy"]:
+    head, *_, last = [line.strip("| ").replace("|", "").split() for line in table("a.run", *options).splitlines()]
+    assert abs(float(last[head.index("accuracy")]) - kept) < 1e-4 and "accuracy_beginning" not in head, (head, last)
+END
 check "it is on the page" grep -q 'Right choices' a.run/report.html
 check "with the level of guessing" sh -c 'sed -n "/id=.choices-title/,/<\/figure>/p" a.run/report.html | grep -q guessing'
 $train text.txt $tiny --tokenizer byte --steps 2 --out plain.run 2>/dev/null
 check "a page of other runs has no such chart" sh -c '! grep -q "Right choices" plain.run/report.html'
+check "nor has the table of runs" sh -c "$train --runs plain.run -O md --columns all >table.md && ! grep -q accuracy table.md"
 check "nor have its metrics" sh -c '! grep -q accuracy plain.run/metrics.jsonl plain.run/result.json'
 mkdir both elsewhere
 cp text.txt pairs.tsv both/
