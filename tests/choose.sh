@@ -106,6 +106,30 @@ refused "choices to a full disk" 7 'cannot write' sh -c "exec $generate a.run --
 refused "choices in JSON to a full disk" 7 'cannot write' sh -c "exec $generate a.run --choose pairs.tsv --json >/dev/full"
 refused "choices and a score" 2 'use only one of --score and --choose' "$generate" a.run --choose pairs.tsv --score text.txt
 
+# ---- the models that a run has kept ----
+$train text.txt $tiny --tokenizer byte --steps 20 --keep-at words:200,400,900 --out kept.run 2>/dev/null
+$generate kept.run/series --choose pairs.tsv --quiet >series.txt
+check "a series" test $? -eq 0
+$generate -m kept.run/series/ --choose pairs.tsv --quiet --json >series.json
+for model in kept.run/series/step-*; do $generate $model --choose pairs.tsv --quiet --json | tail -n 1; done >each.json
+check "its models, each as alone" python3 - <<'END'
+import json
+models = json.load(open("kept.run/series/manifest.json"))
+series, each = ([json.loads(line) for line in open(name)] for name in ("series.json", "each.json"))
+head, *lines, questions = [line.split() for line in open("series.txt")]
+assert len(models) == len(series) == len(each) == len(lines) == 3 and questions[0] == "12", (series, lines)
+assert head == ["steps", "tokens", "words", "right", "standard", "error"], head
+for model, of_series, alone, line in zip(models, series, each, lines):
+    assert of_series == {**{key: model[key] for key in ("model", "step", "tokens", "words")}, **alone}, (of_series, alone)
+    assert [int(n) for n in line[:3]] == [model["step"], model["tokens"], round(model["words"])], line
+    assert abs(float(line[3]) - 100 * alone["accuracy"]["sum"]) < 0.01, line
+    assert abs(float(line[5]) - 100 * alone["standard_error"]["sum"]) < 0.01, line
+END
+$generate kept.run/series --choose cut.tsv 2>err >/dev/null
+check "a note about the texts is printed once" test "$(grep -c 'do not fit' err)" = 1
+refused "a series to a full disk" 7 'cannot write' sh -c "exec $generate kept.run/series --choose pairs.tsv >/dev/full"
+refused "a series and a prompt" 4 'kept.run/series holds no model' "$generate" kept.run/series -p the
+
 # ---- a stream of lines ----
 # The first line is the likeliest.
 above=$(awk '{ match($0, /"nats": [0-9.]+/); print substr($0, RSTART + 8, RLENGTH - 8) / 15 + 0.01; exit }' lines.json)

@@ -157,6 +157,9 @@ def main():
     *questions, totals = map(json.loads, run("generate", "text.run", "--choose", "choices.tsv", "--json", "--quiet").splitlines())
     compare("--choose: questions", docs["./generate --choose"][0], questions)
     compare("--choose: totals", docs["./generate --choose"][1], [totals])
+    of_series = [json.loads(line) for line in
+                 run("generate", "text.run/series", "--choose", "choices.tsv", "--json", "--quiet").splitlines()]
+    compare("--choose: a series", docs["./generate --choose"][1] | docs["./generate --choose"][2], of_series)
     asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
              '{"prompt": "a", "score": true}', '{"nosuch": 1}']
     answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").split("\n")[:-1]
