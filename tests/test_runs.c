@@ -213,7 +213,7 @@ static void people_read_no_paths_and_nothing_aside(void **state) {
   assert_has(f->table, "/home/me/one.txt");
   assert_has(f->table, ",minutes,");
   assert_has(f->table, "run,data,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,accuracy,state,"
-                       "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,val_loss_beginning,"
+                       "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,epochs,val_loss_beginning,"
                        "exact_beginning,accuracy_beginning\r\n");
 }
 
