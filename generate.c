@@ -23,6 +23,7 @@
 /* Opens the run that is named, or the newest one. */
 static bool open_run(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
+  if (p->series) return loaded_open_files(&p->model, p->series->models[p->at].dir, s, error);
   if (s->runs.count > 1 && s->interactive)
     return fail(error, EXIT_USAGE, "-i takes no text; did you mean -p \"%.100s\"?", s->runs.items[1]);
   if (s->runs.count > 1)
@@ -146,6 +147,25 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   return true;
 }
 
+/* Returns the run that is named. NULL: none, or several. */
+static const char *named_run(const GenerateSettings *s) {
+  return s->runs.count + (s->model != NULL) != 1 ? NULL : s->model ? s->model : s->runs.items[0];
+}
+
+/* Runs a mode for each model of a series; one is open at a time. */
+static bool run_series(Program *p, const char *dir, int mode, Error *error) {
+  ModelSeries series = {0};
+  bool ok = series_add(&series, dir, error);
+  p->series = &series;
+  for (p->at = 0; ok && p->at < series.count && !p->out.error; p->at++) {
+    ok = open_stage(p, modes[mode].stage, error) && modes[mode].run(p, error);
+    loaded_close(&p->model);
+  }
+  p->series = NULL;
+  series_free(&series);
+  return ok;
+}
+
 static bool run(void *context, Error *error) {
   Program *p = context;
   if (!request_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
@@ -153,6 +173,8 @@ static bool run(void *context, Error *error) {
   device_limit_threads(&p->settings.machine, &p->console);
   int i = 0;
   while ((unsigned)modes[i].mode != p->options.mode) i++;
+  const char *dir = named_run(&p->settings);
+  if (modes[i].mode == MODE_CHOOSE && dir && series_is(dir)) return run_series(p, dir, i, error);
   return open_stage(p, modes[i].stage, error) && modes[i].run(p, error);
 }
 

@@ -2,6 +2,7 @@
 #include "checkpoint/directory.h"
 #include "generating/outputs.h"
 #include "cli/startup.h"
+#include "generating/series.h"
 #include "report/history.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -9,6 +10,7 @@
 #include "util/utf8.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +26,19 @@ typedef struct Compared {
 
 /* ---- texts ---- */
 
-/* Describes the training of a model, if it is a run of ./train. */
-static bool describe(Compared *c, Error *error) {
+static void describe_as(Compared *c, int64_t step, double loss) {
+  const int used = snprintf(c->about, sizeof c->about, "step %" PRId64, step);
+  if (isfinite(loss)) snprintf(c->about + used, sizeof c->about - (size_t)used, ", loss %.4f", loss);
+}
+
+/* Describes the training of a model, if it is of a series or a run of ./train. */
+static bool describe(Compared *c, const SeriesModel *model, Error *error) {
   History history = {0};
   Error none = {0};
-  const bool read = history_read(&history, path_in(c->dir, CHECKPOINT_METRICS).text, &none);
+  const bool read = model->step < 0 && history_read(&history, path_in(c->dir, CHECKPOINT_METRICS).text, &none);
   const MetricsLine *kept = read ? history_kept(&history) : NULL;
-  if (kept) snprintf(c->about, sizeof c->about, "step %" PRId64 ", loss %.4f", kept->step, kept->val_loss);
+  if (model->step >= 0) describe_as(c, model->step, model->val_loss);
+  else if (kept) describe_as(c, kept->step, kept->val_loss);
   history_free(&history);
   return none.code != EXIT_MEMORY || fail(error, EXIT_MEMORY, "%s", none.text);
 }
@@ -45,14 +53,14 @@ static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   return ok || error_append(error, " (%s)", c->dir);
 }
 
-static bool compare(Program *p, Compared *c, uint64_t seed, Error *error) {
+static bool compare(Program *p, Compared *c, const SeriesModel *model, uint64_t seed, Error *error) {
   const bool ok = loaded_open_files(&p->model, c->dir, &p->settings, error) &&
                   loaded_open_model(&p->model, &p->settings, &p->console, error) &&
                   (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(p, c, seed, error);
   loaded_close(&p->model);
-  return ok && describe(c, error);
+  return ok && describe(c, model, error);
 }
 
 /* ---- columns ---- */
@@ -128,24 +136,35 @@ static void print(Compared *compared, int count) {
   else print_columns(compared, count, width < MOST_COLUMNS ? width : MOST_COLUMNS);
 }
 
-bool program_compare(Program *p, Error *error) {
-  const TextList *dirs = &p->settings.runs;
-  if (dirs->count < 2)
-    return fail(error, EXIT_USAGE, "--compare needs two runs or more: %s --compare A.run B.run",
-                program_name("generate").text);
-  Compared *compared = calloc((size_t)dirs->count, sizeof *compared);
+/* Opens one model at a time. */
+static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
+  const int count = (int)series->count;
+  Compared *compared = calloc(series->count, sizeof *compared);
   const uint64_t seed = request_seed(p);
   bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->settings, error);
-  for (int i = 0; ok && i < dirs->count; i++) {
-    compared[i].dir = dirs->items[i];
-    ok = compare(p, &compared[i], seed, error);
+  for (int i = 0; ok && i < count; i++) {
+    compared[i].dir = series->models[i].dir;
+    ok = compare(p, &compared[i], &series->models[i], seed, error);
   }
   if (ok) {
-    print(compared, dirs->count);
+    print(compared, count);
     stdout_flush(&p->out);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
-  for (int i = 0; compared && i < dirs->count; i++) output_free(&compared[i].output);
+  for (int i = 0; compared && i < count; i++) output_free(&compared[i].output);
   free(compared);
   return ok && stdout_check(&p->out, error);
+}
+
+bool program_compare(Program *p, Error *error) {
+  const TextList *dirs = &p->settings.runs;
+  ModelSeries series = {0};
+  bool ok = true;
+  for (int i = 0; ok && i < dirs->count; i++) ok = series_add(&series, dirs->items[i], error);
+  if (ok && series.count >= 2) compare_all(p, &series, error);
+  else if (ok)
+    fail(error, EXIT_USAGE, "--compare needs two models or more: %s --compare A.run B.run, or A.run/series",
+         program_name("generate").text);
+  series_free(&series);
+  return !error->code;
 }

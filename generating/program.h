@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "dataset/token_file.h"
 #include "formats/model_files.h"
+#include "generating/series.h"
 #include "generating/settings.h"
 #include "inference/generation.h"
 #include "util/array.h"
@@ -58,6 +59,8 @@ typedef struct Program {
   Console console;
   Stdout out;
   LoadedModel model;
+  const ModelSeries *series; /* with --choose: the series that was given, or NULL; `model` is its model number `at` */
+  size_t at;
   SeenBytes seen;
   Prompt prompt;
   struct Overlap *overlap; /* for --novelty; NULL: not requested */
@@ -71,14 +74,14 @@ bool program_samples(Program *p, Error *error);     /* several texts for one pro
 bool program_interactive(Program *p, Error *error); /* a session; the first line is the prompt */
 bool program_lines(Program *p, Error *error);       /* one output line per input line */
 bool program_prompts(Program *p, Error *error);     /* JSON lines in, JSON lines out */
-bool program_compare(Program *p, Error *error);     /* one prompt through several models */
+bool program_compare(Program *p, Error *error);     /* one prompt through several models, or the models of a series */
 bool program_lens(Program *p, Error *error);        /* next-token predictions of each layer */
 bool program_score(Program *p, Error *error);       /* the loss of the model on a text or on its lines, as JSON */
-bool program_choose(Program *p, Error *error);      /* which of several texts are likelier */
-bool program_export(Program *p, Error *error);      /* a model directory for publication */
-bool program_gguf(Program *p, Error *error);        /* the model as a file for llama.cpp */
-bool program_html(Program *p, Error *error);        /* the model as a page for browsers */
-bool program_bench(Program *p, Error *error);       /* the speed of generation, as a line of JSON */
+bool program_choose(Program *p, Error *error); /* which of several texts are likelier; for each model of a series */
+bool program_export(Program *p, Error *error); /* a model directory for publication */
+bool program_gguf(Program *p, Error *error);   /* the model as a file for llama.cpp */
+bool program_html(Program *p, Error *error);   /* the model as a page for browsers */
+bool program_bench(Program *p, Error *error);  /* the speed of generation, as a line of JSON */
 
 /* ---- program.c: the model ---- */
 

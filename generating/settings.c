@@ -86,10 +86,12 @@ void generate_options(Options *options, GenerateSettings *s) {
                 .default_mode = "text generation"};
   const Option table[] = {
       GROUP("Model"),
-      LIST("run", &s->runs, "RUN",
-           "run directory of train, or a Hugging Face transformers model directory with a tokenizer.json; default: "
-           "the newest *.run in the current directory",
-           .positional = true, .common = true),
+      LIST(
+          "run", &s->runs, "RUN",
+          "run directory of train, or a Hugging Face transformers model directory with a tokenizer.json; default: "
+          "the newest *.run in the current directory; --compare and --choose also take the models that train --keep-at "
+          "has kept: RUN/series",
+          .positional = true, .common = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
 
       GROUP("Prompt", .modes = MODES_PROMPTED),
@@ -205,7 +207,7 @@ void generate_options(Options *options, GenerateSettings *s) {
           .selects = MODE_PROMPTS),
       FLAG("compare", &s->compare,
            "continue the same prompt with several models and the same random numbers, side by side: --compare A.run "
-           "B.run ...",
+           "B.run ..., or the models of a series: --compare A.run/series",
            .selects = MODE_COMPARE, .excludes = "model"),
       FLAG("lens", &s->lens,
            "print the most likely next tokens after each layer (logit lens), instead of generating text",

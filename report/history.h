@@ -51,7 +51,8 @@ const MetricsLine *history_last(const History *history);
 /* Returns the evaluation of the model in model.safetensors: on all validation text after the end of the run, or when
  * every evaluation uses all of it. NULL: there is none. */
 const MetricsLine *history_kept(const History *history);
-/* Returns whether the fraction of exact responses counts all pairs: during a run only the first pairs are counted. */
+/* Returns whether the fractions of exact responses and of right answers (--choose) count all pairs and questions:
+ * during a run only the first ones are counted. */
 static inline bool history_counted_all(const MetricsLine *e) { return e->all && !e->best; }
 bool history_has_diagnosis(const History *history, const char *name);
 

@@ -29,7 +29,7 @@ typedef struct RunResult {
   double epochs, seconds;
 } RunResult;
 
-/* Writes DIR/result.json (fields: docs/formats.md). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */
+/* Writes DIR/result.json (docs/schemas/result.schema.json). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */
 bool result_write(const RunResult *result, const History *history, Error *error);
 
 /* ---- functions for tables and pages ---- */

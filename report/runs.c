@@ -27,6 +27,7 @@ static const char *const measured[] = {"run",
                                        "val_text",
                                        "bits_per_byte_beginning",
                                        "exact",
+                                       "accuracy",
                                        "state",
                                        "val_loss",
                                        "step",
@@ -37,7 +38,8 @@ static const char *const measured[] = {"run",
                                        "tokens",
                                        "epochs",
                                        "val_loss_beginning",
-                                       "exact_beginning"};
+                                       "exact_beginning",
+                                       "accuracy_beginning"};
 enum { MEASURED = sizeof measured / sizeof *measured };
 
 static bool is_setting(const char *name) {
@@ -64,13 +66,14 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
   const bool all = kept && kept->all, part = kept && !kept->all, counted = kept && history_counted_all(kept);
   const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
-  const double exact = kept ? kept->exact : (double)NAN;
+  const double exact = kept ? kept->exact : (double)NAN, accuracy = kept ? kept->accuracy : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
   set(row, "bits_per_byte", number_if(all, bits));
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
   set(row, "bits_per_byte_beginning", number_if(part, bits));
   set(row, "exact", number_if(counted, exact));
+  set(row, "accuracy", number_if(counted, accuracy));
   set(row, "state", json_string(state));
   set(row, "val_loss", number_if(all, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
@@ -82,6 +85,7 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "epochs", number_or(json_object_get(result, "epochs"), (double)NAN));
   set(row, "val_loss_beginning", number_if(part, loss));
   set(row, "exact_beginning", number_if(!counted, exact));
+  set(row, "accuracy_beginning", number_if(!counted, accuracy));
 }
 
 /* Adds a run as an object: its settings and the measurements, which replace settings of the same name. */

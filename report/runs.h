@@ -27,6 +27,7 @@ typedef struct RunsTable {
  *   val_text                 label of that text
  *   bits_per_byte_beginning  on its beginning, when only that was evaluated; so the other *_beginning
  *   exact                    fraction of exactly correct responses; exact_beginning: of the first few
+ *   accuracy                 --choose: fraction of right answers; accuracy_beginning: to the first questions
  *   state                    as in result.json, or running, killed, damaged
  *   val_loss                 nats per token; val_loss_beginning
  *   step, kept_step          steps made; step of the model

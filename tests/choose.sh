@@ -23,10 +23,22 @@ kept = [m for m in lines if "kept" in m]
 result = json.load(open("a.run/result.json"))
 assert kept[0]["accuracy"] == result["kept"]["accuracy"] > 0.9 and result["last"]["accuracy"] > 0.9, result
 END
+check "it is in the table of runs" python3 - "$train" <<'END'
+import json, subprocess, sys
+table = lambda *options: subprocess.run([sys.argv[1], "--runs", *options], capture_output=True, text=True, check=True).stdout
+kept = json.load(open("a.run/result.json"))["kept"]["accuracy"]
+row, = json.loads(table("a.run", "-O", "json"))
+assert abs(row["accuracy"] - kept) < 1e-9 and row["accuracy_beginning"] is None, row
+assert ",accuracy," in table("a.run", "-O", "csv").splitlines()[0]
+for options in ["-O", "md"], ["-O", "md", "--columns", "all"], ["--columns", "run,accuracy"]:
+    head, *_, last = [line.strip("| ").replace("|", "").split() for line in table("a.run", *options).splitlines()]
+    assert abs(float(last[head.index("accuracy")]) - kept) < 1e-4 and "accuracy_beginning" not in head, (head, last)
+END
 check "it is on the page" grep -q 'Right choices' a.run/report.html
 check "with the level of guessing" sh -c 'sed -n "/id=.choices-title/,/<\/figure>/p" a.run/report.html | grep -q guessing'
 $train text.txt $tiny --tokenizer byte --steps 2 --out plain.run 2>/dev/null
 check "a page of other runs has no such chart" sh -c '! grep -q "Right choices" plain.run/report.html'
+check "nor has the table of runs" sh -c "$train --runs plain.run -O md --columns all >table.md && ! grep -q accuracy table.md"
 check "nor have its metrics" sh -c '! grep -q accuracy plain.run/metrics.jsonl plain.run/result.json'
 mkdir both elsewhere
 cp text.txt pairs.tsv both/
@@ -93,6 +105,30 @@ refused "no file" 3 'none.tsv' "$generate" a.run --choose none.tsv
 refused "choices to a full disk" 7 'cannot write' sh -c "exec $generate a.run --choose pairs.tsv >/dev/full"
 refused "choices in JSON to a full disk" 7 'cannot write' sh -c "exec $generate a.run --choose pairs.tsv --json >/dev/full"
 refused "choices and a score" 2 'use only one of --score and --choose' "$generate" a.run --choose pairs.tsv --score text.txt
+
+# ---- the models that a run has kept ----
+$train text.txt $tiny --tokenizer byte --steps 20 --keep-at words:200,400,900 --out kept.run 2>/dev/null
+$generate kept.run/series --choose pairs.tsv --quiet >series.txt
+check "a series" test $? -eq 0
+$generate -m kept.run/series/ --choose pairs.tsv --quiet --json >series.json
+for model in kept.run/series/step-*; do $generate $model --choose pairs.tsv --quiet --json | tail -n 1; done >each.json
+check "its models, each as alone" python3 - <<'END'
+import json
+models = json.load(open("kept.run/series/manifest.json"))
+series, each = ([json.loads(line) for line in open(name)] for name in ("series.json", "each.json"))
+head, *lines, questions = [line.split() for line in open("series.txt")]
+assert len(models) == len(series) == len(each) == len(lines) == 3 and questions[0] == "12", (series, lines)
+assert head == ["steps", "tokens", "words", "right", "standard", "error"], head
+for model, of_series, alone, line in zip(models, series, each, lines):
+    assert of_series == {**{key: model[key] for key in ("model", "step", "tokens", "words")}, **alone}, (of_series, alone)
+    assert [int(n) for n in line[:3]] == [model["step"], model["tokens"], round(model["words"])], line
+    assert abs(float(line[3]) - 100 * alone["accuracy"]["sum"]) < 0.01, line
+    assert abs(float(line[5]) - 100 * alone["standard_error"]["sum"]) < 0.01, line
+END
+$generate kept.run/series --choose cut.tsv 2>err >/dev/null
+check "a note about the texts is printed once" test "$(grep -c 'do not fit' err)" = 1
+refused "a series to a full disk" 7 'cannot write' sh -c "exec $generate kept.run/series --choose pairs.tsv >/dev/full"
+refused "a series and a prompt" 4 'kept.run/series holds no model' "$generate" kept.run/series -p the
 
 # ---- a stream of lines ----
 # The first line is the likeliest.

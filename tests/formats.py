@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that docs/formats.md lists exactly the keys that the programs write in a run.
+"""Checks that docs/formats.md and docs/schemas list exactly the keys that the programs write.
 BIN: directory of ./train and ./generate (default: the root of the source)."""
+import glob
 import importlib.util
 import json
 import os
@@ -10,6 +11,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+
+from json_schema import Schema
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.abspath(os.environ.get("BIN", HERE))
@@ -69,6 +72,27 @@ def lines(path):
     return [json.loads(line) for line in open(path, encoding="utf-8")]
 
 
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def check_schema(name, values):
+    """Checks values, by the name of their file, and that the schema describes what they have, neither more nor less.
+    Returns the schema."""
+    schema = Schema(os.path.join(HERE, "docs/schemas", name + ".schema.json"))
+    for file in sorted({file for file, _ in values}):
+        wrong = [w for of, value in values if of == file for w in schema.wrong(value)]
+        check(f"{file}: {name}.schema.json", not wrong, wrong[:3])
+    value = values[-1][1]
+    one = value[0] if isinstance(value, list) else value
+    for changed in [{**one, "nosuch": 1}] + [{k: v for k, v in one.items() if k != key} for key in one]:
+        check(f"{name}.schema.json is strict", schema.wrong([changed] if one is not value else changed), list(changed))
+    faults = list(schema.faults())
+    check(f"{name}.schema.json has all keys", values and not faults, faults)
+    return schema.root
+
+
 def events(folder):
     """The scalars in a folder of TensorBoard: name, step, value."""
     from tensorboardX.proto.event_pb2 import Event
@@ -90,24 +114,36 @@ def main():
         file.writelines(f"{i}\t{i}\n" for i in range(900))
     with open("choices.tsv", "w") as file:
         file.write("line 1\tenil 1\n")
-    run("train", "text.txt", *TINY, "--steps", 20, "--choose", "choices.tsv", "--keep-at", "words:50", "--out", "text.run")
-    run("train", "text.txt", *TINY, "--steps", 5, "--sweep", "lr=1e-3,1e-2", "--out", "lr.sweep")
-    run("train", "text.txt", *TINY, "--steps", 200, "--lr", 9, "--optimizer", "adamw", "--out", "bad.run")
-    run("train", "pairs.tsv", "--arch", "original", *TINY, "--steps", 20, "--out", "pairs.run")
-    metrics = [line for name in ("text.run", "bad.run", "pairs.run") for line in lines(f"{name}/metrics.jsonl")]
-    kinds = {"Training steps": lambda m: "loss" in m, "Evaluations": lambda m: "best" in m,
-             "The kept model": lambda m: "kept" in m, "Diagnoses": lambda m: "verdict" in m}
-    for heading, of_kind in kinds.items():
-        compare(f"metrics.jsonl: {heading}", docs[heading][0], filter(of_kind, metrics))
-    check("metrics.jsonl: every line is of one kind", all(sum(k(m) for k in kinds.values()) == 1 for m in metrics))
-    results = [json.load(open(f"{name}/result.json")) for name in ("text.run", "bad.run", "pairs.run")]
-    compare("result.json", docs["result.json"][0], results, ("kept", "last"))
-    for result in results:
-        check("tokens_per_s", abs(result["tokens_per_s"] * result["seconds"] / result["tokens"] - 1) < 1e-6)
-    last = [m for m in metrics if "loss" in m][-1]
+    train = lambda out, *options, text="text.txt": run("train", text, *TINY, *options, "--out", out)
+    train("text.run", "--steps", 20, "--choose", "choices.tsv", "--keep-at", "words:50")
+    train("lr.sweep", "--steps", 5, "--sweep", "lr=1e-3,1e-2")
+    train("bad.run", "--steps", 200, "--lr", 9, "--optimizer", "adamw")
+    train("pairs.run", "--arch", "original", "--steps", 20, text="pairs.tsv")
+    train("unmeasured.run", "--steps", 20, "--val-frac", 0, "--keep-at", "steps:5,10")
+    train("nonfinite.run", "--steps", 100, "--muon-lr", 10, "--wd", 10, "--schedule", "constant", "--eval-every", 1)
+    train("patience.run", "--steps", 400, "--patience", 1, "--lr", 9, "--optimizer", "adamw")
+    train("signal.run", "--steps", 20, "--stop-at", 10)
+    train("minutes.run", "--minutes", 0.02)
+    runs = sorted(glob.glob("*.run") + glob.glob("*.sweep/*.run"))
+    metrics = [(f"{name}/metrics.jsonl", line) for name in runs for line in lines(f"{name}/metrics.jsonl")]
+    results = [(f"{name}/result.json", read(f"{name}/result.json")) for name in runs]
+    check("a run ends in each way", {result["end"] for _, result in results} ==
+          {"done", "minutes", "patience", "signal", "nonfinite"}, [(name, r["end"]) for name, r in results])
+    metrics_schema = check_schema("metrics", metrics)
+    with open(os.path.join(HERE, "report/diagnosis.h"), encoding="utf-8") as file:
+        diagnoses = re.findall(r'#define DIAGNOSIS_[A-Z_]+ "(.*)"', file.read())
+    verdict = metrics_schema["$defs"]["diagnosis"]["properties"]["verdict"]
+    check("names of diagnoses", verdict["enum"] == diagnoses, diagnoses)
+    check_schema("result", results)
+    check_schema("manifest", [(name, read(name)) for name in glob.glob("*.run/series/manifest.json")])
+    check_schema("sweep", [("lr.sweep/sweep.json", read("lr.sweep/sweep.json"))])
+    plan_of = lambda text, *options: json.loads(run("train", text, *TINY, *options, "--dry-run", "--json"))
+    plan = plan_of("text.txt", "--steps", 20)
+    check_schema("plan", [("a plan", plan), ("a plan of pairs", plan_of("pairs.tsv", "--arch", "original"))])
+    for name, result in results:
+        check(f"{name}: tokens_per_s", abs(result["tokens_per_s"] * result["seconds"] / result["tokens"] - 1) < 1e-6)
+    last = [line for _, line in metrics if "loss" in line][-1]
     check("tokens per step", last["tokens"] == last["step"] * 2 * 16)
-    plan = json.loads(run("train", "text.txt", *TINY, "--steps", 20, "--dry-run", "--json"))
-    compare("--dry-run --json", docs["./train --dry-run --json"][0], [plan])
     # embedding 257 x 16; a layer: four matrices 16 x 16, three of the MLP, two norms; the last norm
     check("parameters", plan["params"] - plan["params_without_embeddings"] == 257 * 16)
     compare("--bench", docs["./train --bench and ./generate --bench"][0],
@@ -121,18 +157,19 @@ def main():
     *questions, totals = map(json.loads, run("generate", "text.run", "--choose", "choices.tsv", "--json", "--quiet").splitlines())
     compare("--choose: questions", docs["./generate --choose"][0], questions)
     compare("--choose: totals", docs["./generate --choose"][1], [totals])
+    of_series = [json.loads(line) for line in
+                 run("generate", "text.run/series", "--choose", "choices.tsv", "--json", "--quiet").splitlines()]
+    compare("--choose: a series", docs["./generate --choose"][1] | docs["./generate --choose"][2], of_series)
     asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
              '{"prompt": "a", "score": true}', '{"nosuch": 1}']
     answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").split("\n")[:-1]
     compare("--prompts", docs["./generate --json and --prompts"][0], map(json.loads, answers),
             ("choices[].logprobs", "score", "error"))
-    settings = set().union(*(result["settings"] for result in results))
+    settings = set().union(*(result["settings"] for _, result in results))
     rows = json.loads(run("train", "--runs", ".", "-O", "json"))
     compare("--runs", docs["./train --runs"][0], rows, settings)
     for row in rows:
         check("--runs: tokens_per_s", abs(row["tokens_per_s"] * row["seconds"] / row["tokens"] - 1) < 1e-6)
-    compare("sweep.json", docs["sweep.json"][0], [json.load(open("lr.sweep/sweep.json"))])
-    compare("manifest.json", docs["series/manifest.json"][0], json.load(open("text.run/series/manifest.json")))
     if importlib.util.find_spec("tensorboardX"):
         subprocess.run([sys.executable, os.path.join(HERE, "scripts/tensorboard.py"), "text.run"], check=True)
         wanted = {(name, line["step"], struct.unpack("f", struct.pack("f", value))[0])

@@ -469,7 +469,7 @@ check_learned "side by side" awk 'NR == 1 { at = index($0, "b.run") } NR > 2 { l
   END { while ((getline line < "a.txt") > 0) a = a line; while ((getline line < "b.txt") > 0) b = b line
     gsub(/[ ?]/, "", left); gsub(/[ ?]/, "", right); gsub(/[ ]/, "", a); gsub(/ /, "", b); exit !(at > 20 && left == a && (right == b || b ~ /[^ -~]/)) }' columns.txt
 refused "a comparison with -m" 2 '--compare does not go with -m' "$generate" --compare a.run b.run -m a.run
-refused "a comparison of one" 2 'two runs or more' "$generate" --compare a.run
+refused "a comparison of one" 2 'two models or more' "$generate" --compare a.run
 refused "one that is not there" 4 'no model in nowhere' "$generate" --compare a.run nowhere
 refused "-i with a text, as elsewhere" 2 '-i takes no text; did you mean -p "Once"' "$generate" a.run -i Once
 refused "two runs" 2 'only one RUN' "$generate" a.run b.run

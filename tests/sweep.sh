@@ -124,6 +124,45 @@ check "the same in parts" diff -r series.run/series parts.series/series
 check "a new run removes them" test ! -e parts.series/series
 "$train" text.txt $small --steps 9 --quiet --keep-at log --out log.run 2>/dev/null
 check "log" test "$(ls log.run/series | sed -n 's/step-0*//p' | tr '\n' ' ')" = " 1 2 4 8 "
+"$generate" series.run/series -n 5 --compare --device cpu --seed 3 >out 2>err
+check "--compare takes a series" test $? -eq 0
+check "in the order of steps" sh -c 'head -n 1 out | grep -q "step-000000005 .*step-000000022 .*step-000000043" &&
+  sed -n 2p out | grep -q "^step 5, loss [0-9.]* *step 22, loss [0-9.]* *step 43, loss [0-9.]*$"'
+"$generate" series.run/series/step-0* -n 5 --compare --device cpu --seed 3 2>err | sed 1,2d >each
+check "with the same texts as its models" sh -c 'sed 1,2d out | cmp - each'
+"$generate" series.run/series whole.run -n 5 --compare --device cpu >out 2>err
+check "and other runs" test "$(grep -c '^=== ' out)" = 4 -a "$(grep -c '^=== whole.run: step ' out)" = 1
+printf 'a good text\ta bad text\n' >choices.tsv
+mkdir damaged
+cp -r series.run/series/step-000000005 damaged/
+while read -r words; do
+  read -r manifest
+  printf '%s' "$manifest" >damaged/manifest.json
+  refused "the manifest $manifest" 4 "$words" "$generate" damaged --choose choices.tsv
+  refused "compared: the manifest $manifest" 4 "$words" "$generate" damaged whole.run --compare
+done <<'END'
+is not valid JSON
+[{"model":
+lists no models
+[]
+lists no models
+{"model": "step-000000005"}
+model 1 needs the name of a directory
+[7]
+not ../whole.run
+[{"model": "../whole.run", "step": 1, "tokens": 8, "words": null, "val_loss": null}]
+not \.\.$
+[{"model": "..", "step": 1, "tokens": 8, "words": null, "val_loss": null}]
+model 2 needs the name of a directory .*, not /etc
+[{"model": "step-000000005", "step": 1, "tokens": 8, "words": null, "val_loss": 1}, {"model": "/etc"}]
+model 1, step-000000005, needs step
+[{"model": "step-000000005", "step": -1, "tokens": 8, "words": null, "val_loss": null}]
+model 1, step-000000005, needs step
+[{"model": "step-000000005", "step": 1, "tokens": 8, "words": "many", "val_loss": null}]
+no model in damaged/step-7
+[{"model": "step-7", "step": 1, "tokens": 8, "words": null, "val_loss": null}]
+END
+refused "one model" 2 'two models or more' "$generate" short.run/series --compare
 for list in steps step:1 steps:1,x log:3 steps: steps:1,,2; do
   refused "--keep-at $list" 2 '^train: --keep-at: got .*, need ' "$train" text.txt $small --keep-at "$list" --out never
 done

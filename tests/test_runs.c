@@ -212,9 +212,9 @@ static void people_read_no_paths_and_nothing_aside(void **state) {
   assert_true(print(f, (RunsTable){.format = TABLE_CSV}));
   assert_has(f->table, "/home/me/one.txt");
   assert_has(f->table, ",minutes,");
-  assert_has(f->table, "run,data,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,state,"
-                       "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,val_loss_beginning,"
-                       "exact_beginning\r\n");
+  assert_has(f->table, "run,data,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,accuracy,state,"
+                       "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,epochs,val_loss_beginning,"
+                       "exact_beginning,accuracy_beginning\r\n");
 }
 
 static void columns_are_chosen(void **state) {
@@ -246,13 +246,15 @@ static void names_of_columns_are_told(void **state) {
 /* All answers are counted at the end, few of them during the run, whatever the loss is over. */
 static void few_answers_are_not_all(void **state) {
 #define LINE(flag)                                                                                                     \
-  "{\"step\":5,\"tokens\":50,\"val_loss\":1,\"bits_per_byte\":2,\"exact\":0.25,\"seconds\":1,\"over\":\"all\"," flag   \
-  ":true}\n"
+  "{\"step\":5,\"tokens\":50,\"val_loss\":1,\"bits_per_byte\":2,\"exact\":0.25,\"accuracy\":0.5,\"seconds\":1,"        \
+  "\"over\":"                                                                                                          \
+  "\"all\"," flag ":true}\n"
   Runs *f = *state;
   add_run(f, "a", "", LINE("\"best\""), NULL);
   add_run(f, "b", "", LINE("\"best\"") LINE("\"kept\""), NULL);
-  assert_true(print(f, (RunsTable){.format = TABLE_CSV, .columns = "exact,exact_beginning"}));
-  assert_string_equal(f->table, "exact,exact_beginning\r\n,0.25\r\n0.25,\r\n");
+  assert_true(
+      print(f, (RunsTable){.format = TABLE_CSV, .columns = "exact,exact_beginning,accuracy,accuracy_beginning"}));
+  assert_string_equal(f->table, "exact,exact_beginning,accuracy,accuracy_beginning\r\n,0.25,,0.5\r\n0.25,,0.5,\r\n");
 }
 
 /* A directory below the named one is a run only with settings, and with metrics or weights. */
