@@ -92,7 +92,7 @@ static bool check_values(Program *p, Error *error) {
                 overlap_most_tokens(s->samples), s->samples);
   if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
-  return attention_check(s, error) && surprisal_check(&p->settings, &p->console, error);
+  return attention_check(s, error) && dump_check(s, error) && surprisal_check(&p->settings, &p->console, error);
 }
 
 /* ---- modes ---- */
@@ -118,6 +118,7 @@ static const struct {
              {MODE_PROMPTS, STAGE_MODEL, program_prompts},
              {MODE_COMPARE, STAGE_NOTHING, program_compare},
              {MODE_LENS, STAGE_TOKENS, program_lens},
+             {MODE_DUMP, STAGE_PROMPT, program_dump},
              {MODE_SCORE, STAGE_MODEL, program_score},
              {MODE_CHOOSE, STAGE_MODEL, program_choose},
              {MODE_ENCODE, STAGE_RUN, convert},

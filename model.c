@@ -5,7 +5,6 @@
 
 #include "kernels/philox.h"
 #include "model/attention_maps.h"
-#include "util/half.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -257,12 +256,21 @@ static void prepare_heads(const Pass *p, const Sublayer *w, const SublayerActiva
     p->ops->rope(p->context, qkv_views(p, a->in).q, p->batch, p->length, c->heads + c->kv_heads, c->head_dim, rope);
 }
 
+static void take_queries_keys_values(const Pass *p, const Sublayer *w, const SublayerActivations *a) {
+  const QkvViews view = qkv_views(p, a->in);
+  const int row = qkv_width(p->config);
+  model_take_hidden(p, HIDDEN_QUERIES, w->layer, view.q.data, row);
+  model_take_hidden(p, HIDDEN_KEYS, w->layer, view.k.data, row);
+  model_take_hidden(p, HIDDEN_VALUES, w->layer, view.v.data, row);
+}
+
 /* branch = Wo attention(rope(norm(Wqkv n))) */
 static void self_forward(const Pass *p, const Sublayer *w, const SublayerActivations *a, void *branch) {
   Dropout drop;
   QkvViews view = self_views(p, a);
   Attention shape = self_attention(p, dropout_at(p, w->layer, DROPOUT_ATTENTION, &drop));
   linear(p, a->in, a->n, w->in);
+  if (p->hidden) take_queries_keys_values(p, w, a);
   prepare_heads(p, w, a);
   if (p->caches) p->ops->cache_store(p->context, &p->caches[w->layer], p->slot, view.k, view.v, p->length);
   p->ops->attention(p->context, &shape, heads_view(p, a->middle), view.q, view.k, view.v, a->lse);
@@ -372,6 +380,7 @@ static void mlp_forward(const Pass *p, const Sublayer *w, const SublayerActivati
   const Dropout *dropout = dropout_at(p, w->layer, DROPOUT_HIDDEN, &drop);
   linear(p, a->in, a->n, w->in);
   p->ops->activation(p->context, a->middle, a->in, &mlp, p->batch, p->length, dropout);
+  if (p->hidden) model_take_hidden(p, HIDDEN_MLP_INNER, w->layer, a->middle, mlp.ffn);
   linear(p, branch, a->middle, w->out);
 }
 
@@ -489,6 +498,12 @@ static Pass through(const Pass *p, bool encoder) {
   return pass;
 }
 
+/* Takes the residual stream that sublayer i reads. */
+static void take_residual(const Pass *p, int i, int layer) {
+  const SublayerActivations *a = &p->activations[i];
+  model_take_hidden(p, HIDDEN_RESIDUAL, layer, norms_inputs(p->config) ? a->x : a->n, p->config->dim);
+}
+
 static void stack_forward(const Pass *p) {
   const SublayerActivations *first = &p->activations[0];
   bool before = norms_inputs(p->config);
@@ -497,13 +512,19 @@ static void stack_forward(const Pass *p) {
   p->ops->embedding(p->context, before ? first->x : first->n, p->params, &embedding, input_of(p)->tokens, p->batch,
                     p->length, dropout_at(p, 0, DROPOUT_EMBEDDING, &drop));
   if (before) add_and_norm(p, NULL, first->n, first->stats, first->x, NULL, norm_at(p, 0), NULL);
+  if (p->hidden) take_residual(p, 0, 0);
   for (int i = 0; i < p->stack->count; i++) {
     const Sublayer *w = &p->stack->sublayers[i];
     const SublayerActivations *a = &p->activations[i];
     bool keep = p->config->norm_place == NORM_ON_BRANCH; /* the norm of the branch needs it in the backward */
-    sublayers[w->kind].forward(p, w, a, keep ? a->x : p->acts->branch);
+    void *branch = keep ? a->x : p->acts->branch;
+    sublayers[w->kind].forward(p, w, a, branch);
+    if (p->hidden) model_take_hidden(p, model_branch_kind(w), w->layer, branch, p->config->dim);
     add_branch(p, i);
+    if (p->hidden && w->kind == SUBLAYER_MLP) take_residual(p, i + 1, w->layer + 1);
   }
+  if (p->hidden)
+    model_take_hidden(p, HIDDEN_HEAD, p->config->layers, p->activations[p->stack->count].n, p->config->dim);
 }
 
 /* Where the head, or a decoder for its encoder, writes the gradient of the stack's output. */
@@ -584,16 +605,6 @@ void model_forward(const Pass *pass) {
   stack_forward(&p);
 }
 
-/* Converts a row from dt to fp32 in place, last element first. */
-static void widen(const Model *m, float *row, int count) {
-  if (m->dt == sizeof(float)) return;
-  for (int i = count - 1; i >= 0; i--) {
-    uint16_t word;
-    memcpy(&word, (const char *)row + (size_t)i * sizeof word, sizeof word);
-    row[i] = half_bf16_to_float(word);
-  }
-}
-
 /* Copies the chunk of rows that begins at `row`, without pads, to host [N][V]. */
 static void download_logits(const Pass *p, int row, int count, float *logits) {
   const Model *m = p->model;
@@ -602,7 +613,7 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
     float *to = logits + (int64_t)(row + i) * vocab;
     p->ops->download(p->context, to, element(m, p->acts->logits, (int64_t)i * padded_vocab(vocab)),
                      (size_t)vocab * m->dt);
-    widen(m, to, vocab);
+    model_widen(m, to, vocab);
   }
 }
 

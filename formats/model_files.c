@@ -141,6 +141,8 @@ const ModelConfig *model_files_config(const ModelFiles *files) { return &files->
 
 SpecialTokens model_files_special_tokens(const ModelFiles *files) { return files->saved.tokens; }
 
+bool model_files_interleaved(const ModelFiles *files) { return files->saved.class->interleaved; }
+
 bool model_files_need_weights(ModelFiles *files, Error *error) {
   return files->weights.files || weight_files_open(&files->weights, files->dir, error);
 }

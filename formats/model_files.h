@@ -49,6 +49,9 @@ bool model_files_open(ModelFiles **out, const char *dir, Error *error);
 void model_files_close(ModelFiles *files); /* NULL is allowed */
 const ModelConfig *model_files_config(const ModelFiles *files);
 SpecialTokens model_files_special_tokens(const ModelFiles *files);
+/* Whether the class rotates neighboring numbers of each head of queries and keys. In the Model they are half a head
+ * apart: numbers 0, 2, 4, ... of the class come before numbers 1, 3, 5, ... */
+bool model_files_interleaved(const ModelFiles *files);
 
 /* Reads tokenizer.json. The model must have a row for each of its ids, and may have more. A decoder-only model does not
  * read text with the end token appended. */

@@ -273,21 +273,30 @@ static char *header_text(const SafeTensor *tensors, int count, const MetadataEnt
   return NULL;
 }
 
-static bool write_header(FileWriter *file, const char *text, Error *error) {
+/* Writes the header with its padding. Returns its size in the file, or 0 after an error. */
+static int64_t write_header(FileWriter *file, const char *text, Error *error) {
   static const char padding[] = "       ";
   size_t length = strlen(text), pad = (8 - length % 8) % 8;
   uint64_t size = length + pad;
-  return file_writer_add(file, &size, sizeof size, error) && file_writer_add(file, text, length, error) &&
-         file_writer_add(file, padding, pad, error);
+  const bool ok = file_writer_add(file, &size, sizeof size, error) && file_writer_add(file, text, length, error) &&
+                  file_writer_add(file, padding, pad, error);
+  return ok ? (int64_t)(sizeof size + size) : 0;
+}
+
+bool safetensors_begin(FileWriter *file, const char *path, const SafeTensor *tensors, int count,
+                       const MetadataEntry *metadata, int metadata_count, int64_t *data, Error *error) {
+  char *header = header_text(tensors, count, metadata, metadata_count, error);
+  if (!header) return error_append(error, "; cannot write %s", path);
+  *data = file_writer_begin(file, path, error) ? write_header(file, header, error) : 0;
+  free(header);
+  return *data > 0;
 }
 
 bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                             int metadata_count, TensorSource *source, void *state, Error *error) {
-  char *header = header_text(tensors, count, metadata, metadata_count, error);
-  if (!header) return error_append(error, "; cannot write %s", path);
   FileWriter file;
-  bool ok = file_writer_begin(&file, path, error) && write_header(&file, header, error);
-  free(header);
+  int64_t begin;
+  bool ok = safetensors_begin(&file, path, tensors, count, metadata, metadata_count, &begin, error);
   for (int i = 0; ok && i < count; i++) {
     size_t bytes = 0;
     tensor_bytes(&tensors[i], &bytes); /* header_text() has checked it */

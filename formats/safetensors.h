@@ -67,6 +67,12 @@ typedef const void *TensorSource(void *state, int index);
 bool safetensors_write_from(const char *path, const SafeTensor *tensors, int count, const MetadataEntry *metadata,
                             int metadata_count, TensorSource *source, void *state, Error *error);
 
+/* Begins a file whose tensors the caller writes in any order, with file_writer_seek() and file_writer_add(), before
+ * file_writer_commit(). Sets *data to the offset of the first tensor in the file; the others follow it without gaps.
+ * EXIT_OUTPUT. */
+bool safetensors_begin(FileWriter *file, const char *path, const SafeTensor *tensors, int count,
+                       const MetadataEntry *metadata, int metadata_count, int64_t *data, Error *error);
+
 bool safetensors_same_shape(const SafeTensor *a, const SafeTensor *b);
 /* Returns the file's tensor with the name of `expected`, which must have the same shape; NULL with EXIT_CHECKPOINT. */
 const SafeTensor *safetensors_expect(const char *path, const SafeTensors *file, const SafeTensor *expected,

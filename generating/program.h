@@ -76,6 +76,7 @@ bool program_lines(Program *p, Error *error);       /* one output line per input
 bool program_prompts(Program *p, Error *error);     /* JSON lines in, JSON lines out */
 bool program_compare(Program *p, Error *error);     /* one prompt through several models, or the models of a series */
 bool program_lens(Program *p, Error *error);        /* next-token predictions of each layer */
+bool program_dump(Program *p, Error *error);        /* hidden states of a text, as a file */
 bool program_score(Program *p, Error *error);       /* the loss of the model on a text or on its lines, as JSON */
 bool program_choose(Program *p, Error *error); /* which of several texts are likelier; for each model of a series */
 bool program_export(Program *p, Error *error); /* a model directory for publication */
@@ -176,6 +177,9 @@ void program_note_result(Console *console, const GenerationRequest *request, con
 bool attention_check(const GenerateSettings *settings, Error *error);
 bool attention_check_model(const Program *p, Error *error);
 bool attention_write(Program *p, Error *error);
+
+/* dump.c: checks the name of the file of --dump. EXIT_USAGE, EXIT_OUTPUT. */
+bool dump_check(const GenerateSettings *settings, Error *error);
 
 /* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,
  * EXIT_MEMORY, errors of `take`. */

@@ -44,12 +44,14 @@ static const OptionHint hints[] = {
     {"outtype quantize", HERE("--gguf-type")},
     {"convert to-gguf export-gguf", HERE("--gguf FILE")},
     {"memorization copied plagiarism overlap", HERE("--novelty RUN")},
+    {"activations hidden-states output-hidden-states dump-activations", HERE("--dump FILE")},
 };
 
 enum {
   MODES_WRITING = MODE_TEXT | MODE_INTERACTIVE | MODE_JSON | MODE_LINES | MODE_PROMPTS | MODE_COMPARE | MODE_EXPORT,
   MODES_DRAWING = MODES_WRITING | MODE_BENCH, /* random numbers */
-  MODES_PROMPTED = MODES_DRAWING | MODE_LENS
+  MODES_PROMPTED = MODES_DRAWING | MODE_LENS,
+  MODES_READING = MODES_PROMPTED | MODE_DUMP
 };
 
 /* What --heat and its like cannot be given with. */
@@ -94,11 +96,11 @@ void generate_options(Options *options, GenerateSettings *s) {
           .positional = true, .common = true),
       TEXT("model", &s->model, "RUN", NULL, "same as RUN", .letter = 'm'),
 
-      GROUP("Prompt", .modes = MODES_PROMPTED),
+      GROUP("Prompt", .modes = MODES_READING),
       TEXT("prompt", &s->prompt, NULL, "none: the start of a document", "text to continue", .letter = 'p',
-           .modes = MODES_PROMPTED & ~(MODE_LINES | MODE_PROMPTS), .common = true),
+           .modes = MODES_READING & ~(MODE_LINES | MODE_PROMPTS), .common = true),
       TEXT("file", &s->prompt_file, "FILE", NULL, "file that contains the prompt (-: standard input)", .letter = 'f',
-           .modes = MODES_PROMPTED & ~(MODE_PROMPTS | MODE_EXPORT), .common = true),
+           .modes = MODES_READING & ~(MODE_PROMPTS | MODE_EXPORT), .common = true),
       FLAG("escapes", &s->escapes,
            "read \\n as a newline, \\t as a tab, \\\\ as a backslash and \\x41 as a byte in -p, --answer, --stop, "
            "--ban, "
@@ -107,11 +109,12 @@ void generate_options(Options *options, GenerateSettings *s) {
       FLAG("special", &s->special,
            "recognize special tokens such as " END_OF_TEXT
            " in prompts and in the text of --encode; otherwise they are plain text",
-           .modes = MODES_PROMPTED | MODE_ENCODE),
+           .modes = MODES_READING | MODE_ENCODE),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
              "for a prompt longer than the context: reject it (no), or drop its beginning (left)",
              .modes = MODES_PROMPTED & ~MODE_INTERACTIVE),
-      TEXT("answer", &s->answer, NULL, NULL, "beginning of the answer to the prompt, for models with an encoder"),
+      TEXT("answer", &s->answer, NULL, NULL, "beginning of the answer to the prompt, for models with an encoder",
+           .modes = MODES_PROMPTED),
 
       GROUP("Generated text", .modes = MODES_DRAWING),
       INT64("tokens", &s->tokens, -1, 1e12, NULL,
@@ -212,6 +215,10 @@ void generate_options(Options *options, GenerateSettings *s) {
       FLAG("lens", &s->lens,
            "print the most likely next tokens after each layer (logit lens), instead of generating text",
            .selects = MODE_LENS),
+      TEXT("dump", &s->dump, "FILE", NULL,
+           "write what the model computes while it reads -p or -f, of any length, to FILE.safetensors: the residual "
+           "stream, queries, keys, values, and the output of every attention, convolution and MLP",
+           .selects = MODE_DUMP),
       TEXT("score", &s->score, "FILE", NULL,
            "evaluate the model on FILE (-: standard input): nats per token, bits per byte, perplexity",
            .selects = MODE_SCORE, .common = true),

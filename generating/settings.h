@@ -26,7 +26,8 @@ typedef enum GenerateMode {
   MODE_GGUF = 1 << 12,
   MODE_BENCH = 1 << 13,
   MODE_HTML = 1 << 14,
-  MODE_CHOOSE = 1 << 15
+  MODE_CHOOSE = 1 << 15,
+  MODE_DUMP = 1 << 16
 } GenerateMode;
 
 typedef enum OnFull { ON_FULL_SLIDE, ON_FULL_STOP } OnFull;
@@ -41,7 +42,7 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv;
   TextList attention, stops, biases, bans;
-  const char *prompts, *surprisal_html, *gguf, *modelfile, *export, *html, *title;
+  const char *prompts, *surprisal_html, *dump, *gguf, *modelfile, *export, *html, *title;
   int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
   bool surprisal;

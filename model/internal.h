@@ -1,7 +1,8 @@
 /* Declarations for the files of the model. model.c has the mathematics of a step; config.c ranges and sizes of
  * configurations, parameters.c the table and the initial weights, sharding.c which process updates what, schedule.c
  * learning rates, activations.c the buffers of a pass, the memory plan and operation counts, device.c copies between
- * host and device, decoder.c decoding with a key/value cache, attention_maps.c attention weights for visualization.
+ * host and device, decoder.c decoding with a key/value cache, attention_maps.c attention weights for visualization,
+ * hidden_states.c what a pass computes on the way.
  *
  * B sequences, T positions, N = B*T rows, C = dim, H and G query and key/value heads, D head size, F = ffn, V
  * vocabulary, P padded vocabulary; dt the compute dtype. */
@@ -10,7 +11,11 @@
 
 #include "model.h"
 #include "model/attention_maps.h"
+#include "model/hidden_states.h"
 #include "model/parameters.h"
+#include "util/half.h"
+
+#include <string.h>
 
 enum { VOCAB_PAD = 64 }; /* for whole tiles in the head's GEMM */
 
@@ -127,6 +132,7 @@ typedef struct Pass {
   const KvCache *memories;        /* with caches and an encoder: one for each layer, keys and values of the source */
   int slot, memory_length;        /* memory_length: of the source in `slot` */
   struct AttentionMaps *maps;     /* NULL, or the receiver of attention weights (attention_maps.c) */
+  struct HiddenStates *hidden;    /* NULL, or the receiver of hidden states (hidden_states.c) */
 } Pass;
 
 /* Returns the context's first error, if any. */
@@ -156,6 +162,14 @@ bool activations_allocate(Model *m, Activations *a, void **memory, int64_t rows,
 /* Gives the weights of an attention to pass->maps, which is not NULL. */
 void model_take_map(const Pass *pass, AttentionKind kind, int layer, const Attention *shape, View q, View k,
                     const float *lse);
+
+/* Returns the hidden state that is the output of a sublayer other than SUBLAYER_CROSS. */
+static inline HiddenKind model_branch_kind(const Sublayer *w) {
+  return w->kind == SUBLAYER_MLP ? HIDDEN_MLP : w->kind == SUBLAYER_CONVOLUTION ? HIDDEN_CONVOLUTION : HIDDEN_ATTENTION;
+}
+/* Gives a hidden state to pass->hidden, which is not NULL: the first numbers of N rows on the device, each of `row`
+ * numbers of the compute dtype. */
+void model_take_hidden(const Pass *pass, HiddenKind kind, int layer, const void *from, int row);
 
 /* Returns a pass without dropout, packing and caches. */
 Pass model_pass(Model *m, const Activations *acts, int batch, int length);
@@ -206,6 +220,16 @@ static inline Convolution convolution_of(const Model *m, const Sublayer *w, cons
 
 static inline Embedding embedding_of(const Stack *stack, const int32_t *positions) {
   return (Embedding){stack->embedding, stack->position_embedding, positions};
+}
+
+/* Converts numbers of the compute dtype on the host to fp32 in place, last one first. */
+static inline void model_widen(const Model *m, float *numbers, int64_t count) {
+  if (m->dt == sizeof(float)) return;
+  for (int64_t i = count - 1; i >= 0; i--) {
+    uint16_t word;
+    memcpy(&word, (const char *)numbers + (size_t)i * sizeof word, sizeof word);
+    numbers[i] = half_bf16_to_float(word);
+  }
 }
 
 /* Returns the address of element `index` of an array in the compute dtype. */

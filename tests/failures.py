@@ -58,6 +58,7 @@ SCENARIOS = {
     "heat": Scenario(["generate", "run", "--score", "short.txt", "--heat", "--alts", "2", "--heat-html", "report.html", "--device", "cpu"],
                      [FRESH], False),
     "lens": Scenario(["generate", "run", "-p", "Once", "--lens", "--device", "cpu"], [FRESH], False),
+    "dump": Scenario(["generate", "run", "-f", "short.txt", "--dump", "report.safetensors", "--device", "cpu"], [FRESH], False),
     "compare": Scenario(["generate", "--compare", "run", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False,
                         True),
     "runs": Scenario(["train", "--runs", ".", "-O", "csv"], [FRESH], False, True),
@@ -202,11 +203,13 @@ def attempt(place, scenario, failure, expected, folder):
 
 def printed(done, folder):
     """The output of a command that does not train."""
-    path, page = os.path.join(folder, "report.html"), None
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            page = file.read().replace(folder.encode(), b".")
-    return done.stdout.replace(folder.encode(), b"."), page
+    files = []
+    for name in ("report.html", "report.safetensors"):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                files.append(file.read().replace(folder.encode(), b"."))
+    return done.stdout.replace(folder.encode(), b"."), files
 
 
 def spread(total, some):

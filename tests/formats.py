@@ -93,6 +93,12 @@ def check_schema(name, values):
     return schema.root
 
 
+def header(path):
+    """The header of a safetensors file."""
+    with open(path, "rb") as file:
+        return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+
+
 def events(folder):
     """The scalars in a folder of TensorBoard: name, step, value."""
     from tensorboardX.proto.event_pb2 import Event
@@ -160,6 +166,11 @@ def main():
     of_series = [json.loads(line) for line in
                  run("generate", "text.run/series", "--choose", "choices.tsv", "--json", "--quiet").splitlines()]
     compare("--choose: a series", docs["./generate --choose"][1] | docs["./generate --choose"][2], of_series)
+    run("train", "text.txt", *TINY, "--layers", 2, "--mixer", "CA", "--steps", 2, "--out", "mixed.run")
+    run("generate", "mixed.run", "-p", "line", "--dump", "mixed.safetensors", "--quiet")
+    tensors = header("mixed.safetensors")
+    compare("--dump: metadata", docs["./generate --dump"][1], [tensors.pop("__metadata__")])
+    compare("--dump: tensors", docs["./generate --dump"][0], [{re.sub(r"\.\d+$", ".N", name): 0 for name in tensors}])
     asked = ['{"id": 1, "prompt": "a", "n": 2, "max_tokens": 300, "logprobs": 1, "temp": 9, "top_k": 0, "top_p": 1, "min_p": 0}',
              '{"prompt": "a", "score": true}', '{"nosuch": 1}']
     answers = run("generate", "text.run", "--prompts", "-", "-n", 4, text="\n".join(asked) + "\n").split("\n")[:-1]

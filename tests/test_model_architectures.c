@@ -1,9 +1,10 @@
 /* Every Transformer that ModelConfig describes, against float64 PyTorch (tests/golden/architecture_*.safetensors):
  * logits, loss, every gradient, ten training steps; a token decoded from the caches against the whole pass; what each
- * layer would say; what the positions are. */
+ * layer would say; what is computed on the way; what the positions are. */
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
 #include "model/attention_maps.h"
+#include "model/hidden_states.h"
 #include "model/decoder.h"
 
 #include <math.h>
@@ -338,6 +339,34 @@ static Model *first_layers(Fixture *f, Model *m, int layers) {
   return out;
 }
 
+/* The norm of x, [dim]; x itself where there is no norm. */
+static double *norm_of(Fixture *f, Model *m, NormParameters norm, double *x) {
+  const ModelConfig *c = model_config(m);
+  const float *arena = arena_read(f, m, ARENA_MASTER);
+  const int dim = c->dim;
+  double *out = host_values(f, (size_t)dim), mean = 0, square = 0;
+  if (!norm.weight.matrix.rows) return x;
+  for (int i = 0; i < dim; i++) mean += c->norm == NORM_LAYER ? x[i] / dim : 0;
+  for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean) / dim;
+  for (int i = 0; i < dim; i++) {
+    out[i] = (x[i] - mean) / sqrt(square + (double)c->norm_eps) * (double)arena[norm.weight.matrix.offset + (size_t)i];
+    if (norm.bias.matrix.rows) out[i] += (double)arena[norm.bias.matrix.offset + (size_t)i];
+  }
+  return out;
+}
+
+/* x W^T + b: [rows] */
+static double *product_of(Fixture *f, Model *m, Linear w, int rows, const double *x) {
+  const float *arena = arena_read(f, m, ARENA_MASTER);
+  double *out = host_values(f, (size_t)rows);
+  for (int k = 0; k < rows; k++) {
+    out[k] = w.bias.rows ? (double)arena[w.bias.offset + (size_t)k] : 0;
+    for (int i = 0; i < w.weight.cols; i++)
+      out[k] += x[i] * (double)arena[w.weight.offset + (size_t)(k * w.weight.cols + i)];
+  }
+  return out;
+}
+
 /* What the head makes of the embedding of `token` at `position`: [vocab]. */
 static double *head_of_embedding(Fixture *f, Model *m, int token, int position) {
   const ModelConfig *c = model_config(m);
@@ -345,22 +374,12 @@ static double *head_of_embedding(Fixture *f, Model *m, int token, int position) 
   const float *arena = arena_read(f, m, ARENA_MASTER);
   const Stack *s = &t->decoder;
   const int dim = c->dim;
-  double *x = host_values(f, (size_t)dim), *logits = host_values(f, (size_t)c->vocab), mean = 0, square = 0;
+  double *x = host_values(f, (size_t)dim);
   for (int i = 0; i < dim; i++) {
     x[i] = (double)arena[s->embedding.offset + (size_t)(token * dim + i)];
     if (s->position_embedding.rows) x[i] += (double)arena[s->position_embedding.offset + (size_t)(position * dim + i)];
-    mean += c->norm == NORM_LAYER ? x[i] / dim : 0;
   }
-  for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean) / dim;
-  for (int i = 0; i < dim && s->norm.weight.matrix.rows; i++) {
-    x[i] = (x[i] - mean) / sqrt(square + (double)c->norm_eps) * (double)arena[s->norm.weight.matrix.offset + (size_t)i];
-    if (s->norm.bias.matrix.rows) x[i] += (double)arena[s->norm.bias.matrix.offset + (size_t)i];
-  }
-  for (int k = 0; k < c->vocab; k++) {
-    logits[k] = t->head.bias.rows ? (double)arena[t->head.bias.offset + (size_t)k] : 0;
-    for (int i = 0; i < dim; i++) logits[k] += x[i] * (double)arena[t->head.weight.offset + (size_t)(k * dim + i)];
-  }
-  return logits;
+  return product_of(f, m, t->head, c->vocab, norm_of(f, m, s->norm, x));
 }
 
 /* Below the first layer the head reads the embedding; after each one logits are those of a model that ends there, and
@@ -572,6 +591,86 @@ static void test_attention_maps(void **state) {
   maps_case(*state, "convolutions", 0, 7);
 }
 
+/* What a model computed for the last token of a text. */
+typedef struct Hidden {
+  Fixture *f;
+  const HiddenState *next; /* that has to come */
+  double *states[HIDDEN_HEAD + 1][8];
+} Hidden;
+
+static bool keep_state(void *context, const HiddenState *state, float *rows, int count, Error *error) {
+  Hidden *h = context;
+  const size_t width = (size_t)state->width;
+  (void)error;
+  assert_memory_equal(state, h->next++, sizeof *state);
+  h->states[state->kind][state->layer] = widen(h->f, rows + (size_t)(count - 1) * width, width);
+  return true;
+}
+
+/* The residual stream after a branch. */
+static double *after_branch(Fixture *f, Model *m, const Sublayer *w, const double *x, const double *branch) {
+  const ModelConfig *c = model_config(m);
+  double *sum = host_values(f, (size_t)c->dim), *added = host_values(f, (size_t)c->dim);
+  memcpy(added, branch, (size_t)c->dim * sizeof *added);
+  if (c->norm_place == NORM_ON_BRANCH) added = norm_of(f, m, w->norm, added);
+  for (int i = 0; i < c->dim; i++) sum[i] = x[i] + added[i];
+  return c->norm_place == NORM_AFTER ? norm_of(f, m, w->norm, sum) : sum;
+}
+
+/* The matrices and norms of a layer lead from each hidden state to the next ones. Attention and the convolution are
+ * those that, added to the residual stream, lead to the logits. */
+static void hidden_layer(Fixture *f, Model *m, const char *name, const Hidden *h, const Sublayer *mixer) {
+  const ModelConfig *c = model_config(m);
+  const Sublayer *mlp = mixer + 1;
+  const int layer = mixer->layer, heads = c->heads * c->head_dim, keys = c->kv_heads * c->head_dim;
+  const bool before = c->norm_place == NORM_BEFORE || c->norm_place == NORM_PARALLEL;
+  const bool self = mixer->kind == SUBLAYER_SELF;
+  double *x = h->states[HIDDEN_RESIDUAL][layer], *read = before ? norm_of(f, m, mixer->norm, x) : x;
+  const double near = tolerance(f, 1e-5);
+  if (self) {
+    const double *in = product_of(f, m, mixer->in, heads + 2 * keys, read);
+    expect_close(f, name, h->states[HIDDEN_QUERIES][layer], in, (size_t)heads, near);
+    expect_close(f, name, h->states[HIDDEN_KEYS][layer], in + heads, (size_t)keys, near);
+    expect_close(f, name, h->states[HIDDEN_VALUES][layer], in + heads + keys, (size_t)keys, near);
+  }
+  double *out = product_of(f, m, mlp->out, c->dim, h->states[HIDDEN_MLP_INNER][layer]);
+  expect_close(f, name, h->states[HIDDEN_MLP][layer], out, (size_t)c->dim, near);
+  x = after_branch(f, m, mixer, x, h->states[self ? HIDDEN_ATTENTION : HIDDEN_CONVOLUTION][layer]);
+  x = after_branch(f, m, mlp, x, h->states[HIDDEN_MLP][layer]);
+  expect_close(f, name, h->states[HIDDEN_RESIDUAL][layer + 1], x, (size_t)c->dim, near);
+}
+
+static void hidden_case(Fixture *f, const char *name) {
+  Architecture a = architecture_read(f, name);
+  if (a.source) return;
+  Model *m = model_start(f, &a.setup);
+  const ModelConfig *c = model_config(m);
+  const Stack *stack = &model_table(m)->decoder;
+  const int count = c->ctx - 1, states = model_hidden_states(m, NULL);
+  HiddenState *expected = host_memory(f, (size_t)states * sizeof *expected);
+  Hidden h = {.f = f, .next = expected};
+  const TokenBatch batch = {.tokens = a.setup.tokens, .targets = a.setup.targets};
+  float *logits = host_memory(f, (size_t)(count * c->vocab) * sizeof *logits);
+  double sum = 0;
+  int64_t targets = 0;
+  Error error = {0};
+  assert_int_equal(model_hidden_states(m, expected), states);
+  need(model_read_hidden_states(m, a.setup.tokens, count, keep_state, &h, &error), &error);
+  assert_ptr_equal(h.next, expected + states);
+  for (int i = 0; i < stack->count; i += 2) hidden_layer(f, m, name, &h, &stack->sublayers[i]);
+  double *head = norm_of(f, m, stack->norm, h.states[HIDDEN_RESIDUAL][c->layers]);
+  expect_close(f, name, h.states[HIDDEN_HEAD][c->layers], head, (size_t)c->dim, tolerance(f, 1e-5));
+  need(model_evaluate(m, &batch, 1, count, &sum, &targets, logits, &error), &error);
+  const double *want = widen(f, logits + (size_t)((count - 1) * c->vocab), (size_t)c->vocab);
+  const double *got = product_of(f, m, model_table(m)->head, c->vocab, h.states[HIDDEN_HEAD][c->layers]);
+  expect_close(f, name, got, want, (size_t)c->vocab, tolerance(f, 1e-5));
+  model_close(m);
+}
+
+static void test_hidden_states(void **state) {
+  for (int i = 0; i < ARCHITECTURES; i++) hidden_case(*state, architectures[i]);
+}
+
 /* Every place of a norm with dropout. ReLU's corners are no slopes. */
 static void dropout_case(Fixture *f, const char *name) {
   Architecture a = architecture_read(f, name);
@@ -722,6 +821,6 @@ int main(void) {
       cmocka_unit_test(test_rows),           cmocka_unit_test(test_dropout),        cmocka_unit_test(test_sinusoids),
       cmocka_unit_test(test_visibility),     cmocka_unit_test(test_attention_maps), cmocka_unit_test(test_slide),
       cmocka_unit_test(test_dropout_places), cmocka_unit_test(test_lens),           cmocka_unit_test(test_parameters),
-      cmocka_unit_test(test_optimizers)};
+      cmocka_unit_test(test_optimizers),     cmocka_unit_test(test_hidden_states)};
   return run_on_backends("architectures", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

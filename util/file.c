@@ -238,6 +238,13 @@ bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *er
   return abort_with(file, "write", errno != 0 ? errno : EIO, error);
 }
 
+bool file_writer_seek(FileWriter *file, int64_t offset, Error *error) {
+  if (!file->stream) return fail(error, EXIT_INTERNAL, "file_writer_seek on a file that is not open");
+  errno = 0;
+  if (fseeko(file->stream, (off_t)offset, SEEK_SET) == 0) return true;
+  return abort_with(file, "write", errno != 0 ? errno : EIO, error);
+}
+
 /* Returns the cause of a stream's failure, which the stream does not keep: writing another byte fails in the same
  * way. */
 static int cause_of(FileWriter *file) { return write(fileno(file->stream), "", 1) < 0 ? errno : EIO; }

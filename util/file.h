@@ -27,11 +27,13 @@ typedef struct FileWriter {
   char *path, *temporary;
 } FileWriter;
 
-/* The next three functions: EXIT_OUTPUT with path, cause and advice. A failure deletes the temporary and leaves `path`
+/* The next four functions: EXIT_OUTPUT with path, cause and advice. A failure deletes the temporary and leaves `path`
  * unchanged (one exception: when the last fsync, of the directory, fails, the new file is in place but may not survive
  * a power failure). A process that may reach a file-size limit must ignore SIGXFSZ. */
 bool file_writer_begin(FileWriter *file, const char *path, Error *error);
 bool file_writer_add(FileWriter *file, const void *bytes, size_t size, Error *error);
+/* Continues at `offset` bytes from the beginning, for a file whose parts are not made in order. */
+bool file_writer_seek(FileWriter *file, int64_t offset, Error *error);
 /* Flushes, fsyncs, closes, renames, fsyncs the directory. */
 bool file_writer_commit(FileWriter *file, Error *error);
 void file_writer_abort(FileWriter *file); /* deletes the temporary; harmless after commit or any failure */
