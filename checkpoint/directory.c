@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_NAME ".lock"
-
 /* ---- files ---- */
 
 /* Files of an older run that a new run does not replace when it begins; first those that make it resumable. */
@@ -175,14 +173,19 @@ static bool make_parents(const char *dir, int *made) {
   return ok;
 }
 
+bool checkpoint_lock_directory(const char *dir, int *fd, Error *error) {
+  if (!lock_file(dir, path_in(dir, CHECKPOINT_LOCK).text, fd, error)) return false;
+  sign_lock(*fd);
+  return true;
+}
+
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
   *lock = (CheckpointLock){.fd = -1, .had_model = model_files_exist(dir)};
   if (!check_files(dir, lock->had_model, error)) return false;
   lock->created = make_parents(dir, &lock->parents) && mkdir(dir, 0777) == 0;
   if (!lock->created && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s", dir, strerror(errno));
-  if (!lock_file(dir, path_in(dir, LOCK_NAME).text, &lock->fd, error)) return false;
-  sign_lock(lock->fd);
+  if (!checkpoint_lock_directory(dir, &lock->fd, error)) return false;
   file_sweep(dir);
   file_sweep(path_in(dir, MODEL_FILE_SOURCE_TOKENIZER).text);
   file_sweep(path_in(dir, CHECKPOINT_LAST).text);
@@ -196,7 +199,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (!keep && !lock->had_model) {
     remove_files(dir, run_files, RUN_FILES);
     model_files_remove_source_tokenizer(dir);
-    file_remove_in(dir, LOCK_NAME);
+    file_remove_in(dir, CHECKPOINT_LOCK);
     if (lock->created) rmdir(dir);
     remove_parents(dir, lock->parents);
   }
@@ -205,7 +208,7 @@ void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
 }
 
 bool checkpoint_is_locked(const char *dir) {
-  const int fd = open(path_in(dir, LOCK_NAME).text, O_RDONLY | O_CLOEXEC);
+  const int fd = open(path_in(dir, CHECKPOINT_LOCK).text, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(fd);

@@ -27,6 +27,7 @@
 #define CHECKPOINT_METRICS "metrics.jsonl"
 #define CHECKPOINT_SAMPLES "samples.txt"
 #define CHECKPOINT_REPORT "report.html"
+#define CHECKPOINT_LOCK ".lock"
 #define CHECKPOINT_RESULT "result.json"     /* written when the run ends */
 #define CHECKPOINT_SERIES "series"          /* models kept on the way */
 #define CHECKPOINT_MANIFEST "manifest.json" /* the list of them, in that directory */
@@ -55,6 +56,9 @@ bool checkpoint_check_input(const char *dir, const char *input, Error *error);
  * when lock->fd is closed, so a killed process leaves none behind. Also deletes temporary files left by killed
  * processes. */
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error);
+
+/* Locks a directory that is no run, until *fd is closed. EXIT_BUSY, EXIT_OUTPUT. */
+bool checkpoint_lock_directory(const char *dir, int *fd, Error *error);
 
 /* Releases the lock. Without `keep` (the run failed before it began) it first removes the files that this process
  * wrote, unless the directory contains an older run. Harmless when nothing is locked. */

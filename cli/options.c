@@ -98,6 +98,12 @@ const char *options_typed(const Options *options, const char *names) {
   return NULL;
 }
 
+const char *options_typed_beside(const Options *options, const char *names) {
+  for (const Option *row = options->rows; row < options->rows + options->count; row++)
+    if (row->origin == ORIGIN_COMMAND_LINE && !option_is_among(names, row->name, strlen(row->name))) return row->name;
+  return NULL;
+}
+
 void options_follow(Options *options, bool continues) {
   for (Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->origin == ORIGIN_FILE && row->follows && !(continues && row->stays) &&

@@ -176,6 +176,8 @@ bool option_is_among(const char *words, const char *name, size_t length);
 /* Returns the name of the first of the options `names` that the command line gives; NULL: none of them. If a name is no
  * option it returns that name and the rest, so that a misspelled name shows at the first call. */
 const char *options_typed(const Options *options, const char *names);
+/* The same for options that are not among `names`. */
+const char *options_typed_beside(const Options *options, const char *names);
 
 /* Settings files contain all values of a run, also automatic ones. For each option on the command line, this function
  * resets the rows that follow it, unless the command line gives them too, so that their values are chosen again.

@@ -12,6 +12,9 @@ typedef struct Process {
 
 typedef void ProcessEnded(void *context, int which);
 
+/* The variable in which a process that was started here finds the id of its parent; it stops when that dies. */
+#define PROCESSES_PARENT "INKLING_PARENT"
+
 /* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` (NULL: nothing) with the
  * number of each that has ended by itself. A signal (stop_signal) is sent on to them; then it waits for them, starts no
  * more, and fails with EXIT_SIGNALS + the signal. EXIT_INTERNAL: a process cannot be started. */

@@ -1,6 +1,7 @@
 #include "cli/startup.h"
 
 #include "cli/device.h"
+#include "cli/processes.h"
 #include "kernels.h"
 #include "util/checksum.h"
 #include "util/clock.h"
@@ -109,10 +110,12 @@ static void file_was_cut(int number) {
 }
 
 static void prepare_process(void) {
+  const char *parent = getenv(PROCESSES_PARENT);
   take_signals();
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit are failed writes like any other */
+  if (parent && strtol(parent, NULL, 10) == (long)getppid()) system_end_with_parent(SIGTERM);
 }
 
 static bool print_information(const Options *options, const char *version, Error *error) {

@@ -213,7 +213,7 @@ bool messenger_fork(int count, Error *error) {
       processes = 0;
     } else if (child == 0) {
       my_rank = rank;
-      system_end_with_parent();
+      system_end_with_parent(SIGKILL);
       if (getppid() != parent) _exit(EXIT_INTERNAL);
     }
   }

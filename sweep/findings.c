@@ -17,13 +17,23 @@ double sweep_group_score(const SweepRuns *runs, int group, int stage) {
   return sum / count;
 }
 
-const SweepRun *sweep_best(const SweepRuns *runs) {
+/* Returns the best run after all steps, by the mean of its seeds and then by itself, or by itself alone. */
+static const SweepRun *best_run(const SweepRuns *runs, bool by_mean) {
+  enum { LAST = SWEEP_STAGES - 1 };
   const SweepRun *best = NULL;
+  double least = INFINITY;
   for (const SweepRun *run = runs->items; run < runs->items + runs->count; run++) {
-    const double score = run->scores[SWEEP_STAGES - 1];
-    if (isfinite(score) && (!best || score < best->scores[SWEEP_STAGES - 1])) best = run;
+    const double own = run->scores[LAST], score = by_mean ? sweep_group_score(runs, run->group, LAST) : own;
+    if (!(score < least || (best && run->group == best->group && own < best->scores[LAST]))) continue;
+    least = score;
+    best = run;
   }
   return best;
+}
+
+const SweepRun *sweep_best(const SweepRuns *runs) {
+  const SweepRun *best = best_run(runs, true);
+  return best ? best : best_run(runs, false); /* each setting has a failed run */
 }
 
 /* ---- options ---- */

@@ -26,6 +26,7 @@ typedef struct SweepRun {
   int group;    /* the first of the runs that differ only in the seed */
   bool stopped; /* worse than others */
   bool failed;
+  uint64_t val_text;           /* History.val_text; 0: unknown */
   double scores[SWEEP_STAGES]; /* the lowest bits per byte, else nats per token, until the end of each stage; INFINITY:
                                   failed; NaN: the stage was not reached */
 } SweepRun;
@@ -38,7 +39,8 @@ typedef struct SweepRuns {
 /* Returns the mean score of the runs that differ from run `group` only in the seed; NaN: they did not reach the stage. */
 double sweep_group_score(const SweepRuns *runs, int group, int stage);
 
-/* Returns the best run that reached the last stage; NULL: there is none. */
+/* Returns the best run of the setting with the best mean after all steps, or the best run if each setting has a failed
+ * one; NULL: no run got there. */
 const SweepRun *sweep_best(const SweepRuns *runs);
 
 /* What a value of an option is worth: its best setting after the first stage, which all settings have reached. */

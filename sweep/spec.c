@@ -47,6 +47,8 @@ __attribute__((format(printf, 2, 3))) static bool refuse(Reader *r, const char *
 
 static bool check_value(Reader *r, const char *name, const char *value, const Option **row) {
   Error wrong = {0};
+  if (option_is_among("config help help-all version", name, strlen(name)))
+    return refuse(r, "%s cannot differ between the runs of a sweep", name);
   *row = options_check(r->options, name, value, &wrong);
   return *row || refuse(r, "%s", wrong.text);
 }
@@ -89,8 +91,11 @@ static bool take_word(Reader *r, char *word) {
     if (strcmp(other->name, axis->name) == 0) return refuse(r, "%s is given twice", axis->name);
   const bool range = strstr(equals + 1, "..") && !strpbrk(equals + 1, ",/");
   if (!(range ? take_range(r, axis, equals + 1, &row) : take_list(r, axis, equals + 1, &row))) return false;
-  return !(row->transient || row->positional || strcmp(row->name, "out") == 0 || strcmp(row->name, "minutes") == 0) ||
-         refuse(r, "%s cannot differ between the runs of a sweep", axis->name);
+  /* Runs are compared on the same text, after the same parts of their steps. */
+  const bool compared = option_is_among("out minutes val val-frac eval-every", row->name, strlen(row->name));
+  const bool timed = r->spec->timed && option_is_among("steps epochs", row->name, strlen(row->name));
+  return !(row->transient || row->positional || compared || timed) ||
+         refuse(r, "%s cannot differ between the runs of a sweep%s", axis->name, timed ? " with --minutes" : "");
 }
 
 /* ---- runs ---- */
@@ -103,10 +108,22 @@ static double drawn(const Reader *r, int axis, int draw) {
   return a->low + u * (a->high - a->low);
 }
 
+/* Returns a drawn number with as many digits as its range needs, at least three. */
+static json_t *number_text(const Axis *a, double number) {
+  const double most = 0.005 * fmin(fabs(number), a->high - a->low);
+  char text[32];
+  for (int digits = 3; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, number);
+    const double rounded = strtod(text, NULL);
+    if (rounded >= a->low && rounded <= a->high && fabs(rounded - number) <= most) break;
+  }
+  return json_string(text);
+}
+
 static json_t *value_of(const Reader *r, int axis, int index, int draw) {
   const Axis *a = &r->axes[axis];
   if (a->count) return json_string(a->values[index]);
-  return a->whole ? json_sprintf("%.0f", drawn(r, axis, draw)) : json_sprintf("%.3g", drawn(r, axis, draw));
+  return a->whole ? json_sprintf("%.0f", drawn(r, axis, draw)) : number_text(a, drawn(r, axis, draw));
 }
 
 /* Adds the combination with this number, counted with the last axis fastest. */
@@ -144,7 +161,13 @@ static bool take_line(Reader *r, char *line) {
   return true;
 }
 
-static bool take_text(Reader *r, char *text) {
+/* `text` has `size` bytes. */
+static bool take_text(Reader *r, char *text, size_t size) {
+  json_t *whole = json_stringn(text, size);
+  json_decref(whole);
+  if (!whole && !json_memory_ok(r->error, "a sweep")) return false;
+  if (!whole || strlen(text) < size) return refuse(r, "the description is not UTF-8 text");
+  if (strncmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3;
   r->axes = malloc(AXES * sizeof *r->axes);
   if (!r->axes) return error_memory(r->error, "a sweep");
   bool ok = true;
@@ -167,8 +190,10 @@ json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *er
               .error = error};
   MappedFile file = {(const uint8_t *)spec->text, strlen(spec->text)};
   if (!is_file || file_map(&file, spec->text, EXIT_INPUT, error)) {
-    char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
-    if (!text || !take_text(&r, text)) error_memory(error, "a sweep");
+    char *text = calloc(file.size + 1, 1);
+    if (text && file.size) memcpy(text, file.bytes, file.size);
+    if (text) take_text(&r, text, file.size);
+    else error_memory(error, "a sweep");
     free(text);
     if (is_file) file_unmap(&file);
   }

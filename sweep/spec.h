@@ -12,6 +12,7 @@ typedef struct SweepSpec {
   const char *text; /* the name of a file, or the description itself */
   int draws;        /* runs of a line with a range */
   uint64_t seed;    /* of the random draws */
+  bool timed;       /* --minutes sets the steps */
 } SweepSpec;
 
 /* Returns the runs as an array of objects {"option": "value", ...}. Each line describes runs by words:

@@ -18,7 +18,9 @@
 #include "util/program_name.h"
 #include "util/text.h"
 #include "util/threads.h"
+#include "util/utf8.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -36,6 +38,7 @@ typedef struct Sweep {
   const TrainSettings *settings;
   Console *console;
   char *dir;
+  int lock;     /* file descriptor; -1: none */
   json_t *file; /* sweep.json */
   SweepRuns runs;
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
@@ -101,6 +104,7 @@ static bool jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *w
   return json_memory_ok(error, "a sweep");
 }
 
+/* All words are UTF-8, as JSON needs (check_word). */
 static void add_word(json_t *words, const char *name, const char *value) {
   json_array_append_new(words, json_sprintf("--%s=%s", name, value));
 }
@@ -131,6 +135,15 @@ static OneLine last_message(const char *path) {
   return text_one_line(strncmp(last, "train: ", 7) == 0 ? last + 7 : last, ONE_LINE_BYTES - 1);
 }
 
+/* Says why a process failed. */
+static OneLine message_of(const Process *process) {
+  OneLine message = last_message(process->messages);
+  if (process->status > EXIT_SIGNALS)
+    snprintf(message.text, sizeof message.text, "ended by signal %d", process->status - EXIT_SIGNALS);
+  else if (!*message.text) snprintf(message.text, sizeof message.text, "status %d", process->status);
+  return message;
+}
+
 /* ---- the directory ---- */
 
 bool sweep_is(const char *dir) { return access(path_in(dir, SWEEP_FILE).text, F_OK) == 0; }
@@ -142,18 +155,25 @@ static bool write_file(const Sweep *s, Error *error) {
   return ok;
 }
 
+/* Returns whether there is nothing in a directory but a lock. */
+static bool is_empty_directory(const char *path) {
+  DIR *dir = opendir(path);
+  bool empty = dir != NULL;
+  for (const struct dirent *entry; empty && (entry = readdir(dir));)
+    empty = option_is_among(". .. " CHECKPOINT_LOCK, entry->d_name, strlen(entry->d_name));
+  if (dir) closedir(dir);
+  return empty;
+}
+
 static bool make_directory(Sweep *s, Error *error) {
-  s->dir = run_directory(s->settings, ".sweep", error);
-  if (!s->dir) return false;
+  if (mkdir(s->dir, 0777) != 0 && errno != EEXIST)
+    return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
   if (sweep_is(s->dir))
     return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
                 s->dir, s->dir);
-  rmdir(s->dir); /* an empty directory may be there */
-  if (mkdir(s->dir, 0777) == 0) return true;
-  if (errno == EEXIST)
-    return fail(error, EXIT_USAGE, "%s is there already and not empty; choose another directory with --out DIR",
-                s->dir);
-  return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
+  if (!is_empty_directory(s->dir))
+    return fail(error, EXIT_USAGE, "%s is no empty directory; choose another one with --out DIR", s->dir);
+  return checkpoint_lock_directory(s->dir, &s->lock, error);
 }
 
 /* ---- the runs of a sweep ---- */
@@ -167,6 +187,7 @@ static void name_run(SweepRun *run, int number, int digits) {
     const int more = snprintf(run->name + used, (size_t)left, "-%s=%s", name, json_string_value(value));
     used = more < left ? used + more : (int)sizeof run->name - 1;
   }
+  run->name[utf8_complete((const uint8_t *)run->name, strlen(run->name))] = 0;
   for (char *c = run->name; *c; c++)
     if (strchr("/ \t", *c)) *c = '_';
 }
@@ -252,9 +273,8 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
 }
 
 static bool fail_run(const Jobs *b, int i, Error *error) {
-  const OneLine why = last_message(b->messages[i].text);
   return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
-              *why.text ? why.text : "it failed without a message");
+              message_of(&b->processes[i]).text);
 }
 
 /* Runs all processes of a list, which must succeed. */
@@ -408,6 +428,7 @@ static bool look_at(SweepRun *run, int stage, Error *error) {
     for (size_t i = 0; i < history.evaluation_count; i++) {
       const MetricsLine *e = &history.evaluations[i];
       const double score = isfinite(e->bits_per_byte) ? e->bits_per_byte : e->val_loss;
+      run->val_text = history.val_text;
       if (e->step <= wanted) run->scores[stage] = fmin(run->scores[stage], score);
     }
   history_free(&history);
@@ -419,6 +440,8 @@ static bool look_at(SweepRun *run, int stage, Error *error) {
 typedef struct StageWork {
   Console *console;
   int stage;
+  ExitCode fatal; /* a failure that other runs will have, too; EXIT_DONE: none */
+  OneLine why;
   Jobs jobs;
   int done;
 } StageWork;
@@ -430,12 +453,16 @@ static void tell_end(void *context, int which) {
   Error unknown = {0};
   work->done++;
   run->failed = !look_at(run, work->stage, &unknown) || process->status;
-  if (run->failed) run->scores[work->stage] = INFINITY;
-  if (run->failed)
-    console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name,
-                 last_message(process->messages).text);
-  else
+  if (!run->failed) {
     console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->scores[work->stage]);
+    return;
+  }
+  const OneLine message = message_of(process);
+  run->scores[work->stage] = INFINITY;
+  console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name, message.text);
+  if (process->status != EXIT_OUTPUT && process->status != EXIT_BUSY) return;
+  work->fatal = (ExitCode)process->status;
+  work->why = message;
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
@@ -458,6 +485,19 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, int stage) {
   return words;
 }
 
+/* Refuses scores on different validation texts. */
+static bool check_texts(const Sweep *s, Error *error) {
+  const SweepRun *first = NULL;
+  for (const SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++) {
+    if (!run->val_text) continue;
+    if (!first) first = run;
+    if (run->val_text != first->val_text)
+      return fail(error, EXIT_INPUT, "%s and %s were validated on different texts, so their losses cannot be compared",
+                  first->dir.text, run->dir.text);
+  }
+  return true;
+}
+
 static bool run_stage(Sweep *s, int stage, Error *error) {
   StageWork work = {.console = s->console, .stage = stage};
   Jobs *b = &work.jobs;
@@ -476,7 +516,8 @@ static bool run_stage(Sweep *s, int stage, Error *error) {
   for (int i = 0; i < b->count; i++)
     if (!b->processes[i].status) unlink(b->messages[i].text);
   jobs_free(b);
-  return ok && !error->code;
+  if (ok && work.fatal) fail(error, work.fatal, "%s", work.why.text);
+  return ok && !error->code && check_texts(s, error);
 }
 
 static int compare_scores(const void *a, const void *b) {
@@ -515,9 +556,18 @@ static bool print_table(const Sweep *s, Error *error) {
 
 /* ---- main ---- */
 
+static bool check_word(const char *word, Error *error) {
+  json_t *text = json_string(word);
+  json_decref(text);
+  return text ||
+         (json_memory_ok(error, "a sweep") &&
+          fail(error, EXIT_USAGE, "\"%s\" is not UTF-8, which the arguments and the directory of a sweep must be",
+               text_one_line(word, 200).text));
+}
+
 static bool open_new(Sweep *s, Error *error) {
   const TrainSettings *t = s->settings;
-  const SweepSpec spec = {t->sweep, t->draws, t->seed};
+  const SweepSpec spec = {t->sweep, t->draws, t->seed, !isnan(t->minutes)};
   char *arguments = NULL;
   size_t size = 0;
   if (!t->data.count)
@@ -525,11 +575,15 @@ static bool open_new(Sweep *s, Error *error) {
   for (int i = 0; i < t->data.count; i++)
     if (path_is_stdin(t->data.items[i]))
       return fail(error, EXIT_USAGE, "each run of a sweep reads the text; give a file in place of standard input");
-  json_t *runs = sweep_spec_read(s->options, &spec, error);
-  const bool ok = runs && run_arguments_text(s->options, t, &arguments, &size, error);
+  if (options_typed(s->options, "stop-at"))
+    return fail(error, EXIT_USAGE, "--stop-at does not go with --sweep, which stops runs itself");
+  s->dir = run_directory(t, ".sweep", error);
+  json_t *runs = s->dir && check_word(s->dir, error) ? sweep_spec_read(s->options, &spec, error) : NULL;
+  bool ok = runs && run_arguments_text(s->options, t, &arguments, &size, error);
   json_t *words = json_array(), *items = json_array();
   for (const char *at = arguments; ok && at < arguments + size; at += strlen(at) + 1)
-    if (strncmp(at, "--out=", 6) != 0 && strncmp(at, "--minutes=", 10) != 0)
+    if (!check_word(at, error)) ok = false;
+    else if (strncmp(at, "--out=", 6) != 0 && strncmp(at, "--minutes=", 10) != 0)
       json_array_append_new(words, json_string(at));
   free(arguments);
   for (size_t i = 0; i < json_array_size(runs); i++)
@@ -541,8 +595,13 @@ static bool open_new(Sweep *s, Error *error) {
 }
 
 static bool open_old(Sweep *s, const char *dir, Error *error) {
+  const char *other = options_typed_beside(s->options, "resume jobs threads quiet");
+  if (other)
+    return fail(error, EXIT_USAGE, "--resume of a sweep continues it as it was begun; leave out %s%s",
+                strcmp(other, "data") == 0 ? "the text" : "--", strcmp(other, "data") == 0 ? "" : other);
   s->dir = strdup(dir);
   if (!s->dir) return error_memory(error, "a path");
+  if (!checkpoint_lock_directory(dir, &s->lock, error)) return false;
   s->file = result_json(dir, SWEEP_FILE, error);
   s->timed = json_is_true(json_object_get(s->file, "timed"));
   return s->file != NULL;
@@ -575,6 +634,7 @@ static bool make_runs(Sweep *s, Error *error) {
   choose_processes(s);
   console_line(s->console, "sweep    %s in %s", text_plural(s->runs.count, "run").text, s->dir);
   if (!has_plan(s) && !make_plan(s, error)) {
+    unlink(path_in(s->dir, CHECKPOINT_LOCK).text);
     rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;
   }
@@ -584,19 +644,21 @@ static bool make_runs(Sweep *s, Error *error) {
       return false;
   if (!sweep_tell(&s->runs, s->console, error)) return false;
   console_line(s->console, "report: %s", path_in(s->dir, CHECKPOINT_REPORT).text);
-  return print_table(s, error);
+  return print_table(s, error) &&
+         (sweep_best(&s->runs) || fail(error, EXIT_NONFINITE, "no run of the sweep has reached its end"));
 }
 
 bool sweep_run(const Options *options, const TrainSettings *settings, Console *console, Error *error) {
-  Sweep s = {.options = options, .settings = settings, .console = console};
+  Sweep s = {.options = options, .settings = settings, .console = console, .lock = -1};
   const bool resumes = settings->resume && *settings->resume;
   bool ok = (resumes ? open_old(&s, settings->resume, error) : open_new(&s, error)) && take_runs(&s, error);
   ok = ok && make_runs(&s, error);
-  if (error->code > EXIT_SIGNALS)
+  if (error->code > EXIT_SIGNALS && sweep_is(s.dir))
     error_append(error, "; continue with: %s --resume=%s", program_name("train").text,
                  text_shell_word(s.dir, ONE_LINE_BYTES - 1).text);
   json_decref(s.file);
   free(s.runs.items);
+  if (s.lock >= 0) close(s.lock);
   free(s.dir);
   return ok;
 }

@@ -40,7 +40,7 @@ check "and reaches its end" test "$(step_of grid/1-*.run)" = 60
 "$train" --runs grid -O csv >table.csv
 check "csv" test "$(cut -d , -f 1 table.csv | grep -c run)" = 9
 refused "a sweep is not replaced" 2 'grid already holds a sweep' "$train" text.txt $small --sweep "$grid" --out grid
-refused "nor a directory" 2 'not empty' "$train" text.txt $small --sweep "$grid" --out alone.run/last
+refused "nor a directory" 2 'no empty directory' "$train" text.txt $small --sweep "$grid" --out alone.run/last
 refused "a lost sweep.json" 4 'damaged' sh -c 'mkdir lost && echo {} >lost/sweep.json && "$0" --resume=lost; s=$?; rm -r lost; exit $s' "$train"
 
 # ---- interrupted ----
@@ -70,8 +70,30 @@ while [ ! -e killed/1-seed=1.run/metrics.jsonl ] && kill -0 $process; do sleep 0
 pkill -KILL -f 'out=killed/1-seed=1'
 wait $process
 check "neither does one that is killed" test $? -eq 0
-check "it is named" grep -q '1-seed=1 failed: ' err
+check "it is named" grep -q '1-seed=1 failed: ended by signal 9' err
 check "the other is done" test "$(step_of killed/2-*.run)" = 3000
+
+refused "none that ends" 6 'no run of the sweep has reached its end' sh -c "$train text.txt $small --dim 32 --ctx 32 --steps 400 --sweep 'muon-lr=9,10' --out bad --quiet >/dev/null; s=\$?; rm -r bad; exit \$s"
+"$train" text.txt $small --steps 100000 --jobs 2 --sweep 'seed=1,2' --out orphans >out 2>err &
+process=$!
+while [ ! -e orphans/2-seed=2.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
+refused "another process on the same sweep" 8 'in use by' "$train" --resume=orphans
+kill -KILL $process
+wait $process 2>/dev/null
+i=0
+while pgrep -f "[o]ut=orphans/" >/dev/null && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+check "no run goes on without the sweep" sh -c '! pgrep -f "[o]ut=orphans/" >/dev/null'
+check "and they are saved" test -e orphans/1-seed=1.run/result.json
+"$train" text.txt $small --steps 5 --quiet --out kept.run 2>/dev/null
+refused "a directory in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep 'lr=1e-3' --out "$(printf 'r\351sum\351')"
+refused "a prompt in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep 'lr=1e-3' --prompt "$(printf 'caf\351')" --out never
+refused "a value in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep "$(printf 'prompt=caf\351,x')" --out never
+"$train" text.txt $small --steps 5 --sweep "prompt=$(printf 'x'; printf '\303\251%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64),y" --out long >/dev/null 2>&1
+check "a long name is cut between characters" test $? -eq 0 -a "$(ls -d long/*.run | wc -l)" = 2
+refused "--resume with other options" 2 'leave out --lr' "$train" --resume=long --lr 3
+refused "--resume with a text" 2 'leave out the text' "$train" --resume=long text.txt
+refused "different validation texts" 3 'validated on different texts' sh -c "$train text.txt $small --steps 20 --sweep 'tokenizer=byte,lines' --out texts --quiet >/dev/null; s=\$?; rm -r texts; exit \$s"
+refused "--stop-at" 2 'stop-at does not go with --sweep' "$train" text.txt $small --stop-at 5 --sweep 'lr=1e-3' --out never
 
 # ---- what to try ----
 printf '# two lines\nlr=1e-3,1e-2 # learning rates\n\n--layers=1 wd=0.1..1\n' >lines
@@ -94,6 +116,11 @@ unable 'need a file or OPTION=VALUE' lr
 unable 'must be smaller' 'lr=3..1'
 unable 'only numbers can be drawn' 'act=silu..gelu'
 unable 'cannot differ' 'out=a,b'
+unable 'cannot differ' 'val-frac=0.1,0.2'
+unable 'config cannot differ' 'config=a,b'
+refused "steps and minutes" 2 'steps cannot differ .* with --minutes' "$train" text.txt $small --minutes 1 --sweep 'steps=10,20' --out never
+sweep --sweep 'beta2=0.99..0.9999' --draws 8 --out fine
+check "draws have the digits that they need" test $? -eq 0 -a "$(ls -d fine/*.run | wc -l)" = 8
 unable 'is given twice' 'lr=1e-3 lr=1e-2'
 unable 'more than 10000 runs' 'seed=1..5 lr=1e-3,2e-3,3e-3,4e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6,0.7 batch=1,2,3,4,5,6,7,8,9,10 clip=1,2,3'
 unable 'the run 2-heads=3: --heads 3 does not divide' 'heads=2,3'

@@ -13,13 +13,9 @@
 
 char *run_directory(const TrainSettings *s, const char *ending, Error *error) {
   char *out = NULL, *name = NULL;
-  if (s->out) {
-    out = strdup(s->out);
-  } else if (path_is_stdin(s->data.items[0])) {
-    name = strdup("stdin");
-  } else {
-    name = path_last_name(s->data.items[0]);
-  }
+  if (s->out) out = strdup(s->out);
+  else if (path_is_stdin(s->data.items[0])) name = strdup("stdin");
+  else name = path_last_name(s->data.items[0]);
   if (name) {
     const char *dot = strrchr(name, '.');
     const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name), size = length + strlen(ending) + 1;
@@ -87,6 +83,7 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
 }
 
 typedef struct Resolving {
+  const Options *options;
   const TrainSettings *settings;
   Error *error;
 } Resolving;
@@ -98,7 +95,8 @@ static char *absolute_path(const void *context, const void *value, const char *t
   const bool is_source = (value == &s->data || value == &s->val || value == &s->choose) && !path_is_stdin(text);
   const bool is_tokenizer =
       (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  if (!is_source && !is_tokenizer && value != &s->init && value != &s->teacher) return NULL;
+  const bool is_file = value == &s->init || value == &s->teacher || value == &resolving->options->config;
+  if (!is_source && !is_tokenizer && !is_file) return NULL;
   char *path = realpath(text, NULL);
   if (!path && errno == ENOMEM) error_memory(resolving->error, CHECKPOINT_SETTINGS);
   return path;
@@ -108,7 +106,7 @@ typedef bool WriteOptions(const Options *options, FILE *stream, OptionsResolve *
 
 static bool options_text(WriteOptions *write, const Options *options, const TrainSettings *s, char **text, size_t *size,
                          Error *error) {
-  const Resolving resolving = {s, error};
+  const Resolving resolving = {options, s, error};
   FILE *stream = open_memstream(text, size);
   bool ok = stream && write(options, stream, absolute_path, &resolving);
   if (stream && fclose(stream) != 0) ok = false;

@@ -56,7 +56,7 @@ double system_free_memory(void) {
 
 size_t system_peak_memory(void) { return peak_resident(); }
 
-void system_end_with_parent(void) {}
+void system_end_with_parent(int number) {}
 
 #else
 
@@ -77,9 +77,11 @@ double system_free_memory(void) { return 1024 * system_read_number("/proc/meminf
 
 size_t system_peak_memory(void) { return peak_resident() * 1024; }
 
-void system_end_with_parent(void) {
+void system_end_with_parent(int number) {
 #ifdef __linux__
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, number);
+#else
+  (void)number;
 #endif
 }
 

@@ -27,7 +27,7 @@ size_t system_peak_memory(void);
  * none, as on macOS. */
 double system_read_number(const char *path, const char *format, double otherwise);
 
-/* Kills this process when its parent dies. Not on macOS, which has no such signal. */
-void system_end_with_parent(void);
+/* Sends this process a signal when its parent dies. Not on macOS, which has no such signal. */
+void system_end_with_parent(int number);
 
 #endif
