@@ -2,6 +2,7 @@
  *
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
 #include "cli/bench_line.h"
+#include "cli/processes.h"
 #include "cli/startup.h"
 #include "report/page.h"
 #include "report/plot.h"
@@ -286,10 +287,13 @@ static bool finish(Run *r, Error *error) {
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  console_line(&r->console, "trained %s in %s. %s: %s %s %s", text_plural((double)r->progress.step, "step").text,
-               text_duration(run_seconds(r)).text, r->model.config.encoder_layers ? "Ask it" : "More text",
-               program_name("generate").text, text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text,
-               r->model.config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
+  char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
+  if (!processes_have_parent())
+    snprintf(next, sizeof next, ". %s: %s %s %s", r->model.config.encoder_layers ? "Ask it" : "More text",
+             program_name("generate").text, text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text,
+             r->model.config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
+  console_line(&r->console, "trained %s in %s%s", text_plural((double)r->progress.step, "step").text,
+               text_duration(run_seconds(r)).text, next);
   return true;
 }
 
@@ -315,6 +319,8 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
                            .console = console};
+  if (s->runs_fit && (s->runs_sort || s->runs_columns))
+    return fail(error, EXIT_USAGE, "--%s does not go with --fit", s->runs_sort ? "sort" : "columns");
   return runs_print(&table, stdout, error);
 }
 

@@ -16,6 +16,11 @@
 
 extern char **environ;
 
+bool processes_have_parent(void) {
+  const char *parent = getenv(PROCESSES_PARENT);
+  return parent && strtol(parent, NULL, 10) == (long)getppid();
+}
+
 /* Returns the arguments with the name of the program before them, for free(). */
 static char **command_of(const Process *p) {
   enum { BEFORE = 2 };

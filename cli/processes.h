@@ -12,8 +12,11 @@ typedef struct Process {
 
 typedef void ProcessEnded(void *context, int which);
 
-/* The variable in which a process that was started here finds the id of its parent; it stops when that dies. */
+/* The variable in which a process that was started here finds the id of its parent. */
 #define PROCESSES_PARENT "INKLING_PARENT"
+
+/* Returns whether processes_run() of another process started this one, which then stops (SIGTERM) when that one dies. */
+bool processes_have_parent(void);
 
 /* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` (NULL: nothing) with the
  * number of each that has ended by itself. A signal (stop_signal) is sent on to them; then it waits for them, starts no

@@ -110,12 +110,11 @@ static void file_was_cut(int number) {
 }
 
 static void prepare_process(void) {
-  const char *parent = getenv(PROCESSES_PARENT);
   take_signals();
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit are failed writes like any other */
-  if (parent && strtol(parent, NULL, 10) == (long)getppid()) system_end_with_parent(SIGTERM);
+  if (processes_have_parent()) system_end_with_parent(SIGTERM);
 }
 
 static bool print_information(const Options *options, const char *version, Error *error) {

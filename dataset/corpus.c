@@ -324,6 +324,17 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
+int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at) {
+  const uint8_t *bytes = corpus->file.bytes, *end = bytes + document->offset + at;
+  if (corpus->list.files[corpus->current].format == FORMAT_FASTA)
+    return document->line +
+           record_fasta_lines_before(bytes + document->offset, corpus->file.size - (size_t)document->offset, at);
+  if (document->line) return document->line;
+  int64_t line = 1;
+  for (; (bytes = memchr(bytes, '\n', (size_t)(end - bytes))); bytes++) line++;
+  return line;
+}
+
 /* ---- files in order ---- */
 
 static void close_file(Corpus *corpus) {

@@ -55,6 +55,9 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
 void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
 
+/* Returns the line of the file, from 1, that contains byte `at` of the newest document. */
+int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at);
+
 int corpus_files(const Corpus *corpus);
 const TextFile *corpus_file(const Corpus *corpus, int index);
 bool corpus_is_stdin(const Corpus *corpus, int index); /* whether that file is the copy of standard input */

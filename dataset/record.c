@@ -95,11 +95,13 @@ bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const ch
 
 /* ---- FASTA ---- */
 
+static bool is_of_sequence(uint8_t byte) { return !strchr(" \t\r\n\v\f", byte) || !byte; }
+
 static bool add_sequence(Record *record, const uint8_t *line, size_t size, Error *error) {
   if (!array_reserve(&record->joined, &record->capacity, record->size + size, 1))
     return fail(error, EXIT_MEMORY, "out of memory for a sequence of more than %zu bytes", record->size);
   for (size_t i = 0; i < size; i++)
-    if (!strchr(" \t\r\v\f", line[i]) || !line[i]) record->joined[record->size++] = line[i];
+    if (is_of_sequence(line[i])) record->joined[record->size++] = line[i];
   record->text = record->joined;
   return true;
 }
@@ -117,4 +119,15 @@ bool record_parse_fasta(Record *record, const uint8_t *text, size_t size, size_t
   }
   *bytes = at;
   return true;
+}
+
+int64_t record_fasta_lines_before(const uint8_t *text, size_t size, size_t at) {
+  int64_t lines = 0;
+  bool header = false;
+  for (const uint8_t *byte = text; byte < text + size; byte++) {
+    if (byte == text || byte[-1] == '\n') header = *byte == '>' || *byte == ';';
+    lines += *byte == '\n';
+    if (!header && is_of_sequence(*byte) && at-- == 0) break;
+  }
+  return lines;
 }

@@ -221,15 +221,6 @@ static bool search(Search *s, const Tokenizer *tokenizer, const uint8_t *text, s
   return s->found;
 }
 
-static int64_t line_of(const Document *document, const uint8_t *at) {
-  if (document->line) return document->line;
-  int64_t line = 1;
-  for (const uint8_t *text = document->text - document->offset; (text = memchr(text, '\n', (size_t)(at - text)));
-       text++)
-    line++;
-  return line;
-}
-
 /* Reads the corpus again, because threads encode copies of documents, and fails with file and line of the first piece
  * that is not in the vocabulary. Returns false. */
 static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source, Error *error) {
@@ -241,7 +232,7 @@ static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Token
         (!error->code &&
          search(&s, tokenizer, document.text + document.prompt, document.size - document.prompt, error)))
       return fail(error, EXIT_INPUT, "%s:%lld: %s", text_one_line(corpus_shown_file(corpus), 250).text,
-                  (long long)line_of(&document, s.found), s.cause.text);
+                  (long long)corpus_line(corpus, &document, (size_t)(s.found - document.text)), s.cause.text);
     else if (error->code) return false;
   return false;
 }

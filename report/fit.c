@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LARGEST_LOSS 1e6
 #define MOST_EPOCHS 4.0 /* until here repeated text teaches almost as much as new text (Muennighoff et al. 2023) */
 
 /* ---- the points ---- */
@@ -25,6 +26,13 @@ typedef struct Points {
 static const char *text_of(const json_t *row, const char *name) {
   const char *text = json_string_value(json_object_get(row, name));
   return text ? text : "";
+}
+
+/* Returns whether the run is a point already: a run may be in two of the directories. */
+static bool is_taken(const Points *points, const json_t *row) {
+  for (int i = 0; i < points->count; i++)
+    if (strcmp(points->names[i], text_of(row, "run")) == 0) return true;
+  return false;
 }
 
 static bool is_finished(const json_t *row) {
@@ -46,7 +54,9 @@ static bool take_points(Points *out, json_t *const *rows, size_t count, Error *e
                             .tokens = result_value(rows[i], "tokens") * kept / step,
                             .loss = result_value(rows[i], out->column)};
     if (!text) text = text_of(rows[i], "val_text");
-    if (!is_finished(rows[i]) || !(point.params > 0 && point.tokens > 0 && point.loss > 0)) out->unfinished++;
+    if (is_taken(out, rows[i])) continue;
+    if (!is_finished(rows[i]) || !(point.params > 0 && point.tokens > 0 && point.loss > 0 && point.loss < LARGEST_LOSS))
+      out->unfinished++;
     else if (strcmp(text_of(rows[i], "val_text"), text) != 0) out->other++;
     else {
       out->repeat += result_value(rows[i], "epochs") * kept / step > MOST_EPOCHS;
@@ -89,11 +99,19 @@ static json_t *rows_of(const LawFit *fit, const char *unit) {
   return rows;
 }
 
+static void tell_left_out(bool in_law, const char *what, Console *console) {
+  if (in_law) return;
+  console_note(console,
+               "the %s have fewer than %d values, or the largest is less than %g times the smallest: their part "
+               "of the loss is in E",
+               what, LAW_LEAST_VALUES, LAW_LEAST_SPAN);
+}
+
 static void tell_exponent(const LawFit *fit, LawTerm exponent, Console *console) {
   if (isnan(fit->terms[exponent]) || law_is_determined(fit, exponent)) return;
   console_note(console,
-               "the runs do not determine %s: with %.2g to %.2g they fit about as well; more runs, and larger "
-               "differences in %s, would narrow it",
+               "the runs do not determine %s, whose interval is %.2g to %.2g; more runs, and larger differences in %s, "
+               "would narrow it",
                law_term_names[exponent], fit->low[exponent], fit->high[exponent],
                exponent == LAW_EXPONENT_A ? "parameters" : "tokens");
 }
@@ -108,8 +126,8 @@ static void tell(const Points *points, const LawFit *fit, Console *console) {
   if (points->repeat)
     console_note(console, "%s read the text more than %g times: repeated tokens teach less than the law assumes",
                  text_plural(points->repeat, "run").text, MOST_EPOCHS);
-  if (!fit->of_tokens) console_note(console, "the tokens hardly vary: their part of the loss is in E");
-  if (!fit->of_params) console_note(console, "the parameters hardly vary: their part of the loss is in E");
+  tell_left_out(fit->of_params, "parameters", console);
+  tell_left_out(fit->of_tokens, "tokens", console);
   tell_exponent(fit, LAW_EXPONENT_A, console);
   tell_exponent(fit, LAW_EXPONENT_B, console);
   if (!fit->of_params || !fit->of_tokens || !law_is_determined(fit, LAW_EXPONENT_A) ||

@@ -210,7 +210,8 @@ double law_loss(const LawFit *fit, double params, double tokens) {
 }
 
 bool law_is_determined(const LawFit *fit, LawTerm exponent) {
-  return fit->high[exponent] < 3 * fit->low[exponent] && fit->high[exponent] < 0.99 * LARGEST_EXPONENT &&
+  const double factor = fit->terms[exponent == LAW_EXPONENT_A ? LAW_A : LAW_B];
+  return factor > 0 && fit->high[exponent] < 3 * fit->low[exponent] && fit->high[exponent] < 0.99 * LARGEST_EXPONENT &&
          fit->low[exponent] > 1.01 * LEAST_EXPONENT;
 }
 

@@ -18,6 +18,8 @@ $train genome.fa --tokenizer chars $few --steps 20 --out dna.run 2>/dev/null
 check "DNA: four letters and the end token" test "$(vocab dna.run)" = 5
 check "an embedding row for each" grep -q '"model.embed_tokens.weight":{"dtype":"F32","shape":\[5,16\]' dna.run/model.safetensors
 check "a document per sequence" sh -c '"$1" genome.fa --tokenizer chars --dry-run 2>&1 | grep -q "40 documents"' - "$train"
+printf '>one\nACGT\n>two\n; a comment\nACGT\nAC\nAXGT\n' >bad.fa
+refused "the line of a character in FASTA" 3 "bad.fa:7: the character 'X' is not in the vocabulary" "$generate" dna.run --score bad.fa
 mkdir folder && cp genome.fa folder/genome.FNA
 $train folder --tokenizer chars $few --steps 20 --out folder.run 2>/dev/null
 check "FASTA files of a folder" cmp dna.run/model.safetensors folder.run/model.safetensors
