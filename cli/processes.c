@@ -44,7 +44,7 @@ static int spawn(const Process *p, char **command, const char *program, pid_t *i
   failed = posix_spawnattr_init(&attributes);
   if (!failed) {
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, p->in ? p->in : "/dev/null", O_RDONLY, 0);
     if (p->out) posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, p->out, flags, 0666);
     if (p->messages) posix_spawn_file_actions_addopen(&files, STDERR_FILENO, p->messages, flags, 0666);
     posix_spawnattr_setsigmask(&attributes, &none);

@@ -6,6 +6,7 @@
 
 typedef struct Process {
   const char *const *arguments; /* after the program's name; ends with NULL */
+  const char *in;               /* file for stdin; NULL: empty */
   const char *out, *messages;   /* files for stdout and stderr, which are replaced; NULL: that of this process */
   int status;                   /* its exit status; EXIT_SIGNALS + the signal that killed it */
 } Process;

@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,7 +99,7 @@ static bool jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *w
   b->runs[i] = run;
   b->out[i] = file_of(s, run, copy, ".out");
   b->messages[i] = file_of(s, run, copy, ".log");
-  b->processes[i] = (Process){arguments, b->out[i].text, b->messages[i].text, 0};
+  b->processes[i] = (Process){.arguments = arguments, .out = b->out[i].text, .messages = b->messages[i].text};
   if (!arguments) return error_memory(error, "a sweep");
   for (size_t k = 0; k < count; k++) arguments[k] = json_string_value(json_array_get(words, k));
   return json_memory_ok(error, "a sweep");
@@ -138,8 +139,9 @@ static OneLine last_message(const char *path) {
 /* Says why a process failed. */
 static OneLine message_of(const Process *process) {
   OneLine message = last_message(process->messages);
-  if (process->status > EXIT_SIGNALS)
-    snprintf(message.text, sizeof message.text, "ended by signal %d", process->status - EXIT_SIGNALS);
+  const int number = process->status - EXIT_SIGNALS;
+  const bool says_why = number <= 0 || number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGUSR1;
+  if (!says_why) snprintf(message.text, sizeof message.text, "ended by signal %d", number);
   else if (!*message.text) snprintf(message.text, sizeof message.text, "status %d", process->status);
   return message;
 }

@@ -208,6 +208,8 @@ cp whole.run/model.safetensors byte.run/
 sed -i.old '5s/"loss": *[0-9.]*/"loss": 1.5/' byte.run/metrics.jsonl
 "$train" --verify byte.run >out 2>err
 check "a changed number" grep -q 'metrics.jsonl differs at step [0-9]*: loss is 1.5, and' err
+"$train" - $small --steps 20 --quiet --out piped.run <text.txt 2>/dev/null
+check "--verify of a run from standard input" sh -c '"$1" --verify piped.run 2>/dev/null | grep -q "is reproduced"' - "$train"
 refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(echo again/*.run | cut -d ' ' -f 8)"
 refused "no run" 2 'is no run' "$train" --verify "$work"
 

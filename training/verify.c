@@ -117,12 +117,21 @@ static bool compare(Pair *pair, Error *error) {
 
 /* ---- the repetition ---- */
 
+/* Returns the run's copy of its standard input; "": it read files. */
+static PathText copy_of_stdin(const char *dir) {
+  static const char *const names[] = {CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (access(path_in(dir, names[i]).text, R_OK) == 0) return path_in(dir, names[i]);
+  return (PathText){""};
+}
+
 static bool repeat(const Pair *pair, Error *error) {
+  const PathText in = copy_of_stdin(pair->dir);
   char config[sizeof(PathText) + 16], out[sizeof(PathText) + 16];
   snprintf(config, sizeof config, "--config=%s", path_in(pair->dir, CHECKPOINT_SETTINGS).text);
   snprintf(out, sizeof out, "--out=%s", pair->again);
   const char *const arguments[] = {config, out, NULL};
-  Process process = {.arguments = arguments};
+  Process process = {.arguments = arguments, .in = *in.text ? in.text : NULL};
   if (!processes_run(&process, 1, 1, NULL, NULL, error)) return false;
   return process.status == EXIT_DONE || fail(error, (ExitCode)process.status, "the repetition has failed");
 }
