@@ -215,7 +215,7 @@ refused "no run" 2 'is no run' "$train" --verify "$work"
 
 # ---- a time for all ----
 "$build/stories" --bytes 1000000 --seed 3 -o long.txt 2>/dev/null
-"$train" long.txt $small --jobs 2 --minutes 0.1 --sweep 'muon-lr=1e-3,1e-2 layers=1,3' --out timed >out 2>err
+"$train" long.txt $small --jobs 2 --minutes 0.15 --sweep 'muon-lr=1e-3,1e-2 layers=1,8' --out timed >out 2>err
 check "--minutes" test $? -eq 0
 planned() { sed -n "s/.*\"steps\": \([0-9]*\).*/\1/p" timed/sweep.json | sed -n "$1p"; }
 check "equal models have equal steps" test "$(planned 1)" = "$(planned 3)" -a "$(planned 2)" = "$(planned 4)"
