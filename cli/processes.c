@@ -95,15 +95,16 @@ static void send_on(const Running *running, int number) {
 static bool run_all(Running *running, Process *processes, int count, ProcessEnded *ended, void *context, Error *error) {
   const struct timespec pause = {.tv_nsec = 10000000};
   int next = 0, which = 0, sent = 0;
-  while (running->count > 0 || (next < count && !stop_signal && !error->code)) {
-    for (int i = 0; i < running->at_once && next < count && !stop_signal && !error->code; i++) {
+  bool more = true;
+  while (running->count > 0 || (next < count && more && !stop_signal && !error->code)) {
+    for (int i = 0; i < running->at_once && next < count && more && !stop_signal && !error->code; i++) {
       if (running->ids[i] || !start(&processes[next], &running->ids[i], error)) continue;
       running->of[i] = next++;
       running->count++;
     }
     if (stop_signal && !sent) send_on(running, sent = stop_signal);
     if (!collect(running, processes, &which)) nanosleep(&pause, NULL);
-    else if (ended && !stop_signal) ended(context, which);
+    else if (ended && !stop_signal && !ended(context, which)) more = false;
   }
   return !error->code && (!stop_signal || fail(error, (ExitCode)(EXIT_SIGNALS + stop_signal), "stopped"));
 }

@@ -11,7 +11,7 @@ typedef struct Process {
   int status;                   /* its exit status; EXIT_SIGNALS + the signal that killed it */
 } Process;
 
-typedef void ProcessEnded(void *context, int which);
+typedef bool ProcessEnded(void *context, int which);
 
 /* The variable in which a process that was started here finds the id of its parent. */
 #define PROCESSES_PARENT "INKLING_PARENT"
@@ -20,7 +20,7 @@ typedef void ProcessEnded(void *context, int which);
 bool processes_have_parent(void);
 
 /* Runs `count` processes, at most `at_once` at a time, in order, and calls `ended` (NULL: nothing) with the
- * number of each that has ended by itself. A signal (stop_signal) is sent on to them; then it waits for them, starts no
+ * number of each that has ended by itself; false: no more are started. A signal (stop_signal) is sent on to them; then it waits for them, starts no
  * more, and fails with EXIT_SIGNALS + the signal. EXIT_INTERNAL: a process cannot be started. */
 bool processes_run(Process *processes, int count, int at_once, ProcessEnded *ended, void *context, Error *error);
 

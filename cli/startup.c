@@ -114,7 +114,9 @@ static void prepare_process(void) {
   signal(SIGBUS, file_was_cut);
   signal(SIGPIPE, SIG_IGN); /* a closed pipe and */
   signal(SIGXFSZ, SIG_IGN); /* a file-size limit are failed writes like any other */
-  if (processes_have_parent()) system_end_with_parent(SIGTERM);
+  if (!processes_have_parent()) return;
+  system_end_with_parent(SIGTERM);
+  if (!processes_have_parent()) raise(SIGTERM); /* it has died before */
 }
 
 static bool print_information(const Options *options, const char *version, Error *error) {

@@ -159,7 +159,7 @@ static void write_tick(FILE *stream, const Plot *plot, double y) {
           "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"end\" x=\"%d\" "
           "y=\"%.1f\">",
           LEFT, RIGHT, at, at, LEFT - 6, at + 4);
-  if (fabs(y) < 1e4) fprintf(stream, "%.4g</text>\n", y);
+  if (fabs(y) < 1e4) fprintf(stream, "%.6g</text>\n", y);
   else fprintf(stream, "%s</text>\n", text_count(y).text);
 }
 
@@ -231,9 +231,8 @@ static void write_curve(FILE *stream, const Plot *plot, const ChartCurve *curve)
   fprintf(stream, "<g class=\"c%d%s\">\n", curve->color % CHART_COLORS, dash_of(curve));
   write_band(stream, plot, curve);
   if (!curve->no_line) write_line(stream, plot, curve);
-  const bool alone = curve->count == 1;
-  for (int i = 0; ((curve->dots && curve->count <= MOST_DOTS) || alone) && i < curve->count; i++)
-    write_dot(stream, plot, &curve->points[i], "dot", 2.4);
+  const bool dots = curve->no_line || curve->count == 1 || (curve->dots && curve->count <= MOST_DOTS);
+  for (int i = 0; dots && i < curve->count; i++) write_dot(stream, plot, &curve->points[i], "dot", 2.4);
   fputs("</g>\n", stream);
 }
 

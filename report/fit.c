@@ -19,8 +19,8 @@ typedef struct Points {
   LawPoint *items;
   const char **names; /* of the runs */
   int count;
-  const char *column;            /* of the loss */
-  int unfinished, other, repeat; /* runs left out: not finished, with another text; runs that repeat their text */
+  const char *column;                 /* of the loss */
+  int without_loss, other, repeating; /* left out: no final loss, another text; taken: runs that repeat their text */
 } Points;
 
 static const char *text_of(const json_t *row, const char *name) {
@@ -45,8 +45,8 @@ static bool is_finished(const json_t *row) {
 /* Takes rows that ranking_sort() has sorted: the largest group with the same validation text comes first. */
 static bool take_points(Points *out, json_t *const *rows, size_t count, Error *error) {
   const char *text = NULL;
-  out->items = calloc(count, sizeof *out->items);
-  out->names = calloc(count, sizeof *out->names);
+  out->items = calloc(count + 1, sizeof *out->items);
+  out->names = calloc(count + 1, sizeof *out->names);
   if (!out->items || !out->names) return error_memory(error, "a fit");
   for (size_t i = 0; i < count; i++) {
     const double step = result_value(rows[i], "step"), kept = result_value(rows[i], "kept_step");
@@ -56,10 +56,10 @@ static bool take_points(Points *out, json_t *const *rows, size_t count, Error *e
     if (!text) text = text_of(rows[i], "val_text");
     if (is_taken(out, rows[i])) continue;
     if (!is_finished(rows[i]) || !(point.params > 0 && point.tokens > 0 && point.loss > 0 && point.loss < LARGEST_LOSS))
-      out->unfinished++;
+      out->without_loss++;
     else if (strcmp(text_of(rows[i], "val_text"), text) != 0) out->other++;
     else {
-      out->repeat += result_value(rows[i], "epochs") * kept / step > MOST_EPOCHS;
+      out->repeating += result_value(rows[i], "epochs") * kept / step > MOST_EPOCHS;
       out->names[out->count] = text_of(rows[i], "run");
       out->items[out->count++] = point;
     }
@@ -79,7 +79,7 @@ static bool fail_fit(const Points *points, const LawFit *fit, LawProblem problem
     fail(error, EXIT_INPUT, "--fit needs at least %s, and there %s %d",
          text_plural(law_points_needed(fit->of_params || !fit->of_tokens, fit->of_tokens), "finished run").text,
          points->count == 1 ? "is" : "are", points->count);
-  if (points->unfinished) error_append(error, "; unfinished: %d", points->unfinished);
+  if (points->without_loss) error_append(error, "; without a final loss: %d", points->without_loss);
   if (points->other) error_append(error, "; with another validation text: %d", points->other);
   return false;
 }
@@ -121,11 +121,12 @@ static void tell(const Points *points, const LawFit *fit, Console *console) {
   console_note(console, "%s; error %.2g %% (root mean square), largest %+.2g %%: %s",
                text_plural(points->count, "run").text, 100 * fit->error, 100 * fit->worst_error,
                points->names[fit->worst]);
-  if (points->unfinished) console_note(console, "unfinished runs, which are left out: %d", points->unfinished);
+  if (points->without_loss)
+    console_note(console, "runs without a final loss, which are left out: %d", points->without_loss);
   if (points->other) console_note(console, "runs with another validation text, which are left out: %d", points->other);
-  if (points->repeat)
+  if (points->repeating)
     console_note(console, "%s read the text more than %g times: repeated tokens teach less than the law assumes",
-                 text_plural(points->repeat, "run").text, MOST_EPOCHS);
+                 text_plural(points->repeating, "run").text, MOST_EPOCHS);
   tell_left_out(fit->of_params, "parameters", console);
   tell_left_out(fit->of_tokens, "tokens", console);
   tell_exponent(fit, LAW_EXPONENT_A, console);

@@ -36,7 +36,15 @@ const SweepRun *sweep_best(const SweepRuns *runs) {
   return best ? best : best_run(runs, false); /* each setting has a failed run */
 }
 
+const char *sweep_unit(const SweepRuns *runs) {
+  for (int i = 0; i < runs->count; i++)
+    if (runs->items[i].in_nats) return "nats per token";
+  return "bits per byte";
+}
+
 /* ---- options ---- */
+
+enum { FEWEST_FOR_EDGE = 3 }; /* of two values, one is always on an edge */
 
 static const char *value_of(const SweepRun *run, const char *name) {
   const char *value = json_string_value(json_object_get(run->settings, name));
@@ -68,10 +76,12 @@ static bool fill_option(SweepOption *option, const SweepRuns *runs, const char *
   *option = (SweepOption){.name = name, .values = calloc((size_t)runs->count, sizeof *option->values), .numbers = true};
   if (!option->values) return error_memory(error, "a sweep");
   for (int i = 0; i < runs->count; i++)
-    add_value(option, &runs->items[i], sweep_group_score(runs, runs->items[i].group, 0));
+    if (json_object_get(runs->items[i].settings, name))
+      add_value(option, &runs->items[i], sweep_group_score(runs, runs->items[i].group, 0));
   for (int i = 0; i < option->count; i++) option->numbers = option->numbers && isfinite(option->values[i].number);
-  if (!option->numbers || option->count < 2) return true;
+  if (!option->numbers) return true;
   qsort(option->values, (size_t)option->count, sizeof *option->values, compare_numbers);
+  if (option->count < FEWEST_FOR_EDGE) return true;
   const char *own = best ? value_of(best, name) : "";
   option->edge = strcmp(own, option->values[0].text) == 0                   ? -1
                  : strcmp(own, option->values[option->count - 1].text) == 0 ? 1
@@ -129,7 +139,7 @@ bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
     sweep_options_free(options, count);
     return false;
   }
-  console_line(console, "best of each value after %s of the steps:", sweep_stages[0].name);
+  console_line(console, "%s, best of each value after %s of the steps:", sweep_unit(runs), sweep_stages[0].name);
   for (int i = 0; i < count; i++) tell_values(&options[i], console);
   for (int i = 0; best && i < count; i++)
     if (options[i].edge)

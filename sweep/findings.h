@@ -26,9 +26,11 @@ typedef struct SweepRun {
   int group;    /* the first of the runs that differ only in the seed */
   bool stopped; /* worse than others */
   bool failed;
-  uint64_t val_text;           /* History.val_text; 0: unknown */
-  double scores[SWEEP_STAGES]; /* the lowest bits per byte, else nats per token, until the end of each stage; INFINITY:
-                                  failed; NaN: the stage was not reached */
+  uint64_t val_text; /* History.val_text; 0: unknown */
+  bool in_nats;      /* it has no bits per byte */
+  /* The lowest bits per byte, else nats per token, until the end of each stage; of the last one, that of the kept model
+   * on all of the validation text. INFINITY: failed; NaN: the stage was not reached. */
+  double scores[SWEEP_STAGES];
 } SweepRun;
 
 typedef struct SweepRuns {
@@ -43,11 +45,14 @@ double sweep_group_score(const SweepRuns *runs, int group, int stage);
  * one; NULL: no run got there. */
 const SweepRun *sweep_best(const SweepRuns *runs);
 
+/* Returns "bits per byte", or "nats per token" if a run has no others. */
+const char *sweep_unit(const SweepRuns *runs);
+
 /* What a value of an option is worth: its best setting after the first stage, which all settings have reached. */
 typedef struct SweepValue {
   const char *text;
   double number; /* NaN: none */
-  double score;  /* INFINITY: all failed; NaN: not reached */
+  double score;  /* INFINITY: each setting with it has a failed run; NaN: not reached */
   int group;     /* of the best setting */
 } SweepValue;
 
@@ -56,7 +61,7 @@ typedef struct SweepOption {
   SweepValue *values; /* numbers in increasing order, texts in the order of the sweep */
   int count;
   bool numbers; /* all values are */
-  int edge;     /* the value of the best run is the smallest (-1) or largest (1) of several numbers */
+  int edge;     /* the value of the best run is the smallest (-1) or largest (1) of three or more numbers */
 } SweepOption;
 
 /* Lists the options of the runs, without the seed. Free with sweep_options_free(). EXIT_MEMORY. */

@@ -30,9 +30,9 @@ static void write_summary(FILE *stream, const SweepRuns *runs, const SweepOption
   if (best) {
     fputs("The best run has ", stream);
     write_settings(stream, best);
-    fprintf(stream, ": %.4f bits per byte after all steps.</p>\n", best->scores[SWEEP_STAGES - 1]);
+    fprintf(stream, ": %.4f %s after all steps.</p>\n", best->scores[SWEEP_STAGES - 1], sweep_unit(runs));
   } else {
-    fputs("No run has made all of its steps yet.</p>\n", stream);
+    fputs("No run has made all of its steps.</p>\n", stream);
   }
   for (int i = 0; i < count; i++) {
     if (!options[i].edge) continue;
@@ -70,7 +70,7 @@ static double worst_shown(const SweepRuns *runs) {
 static double place_of(const SweepOption *option, const SweepRun *run) {
   const char *text = json_string_value(json_object_get(run->settings, option->name));
   for (int i = 0; i < option->count; i++)
-    if (strcmp(option->values[i].text, text ? text : "") == 0) return option->numbers ? option->values[i].number : i;
+    if (text && strcmp(option->values[i].text, text) == 0) return option->numbers ? option->values[i].number : i;
   return (double)NAN;
 }
 
@@ -96,26 +96,29 @@ static ChartX axis_of(const SweepOption *option) {
 
 static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption *option, int number) {
   const double most = worst_shown(runs);
-  char title[100], id[20];
-  ChartCurve curves[] = {{.name = "best of each value", .color = 1, .dots = true},
-                         {.name = "all settings", .color = 0, .dots = true, .no_line = true}};
+  char title[100], id[20], note[300];
+  ChartCurve curves[] = {{.name = "all settings", .color = 0, .dots = true, .no_line = true},
+                         {.name = "best of each value", .color = 1, .dots = true}};
+  ChartCurve *all = &curves[0], *best = &curves[1];
   const char **names = calloc((size_t)option->count, sizeof *names);
   bool ok = names && !isnan(most);
   for (int k = 0; k < 2; k++) ok = (curves[k].points = calloc((size_t)runs->count, sizeof *curves[k].points)) && ok;
   for (int i = 0; ok && i < option->count; i++) {
     names[i] = option->values[i].text;
     if (isfinite(option->values[i].score))
-      add_point(&curves[0], runs, option->values[i].group, option->numbers ? option->values[i].number : i);
+      add_point(best, runs, option->values[i].group, option->numbers ? option->values[i].number : i);
   }
   for (int i = 0; ok && i < runs->count; i++)
-    if (runs->items[i].group == i) add_point(&curves[1], runs, i, place_of(option, &runs->items[i]));
-  for (int i = 0; ok && i < curves[1].count; i++) curves[1].points[i].low = curves[1].points[i].high = (double)NAN;
+    if (runs->items[i].group == i) add_point(all, runs, i, place_of(option, &runs->items[i]));
+  for (int i = 0; ok && i < all->count; i++) all->points[i].low = all->points[i].high = (double)NAN;
   snprintf(title, sizeof title, "%.60s", option->name);
   snprintf(id, sizeof id, "option-%d", number);
+  snprintf(note, sizeof note,
+           "Validation loss in %s after %s of the steps; lower is better. A band is the range of the seeds. Much worse "
+           "settings are drawn at the upper edge, failed ones are not.",
+           sweep_unit(runs), sweep_stages[0].name);
   const Chart chart = {.title = title,
-                       .note = "Bits per byte of validation text after a quarter of the steps, which all settings have "
-                               "made; lower is better. A band is the range of the seeds. Much worse settings are drawn "
-                               "at the upper edge.",
+                       .note = note,
                        .id = id,
                        .x = axis_of(option),
                        .x_name = option->name,
@@ -172,9 +175,9 @@ static bool write_runs(FILE *stream, const SweepRuns *runs, const SweepOption *o
   fputs("<section><h2>Runs</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>run</th>", stream);
   for (int i = 0; i < count; i++) html_write_element(stream, "th", options[i].name);
   for (int stage = 0; stage < SWEEP_STAGES; stage++)
-    fprintf(stream, "<th>bits per byte after %s%s</th>", sweep_stages[stage].name,
+    fprintf(stream, "<th>%s after %s%s</th>", sweep_unit(runs), sweep_stages[stage].name,
             stage == SWEEP_STAGES - 1 ? " steps" : " of the steps");
-  fputs("<th>stopped</th></tr></thead>\n<tbody>\n", stream);
+  fputs("<th>state</th></tr></thead>\n<tbody>\n", stream);
   for (int i = 0; i < runs->count; i++) write_run(stream, sorted[i], options, count);
   fputs("</tbody></table></div></section>\n", stream);
   free(sorted);

@@ -92,7 +92,8 @@ static bool take_word(Reader *r, char *word) {
   const bool range = strstr(equals + 1, "..") && !strpbrk(equals + 1, ",/");
   if (!(range ? take_range(r, axis, equals + 1, &row) : take_list(r, axis, equals + 1, &row))) return false;
   /* Runs are compared on the same text, after the same parts of their steps. */
-  const bool compared = option_is_among("out minutes val val-frac eval-every", row->name, strlen(row->name));
+  const bool compared =
+      option_is_among("out minutes val val-frac eval-every eval-tokens threads", row->name, strlen(row->name));
   const bool timed = r->spec->timed && option_is_among("steps epochs", row->name, strlen(row->name));
   return !(row->transient || row->positional || compared || timed) ||
          refuse(r, "%s cannot differ between the runs of a sweep%s", axis->name, timed ? " with --minutes" : "");

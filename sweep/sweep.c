@@ -43,6 +43,9 @@ typedef struct Sweep {
   json_t *file; /* sweep.json */
   SweepRuns runs;
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
+  bool gpu;             /* runs use a GPU */
+  int64_t eval_tokens;  /* of each evaluation of each run; 0: all, or the arguments say it */
+  bool created;         /* the directory */
   bool timed;           /* --minutes has set the steps */
 } Sweep;
 
@@ -116,10 +119,15 @@ static void add_count(json_t *words, const char *name, int64_t value) {
 
 /* Returns the arguments of a new run. */
 static json_t *words_of(const Sweep *s, const SweepRun *run) {
-  json_t *words = json_copy(arguments_of(s)), *value;
+  json_t *words = json_array(), *value;
   const char *name;
+  size_t i;
+  json_array_foreach(arguments_of(s), i,
+                     value) if (!s->threads || strncmp(json_string_value(value), "--threads=", 10) != 0)
+      json_array_append(words, value);
   json_object_foreach(run->settings, name, value) add_word(words, name, json_string_value(value));
   if (s->threads) add_count(words, "threads", s->threads);
+  if (s->eval_tokens) add_count(words, "eval-tokens", s->eval_tokens);
   return words;
 }
 
@@ -168,8 +176,8 @@ static bool is_empty_directory(const char *path) {
 }
 
 static bool make_directory(Sweep *s, Error *error) {
-  if (mkdir(s->dir, 0777) != 0 && errno != EEXIST)
-    return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
+  s->created = mkdir(s->dir, 0777) == 0;
+  if (!s->created && errno != EEXIST) return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
   if (sweep_is(s->dir))
     return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
                 s->dir, s->dir);
@@ -309,9 +317,15 @@ static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
           fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
 }
 
+/* Chooses the threads of a run for the number of runs at a time. */
+static void choose_threads(Sweep *s) {
+  const int given = s->settings->machine.threads, each = threads_count(0) / s->at_once;
+  s->threads = given > 0 || s->gpu ? 0 : each > 0 ? each : 1;
+}
+
 /* Lowers the number of runs at a time to that for which the memory suffices. */
 static void fit_memory(Sweep *s, const Plan *plans) {
-  const double OF_PROCESS = 1 << 29; /* of a GPU; less on a CPU */
+  const double OF_PROCESS = s->gpu ? 1 << 29 : 1 << 26; /* for the program itself */
   for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
     s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
 }
@@ -368,11 +382,13 @@ static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error 
   const double began = clock_seconds();
   for (int i = 0; ok && i < s->runs.count; i++) {
     int same = 0;
-    while (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens) same++;
+    while (same < i && (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens)) same++;
     if (same < i) seconds[i] = seconds[same];
     else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
   }
   const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
+  if (ok && each <= 0)
+    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->runs.count);
   for (int i = 0; ok && i < s->runs.count; i++) {
     const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
     s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
@@ -380,6 +396,22 @@ static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error 
   }
   free(seconds);
   return ok;
+}
+
+/* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can afford,
+ * and all if tokenizers differ. 0: the runs read all anyway. */
+static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
+  const double OF_TRAINING =
+      0.15; /* a pass forward costs a third of a step, and evaluations may take 5 % of the time */
+  double fewest = INFINITY, all = plans[0].val_tokens;
+  bool differ = false;
+  for (int i = 0; i < s->runs.count; i++) {
+    differ = differ || plans[i].val_tokens != plans[0].val_tokens;
+    all = fmax(all, plans[i].val_tokens);
+    fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
+  }
+  const double tokens = differ ? all : fmin(all, fmax(fewest, AUTO_WHOLE_TOKENS));
+  return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
 }
 
 static bool make_plan(Sweep *s, Error *error) {
@@ -390,8 +422,12 @@ static bool make_plan(Sweep *s, Error *error) {
     s->runs.items[i].steps = (int64_t)plans[i].steps;
     s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
   }
-  if (ok) fit_memory(s, plans);
+  if (ok) {
+    fit_memory(s, plans);
+    choose_threads(s);
+  }
   if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
+  if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
   free(plans);
   for (int i = 0; ok && i < s->runs.count; i++) {
     json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
@@ -400,6 +436,8 @@ static bool make_plan(Sweep *s, Error *error) {
     json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
   }
   json_object_set_new(s->file, "at_once", json_integer(s->at_once));
+  json_object_set_new(s->file, "threads", json_integer(s->threads));
+  json_object_set_new(s->file, "eval_tokens", json_integer(s->eval_tokens));
   return ok && json_memory_ok(error, "a sweep") && write_file(s, error);
 }
 
@@ -410,6 +448,11 @@ static int64_t step_after(const SweepRun *run, int stage) {
   const int64_t step = (int64_t)((double)run->steps * sweep_stages[stage].part);
   if (stage == SWEEP_STAGES - 1) return run->steps;
   return step < run->eval_every ? run->eval_every : step / run->eval_every * run->eval_every;
+}
+
+static double score_of(SweepRun *run, const MetricsLine *e) {
+  run->in_nats = !isfinite(e->bits_per_byte);
+  return run->in_nats ? e->val_loss : e->bits_per_byte;
 }
 
 /* Reads what a run has reached. Returns whether it is at the end of the stage. */
@@ -429,10 +472,11 @@ static bool look_at(SweepRun *run, int stage, Error *error) {
   if (there && history_read(&history, path_in(run->dir.text, CHECKPOINT_METRICS).text, &damage))
     for (size_t i = 0; i < history.evaluation_count; i++) {
       const MetricsLine *e = &history.evaluations[i];
-      const double score = isfinite(e->bits_per_byte) ? e->bits_per_byte : e->val_loss;
-      run->val_text = history.val_text;
-      if (e->step <= wanted) run->scores[stage] = fmin(run->scores[stage], score);
+      if (e->step <= wanted) run->scores[stage] = fmin(run->scores[stage], score_of(run, e));
     }
+  const MetricsLine *kept = history_kept(&history);
+  if (there && stage == SWEEP_STAGES - 1 && kept && kept->all) run->scores[stage] = score_of(run, kept);
+  run->val_text = history.val_text;
   history_free(&history);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
   return there;
@@ -448,23 +492,24 @@ typedef struct StageWork {
   int done;
 } StageWork;
 
-static void tell_end(void *context, int which) {
+static bool tell_end(void *context, int which) {
   StageWork *work = context;
   const Process *process = &work->jobs.processes[which];
   SweepRun *run = work->jobs.runs[which];
   Error unknown = {0};
   work->done++;
-  run->failed = !look_at(run, work->stage, &unknown) || process->status;
+  run->failed = !look_at(run, work->stage, &unknown) || process->status || !isfinite(run->scores[work->stage]);
   if (!run->failed) {
     console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->scores[work->stage]);
-    return;
+    return true;
   }
   const OneLine message = message_of(process);
   run->scores[work->stage] = INFINITY;
   console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name, message.text);
-  if (process->status != EXIT_OUTPUT && process->status != EXIT_BUSY) return;
+  if (process->status != EXIT_OUTPUT && process->status != EXIT_BUSY) return true;
   work->fatal = (ExitCode)process->status;
   work->why = message;
+  return false;
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
@@ -511,12 +556,11 @@ static bool run_stage(Sweep *s, int stage, Error *error) {
     ok = !error->code && jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
   }
   if (ok && b->count)
-    console_line(s->console,
-                 "%s of the steps: %s, %d at a time; bits per byte of validation text:", sweep_stages[stage].name,
+    console_line(s->console, "%s of the steps: %s, %d at a time; validation losses:", sweep_stages[stage].name,
                  text_plural(b->count, "run").text, s->at_once);
   ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
   for (int i = 0; i < b->count; i++)
-    if (!b->processes[i].status) unlink(b->messages[i].text);
+    if (!b->processes[i].status && !b->runs[i]->failed) unlink(b->messages[i].text);
   jobs_free(b);
   if (ok && work.fatal) fail(error, work.fatal, "%s", work.why.text);
   return ok && !error->code && check_texts(s, error);
@@ -539,7 +583,7 @@ static bool choose(Sweep *s, int stage, Error *error) {
   qsort(sorted, (size_t)groups, sizeof *sorted, compare_scores);
   const int left = left_after(&sweep_stages[stage], groups);
   for (SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++)
-    if (groups > left && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;
+    if (groups && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;
   free(sorted);
   return true;
 }
@@ -605,6 +649,8 @@ static bool open_old(Sweep *s, const char *dir, Error *error) {
   if (!s->dir) return error_memory(error, "a path");
   if (!checkpoint_lock_directory(dir, &s->lock, error)) return false;
   s->file = result_json(dir, SWEEP_FILE, error);
+  if (!s->file && error->code != EXIT_MEMORY) fail(error, EXIT_CHECKPOINT, "%s/" SWEEP_FILE " is damaged", dir);
+  s->eval_tokens = json_integer_value(json_object_get(s->file, "eval_tokens"));
   s->timed = json_is_true(json_object_get(s->file, "timed"));
   return s->file != NULL;
 }
@@ -620,24 +666,26 @@ static bool has_plan(const Sweep *s) {
 static void choose_processes(Sweep *s) {
   enum { ON_GPU = 4 };
   const TrainSettings *t = s->settings;
-  const bool gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
+  s->gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
   const int processors = threads_count(0), threads = t->machine.threads;
-  const int planned = (int)json_integer_value(json_object_get(s->file, "at_once"));
-  s->at_once = processors / (threads > 0 && !gpu ? threads : 1);
-  if (gpu && s->at_once > ON_GPU) s->at_once = ON_GPU;
-  if (planned && s->at_once > planned) s->at_once = planned;
+  s->at_once = processors / (threads > 0 && !s->gpu ? threads : 1);
+  if (s->gpu && s->at_once > ON_GPU) s->at_once = ON_GPU;
+  if (has_plan(s)) { /* it is continued as it was begun */
+    s->at_once = (int)json_integer_value(json_object_get(s->file, "at_once"));
+    s->threads = threads > 0 ? threads : (int)json_integer_value(json_object_get(s->file, "threads"));
+  }
   if (t->jobs > 0) s->at_once = t->jobs;
   if (s->at_once < 1) s->at_once = 1;
   if (s->at_once > s->runs.count) s->at_once = s->runs.count;
-  s->threads = threads > 0 || gpu ? 0 : processors / s->at_once > 0 ? processors / s->at_once : 1;
+  if (!has_plan(s)) choose_threads(s);
 }
 
 static bool make_runs(Sweep *s, Error *error) {
   choose_processes(s);
   console_line(s->console, "sweep    %s in %s", text_plural(s->runs.count, "run").text, s->dir);
   if (!has_plan(s) && !make_plan(s, error)) {
-    unlink(path_in(s->dir, CHECKPOINT_LOCK).text);
-    rmdir(s->dir); /* empty, unless the plan could not be written */
+    if (s->created) unlink(path_in(s->dir, CHECKPOINT_LOCK).text);
+    if (s->created) rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;
   }
   for (int stage = 0; stage < SWEEP_STAGES; stage++)

@@ -59,6 +59,15 @@ for run in again/*.run; do
   check "as if it had not stopped: ${run#*/}" cmp "$run/model.safetensors" "once/${run#*/}/model.safetensors"
 done
 
+# The runs of a sweep keep their threads.
+sed -i.old 's/"threads": 1/"threads": 2/' again/sweep.json
+rm -r again/3-*.run
+"$train" --resume=again --quiet >/dev/null 2>&1
+check "begun with that number of threads" grep -q '^threads = 2$' "$(echo again/3-*.run)/config.txt"
+rm -r again/3-*.run
+"$train" --resume=again --threads 1 --quiet >/dev/null 2>&1
+check "unless another one is given" grep -q '^threads = 1$' "$(echo again/3-*.run)/config.txt"
+
 # ---- runs that fail ----
 sweep --steps 400 --dim 32 --ctx 32 --sweep 'muon-lr=1e-3,10' --out fails
 check "runs that diverge do not end a sweep" test $? -eq 0
@@ -67,24 +76,23 @@ check "others are done" test "$(step_of fails/1-*.run)" = 400
 "$train" text.txt $small --steps 3000 --jobs 2 --sweep 'seed=1,2' --out killed >out 2>err &
 process=$!
 while [ ! -e killed/1-seed=1.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
-pkill -KILL -f 'out=killed/1-seed=1'
+pkill -KILL -P $process -f 'out=killed/1-seed=1'
 wait $process
 check "neither does one that is killed" test $? -eq 0
 check "it is named" grep -q '1-seed=1 failed: ended by signal 9' err
 check "the other is done" test "$(step_of killed/2-*.run)" = 3000
 
 refused "none that ends" 6 'no run of the sweep has reached its end' sh -c "$train text.txt $small --dim 32 --ctx 32 --steps 400 --sweep 'muon-lr=9,10' --out bad --quiet >/dev/null; s=\$?; rm -r bad; exit \$s"
-"$train" text.txt $small --steps 100000 --jobs 2 --sweep 'seed=1,2' --out orphans >out 2>err &
+"$train" text.txt $small --steps 100000 --jobs 2 --sweep 'seed=1,2' --out "$work/orphans" >out 2>err &
 process=$!
 while [ ! -e orphans/2-seed=2.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
 refused "another process on the same sweep" 8 'in use by' "$train" --resume=orphans
 kill -KILL $process
 wait $process 2>/dev/null
 i=0
-while pgrep -f "[o]ut=orphans/" >/dev/null && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
-check "no run goes on without the sweep" sh -c '! pgrep -f "[o]ut=orphans/" >/dev/null'
+while pgrep -f "[o]ut=$work/orphans/" >/dev/null && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+check "no run goes on without the sweep" sh -c '! pgrep -f "[o]ut=$1/orphans/" >/dev/null' - "$work"
 check "and they are saved" test -e orphans/1-seed=1.run/result.json
-"$train" text.txt $small --steps 5 --quiet --out kept.run 2>/dev/null
 refused "a directory in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep 'lr=1e-3' --out "$(printf 'r\351sum\351')"
 refused "a prompt in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep 'lr=1e-3' --prompt "$(printf 'caf\351')" --out never
 refused "a value in Latin-1" 2 'not UTF-8' "$train" text.txt $small --sweep "$(printf 'prompt=caf\351,x')" --out never
@@ -117,6 +125,7 @@ unable 'must be smaller' 'lr=3..1'
 unable 'only numbers can be drawn' 'act=silu..gelu'
 unable 'cannot differ' 'out=a,b'
 unable 'cannot differ' 'val-frac=0.1,0.2'
+unable 'cannot differ' 'threads=1,2'
 unable 'config cannot differ' 'config=a,b'
 refused "steps and minutes" 2 'steps cannot differ .* with --minutes' "$train" text.txt $small --minutes 1 --sweep 'steps=10,20' --out never
 sweep --sweep 'beta2=0.99..0.9999' --draws 8 --out fine
@@ -215,9 +224,13 @@ refused "no run" 2 'is no run' "$train" --verify "$work"
 
 # ---- a time for all ----
 "$build/stories" --bytes 1000000 --seed 3 -o long.txt 2>/dev/null
-"$train" long.txt $small --jobs 2 --minutes 0.15 --sweep 'muon-lr=1e-3,1e-2 layers=1,8' --out timed >out 2>err
+"$train" long.txt $small --jobs 2 --minutes 0.3 --sweep 'muon-lr=1e-3,1e-2 layers=1,8' --out timed >out 2>err
 check "--minutes" test $? -eq 0
 planned() { sed -n "s/.*\"steps\": \([0-9]*\).*/\1/p" timed/sweep.json | sed -n "$1p"; }
 check "equal models have equal steps" test "$(planned 1)" = "$(planned 3)" -a "$(planned 2)" = "$(planned 4)"
-check "larger models have fewer" test "$(planned 2)" -lt "$(planned 1)"
+check "larger models have fewer" test "$(planned 2)" -lt "$(planned 1)" -a "$(planned 1)" -gt 1
+# A longer validation text: all runs read the same part of it, which is as long as the smallest batch can afford.
+"$train" long.txt $small --val long.txt --steps 40 --jobs 2 --sweep 'batch=2,8' --out parts >out 2>err
+check "evaluations of all runs read the same" test "$(sed -n 's/^eval-tokens = //p' parts/*.run/config.txt | uniq -c | tr -s ' ')" = " 2 65536"
+check "the best is the first of the table" test "$(sed -n 's/^best: //p' err)" = "$(sed -n '3s/^| \([^ ]*\) .*/\1/p' out)"
 echo "done"

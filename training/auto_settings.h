@@ -42,6 +42,7 @@ typedef struct AutoReasons {
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
+#define AUTO_WHOLE_TOKENS 65536 /* a validation text of at most so many tokens is always read whole */
 #define AUTO_EVALUATIONS 20   /* per run */
 #define AUTO_SAMPLES 4        /* per run */
 #define AUTO_LOG_LINES 100    /* per run */
@@ -112,7 +113,7 @@ double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, 
 double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops);
 
 /* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. */
-static inline bool auto_evaluate_whole(int64_t val_tokens) { return val_tokens <= 64 * 1024; }
+static inline bool auto_evaluate_whole(int64_t val_tokens) { return val_tokens <= AUTO_WHOLE_TOKENS; }
 
 /* Computes the number of steps from --steps or --epochs, then the values that depend on it: weight decay, dropout,
  * warm-up, intervals. Call it after auto_model(). EXIT_USAGE. */

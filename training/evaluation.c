@@ -41,12 +41,18 @@ static int64_t affordable_windows(const Run *r) {
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
+static int64_t windows_of(const Run *r, int64_t tokens) {
+  const int64_t windows = (tokens + r->model.config.ctx - 1) / r->model.config.ctx;
+  return windows > 1 ? windows : 1;
+}
+
 /* Returns the number of windows per evaluation: all of a short validation text. A resumed run keeps its number, because
  * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
   const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
-  const int64_t part = r->progress.eval_windows ? r->progress.eval_windows : whole ? all : affordable_windows(r);
+  const int64_t asked = r->settings.eval_tokens, kept = r->progress.eval_windows;
+  const int64_t part = kept ? kept : asked ? windows_of(r, asked) : whole ? all : affordable_windows(r);
   return part < all ? part : all;
 }
 

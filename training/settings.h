@@ -63,6 +63,7 @@ typedef struct TrainSettings {
   int batch, grad_accum;
   int64_t batch_tokens;
   /* evaluation */
+  int64_t eval_tokens; /* of an evaluation during the run; 0: as many as take 5 % of the time */
   int64_t eval_every, sample_every;
   int sample_tokens; /* tokens per sample; 0: no samples */
   int patience;
