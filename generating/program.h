@@ -104,8 +104,8 @@ bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *settings, 
 
 /* ---- program.c: output ---- */
 
-/* Before the model is loaded: checks that `path`, given by `option`, can be written, and that this replaces neither a text
- * that is read nor a file in the directory of a model. EXIT_USAGE, EXIT_OUTPUT. */
+/* Before the model is loaded: checks that `path`, given by `option`, can be written, and that this replaces neither a
+ * text that is read nor a file in the directory of a model. EXIT_USAGE, EXIT_OUTPUT. */
 bool output_file_check(const char *option, const char *path, const GenerateSettings *settings, Error *error);
 
 /* Flushes what was printed. */

@@ -1,5 +1,5 @@
-/* A chart for report.html: curves over steps, time or the values of an option as inline SVG, with title, note and legend. Colors are defined in
- * the page's style sheet. */
+/* A chart for report.html: curves over steps, time or the values of an option as inline SVG, with title, note and
+ * legend. Colors are defined in the page's style sheet. */
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
 

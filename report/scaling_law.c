@@ -1,6 +1,7 @@
 #include "report/scaling_law.h"
 
 #include "kernels/philox.h"
+#include "util/array.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static double predicted(const Problem *p, const Solution *s, int i) {
          s->factors[2] * exp(-s->exponents[2] * p->log_tokens[i]);
 }
 
-/* Solves the normal equations of the columns in `set` by Gaussian elimination. Returns whether all factors are positive,
- * which the best factors within the bounds are for one of the sets. */
+/* Solves the normal equations of the columns in `set` by Gaussian elimination. Returns whether all factors are
+ * positive, which the best factors within the bounds are for one of the sets. */
 static bool solve_set(const double matrix[COLUMNS][COLUMNS], const double right[COLUMNS], int set,
                       double out[COLUMNS]) {
   double m[COLUMNS][COLUMNS + 1];
@@ -110,11 +111,6 @@ static void solve(const Problem *p, Solution *best) {
 
 /* ---- intervals ---- */
 
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Stores the terms of the law in the units of the points. */
 static void store_terms(const Problem *p, const Solution *s, double mean_params, double mean_tokens, double *terms) {
   terms[LAW_E] = s->factors[0];
@@ -144,7 +140,7 @@ static void find_intervals(LawFit *fit, const Problem *p, const Solution *best, 
     for (int t = 0; t < LAW_TERMS; t++) terms[t * REPEATS + repeat] = found[t];
   }
   for (int t = 0; t < LAW_TERMS; t++) {
-    qsort(&terms[t * REPEATS], REPEATS, sizeof *terms, compare);
+    qsort(&terms[t * REPEATS], REPEATS, sizeof *terms, array_compare_doubles);
     fit->low[t] = terms[t * REPEATS + REPEATS / 40];
     fit->high[t] = terms[t * REPEATS + REPEATS - 1 - REPEATS / 40];
   }
@@ -155,7 +151,7 @@ static void find_intervals(LawFit *fit, const Problem *p, const Solution *best, 
 /* Returns whether sorted logarithms carry a term. */
 static bool varies(double *sorted, int count) {
   int values = count > 0;
-  qsort(sorted, (size_t)count, sizeof *sorted, compare);
+  qsort(sorted, (size_t)count, sizeof *sorted, array_compare_doubles);
   for (int i = 1; i < count; i++) values += sorted[i] > sorted[i - 1] + 1e-6;
   return values >= LAW_LEAST_VALUES && sorted[count - 1] - sorted[0] >= log(LAW_LEAST_SPAN);
 }

@@ -1,5 +1,5 @@
-/* The scaling law of losses over sizes and texts: L(N, D) = E + A/N^a + B/D^b, with N parameters and D tokens of training
- * (Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models", approach 3). */
+/* The scaling law of losses over sizes and texts: L(N, D) = E + A/N^a + B/D^b, with N parameters and D tokens of
+ * training (Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models", approach 3). */
 #ifndef INKLING_REPORT_SCALING_LAW_H
 #define INKLING_REPORT_SCALING_LAW_H
 

@@ -38,7 +38,8 @@ typedef struct SweepRuns {
   int count, groups;
 } SweepRuns;
 
-/* Returns the mean score of the runs that differ from run `group` only in the seed; NaN: they did not reach the stage. */
+/* Returns the mean score of run `group` and those that differ from it only in the seed. NaN: they did not reach the
+ * stage; INFINITY: one of them failed. */
 double sweep_group_score(const SweepRuns *runs, int group, int stage);
 
 /* Returns the best run of the setting with the best mean after all steps, or the best run if each setting has a failed

@@ -2,6 +2,7 @@
 #include "report/chart.h"
 #include "report/page.h"
 #include "sweep/findings.h"
+#include "util/array.h"
 #include "util/file.h"
 #include "util/html.h"
 #include "util/text.h"
@@ -45,11 +46,6 @@ static void write_summary(FILE *stream, const SweepRuns *runs, const SweepOption
 
 /* ---- a picture of an option ---- */
 
-static int compare_numbers(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Returns the score above which a picture would show little else than the worst settings: as far above the median as
  * three times the way from the best to it; 0: there is none. EXIT_MEMORY: NaN. */
 static double worst_shown(const SweepRuns *runs) {
@@ -60,7 +56,7 @@ static double worst_shown(const SweepRuns *runs) {
     const double score = sweep_group_score(runs, i, 0);
     if (runs->items[i].group == i && isfinite(score)) scores[count++] = score;
   }
-  qsort(scores, (size_t)count, sizeof *scores, compare_numbers);
+  qsort(scores, (size_t)count, sizeof *scores, array_compare_doubles);
   const double most = count ? scores[count / 2] + 3 * (scores[count / 2] - scores[0]) : 0;
   free(scores);
   return most;

@@ -1,5 +1,5 @@
-/* A sweep: its plan, and its stages. Everything about a run is in its own directory, so that a stopped sweep continues by
- * looking there. */
+/* A sweep: its plan, and its stages. Everything about a run is in its own directory, so that a stopped sweep continues
+ * by looking there. */
 #include "sweep/sweep.h"
 
 #include "checkpoint/directory.h"
@@ -12,6 +12,7 @@
 #include "sweep/spec.h"
 #include "training/auto_settings.h"
 #include "training/run.h"
+#include "util/array.h"
 #include "util/clock.h"
 #include "util/json.h"
 #include "util/path.h"
@@ -398,8 +399,8 @@ static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error 
   return ok;
 }
 
-/* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can afford,
- * and all if tokenizers differ. 0: the runs read all anyway. */
+/* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can
+ * afford, and all if tokenizers differ. 0: the runs read all anyway. */
 static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
   const double OF_TRAINING =
       0.15; /* a pass forward costs a third of a step, and evaluations may take 5 % of the time */
@@ -566,11 +567,6 @@ static bool run_stage(Sweep *s, int stage, Error *error) {
   return ok && !error->code && check_texts(s, error);
 }
 
-static int compare_scores(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Stops the runs whose settings are not among the best. */
 static bool choose(Sweep *s, int stage, Error *error) {
   double *sorted = malloc((size_t)s->runs.count * sizeof *sorted);
@@ -580,7 +576,7 @@ static bool choose(Sweep *s, int stage, Error *error) {
     const double score = sweep_group_score(&s->runs, i, stage);
     if (s->runs.items[i].group == i && isfinite(score)) sorted[groups++] = score;
   }
-  qsort(sorted, (size_t)groups, sizeof *sorted, compare_scores);
+  qsort(sorted, (size_t)groups, sizeof *sorted, array_compare_doubles);
   const int left = left_after(&sweep_stages[stage], groups);
   for (SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++)
     if (groups && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;

@@ -205,7 +205,8 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
                    (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
                    "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-                   memory_json(&memory, r->device.info.free_bytes), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory), "device",
+                   memory_json(&memory, r->device.info.free_bytes), "disk_bytes",
+                   (json_int_t)disk_bytes(&r->text, &memory), "device",
                    r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
                    "settings", result_settings_text(settings, error));
 }

@@ -332,7 +332,8 @@ void train_options(Options *options, TrainSettings *s) {
            .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
            "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
-      FLAG("fit", &s->runs_fit, "fit the scaling law E + A/N^a + B/D^b to the losses of runs with N parameters and D tokens",
+      FLAG("fit", &s->runs_fit,
+           "fit the scaling law E + A/N^a + B/D^b to the losses of runs with N parameters and D tokens",
            .transient = true, .modes = TRAIN_MODE_RUNS),
 
       FLAG("verify", &s->verify, "repeat the finished run FILE and check that the result is the same, byte for byte",

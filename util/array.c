@@ -14,3 +14,8 @@ bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_byt
   *capacity = larger < most ? larger : most;
   return true; // cppcheck-suppress memleak -- the caller owns it now
 }
+
+int array_compare_doubles(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}

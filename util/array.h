@@ -13,6 +13,9 @@
  * out. */
 bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_bytes);
 
+/* Orders an array of doubles for qsort(), the smallest first. */
+int array_compare_doubles(const void *a, const void *b);
+
 /* A growing array of bytes. Starts as {0}; the owner frees `bytes`. */
 typedef struct ByteBuffer {
   uint8_t *bytes;

@@ -1,15 +1,12 @@
 #include "util/clock.h"
 
-#include <stdlib.h>
+#include "util/array.h"
 
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+#include <stdlib.h>
 
 Quantiles quantiles_of(double *values, size_t count) {
   double sum = 0;
-  qsort(values, count, sizeof *values, compare_doubles);
+  qsort(values, count, sizeof *values, array_compare_doubles);
   for (size_t i = 0; i < count; i++) sum += values[i];
   return (Quantiles){values[count / 10], values[count / 2], values[count - 1 - count / 10], sum / (double)count};
 }
