@@ -404,6 +404,7 @@ static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error 
 static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
   const double OF_TRAINING =
       0.15; /* a pass forward costs a third of a step, and evaluations may take 5 % of the time */
+  const double FEWEST_TOKENS = 16384;
   double fewest = INFINITY, all = plans[0].val_tokens;
   bool differ = false;
   for (int i = 0; i < s->runs.count; i++) {
@@ -411,7 +412,7 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
     all = fmax(all, plans[i].val_tokens);
     fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
   }
-  const double tokens = differ ? all : fmin(all, fmax(fewest, AUTO_WHOLE_TOKENS));
+  const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
   return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
 }
 

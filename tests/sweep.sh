@@ -231,6 +231,6 @@ check "equal models have equal steps" test "$(planned 1)" = "$(planned 3)" -a "$
 check "larger models have fewer" test "$(planned 2)" -lt "$(planned 1)" -a "$(planned 1)" -gt 1
 # A longer validation text: all runs read the same part of it, however large their steps are.
 "$train" long.txt $small --val long.txt --steps 40 --jobs 2 --sweep 'batch=2,8' --out parts >out 2>err
-check "evaluations of all runs read the same" test "$(sed -n 's/^eval-tokens = //p' parts/*.run/config.txt | uniq -c | tr -s ' ')" = " 2 65536"
+check "evaluations of all runs read the same" test "$(sed -n 's/^eval-tokens = //p' parts/*.run/config.txt | uniq -c | tr -s ' ')" = " 2 16384"
 check "the best is the first of the table" test "$(sed -n 's/^best: //p' err)" = "$(sed -n '3s/^| \([^ ]*\) .*/\1/p' out)"
 echo "done"
