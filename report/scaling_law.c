@@ -103,7 +103,7 @@ static void search(const Problem *p, double step, int most, Solution *best) {
 
 static void solve(const Problem *p, Solution *best) {
   const double middle = sqrt(LEAST_EXPONENT * LARGEST_EXPONENT);
-  double step = log(LARGEST_EXPONENT / LEAST_EXPONENT) / GRID;
+  double step = log(LARGEST_EXPONENT / LEAST_EXPONENT) / (double)GRID;
   *best = (Solution){.exponents = {0, middle, middle}, .squares = INFINITY};
   search(p, step, GRID / 2, best);
   for (int round = 0; round < ROUNDS; round++) search(p, step /= 2, 2, best);
