@@ -56,7 +56,7 @@ double system_free_memory(void) {
 
 size_t system_peak_memory(void) { return peak_resident(); }
 
-void system_end_with_parent(int number) {}
+void system_end_with_parent(int number) { (void)number; }
 
 #else
 
