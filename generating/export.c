@@ -12,7 +12,6 @@
 #include "util/utf8.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -205,14 +204,6 @@ static const char *const files[] = {MODEL_FILE_CONFIG, MODEL_FILE_GENERATION_CON
                                     TOKENIZER_JSON,    TOKENIZER_CONFIG_JSON,        MODEL_FILE_CODE,
                                     MODEL_FILE_CARD};
 
-static bool is_empty(const char *dir) {
-  DIR *stream = opendir(dir);
-  int names = 0;
-  while (stream && names <= 2 && readdir(stream)) names++; /* . and .. are two */
-  if (stream) closedir(stream);
-  return stream && names <= 2;
-}
-
 /* Fails unless the directory is new or empty. */
 static bool check_directory(const char *dir, bool *exists, Error *error) {
   struct stat info;
@@ -221,7 +212,7 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
   *exists = stat(dir, &info) == 0;
   if (!*exists) return path_is_writable(dir) || file_fail_write(dir, error);
   if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: a file of that name exists", dir);
-  return is_empty(dir) ||
+  return file_directory_is_empty(dir, NULL) ||
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it or choose another name", dir);
 }
 

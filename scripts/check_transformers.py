@@ -19,7 +19,6 @@ Prints one line per model; exit status 1 if any differs.
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -498,31 +497,47 @@ def check_answers(inkling, kind, scratch):
     return "texts" + compare_lines(inkling, scratch, save_tokenizer(scratch, vocab, sources=True), model)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description):
+    """The options of a script that compares models with transformers."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dump", default="build/dump_model", help="default: %(default)s")
     parser.add_argument("--generate", default="./generate", help="default: %(default)s")
-    parser.add_argument("--only", default="", help="models whose name has this text")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the models whose name contains TEXT")
     parser.add_argument("runs", nargs="*", metavar="RUN")
-    options = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    inkling = Inkling(options.dump, options.generate)
-    failures = 0
+    return parser
 
-    def check(title, work):
-        nonlocal failures
-        if options.only not in title:
+
+class Checks:
+    """Runs checks, a line each, in a directory that is deleted afterwards. A check returns what it has found."""
+
+    def __init__(self, options):
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        torch.set_num_threads(1)
+        self.only = options.only
+        self.failures = 0
+
+    def __call__(self, title, work):
+        if self.only not in title:
             return
-        scratch = tempfile.mkdtemp()
-        try:
-            print(f"{title:44s} {work(scratch)}", flush=True)
-        except Differs as problem:
-            failures += 1
-            print(f"{title:44s} FAILED: {problem}", flush=True)
-        finally:
-            shutil.rmtree(scratch)
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                print(f"{title:44s} {work(scratch)}", flush=True)
+            except Differs as problem:
+                self.failures += 1
+                print(f"{title:44s} FAILED: {problem}", flush=True)
+
+    def end(self):
+        """Prints the result and returns the exit status."""
+        found = f"{self.failures} differ" if self.failures else "all agree"
+        print(f"transformers {transformers.__version__}: {found}")
+        return 1 if self.failures else 0
+
+
+def main():
+    options = parser_of(__doc__).parse_args()
+    inkling = Inkling(options.dump, options.generate)
+    check = Checks(options)
 
     def made(name, then, *arguments):
         def work(scratch):
@@ -544,8 +559,7 @@ def main():
         check("text: " + kind, lambda scratch, kind=kind: check_text(inkling, kind, scratch))
     for kind in ("marian", "pegasus", "blenderbot"):
         check("text: " + kind, lambda scratch, kind=kind: check_answers(inkling, kind, scratch))
-    print(f"transformers {transformers.__version__}: {'all agree' if not failures else f'{failures} differ'}")
-    return 1 if failures else 0
+    return check.end()
 
 
 if __name__ == "__main__":

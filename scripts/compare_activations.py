@@ -9,18 +9,15 @@ windows, in fp32 on the CPU, within 1e-5 of the largest number of the tensor; an
 Prints the largest difference of each kind of tensor; exit status 1 if a model differs.
 """
 
-import argparse
 import collections
 import os
 import shutil
 import sys
-import tempfile
 
 import torch
-import transformers
 from safetensors.torch import load_file
 
-from check_transformers import MODELS, Differs, Inkling, foreign, load, save, settings_of
+from check_transformers import MODELS, Checks, Differs, Inkling, foreign, load, parser_of, save, settings_of
 
 MOST = 1e-5
 HIDDEN = ("down_proj", "fc2", "w2", "dense_4h_to_h")  # the last matrix of an MLP; c_proj, too
@@ -122,29 +119,11 @@ def compare(inkling, path, model, text, scratch):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dump", default="build/dump_model")
-    parser.add_argument("--generate", default="./generate")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only the models whose name contains TEXT")
+    parser = parser_of(__doc__)
     parser.add_argument("--text", metavar="FILE", help="what a RUN reads (default: the beginning of this script)")
-    parser.add_argument("runs", nargs="*", metavar="RUN")
     options = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
     inkling = Inkling(options.dump, options.generate)
-    failures = 0
-
-    def check(title, work):
-        nonlocal failures
-        if options.only not in title:
-            return
-        with tempfile.TemporaryDirectory() as scratch:
-            try:
-                print(f"{title:40s} {work(scratch)}", flush=True)
-            except Differs as problem:
-                failures += 1
-                print(f"{title:40s} FAILED: {problem}", flush=True)
+    check = Checks(options)
 
     def short_text(scratch):
         file = os.path.join(scratch, "text")
@@ -185,8 +164,7 @@ def main():
     for kind in foreign(None):
         if not kind.startswith(("marian", "pegasus", "blenderbot")):
             check("by transformers: " + kind, by_transformers(kind))
-    print(f"transformers {transformers.__version__}: {'all agree' if not failures else f'{failures} differ'}")
-    return 1 if failures else 0
+    return check.end()
 
 
 if __name__ == "__main__":

@@ -90,30 +90,33 @@ static ChartX axis_of(const SweepOption *option) {
   return !option->numbers ? CHART_NAMES : first > 0 && last >= 10 * first ? CHART_LOGARITHMS : CHART_NUMBERS;
 }
 
-static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption *option, int number) {
-  const double most = worst_shown(runs);
-  char title[100], id[20], note[300];
-  ChartCurve curves[] = {{.name = "all settings", .color = 0, .dots = true, .no_line = true},
-                         {.name = "best of each value", .color = 1, .dots = true}};
+/* Fills the curves "all settings" and "best of each value", which have room for all runs. */
+static void fill_curves(ChartCurve curves[2], const SweepRuns *runs, const SweepOption *option) {
   ChartCurve *all = &curves[0], *best = &curves[1];
-  const char **names = calloc((size_t)option->count, sizeof *names);
-  bool ok = names && !isnan(most);
-  for (int k = 0; k < 2; k++) ok = (curves[k].points = calloc((size_t)runs->count, sizeof *curves[k].points)) && ok;
-  for (int i = 0; ok && i < option->count; i++) {
-    names[i] = option->values[i].text;
+  for (int i = 0; i < runs->count; i++)
+    if (runs->items[i].group == i) add_point(all, runs, i, place_of(option, &runs->items[i]));
+  for (int i = 0; i < all->count; i++) all->points[i].low = all->points[i].high = (double)NAN;
+  for (int i = 0; i < option->count; i++)
     if (isfinite(option->values[i].score))
       add_point(best, runs, option->values[i].group, option->numbers ? option->values[i].number : i);
-  }
-  for (int i = 0; ok && i < runs->count; i++)
-    if (runs->items[i].group == i) add_point(all, runs, i, place_of(option, &runs->items[i]));
-  for (int i = 0; ok && i < all->count; i++) all->points[i].low = all->points[i].high = (double)NAN;
-  snprintf(title, sizeof title, "%.60s", option->name);
+}
+
+/* most: worst_shown() */
+static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption *option, int number, double most) {
+  char id[20], note[300];
+  ChartCurve curves[] = {{.name = "all settings", .color = 0, .dots = true, .no_line = true},
+                         {.name = "best of each value", .color = 1, .dots = true}};
+  const char **names = calloc((size_t)option->count, sizeof *names);
+  bool ok = names;
+  for (int k = 0; k < 2; k++) ok = (curves[k].points = calloc((size_t)runs->count, sizeof *curves[k].points)) && ok;
+  for (int i = 0; ok && i < option->count; i++) names[i] = option->values[i].text;
+  if (ok) fill_curves(curves, runs, option);
   snprintf(id, sizeof id, "option-%d", number);
   snprintf(note, sizeof note,
            "Validation loss in %s after %s of the steps; lower is better. A band is the range of the seeds. Much worse "
            "settings are drawn at the upper edge, failed ones are not.",
            sweep_unit(runs), sweep_stages[0].name);
-  const Chart chart = {.title = title,
+  const Chart chart = {.title = option->name,
                        .note = note,
                        .id = id,
                        .x = axis_of(option),
@@ -183,7 +186,8 @@ static bool write_runs(FILE *stream, const SweepRuns *runs, const SweepOption *o
 /* ---- the page ---- */
 
 static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, const SweepOption *options, int count) {
-  bool ok = true;
+  const double most = worst_shown(runs);
+  bool ok = !isnan(most);
   html_begin(stream, page_style);
   html_write_element(stream, "title", dir);
   fputs("\n</head>\n<body>\n", stream);
@@ -191,7 +195,7 @@ static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, con
   write_summary(stream, runs, options, count);
   fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
   for (int i = 0; ok && i < count; i++)
-    if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i);
+    if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i, most);
   fputs("</div>\n</section>\n", stream);
   ok = ok && write_runs(stream, runs, options, count);
   fputs("</body>\n</html>\n", stream);

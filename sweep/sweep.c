@@ -21,7 +21,6 @@
 #include "util/threads.h"
 #include "util/utf8.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -166,23 +165,13 @@ static bool write_file(const Sweep *s, Error *error) {
   return ok;
 }
 
-/* Returns whether there is nothing in a directory but a lock. */
-static bool is_empty_directory(const char *path) {
-  DIR *dir = opendir(path);
-  bool empty = dir != NULL;
-  for (const struct dirent *entry; empty && (entry = readdir(dir));)
-    empty = option_is_among(". .. " CHECKPOINT_LOCK, entry->d_name, strlen(entry->d_name));
-  if (dir) closedir(dir);
-  return empty;
-}
-
 static bool make_directory(Sweep *s, Error *error) {
   s->created = mkdir(s->dir, 0777) == 0;
   if (!s->created && errno != EEXIST) return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
   if (sweep_is(s->dir))
     return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
                 s->dir, s->dir);
-  if (!is_empty_directory(s->dir))
+  if (!file_directory_is_empty(s->dir, CHECKPOINT_LOCK))
     return fail(error, EXIT_USAGE, "%s is no empty directory; choose another one with --out DIR", s->dir);
   return checkpoint_lock_directory(s->dir, &s->lock, error);
 }

@@ -150,6 +150,16 @@ void file_sweep(const char *dir) {
   closedir(entries);
 }
 
+bool file_directory_is_empty(const char *dir, const char *except) {
+  DIR *entries = opendir(dir);
+  bool empty = entries != NULL;
+  for (const struct dirent *entry; empty && (entry = readdir(entries));)
+    empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            (except && strcmp(entry->d_name, except) == 0);
+  if (entries) closedir(entries);
+  return empty;
+}
+
 /* Creates the temporary of `path`. Returns the descriptor, or -1 with errno. mkstemp() would ignore the umask. */
 static int open_temporary(char **temporary, const char *path) {
   const char *name = path_base(path);

@@ -67,6 +67,8 @@ int64_t file_size(const char *path);
 /* Creates an empty file in TMPDIR or else, because it may become large, in /var/tmp; the caller unlinks *path and frees
  * it. On failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
 bool file_temporary(char **path, Error *error);
+/* Returns whether `dir` is a directory with nothing in it but, at most, a file called `except` (NULL: none). */
+bool file_directory_is_empty(const char *dir, const char *except);
 /* Creates a temporary directory in the same way. */
 bool file_temporary_directory(char **path, Error *error);
 /* Removes a directory that this program has made, with everything in it. */
