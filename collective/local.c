@@ -41,9 +41,15 @@ static void end_children(void) {
   for (int rank = 1; my_rank == 0 && rank < processes; rank++) kill(children[rank], SIGKILL);
 }
 
+/* For the thread that holds `watching`: no other one may take the end of these processes for the cause. */
 static void end_all(int status) {
   end_children();
   _exit(status);
+}
+
+static void abort_all(int status) {
+  pthread_mutex_lock(&watching);
+  end_all(status);
 }
 
 /* Returns whether the process of a rank has ended. A normal end that was returned before is returned as status 0. */
@@ -89,7 +95,7 @@ static void add_post(int group, void *bytes, size_t size, int peer, bool sends) 
   Posts *p = &posts[group];
   if (!array_reserve(&p->items, &p->capacity, p->count + 1, sizeof *p->items)) {
     fprintf(stderr, "train: out of memory for messages\n");
-    end_all(EXIT_MEMORY);
+    abort_all(EXIT_MEMORY);
   }
   p->items[p->count++] = (Post){bytes, size, peer, sends};
 }
@@ -166,7 +172,7 @@ static const Messenger local = {.name = "sockets",
                                 .post = post,
                                 .all_gather = all_gather,
                                 .waiting = waiting,
-                                .abort = end_all,
+                                .abort = abort_all,
                                 .finish = finish};
 
 const Messenger *messenger_of_forks(void) { return processes > 1 ? &local : NULL; }
