@@ -17,8 +17,8 @@ sentences 1 3000 dog cat bird horse fish sees hears follows likes fears >first.t
 sentences 2 1500 Hund Katze Vogel Pferd Fisch sieht mag jagt sucht kennt >second.txt
 sentences 3 400 dog cat bird horse fish sees hears follows likes fears >first.val.txt
 
-small="--layers 2 --heads 2 --dim 32 --ctx 32 --batch 8 --sample-tokens 0 --quiet --threads 1"
-tune="--lr 3e-4 --batch 8 --sample-tokens 0 --threads 1 --quiet"
+small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1"
+tune="--lr 3e-4 --batch $([ "$hurried" ] && echo 2 || echo 8) --sample-tokens 0 --threads 1 --quiet"
 "$train" first.txt $small --steps "$(steps 400)" --lr 3e-3 --out base.run 2>err
 check "a run to start from" test $? -eq 0
 
@@ -71,7 +71,7 @@ check "stopped and resumed: the same" tensors_equal stopped.run whole.run
 check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
 
 # Without a prompt, a text starts from the same token as with the original model, resumed or not.
-sampled="--lr 3e-4 --batch 8 --threads 1 --quiet --sample-tokens 8 --sample-every 20"
+sampled="$tune --sample-tokens 8 --sample-every 20"
 cat first.txt >one.txt
 "$train" one.txt $small --steps 5 --out starts.run
 sed 's/"bos_token_id": [0-9]*/"bos_token_id": 65/' starts.run/config.json >config && mv config starts.run/config.json
@@ -127,7 +127,7 @@ refused "an encoder without prompts" 3 "prompt" "$train" second.txt --init pairs
 # ---- rejected commands ----
 refused "a larger context" 2 "ctx is 64, but the model in base.run has 32, and its context can only become smaller" \
   "$train" second.txt --init base.run --ctx 64 --out no.run
-refused "another width" 2 "dim is 64, but the model in base.run has 32; leave it out" \
+refused "another width" 2 "dim is 64, but the model in base.run has [0-9]*; leave it out" \
   "$train" second.txt --init base.run --dim 64 --out no.run
 refused "another part" 2 "positions is learned, but the model in base.run has rope" \
   "$train" second.txt --init base.run --positions learned --out no.run

@@ -8,6 +8,7 @@ set -u
 
 few="--batch 4 --threads 1 --sample-tokens 20 --dtype f32"
 generate="$generate --dtype f32" # also on a GPU
+many=$([ "$hurried" ] && echo 500 || echo 4000)
 tiny="--layers 1 --heads 1 --dim 16 --ctx 16 $few"
 awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i * 7919) % 1000 }' >text.txt
 
@@ -108,8 +109,8 @@ printf 'a' >one.txt
 $train train.txt --val one.txt $tiny --steps 4 --out one.run 2>err
 check "one byte has a loss" grep -q '^validation loss [0-9.]* nats per token, over all 1 token$' err
 # The file of the best model is damaged: a message says what to do, and the run ends with the newest model.
-$train digits.txt --init base.run --val letters.txt $few --steps 4000 --lr 1e-2 \
-  --optimizer adamw --eval-every 4000 --quiet --out spoiled.run --overwrite 2>err &
+$train digits.txt --init base.run --val letters.txt $few --steps $many --lr 1e-2 \
+  --optimizer adamw --eval-every $many --quiet --out spoiled.run --overwrite 2>err &
 pid=$!
 while ! grep -q '"loss"' spoiled.run/metrics.jsonl 2>/dev/null; do sleep 0.05; done
 echo nothing >spoiled.run/model.safetensors
@@ -118,15 +119,15 @@ check "a damaged best file is an error" test $? -eq 4
 check "which says what to do" grep -q 'remove that file and type: .*train --resume=spoiled.run$' err
 rm spoiled.run/model.safetensors
 $train --resume=spoiled.run --quiet 2>err
-check "that is right" test $? -eq 0 -a "$(kept spoiled.run step)" -eq 4000
+check "that is right" test $? -eq 0 -a "$(kept spoiled.run step)" -eq "$many"
 # The file is removed during the run.
-$train digits.txt --init base.run --val letters.txt $few --steps 4000 --lr 1e-2 \
-  --optimizer adamw --eval-every 4000 --quiet --out gone.run 2>err &
+$train digits.txt --init base.run --val letters.txt $few --steps $many --lr 1e-2 \
+  --optimizer adamw --eval-every $many --quiet --out gone.run 2>err &
 pid=$!
 while ! grep -q '"loss"' gone.run/metrics.jsonl 2>/dev/null; do sleep 0.05; done
 rm gone.run/model.safetensors
 wait $pid
-check "without the best file the newest is kept" test $? -eq 0 -a "$(kept gone.run step)" -eq 4000
+check "without the best file the newest is kept" test $? -eq 0 -a "$(kept gone.run step)" -eq "$many"
 check "which is said" grep -q 'the newest model is kept' err
 one_number "then, too" gone.run none letters.txt --stride 16
 echo 'done'

@@ -53,7 +53,7 @@ check "pairs: a reader that has enough" test "$(cat status)" -eq 0
 # ---- models with an encoder ----
 
 # A model that learns a task of ten digits in seconds; SEED: random seed.
-small="--arch original --layers 2 --heads 4 --dim 32 --ffn 64 --ctx 64 --batch 8 --steps $(steps 1000) --warmup $(steps 100) --lr 4e-3
+small="--arch original --layers 2 --heads 4 $(size --dim 32 --batch 8) --ffn 64 --ctx 64 --steps $(steps 1000) --warmup $(steps 100) --lr 4e-3
   --min-lr-frac 0.05 --beta2 0.98 --wd 0.01 --dropout 0 --eval-every 0 --sample-tokens 16 --quiet --seed ${SEED:-1337}"
 exact() { # exact RUN FILE: the percentage of answers that are right
   $generate "$1" --score "$2" --exact --quiet | sed 's/.*"exact": *\([0-9.]*\).*/\1/' | awk '{ printf "%d", 100 * $1 }'

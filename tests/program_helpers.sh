@@ -15,7 +15,7 @@ cd "$work" || exit 1
 # A sanitized build and an emulated processor are many times slower: there a model is trained for a moment, and what it has
 # learned is not looked at.
 case $1 in *sanitize* | *aarch64*) hurried=1 ;; *) hurried= ;; esac
-small_size="--dim $([ "$hurried" ] && echo 16 --batch 2 || echo 32 --batch 4)"
+size() { if [ "$hurried" ]; then echo "--dim 16 --batch 2"; else echo "$*"; fi; } # size --dim N --batch N: or smaller
 steps() { if [ "$hurried" ]; then echo $(($1 / 20)); else echo "$1"; fi; }
 check_learned() { [ "$hurried" ] || check "$@"; } # as check
 
@@ -60,7 +60,7 @@ stopped() {
   wait $pid
 }
 
-# stopped_in RUN COMMAND...: Ctrl-C half a second after the command has begun to write RUN
+# stopped_in RUN COMMAND...: Ctrl-C a tenth of a second after the command has begun to write RUN
 stopped_in() {
   run=$1
   shift
@@ -68,7 +68,7 @@ stopped_in() {
   pid=$!
   i=0
   while [ ! -e "$run/metrics.jsonl" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-  sleep 0.5
+  sleep 0.1
   kill -INT $pid
   wait $pid
 }

@@ -10,7 +10,7 @@ check "stories: sample corpus" test -s text.txt
 check "stories: every text has one derivation" "$build/stories" --self-check
 
 
-tiny="--layers 2 --heads 2 $small_size --ctx 32 --steps 40 --quiet --threads 2"
+tiny="--layers 2 --heads 2 $(size --dim 32 --batch 4) --ctx 32 --steps 40 --quiet --threads 2"
 
 # The instruction sets of this build that the machine has, best first.
 isas() { "$train" --version | grep -o 'cpu-[a-z0-9]*' | cut -c 5-; }
@@ -148,7 +148,7 @@ check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed
 refused "--help on a full disk" 7 "stdout" sh -c "exec $train --help >/dev/full"
 
 # ---- texts ----
-few="--layers 1 --heads 2 $small_size --ctx 32 --steps 10 --quiet --threads 2 --sample-tokens 20"
+few="--layers 1 --heads 2 $(size --dim 32 --batch 4) --ctx 32 --steps 10 --quiet --threads 2 --sample-tokens 20"
 mkdir texts texts/more
 printf '<|endoftext|>\n<|endoftext|>\n' >nothing.txt
 head -c 20000 text.txt >texts/a.txt
@@ -220,7 +220,7 @@ while [ $i -lt 100 ]; do
 done >long.jsonl
 $train long.jsonl --pack docs --dry-run 2>err
 check "a context that documents fit in" grep -q "context [0-9]* (the documents' lengths)" err
-packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps $([ "$hurried" ] && echo 800 || echo 2000) --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
+packed="$qa --tokenizer bpe --vocab-size 300 --layers 1 --heads 2 $(size --dim 32 --batch 4) --ctx 32 --steps $([ "$hurried" ] && echo 1000 || echo 2000) --quiet --threads 2 --sample-tokens 0 --dropout 0.1"
 $train pairs.jsonl $packed --out unbroken.run 2>/dev/null
 stopped_in broken.run $train pairs.jsonl $packed --out broken.run
 check "packed: stopped" test $? -eq 130
@@ -331,7 +331,7 @@ rm -f line.txt
 rm -rf line.run
 
 # ---- stopping and resuming ----
-long="--layers 2 --heads 2 $small_size --ctx 32 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
+long="--layers 2 --heads 2 $(size --dim 32 --batch 4) --ctx 32 --quiet --threads 2 --dropout 0.1 --grad-accum 2"
 survives() { # OPTIMIZER NAME STEPS ROUNDS [FLAGS]: interrupted, then killed at random moments, and resumed
   $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "whole-$2.run" 2>/dev/null
   stopped_in "$2.run" $train text.txt $long --optimizer "$1" --steps "$3" $5 --out "$2.run"
@@ -529,7 +529,7 @@ tail_bytes=$(sed -n 's/.*"val_bytes": *\([0-9]*\).*/\1/p' learn.json)
 limit=$(sed -n 's/.*"val_bits_per_byte": *\([0-9.]*\).*/\1/p' learn.json)
 head -c "$(($(wc -c <learn.txt) - tail_bytes))" learn.txt >head.txt
 tail -c "$tail_bytes" learn.txt >tail.txt
-$train head.txt --val tail.txt --out learn.run --layers 2 --heads 2 --dim 64 --ctx 128 --batch 4 --steps "$(steps 2500)" \
+$train head.txt --val tail.txt --out learn.run --layers 2 --heads 2 $(size --dim 64 --batch 4) --ctx 128 --steps "$(steps 2500)" \
   --lr 6e-3 --beta2 0.99 --quiet 2>/dev/null
 learned=$($generate learn.run --score tail.txt --quiet | sed -n 's/.*"bits_per_byte": *\([0-9.]*\).*/\1/p')
 for dtype in bf16 int8; do

@@ -60,7 +60,7 @@ for run in again/*.run; do
 done
 
 # The runs of a sweep keep their threads.
-sed -i.old 's/"threads": 1/"threads": 2/' again/sweep.json
+sed -i.old 's/"threads": [0-9]*/"threads": 2/' again/sweep.json
 rm -r again/3-*.run
 "$train" --resume=again --quiet >/dev/null 2>&1
 check "begun with that number of threads" grep -q '^threads = 2$' "$(echo again/3-*.run)/config.txt"
