@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* After each of the first stages, the best part of the settings goes on. With many settings, all stages together cost a
- * third of what all runs in full length would. */
+/* After each of the first stages, the best part of the settings goes on. With many settings, all stages together cost
+ * less than a third of what all runs in full length would. */
 typedef struct SweepStage {
   const char *name;
   double part; /* of the steps, at its end */
