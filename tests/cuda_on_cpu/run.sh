@@ -2,20 +2,22 @@
 # Runs the tests of the CUDA kernels in an emulated build, a line each; the last line is `N passed, N failed`.
 # Arguments: the build directory; plain (the default), address or race, as it was built.
 #
-# A plain build runs everything in several orders of threads, each with another timing of copies and streams, which must
+# A plain build runs the kernels in several orders of threads, each with another timing of copies and streams, which must
 # give the same bits, and what depends on it once more as a card with little shared memory. ORDERS: the orders (default:
-# "fwd rev rand"; fwd is always one of them). With a sanitizer once is enough. FULL=1: the long tests, too.
+# "fwd rev rand"; fwd is the first). Models and decoding run in the last order alone. With a sanitizer once is enough.
+# FULL=1: everything in all orders, and the long tests, too.
 set -u
 
 # The test programs, those that take longest first: of models, of kernels, and of kernels that depend on how much shared
 # memory a card has.
-models='test_model_train test_model'
-programs='test_sample test_decode test_kernels_norm test_kernels test_context'
+models='test_model_train test_model test_sample test_decode'
+programs='test_kernels_norm test_kernels test_context'
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout test_kernels_heads"
 programs="$programs test_kernels_convolution"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
 orders=${ORDERS:-fwd rev rand}
+last=${orders##* }
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
 if [ "${1:-}" = --job ]; then
@@ -69,14 +71,17 @@ all=$(
     plain)
       jobs plain train test_emulator check_fragments
       if command -v python3 >/dev/null; then jobs plain peers contact; fi
-      for order in $orders; do jobs "$order" $models $programs; done
+      for order in $orders; do
+        if [ "${FULL:-}" ] || [ "$order" = "$last" ]; then jobs "$order" $models; fi
+        jobs "$order" $programs
+      done
       jobs sm86 $sized
       jobs rev test_decode_parts # every kind of model; the kernels went through all orders
       if [ "${FULL:-}" ]; then jobs rev test_model_architectures; fi
       ;;
     *)
-      jobs "$kind" test_emulator check_fragments $programs
-      if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train $models; fi
+      jobs "$kind" test_decode test_sample test_emulator check_fragments $programs
+      if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train test_model_train test_model; fi
       ;;
   esac
   jobs bf16 bench_kernels
@@ -138,7 +143,7 @@ EOF
 
 if [ "$kind" = plain ]; then
   same=0 different=0
-  for program in $models $programs; do
+  for program in ${FULL:+$models} $programs; do
     for order in $orders; do
       first=$results/$program.fwd.digest other=$results/$program.$order.digest
       if [ "$order" = fwd ]; then continue; fi
