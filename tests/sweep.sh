@@ -158,7 +158,10 @@ check "generates" "$generate" short.run/series/step-000000026 -n 5 --quiet --dev
 check "the same in parts" diff -r series.run/series parts.series/series
 "$train" text.txt $small $series --overwrite --out parts.series 2>/dev/null
 check "a new run removes them" test ! -e parts.series/series
-"$train" text.txt $small --steps 9 --quiet --keep-at log --out log.run 2>/dev/null
+"$train" text.txt $small --steps 9 --quiet --keep-at log --out log.run 2>err
+check "of the powers of two, those that are reached" test ! -s err
+"$train" text.txt $small --steps 9 --quiet --keep-at steps:4,9,10,20 --out late.run 2>err
+check "models after the end of the run" grep -qx 'warning: 2 of the 4 models of --keep-at will not be kept: the run ends after 9 steps' err
 check "log" test "$(ls log.run/series | sed -n 's/step-0*//p' | tr '\n' ' ')" = " 1 2 4 8 "
 "$generate" series.run/series -n 5 --compare --device cpu --seed 3 >out 2>err
 check "--compare takes a series" test $? -eq 0

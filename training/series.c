@@ -93,16 +93,7 @@ static bool count_words(const RunText *text, double *words, Error *error) {
   return true;
 }
 
-bool run_open_series(Run *r, Error *error) {
-  Series *series = &r->series;
-  double words = 0;
-  if (series->unit == SERIES_WORDS && run_leads(r->peers) && count_words(&r->text, &words, error))
-    series->words_per_token = words / (double)token_range_size(&r->text.train);
-  series->words_per_token = run_broadcast_number(r->peers, series->words_per_token);
-  return run_agree(r->peers, error);
-}
-
-/* ---- during the run ---- */
+/* ---- before the run ---- */
 
 static double tokens_at(const Run *r, int64_t step) {
   return (double)step * (double)settings_tokens_per_step(&r->settings);
@@ -114,6 +105,30 @@ static double amount_at(const Run *r, int64_t step) {
          : series->unit == SERIES_TOKENS ? tokens_at(r, step)
                                          : tokens_at(r, step) * series->words_per_token;
 }
+
+/* Warns of models that the run ends too early for. */
+static void tell_unreached(Run *r) {
+  const Series *series = &r->series;
+  const double end = amount_at(r, r->settings.steps);
+  int missing = 0;
+  while (missing < series->count && series->at[series->count - 1 - missing] > end) missing++;
+  if (!missing || strcmp(r->settings.keep_at, "log") == 0) return;
+  console_warning(&r->console, "%d of the %s of --keep-at will not be kept: the run ends after %s %s", missing,
+                  text_plural(series->count, "model").text, text_count(floor(end)).text, unit_names[series->unit]);
+}
+
+bool run_open_series(Run *r, Error *error) {
+  Series *series = &r->series;
+  double words = 0;
+  if (series->unit == SERIES_WORDS && run_leads(r->peers) && count_words(&r->text, &words, error))
+    series->words_per_token = words / (double)token_range_size(&r->text.train);
+  series->words_per_token = run_broadcast_number(r->peers, series->words_per_token);
+  if (!run_agree(r->peers, error)) return false;
+  tell_unreached(r);
+  return true;
+}
+
+/* ---- during the run ---- */
 
 bool run_keeps_now(const Run *r) {
   const int64_t step = r->progress.step;
