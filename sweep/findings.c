@@ -6,6 +6,12 @@
 
 const SweepStage sweep_stages[SWEEP_STAGES] = {{"a quarter", 0.25, 8}, {"a half", 0.5, 3}, {"all", 1, 1}};
 
+int sweep_left_after(const SweepStage *stage, int groups) {
+  enum { FEWEST = 2 };
+  const int left = groups / stage->of;
+  return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
+}
+
 double sweep_group_score(const SweepRuns *runs, int group, int stage) {
   double sum = 0;
   int count = 0;

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* After each of the first stages, the best part of the settings goes on. With many settings, all stages together cost
+/* After each of the first stages, the best part of the settings goes on, but at least two. With many settings, all stages together cost
  * less than a third of what all runs in full length would. */
 typedef struct SweepStage {
   const char *name;
@@ -17,6 +17,7 @@ typedef struct SweepStage {
 } SweepStage;
 enum { SWEEP_STAGES = 3, SWEEP_NAME_BYTES = 120 };
 extern const SweepStage sweep_stages[SWEEP_STAGES];
+int sweep_left_after(const SweepStage *stage, int groups); /* how many of so many settings go on */
 
 typedef struct SweepRun {
   char name[SWEEP_NAME_BYTES]; /* "03-lr=0.001" */

@@ -1,158 +1,27 @@
-/* A sweep: its plan, and its stages. Everything about a run is in its own directory, so that a stopped sweep continues
- * by looking there. */
-#include "sweep/sweep.h"
+/* A sweep: its directory and its stages. Everything about a run is in its own directory, so that a stopped sweep
+ * continues by looking there. */
+#include "sweep/internal.h"
 
 #include "checkpoint/directory.h"
 #include "checkpoint/state.h"
-#include "cli/processes.h"
-#include "kernels.h"
 #include "report/result.h"
 #include "report/runs.h"
-#include "sweep/findings.h"
 #include "sweep/spec.h"
-#include "training/auto_settings.h"
 #include "training/run.h"
 #include "util/array.h"
-#include "util/clock.h"
 #include "util/json.h"
 #include "util/path.h"
 #include "util/program_name.h"
-#include "util/text.h"
-#include "util/threads.h"
 #include "util/utf8.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define SWEEP_FILE "sweep.json"
-
-enum { FEWEST = 2 /* settings that go on after a stage */ };
-
-typedef struct Sweep {
-  const Options *options;
-  const TrainSettings *settings;
-  Console *console;
-  char *dir;
-  int lock;     /* file descriptor; -1: none */
-  json_t *file; /* sweep.json */
-  SweepRuns runs;
-  int at_once, threads; /* threads: of a run; 0: the arguments say it */
-  bool gpu;             /* runs use a GPU */
-  int64_t eval_tokens;  /* of each evaluation of each run; 0: all, or the arguments say it */
-  bool created;         /* the directory */
-  bool timed;           /* --minutes has set the steps */
-} Sweep;
-
-static json_t *arguments_of(const Sweep *s) { return json_object_get(s->file, "arguments"); }
-
-/* ---- processes ---- */
-
-/* Runs of this program with different arguments. */
-typedef struct Jobs {
-  Process *processes;
-  json_t **words; /* [count] arrays of texts, to which the arguments point */
-  PathText *out, *messages;
-  SweepRun **runs;
-  int count;
-} Jobs;
-
-static void jobs_free(Jobs *b) {
-  for (int i = 0; i < b->count; i++) {
-    free((void *)b->processes[i].arguments);
-    json_decref(b->words[i]);
-    unlink(b->out[i].text);
-  }
-  free(b->processes);
-  free(b->words);
-  free(b->out);
-  free(b->messages);
-  free(b->runs);
-}
-
-static bool jobs_make(Jobs *b, int most, Error *error) {
-  *b = (Jobs){.processes = calloc((size_t)most, sizeof *b->processes),
-              .words = calloc((size_t)most, sizeof(json_t *)),
-              .out = calloc((size_t)most, sizeof *b->out),
-              .messages = calloc((size_t)most, sizeof *b->messages),
-              .runs = calloc((size_t)most, sizeof(SweepRun *))};
-  if (b->processes && b->words && b->out && b->messages && b->runs) return true;
-  jobs_free(b);
-  return error_memory(error, "a sweep");
-}
-
-static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
-  char name[SWEEP_NAME_BYTES + 32];
-  if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
-  else snprintf(name, sizeof name, "%s%s", run->name, ending);
-  return path_in(s->dir, name);
-}
-
-/* Adds a process with these words, which it takes over. `copy`: of the same run, from 0. */
-static bool jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *words, Error *error) {
-  const size_t count = json_array_size(words);
-  const char **arguments = calloc(count + 1, sizeof *arguments);
-  const int i = b->count++;
-  b->words[i] = words;
-  b->runs[i] = run;
-  b->out[i] = file_of(s, run, copy, ".out");
-  b->messages[i] = file_of(s, run, copy, ".log");
-  b->processes[i] = (Process){.arguments = arguments, .out = b->out[i].text, .messages = b->messages[i].text};
-  if (!arguments) return error_memory(error, "a sweep");
-  for (size_t k = 0; k < count; k++) arguments[k] = json_string_value(json_array_get(words, k));
-  return json_memory_ok(error, "a sweep");
-}
-
-/* All words are UTF-8, as JSON needs (check_word). */
-static void add_word(json_t *words, const char *name, const char *value) {
-  json_array_append_new(words, json_sprintf("--%s=%s", name, value));
-}
-
-static void add_count(json_t *words, const char *name, int64_t value) {
-  json_array_append_new(words, json_sprintf("--%s=%" JSON_INTEGER_FORMAT, name, (json_int_t)value));
-}
-
-/* Returns the arguments of a new run. */
-static json_t *words_of(const Sweep *s, const SweepRun *run) {
-  json_t *words = json_array(), *value;
-  const char *name;
-  size_t i;
-  json_array_foreach(arguments_of(s), i,
-                     value) if (!s->threads || strncmp(json_string_value(value), "--threads=", 10) != 0)
-      json_array_append(words, value);
-  json_object_foreach(run->settings, name, value) add_word(words, name, json_string_value(value));
-  if (s->threads) add_count(words, "threads", s->threads);
-  if (s->eval_tokens) add_count(words, "eval-tokens", s->eval_tokens);
-  return words;
-}
-
-/* Copies the last line that a process has printed, without the name of the program; "": none. */
-static OneLine last_message(const char *path) {
-  OneLine out = {""};
-  char line[1024], last[1024] = "";
-  FILE *file = fopen(path, "r");
-  if (!file) return out;
-  while (fgets(line, sizeof line, file))
-    if (line[strspn(line, " \n")]) memcpy(last, line, sizeof line);
-  fclose(file);
-  last[strcspn(last, "\n")] = 0;
-  return text_one_line(strncmp(last, "train: ", 7) == 0 ? last + 7 : last, ONE_LINE_BYTES - 1);
-}
-
-/* Says why a process failed. */
-static OneLine message_of(const Process *process) {
-  OneLine message = last_message(process->messages);
-  const int number = process->status - EXIT_SIGNALS;
-  const bool says_why = number <= 0 || number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGUSR1;
-  if (!says_why) snprintf(message.text, sizeof message.text, "ended by signal %d", number);
-  else if (!*message.text) snprintf(message.text, sizeof message.text, "status %d", process->status);
-  return message;
-}
 
 /* ---- the directory ---- */
 
@@ -244,194 +113,6 @@ static bool take_runs(Sweep *s, Error *error) {
   return !error->code && json_memory_ok(error, "a sweep");
 }
 
-/* ---- the plan ---- */
-
-typedef struct Plan {
-  double steps, epochs, eval_every, flops, tokens, val_tokens, memory, free_memory;
-  bool muon;
-} Plan;
-
-static bool read_plan(const char *path, Plan *out, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
-  json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
-  file_unmap(&file);
-  json_t *settings = json_object_get(plan, "settings");
-  const json_t *memory = json_object_get(plan, "memory_bytes");
-  const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
-  *out = (Plan){.steps = result_value(plan, "steps"),
-                .epochs = result_value(plan, "epochs"),
-                .eval_every = result_value(settings, "eval-every"),
-                .flops = result_value(plan, "flops_per_step"),
-                .tokens = result_value(plan, "tokens_per_step"),
-                .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
-                .memory = result_value(memory, "total"),
-                .free_memory = result_value(memory, "free"),
-                .muon = optimizer && strcmp(optimizer, "muon") == 0};
-  json_decref(plan);
-  return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
-}
-
-static bool fail_run(const Jobs *b, int i, Error *error) {
-  return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
-              message_of(&b->processes[i]).text);
-}
-
-/* Runs all processes of a list, which must succeed. */
-static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
-  processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
-  for (int i = 0; i < b->count; i++) {
-    if (!error->code && b->processes[i].status) fail_run(b, i, error);
-    unlink(b->messages[i].text);
-  }
-  return !error->code;
-}
-
-/* Asks a process of each run what it would do: plans is [count]. */
-static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
-  Jobs b;
-  if (!jobs_make(&b, s->runs.count, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    json_t *words = words_of(s, &s->runs.items[i]);
-    add_word(words, "out", s->runs.items[i].dir.text);
-    json_array_append_new(words, json_string("--dry-run"));
-    json_array_append_new(words, json_string("--json"));
-    ok = jobs_add(s, &b, &s->runs.items[i], 0, words, error);
-  }
-  ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < s->runs.count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
-  jobs_free(&b);
-  return ok &&
-         (plans[0].val_tokens > 0 ||
-          fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
-}
-
-/* Chooses the threads of a run for the number of runs at a time. */
-static void choose_threads(Sweep *s) {
-  const int given = s->settings->machine.threads, each = threads_count(0) / s->at_once;
-  s->threads = given > 0 || s->gpu ? 0 : each > 0 ? each : 1;
-}
-
-/* Lowers the number of runs at a time to that for which the memory suffices. */
-static void fit_memory(Sweep *s, const Plan *plans) {
-  const double OF_PROCESS = s->gpu ? 1 << 29 : 1 << 26; /* for the program itself */
-  for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
-    s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
-}
-
-/* Times steps of a run in as many processes as will run together; stores seconds per step. */
-static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
-  enum { STEPS = 10 };
-  Jobs b;
-  if (!jobs_make(&b, s->at_once, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    json_t *words = words_of(s, run);
-    add_count(words, "bench", STEPS);
-    ok = jobs_add(s, &b, run, i, words, error);
-  }
-  ok = ok && run_jobs(s, &b, error);
-  *seconds = 0;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    MappedFile file;
-    if (!(ok = file_map(&file, b.out[i].text, EXIT_INTERNAL, error))) break;
-    json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
-    *seconds = fmax(*seconds, result_value(line, "step_ms") / 1000);
-    json_decref(line);
-    file_unmap(&file);
-  }
-  jobs_free(&b);
-  return ok && !error->code;
-}
-
-/* Returns how many settings go on after a stage. */
-static int left_after(const SweepStage *stage, int groups) {
-  const int left = groups / stage->of;
-  return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
-}
-
-/* Returns the number of full runs that cost as much as the sweep. */
-static double full_runs(const Sweep *s) {
-  double sum = 0, before = 0;
-  int groups = s->runs.groups;
-  for (const SweepStage *stage = sweep_stages; stage < sweep_stages + SWEEP_STAGES; stage++) {
-    sum += groups * (stage->part - before);
-    before = stage->part;
-    groups = left_after(stage, groups);
-  }
-  return sum * s->runs.count / s->runs.groups;
-}
-
-/* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
- * with the same number of operations get the same number of steps. */
-static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
-  const double PAUSES = 0.15; /* evaluations, samples and starts */
-  double *seconds = calloc((size_t)s->runs.count, sizeof *seconds);
-  bool ok = seconds || error_memory(error, "a sweep");
-  const double began = clock_seconds();
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    int same = 0;
-    while (same < i && (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens)) same++;
-    if (same < i) seconds[i] = seconds[same];
-    else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
-  }
-  const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
-  if (ok && each <= 0)
-    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->runs.count);
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
-    s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
-    s->runs.items[i].eval_every = (s->runs.items[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
-  }
-  free(seconds);
-  return ok;
-}
-
-/* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can
- * afford, and all if tokenizers differ. 0: the runs read all anyway. */
-static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
-  /* Evaluations may take 5 % of the time, and a pass forward costs a third of a step. */
-  const double OF_TRAINING = 0.05 * 3;
-  const double FEWEST_TOKENS = 16384;
-  double fewest = INFINITY, all = plans[0].val_tokens;
-  bool differ = false;
-  for (int i = 0; i < s->runs.count; i++) {
-    differ = differ || plans[i].val_tokens != plans[0].val_tokens;
-    all = fmax(all, plans[i].val_tokens);
-    fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
-  }
-  const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
-  return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
-}
-
-static bool make_plan(Sweep *s, Error *error) {
-  const double began = clock_seconds(), minutes = s->settings->minutes;
-  Plan *plans = calloc((size_t)s->runs.count, sizeof *plans);
-  bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    s->runs.items[i].steps = (int64_t)plans[i].steps;
-    s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
-  }
-  if (ok) {
-    fit_memory(s, plans);
-    choose_threads(s);
-  }
-  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
-  if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
-  free(plans);
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
-    json_object_set_new(item, "run", json_string(s->runs.items[i].name));
-    json_object_set_new(item, "steps", json_integer(s->runs.items[i].steps));
-    json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
-  }
-  json_object_set_new(s->file, "at_once", json_integer(s->at_once));
-  json_object_set_new(s->file, "threads", json_integer(s->threads));
-  json_object_set_new(s->file, "eval_tokens", json_integer(s->eval_tokens));
-  return ok && json_memory_ok(error, "a sweep") && write_file(s, error);
-}
-
 /* ---- stages ---- */
 
 /* Returns the step of a run at the end of a stage: one with an evaluation. */
@@ -494,7 +175,7 @@ static bool tell_end(void *context, int which) {
     console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->scores[work->stage]);
     return true;
   }
-  const OneLine message = message_of(process);
+  const OneLine message = sweep_message_of(process);
   run->scores[work->stage] = INFINITY;
   console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name, message.text);
   if (process->status != EXIT_OUTPUT && process->status != EXIT_BUSY) return true;
@@ -509,16 +190,16 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, int stage) {
   json_t *words;
   if (checkpoint_find_number(run->dir.text, "step") >= 0) {
     words = json_array();
-    add_word(words, "resume", run->dir.text);
-    if (s->threads) add_count(words, "threads", s->threads);
+    sweep_add_word(words, "resume", run->dir.text);
+    if (s->threads) sweep_add_count(words, "threads", s->threads);
   } else {
-    words = words_of(s, run);
-    add_word(words, "out", run->dir.text);
+    words = sweep_words(s, run);
+    sweep_add_word(words, "out", run->dir.text);
     json_array_append_new(words, json_string("--overwrite"));
-    if (s->timed) add_count(words, "steps", run->steps);
-    add_count(words, "eval-every", run->eval_every);
+    if (s->timed) sweep_add_count(words, "steps", run->steps);
+    sweep_add_count(words, "eval-every", run->eval_every);
   }
-  if (until < run->steps) add_count(words, "stop-at", until);
+  if (until < run->steps) sweep_add_count(words, "stop-at", until);
   json_array_append_new(words, json_string("--quiet"));
   return words;
 }
@@ -539,12 +220,12 @@ static bool check_texts(const Sweep *s, Error *error) {
 static bool run_stage(Sweep *s, int stage, Error *error) {
   StageWork work = {.console = s->console, .stage = stage};
   Jobs *b = &work.jobs;
-  if (!jobs_make(b, s->runs.count, error)) return false;
+  if (!sweep_jobs_make(b, s->runs.count, error)) return false;
   bool ok = true;
   for (int i = 0; ok && i < s->runs.count; i++) {
     SweepRun *run = &s->runs.items[i];
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
-    ok = !error->code && jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
+    ok = !error->code && sweep_jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
   }
   if (ok && b->count)
     console_line(s->console, "%s of the steps: %s, %d at a time; validation losses:", sweep_stages[stage].name,
@@ -552,7 +233,7 @@ static bool run_stage(Sweep *s, int stage, Error *error) {
   ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
   for (int i = 0; i < b->count; i++)
     if (!b->processes[i].status && !b->runs[i]->failed) unlink(b->messages[i].text);
-  jobs_free(b);
+  sweep_jobs_free(b);
   if (ok && work.fatal) fail(error, work.fatal, "%s", work.why.text);
   return ok && !error->code && check_texts(s, error);
 }
@@ -567,7 +248,7 @@ static bool choose(Sweep *s, int stage, Error *error) {
     if (s->runs.items[i].group == i && isfinite(score)) sorted[groups++] = score;
   }
   qsort(sorted, (size_t)groups, sizeof *sorted, array_compare_doubles);
-  const int left = left_after(&sweep_stages[stage], groups);
+  const int left = sweep_left_after(&sweep_stages[stage], groups);
   for (SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++)
     if (groups && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;
   free(sorted);
@@ -641,35 +322,10 @@ static bool open_old(Sweep *s, const char *dir, Error *error) {
   return s->file != NULL;
 }
 
-static bool has_plan(const Sweep *s) {
-  for (int i = 0; i < s->runs.count; i++)
-    if (s->runs.items[i].steps < 1 || s->runs.items[i].eval_every < 1) return false;
-  return true;
-}
-
-/* Chooses how many runs are made at a time: on a CPU, one for each processor, with one thread each. A GPU that steps of
- * one small model leave idle is shared by a few. */
-static void choose_processes(Sweep *s) {
-  enum { ON_GPU = 4 };
-  const TrainSettings *t = s->settings;
-  s->gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
-  const int processors = threads_count(0), threads = t->machine.threads;
-  s->at_once = processors / (threads > 0 && !s->gpu ? threads : 1);
-  if (s->gpu && s->at_once > ON_GPU) s->at_once = ON_GPU;
-  if (has_plan(s)) { /* it is continued as it was begun */
-    s->at_once = (int)json_integer_value(json_object_get(s->file, "at_once"));
-    s->threads = threads > 0 ? threads : (int)json_integer_value(json_object_get(s->file, "threads"));
-  }
-  if (t->jobs > 0) s->at_once = t->jobs;
-  if (s->at_once < 1) s->at_once = 1;
-  if (s->at_once > s->runs.count) s->at_once = s->runs.count;
-  if (!has_plan(s)) choose_threads(s);
-}
-
 static bool make_runs(Sweep *s, Error *error) {
-  choose_processes(s);
+  sweep_choose_processes(s);
   console_line(s->console, "sweep    %s in %s", text_plural(s->runs.count, "run").text, s->dir);
-  if (!has_plan(s) && !make_plan(s, error)) {
+  if (!sweep_has_plan(s) && !(sweep_make_plan(s, error) && write_file(s, error))) {
     if (s->created) unlink(path_in(s->dir, CHECKPOINT_LOCK).text);
     if (s->created) rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;
