@@ -162,6 +162,11 @@ static bool must_evaluate(const Run *r) {
          (step == r->settings.steps || every(r->settings.eval_every, step) || run_keeps_now(r));
 }
 
+/* The model that a run starts from is evaluated once, by a resumed run if the first one was stopped before that. */
+static bool must_evaluate_base(const Run *r) {
+  return r->settings.init && r->progress.step == 0 && !isfinite(r->progress.best_loss);
+}
+
 /* finish() makes the last sample, so no other one comes shortly before it. */
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
@@ -231,7 +236,7 @@ static bool train_loop(Run *r, Error *error) {
   r->session.paused = true;
   run_restart_comparison(&r->straggler, r->peers);
   if (!run_agree_on_stop(r, error)) return false;
-  if (!r->session.stopping && settings_start_from_model(&r->settings) && !run_evaluate_base(r, error)) return false;
+  if (!r->session.stopping && must_evaluate_base(r) && !run_evaluate_base(r, error)) return false;
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
   if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
   if (!r->session.stopping && must_sample(r)) run_sample(r, error);
