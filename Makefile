@@ -107,7 +107,7 @@ $(eval $(call remade_for,version,$(VERSION)))
 #? make demo-page | train a small model on the corpus and write it as a page for browsers (0.6 MB, for a release)
 #? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:
-	@CC="$(CC)" scripts/install-deps.sh
+	@CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" scripts/install-deps.sh
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories
@@ -122,6 +122,8 @@ demo-pairs: deps
 
 #? make clean | remove everything that was built and the remembered settings
 clean:
+	@[ ! -e $(BUILD) ] || [ -e $(BUILD)/flags ] || [ -e $(BUILD)/settings.mk ] || \
+		{ $(call missing,$(BUILD) is no build directory); }
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
 include make/web.mk make/install.mk make/static.mk tests/tests.mk

@@ -71,7 +71,9 @@ static bool no_backend(const char *device, const char *isa, DType dtype, Error *
   char built[96] = "", has[96] = "";
   if (isa && !list_names(backend_isas(), isa, built, sizeof built))
     return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: not in this build, which has%s", isa, built);
-  if (list.count == 0) return fail(error, EXIT_USAGE, "this build has no CPU kernels that this processor can run");
+  if (list.count == 0)
+    return fail(error, EXIT_USAGE,
+                "this build has no CPU kernels that this processor can run; make ISA=generic builds some");
   if (isa && !list_names(list.name, isa, has, sizeof has))
     return fail(error, EXIT_USAGE, "--isa (or INKLING_ISA) %.20s: this machine supports only%s", isa, has);
   return fail(error, EXIT_USAGE, "--dtype %s is not available with %s on the CPU; use f32", dtype_name(dtype),

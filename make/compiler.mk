@@ -1,6 +1,6 @@
 # The compiler, its flags, and the libraries that are linked.
 
-override CC := $(or $(CC),gcc)
+override CC := $(or $(CC),$(if $(shell command -v gcc),gcc,cc))
 override CFLAGS := $(or $(CFLAGS),-O3)
 override PKG_CONFIG := $(or $(PKG_CONFIG),pkg-config)
 
@@ -26,7 +26,7 @@ SANITIZERS += $(if $(FUZZ),-fsanitize=fuzzer-no-link -Wno-pass-failed -DINKLING_
 # Homebrew on ARM installs where Apple's compiler does not look.
 HOMEBREW := $(wildcard /opt/homebrew)
 SEARCHED_CPPFLAGS = $(CPPFLAGS) $(HOMEBREW:%=-isystem %/include)
-SEARCHED_LDFLAGS = $(LDFLAGS) $(HOMEBREW:%=-L%/lib)
+SEARCHED_LDFLAGS = $(LDFLAGS) $(PACKAGE_LDFLAGS) $(HOMEBREW:%=-L%/lib)
 # Not fast-math: NaN and infinity keep their meaning. Multiplications and additions may be fused, and sqrtf sets no errno.
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 # On macOS _XOPEN_SOURCE alone hides the functions that are not POSIX.
@@ -40,6 +40,8 @@ ALL_LDFLAGS = $(SEARCHED_LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rd
 # The CPU kernels are compiled once for each instruction set and element type, best first. Everything else is compiled for
 # any processor of the architecture. ISA="v3 v2" selects instruction sets.
 MACHINE := $(shell $(CC) -dumpmachine)
+# Termux compiles for Android 7, whose C library lacks aligned_alloc(), getentropy() and posix_spawn(); Android 9 has them.
+$(foreach machine,$(filter %-android24,$(MACHINE)),$(eval override CC += --target=$(machine:24=28)))
 MACOS := $(or $(findstring -darwin,$(MACHINE)),$(findstring -macos,$(MACHINE)))
 X86 := $(filter x86_64%,$(MACHINE))
 ARM := $(filter aarch64% arm64%,$(MACHINE))
@@ -68,7 +70,11 @@ BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(c
 
 # jansson, PCRE2 and utf8proc are required. They are linked statically if their archives are installed, so that the programs
 # run on other machines.
-have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | $(CC) $(SEARCHED_CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+packages = $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) $(1) $(package) 2>/dev/null))
+PACKAGE_CFLAGS := $(call packages,--cflags)
+PACKAGE_LDFLAGS := $(call packages,--libs-only-L)
+have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | \
+	$(CC) $(SEARCHED_CPPFLAGS) $(PACKAGE_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(SEARCHED_LDFLAGS)))) \
 	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
 static_or_shared = $(or $(firstword $(call archives,$(1))),-l$(1))
@@ -77,7 +83,6 @@ HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)
 # libedit, for ./generate -i, is loaded at run time if it is installed. Without its header, ./generate reads plain lines.
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
-PACKAGE_CFLAGS := $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) --cflags $(package) 2>/dev/null))
 LIBS := $(if $(COMPILED_LIBRARIES),$(BUILD)/libraries.a,\
 	$(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library))))
 ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
@@ -85,6 +90,9 @@ ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
 missing = echo "make: $(1)" >&2; exit 1
 .PHONY: check-libraries
 check-libraries:
+	@command -v $(firstword $(CC)) >/dev/null || { $(call missing,the compiler $(firstword $(CC)) is missing. Run scripts/install-deps.sh); }
+	@$(if $(filter v%,$(CPU_BUILDS)),{ $(CC) -march=x86-64-v2 -E -x c /dev/null >/dev/null 2>&1; } || \
+		{ $(call missing,$(CC) is too old: gcc 11 or clang 12 is needed; ISA=generic makes slow programs with this one); })
 ifneq ($(HAVE_JANSSON),yes)
 	@$(call missing,jansson is missing (its header jansson.h was not found). Run scripts/install-deps.sh)
 endif
@@ -98,8 +106,10 @@ endif
 # ---- MPI ----
 
 # Training in several processes (collective/mpi): a library beside the programs for each kind of MPI that is found.
-override MPICC := $(or $(MPICC),mpicc mpicc.openmpi mpicc.mpich)
-WITH_CC := OMPI_CC=$(CC) MPICH_CC=$(CC)
+# Fedora and openSUSE install it in directories that are not in PATH.
+override MPICC := $(or $(MPICC),mpicc mpicc.openmpi mpicc.mpich \
+	$(wildcard $(addprefix /usr/lib64/,openmpi/bin/mpicc mpich/bin/mpicc mpi/gcc/*/bin/mpicc)))
+WITH_CC := OMPI_CC="$(CC)" MPICH_CC="$(CC)"
 MPI_KIND_SOURCE := $(HASH)include <mpi.h>\n$(HASH)ifdef OPEN_MPI\nopenmpi\n$(HASH)else\nmpich\n$(HASH)endif\n
 mpi_kind = $(shell printf '$(MPI_KIND_SOURCE)' | $(WITH_CC) $(1) -E -P -x c - 2>/dev/null | grep -x 'openmpi\|mpich')
 $(if $(NO_MPI),,$(foreach compiler,$(MPICC),$(if $(shell command -v $(compiler)),\

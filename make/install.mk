@@ -9,7 +9,8 @@ $(OPTION_PAGES): $(BUILD)/scripts/option_pages.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 
 .PHONY: install uninstall
-INSTALL = PREFIX=$(call quoted,$(PREFIX)) DESTDIR=$(call quoted,$(DESTDIR)) BUILD="$(BUILD)" BIN="$(BIN)" scripts/install.sh
+INSTALL = PREFIX=$(call quoted,$(PREFIX)) DESTDIR=$(call quoted,$(DESTDIR)) BUILD="$(BUILD)" BIN="$(BIN)" \
+	MPI_LIBRARIES="$(MPI_LIBRARIES)" scripts/install.sh
 # `make inkling` builds all that is installed, so that `sudo make install` compiles nothing.
 $(BIN)/inkling: | $(MPI_LIBRARIES) $(OPTION_PAGES)
 install: $(BIN)/inkling

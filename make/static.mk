@@ -16,8 +16,7 @@ ALIGNMENTS := align-functions align-jumps align-loops align-labels
 STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables $(ALIGNMENTS:%=-fno-%)
 # Without outline atomics: gcc's helpers for them need glibc.
 STATIC_CFLAGS_aarch64 := -mno-outline-atomics
-# The threads of musl have small stacks unless the program asks for others.
-STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections$(comma)-z$(comma)stack-size=8388608
+STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections
 STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
 	COMPILED_LIBRARIES=1 NO_CUDA=1 NO_MPI=1 CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
 	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" KERNEL_CFLAGS="$(ALIGNMENTS:%=-f%)" LDFLAGS="$(STATIC_LDFLAGS)"

@@ -14,6 +14,9 @@ WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)
 JANSSON_FILES := dump error hashtable load memory strbuffer strconv utf value
 PCRE2_FILES := auto_possess chartables compile config context error extuni find_bracket jit_compile maketables match \
 	match_data newline ord2utf pattern_info script_run string_utils study tables ucd valid_utf xclass
+# Later versions have more.
+PCRE2_FILES += $(patsubst $(LIBRARY_SOURCES)/pcre2/pcre2_%.c,%,\
+	$(wildcard $(addprefix $(LIBRARY_SOURCES)/pcre2/pcre2_,compile_cgroup.c compile_class.c chkdint.c)))
 WASM_LIBRARIES := $(JANSSON_FILES:%=$(WASM)/jansson/%.o) $(PCRE2_FILES:%=$(WASM)/pcre2/pcre2_%.o) \
 	$(WASM)/utf8proc/utf8proc.o
 

@@ -8,21 +8,22 @@
 set -eu
 
 cc=${CC:-cc}
-command -v "$cc" >/dev/null 2>&1 || cc=gcc
+command -v "${cc%% *}" >/dev/null 2>&1 || cc=gcc # CC may have arguments
+preprocess="$cc ${CPPFLAGS:-} -E -"
 
 # where Homebrew installs on ARM
 [ ! -d /opt/homebrew/include ] || export CPATH=/opt/homebrew/include
 
-has_header() { printf '#include <%s>\n' "$1" | "$cc" -E - >/dev/null 2>&1; }
+has_header() { printf '#include <%s>\n' "$1" | $preprocess >/dev/null 2>&1; }
 
 # cmocka's header needs others before it
 has_cmocka() {
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
-    "$cc" -E - >/dev/null 2>&1
+    $preprocess >/dev/null 2>&1
 }
 
 # the character width selects the library
-has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "$cc" -E - >/dev/null 2>&1; }
+has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | $preprocess >/dev/null 2>&1; }
 
 has_wasm() { echo 'int main(void) { return 0; }' | "${WASM_CLANG:-clang}" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
 
@@ -36,7 +37,7 @@ for candidate in $candidates; do
 done
 
 missing=
-command -v "$cc" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
+command -v "${cc%% *}" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 { make --version | grep -q 'Make [4-9]' || command -v gmake; } >/dev/null 2>&1 || missing="$missing make"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
@@ -52,7 +53,8 @@ done
 required=$missing
 # Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
 has_header histedit.h || missing="$missing libedit"
-[ "$manager" = pkg ] || command -v mpicc >/dev/null 2>&1 || missing="$missing openmpi"
+has_mpi() { command -v mpicc || ls /usr/lib64/openmpi/bin/mpicc || ls /usr/lib64/mpi/gcc/*/bin/mpicc; } >/dev/null 2>&1
+[ "$manager" = pkg ] || has_mpi || missing="$missing openmpi"
 [ -n "$missing" ] || exit 0
 
 # package NAME: its name for this package manager
@@ -116,7 +118,7 @@ allowed() {
   [ -z "${NO_INSTALL:-}" ] || return 1
   if [ -t 0 ] && [ -t 2 ]; then
     printf 'install-deps: run it now? [Y/n] ' >&2
-    read -r answer
+    read -r answer || return 1
     case $answer in '' | y* | Y*) return 0 ;; *) return 1 ;; esac
   fi
   [ -z "$as_root" ]

@@ -2,7 +2,7 @@
 # Installs the command `inkling`, MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
 #
 # Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; BUILD and BIN: where the
-# program was built. ./train and ./generate are not installed: their names are too general for a directory in PATH.
+# program was built; MPI_LIBRARIES: its libraries. ./train and ./generate are not installed: their names are too general for a directory in PATH.
 # PREFIX/lib/inkling/installed lists the files that were installed and the directories that were created (with a / at the
 # end). Files that are not on the list are neither overwritten nor removed. After an interruption, both commands can be
 # repeated.
@@ -68,8 +68,8 @@ page share/man/man1/inkling-generate.1 man generate
 page share/bash-completion/completions/inkling bash
 page share/zsh/site-functions/_inkling zsh
 page share/fish/vendor_completions.d/inkling.fish fish
-for library in "$bin"/inkling-*.so; do
-  [ ! -e "$library" ] || put 755 "$library" "lib/inkling/${library##*/}"
+for library in ${MPI_LIBRARIES:-}; do
+  put 755 "$library" "lib/inkling/${library##*/}"
 done
 mkdir -p "$new/lib/inkling"
 
@@ -98,8 +98,8 @@ write_list() { # write_list LIST...
 write_list "$work/old" "$work/files" "$work/created"
 while IFS= read -r name; do
   mkdir -p "$root/${name%/*}"
-  unfinished=$root/$name.new
-  cp "$new/$name" "$unfinished"
+  unfinished=$(mktemp "$root/$name.XXXXXX")
+  cp -p "$new/$name" "$unfinished"
   mv -f "$unfinished" "$root/$name"
 done <"$work/files"
 unfinished=$listed.new

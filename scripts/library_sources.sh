@@ -56,6 +56,7 @@ for name in jansson pcre2 utf8proc; do
 done
 mv jansson-all/src jansson
 mv pcre2-all/src pcre2
+[ ! -d pcre2-all/deps ] || mv pcre2-all/deps . # of later versions: what ../deps is in their sources
 mv utf8proc-all utf8proc
 cp pcre2/pcre2.h.generic pcre2/pcre2.h
 cp pcre2/config.h.generic pcre2/config.h

@@ -25,7 +25,7 @@ umask 022
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
   echo "release: note: uncommitted changes are not in the source tarball" >&2
 
-if [ -e "$out" ] && [ ! -e "$out/SHA256SUMS" ]; then
+if [ -e "$out" ] && ! ls "$out"/"$name"-*.spdx.json >/dev/null 2>&1; then
   echo "release: $out is there already and holds no release; remove it or name another directory" >&2
   exit 1
 fi

@@ -147,13 +147,19 @@ void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void
     else sched_yield(); /* the thread with the last piece may need this processor */
 }
 
-/* The worker blocks all signals, so that the thread that opened the pool receives them. */
+/* The worker blocks all signals, so that the thread that opened the pool receives them. Its stack has room for blocks of
+ * matrices: musl's default is 128 KiB. */
 static bool start_worker(Pool *p, pthread_t *worker) {
+  enum { STACK_BYTES = 2 << 20 };
+  pthread_attr_t attributes;
   sigset_t all, before;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool ok = pthread_create(worker, NULL, worker_main, p) == 0;
+  const bool ok = pthread_create(worker, &attributes, worker_main, p) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
   return ok;
 }
 
