@@ -96,8 +96,8 @@ check "once" test "$(grep -c 'diverging' high.err)" -eq 1
 check "a model that only guesses is not called trained" sh -c "! grep -q '^trained' high.err && grep -q 'no better than guessing' high.err"
 check "a healthy run has no diagnosis but that it is short" test "$(grep '"verdict"' done.run/metrics.jsonl | grep -vc 'still learning')" -eq 0
 
-head -c 2000 "$here/README.md" >short.txt
-tail -c 4000 "$here/README.md" >unseen.txt
+cp "$here/LICENSE" short.txt
+tail -c 4000 long.txt >unseen.txt
 $train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch 8 --steps "$(steps 1000)" --dropout 0 --threads 1 --eval-every 0 --quiet --out copy.run 2>/dev/null
 [ "$hurried" ] || check "a sample that copies the text is said so" test "$(diagnoses copy.run copying)" -eq 1
 
