@@ -90,7 +90,8 @@ ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
 missing = echo "make: $(1)" >&2; exit 1
 .PHONY: check-libraries
 check-libraries:
-	@command -v $(firstword $(CC)) >/dev/null || { $(call missing,the compiler $(firstword $(CC)) is missing. Run scripts/install-deps.sh); }
+	@command -v $(firstword $(CC)) >/dev/null || \
+		{ $(call missing,the compiler $(firstword $(CC)) is missing. Run scripts/install-deps.sh); }
 	@$(if $(filter v%,$(CPU_BUILDS)),{ $(CC) -march=x86-64-v2 -E -x c /dev/null >/dev/null 2>&1; } || \
 		{ $(call missing,$(CC) is too old: gcc 11 or clang 12 is needed; ISA=generic makes slow programs with this one); })
 ifneq ($(HAVE_JANSSON),yes)

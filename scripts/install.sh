@@ -2,7 +2,8 @@
 # Installs the command `inkling`, MPI libraries, man pages and shell completion, or removes them: install.sh [uninstall]
 #
 # Environment: PREFIX (/usr/local); DESTDIR (empty): put in front of every path, for packagers; BUILD and BIN: where the
-# program was built; MPI_LIBRARIES: its libraries. ./train and ./generate are not installed: their names are too general for a directory in PATH.
+# program was built; MPI_LIBRARIES: its libraries. ./train and ./generate are not installed: their names are too general
+# for a directory in PATH.
 # PREFIX/lib/inkling/installed lists the files that were installed and the directories that were created (with a / at the
 # end). Files that are not on the list are neither overwritten nor removed. After an interruption, both commands can be
 # repeated.
