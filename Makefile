@@ -122,8 +122,8 @@ demo-pairs: deps
 
 #? make clean | remove everything that was built and the remembered settings
 clean:
-	@[ ! -e $(BUILD) ] || [ -e $(BUILD)/flags ] || [ -e $(BUILD)/settings.mk ] || \
-		{ $(call missing,$(BUILD) is no build directory); }
+	@$(if $(wildcard $(BUILD)),$(if $(wildcard $(addprefix $(BUILD)/,flags settings.mk library-sources)),,\
+		$(call missing,$(BUILD) is no build directory)))
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
 include make/web.mk make/install.mk make/static.mk tests/tests.mk

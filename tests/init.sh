@@ -132,7 +132,7 @@ refused "an encoder without prompts" 3 "prompt" "$train" second.txt --init pairs
 # ---- rejected commands ----
 refused "a larger context" 2 "ctx is 64, but the model in base.run has 32, and its context can only become smaller" \
   "$train" second.txt --init base.run --ctx 64 --out no.run
-refused "another width" 2 "dim is 64, but the model in base.run has [0-9]*; leave it out" \
+refused "another width" 2 "dim is 64, but the model in base.run has $(sed -n "s/^dim = //p" base.run/config.txt); leave it out" \
   "$train" second.txt --init base.run --dim 64 --out no.run
 refused "another part" 2 "positions is learned, but the model in base.run has rope" \
   "$train" second.txt --init base.run --positions learned --out no.run

@@ -732,6 +732,7 @@ check "another width has another MLP" sh -c "$train --config a.run/config.txt --
 check "another optimizer has its own learning rates" sh -c "$train --config a.run/config.txt --optimizer muon --dry-run 2>&1 | grep -q 'Muon with lr 0.01, AdamW with 0.003'"
 check "settings from before Muon are AdamW's" sh -c "grep -v -e '^optimizer' -e '^muon-lr' a.run/config.txt >old.txt && $train --config old.txt --dry-run 2>&1 | grep -q 'AdamW with lr 0.003, '"
 refused "a rate of Muon for AdamW" 2 "muon-lr is for Muon" "$train" text.txt $tiny --optimizer adamw --muon-lr 0.1
-check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q '2 layers x [0-9]*, 2 heads, ffn [0-9]'"
+setting() { sed -n "s/^$1 = //p" a.run/config.txt; }
+check "what is given in a file stays" sh -c "$train --config a.run/config.txt --seed 9 --dry-run 2>&1 | grep -q 'layers x $(setting dim), 2 heads, ffn $(setting ffn)'"
 
 echo "done"

@@ -8,9 +8,10 @@
 # FULL=1: everything in all orders, and the long tests, too.
 set -u
 
-# The test programs, those that take longest first: of models, of kernels, and of kernels that depend on how much shared
-# memory a card has.
-models='test_model_train test_model test_sample test_decode'
+# The test programs, those that take longest first: of models, of decoding, of kernels, and of kernels that depend on how
+# much shared memory a card has.
+models='test_model_train test_model'
+decoding='test_sample test_decode'
 programs='test_kernels_norm test_kernels test_context'
 programs="$programs test_kernels_linear test_kernels_activation test_kernels_dropout test_kernels_heads"
 programs="$programs test_kernels_convolution"
@@ -72,7 +73,7 @@ all=$(
       jobs plain train test_emulator check_fragments
       if command -v python3 >/dev/null; then jobs plain peers contact; fi
       for order in $orders; do
-        if [ "${FULL:-}" ] || [ "$order" = "$last" ]; then jobs "$order" $models; fi
+        if [ "${FULL:-}" ] || [ "$order" = "$last" ]; then jobs "$order" $models $decoding; fi
         jobs "$order" $programs
       done
       jobs sm86 $sized
@@ -80,8 +81,8 @@ all=$(
       if [ "${FULL:-}" ]; then jobs rev test_model_architectures; fi
       ;;
     *)
-      jobs "$kind" test_decode test_sample test_emulator check_fragments $programs
-      if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train test_model_train test_model; fi
+      jobs "$kind" $decoding test_emulator check_fragments $programs
+      if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train $models; fi
       ;;
   esac
   jobs bf16 bench_kernels
@@ -143,7 +144,7 @@ EOF
 
 if [ "$kind" = plain ]; then
   same=0 different=0
-  for program in ${FULL:+$models} $programs; do
+  for program in ${FULL:+$models $decoding} $programs; do
     for order in $orders; do
       first=$results/$program.fwd.digest other=$results/$program.$order.digest
       if [ "$order" = fwd ]; then continue; fi
