@@ -6,7 +6,7 @@
 set -u
 . tests/program_helpers.sh
 
-tiny="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 8 --threads 1 --sample-tokens 0 --quiet"
+tiny="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 8 --threads 1 --sample-tokens 0 --quiet $varied"
 awk 'BEGIN { for (i = 1; i <= 1500; i++) print "the cat " (i % 3 ? "sees a dog" : "sleeps") ". the dogs " (i % 2 ? "see cats" : "sleep") "." }' >text.txt
 for i in 1 2 3 4; do printf 'the cat sleeps.\tthe cat sleep.\nthe dogs sleep.\tthe dogs sleeps.\nthe dogs see cats.\tthe dogs sees cats.\n'; done >pairs.tsv
 awk -F '\t' '{ printf "{\"context\": \"\", \"choices\": [\"%s\", \"%s\"], \"answer\": 1, \"delimiter\": \"\"}\n", $2, $1 }' pairs.tsv >pairs.jsonl

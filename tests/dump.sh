@@ -6,7 +6,7 @@ set -u
 . tests/program_helpers.sh
 
 "$build/stories" --bytes 20000 --seed 3 -o text.txt --report report.json 2>/dev/null
-small="--heads 2 --dim 16 --ctx 24 --batch 2 --steps 8 --sample-tokens 0 --eval-every 0 --quiet --threads 1"
+small="--heads 2 --dim 16 --ctx 24 --batch 2 --steps 8 --sample-tokens 0 --eval-every 0 --quiet --threads 1 $varied"
 make_run() { # make_run TEXT RUN OPTION...
   text=$1 run=$2
   shift 2

@@ -6,7 +6,7 @@ set -u
 . tests/program_helpers.sh
 
 awk 'BEGIN { srand(4); for (i = 0; i < 900; i++) { line = ""; for (k = 0; k < 12; k++) line = line " " int(rand() * 100000); print line } }' >text.txt
-small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1 --steps 30"
+small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1 --steps 30 $varied"
 "$train" text.txt $small --prompt "the secret words of somebody, more than 32 of them" --out plain.run
 
 # files_of DIR

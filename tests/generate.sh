@@ -7,7 +7,7 @@ set -u
 
 "$build/stories" --bytes 60000 --seed 3 -o text.txt --report report.json 2>/dev/null
 $train text.txt --tokenizer bpe --vocab-size 400 --layers 2 --heads 2 --dim 32 --ctx 48 --batch 8 --steps "$(steps 300)" --sample-tokens 0 \
-  --eval-every 0 --quiet --out a.run 2>/dev/null
+  --eval-every 0 --quiet $varied --out a.run 2>/dev/null
 write() { $generate a.run --quiet "$@"; }
 
 # ---- many texts after one prompt ----
@@ -65,7 +65,7 @@ check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/
 "$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
 for _ in $(seq 20); do cat once.txt; done >short.txt
 $train short.txt --tokenizer byte --layers 2 --heads 2 $(size --dim 64 --batch 8) --ctx 64 --steps "$(steps 1000)" --sample-tokens 0 \
-  --eval-every 0 --quiet --out short.run 2>/dev/null # it learns them by heart
+  --eval-every 0 --quiet $varied --out short.run 2>/dev/null # it learns them by heart
 LC_ALL=C awk 'BEGIN { srand(4); for (i = 0; i < 3000; i++) printf "%d, ", rand() * 1e6 }' >numbers.txt
 mkdir texts nothing.run
 cp short.txt numbers.txt texts
@@ -241,7 +241,7 @@ EOF
 printf 'a\377b' >bytes.txt
 write -f bytes.txt -n 5 -s 2 --json --ignore-eos >bytes.json
 check "a prompt that is not UTF-8" python3 -c 'import json; assert json.load(open("bytes.json"))["prompt"] == "a\ufffdb"'
-$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --steps 1 --sample-tokens 0 --eval-every 0 --quiet \
+$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --steps 1 --sample-tokens 0 --eval-every 0 --quiet $varied \
   --out raw.run 2>/dev/null # it guesses bytes
 $generate raw.run --quiet -p a -n 40 -N 8 -s 1 --top-k 0 --top-p 1 --min-p 0 --temp 3 --json --logprobs 1 >raw.json
 $generate raw.run --quiet -p a --lens >lens.txt
@@ -447,13 +447,13 @@ check "but settings in a file may be for other calls" sh -c "$generate a.run --q
 refused "a page where there can be none" 7 'nowhere/heat.html' "$generate" a.run -p x --heat-html nowhere/heat.html
 
 # ---- several models ----
-$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 20 --sample-tokens 0 --quiet --out b.run 2>/dev/null
+$train text.txt --tokenizer byte --layers 1 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 20 --sample-tokens 0 --quiet $varied --out b.run 2>/dev/null
 runs="a.run b.run a.run b.run a.run"
 $generate b.run -p Once --quiet --attention maps.html
 check "short names stand upright above a map" grep -q 'text-anchor="middle">O</text>' maps.html
 for mixer in CCA C; do
   $train text.txt --tokenizer byte --mixer $mixer --qk-norm --layers 3 --heads 1 --dim 16 --ctx 32 --batch 4 --steps 2 --sample-tokens 0 \
-    --quiet --out $mixer.run 2>/dev/null
+    --quiet $varied --out $mixer.run 2>/dev/null
 done
 $generate CCA.run -p Once --attention maps.json 2>err
 check "maps of the layers with attention" sh -c "test \$(grep -c '\"layer\"' maps.json) -eq 1 && grep -q '\"layer\": 2' maps.json && grep -q 'attention of 1 layer x 1 head ' err"

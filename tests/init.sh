@@ -17,8 +17,8 @@ sentences 1 3000 dog cat bird horse fish sees hears follows likes fears >first.t
 sentences 2 1500 Hund Katze Vogel Pferd Fisch sieht mag jagt sucht kennt >second.txt
 sentences 3 400 dog cat bird horse fish sees hears follows likes fears >first.val.txt
 
-small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1"
-tune="--lr 3e-4 --batch $([ "$hurried" ] && echo 2 || echo 8) --sample-tokens 0 --threads 1 --quiet"
+small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1 $varied"
+tune="--lr 3e-4 --batch $([ "$hurried" ] && echo 2 || echo 8) --sample-tokens 0 --threads 1 --quiet $varied"
 "$train" first.txt $small --steps "$(steps 400)" --lr 3e-3 --out base.run 2>err
 check "a run to start from" test $? -eq 0
 
@@ -27,7 +27,7 @@ loss() { "$generate" "$1" --score "$2" --quiet | sed -n 's/.*"nats_per_token": *
 first_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | head -n 1; }
 
 # ---- initial loss and learning ----
-"$train" second.txt --init base.run --steps "$(steps 300)" --val second.txt --batch 8 --sample-tokens 0 --threads 1 \
+"$train" second.txt --init base.run --steps "$(steps 300)" --val second.txt --batch 8 --sample-tokens 0 --threads 1 $varied \
   --out tuned.run 2>err
 check "--init: ends with 0" test $? -eq 0
 check "the model that it starts from is said" grep -q "starts from the weights in base.run" err
@@ -53,6 +53,8 @@ check_learned "more of the first text does not harm" awk -v a="$(loss base.run f
 check "the tokenizer is kept" cmp base.run/tokenizer.json tuned.run/tokenizer.json
 
 # ---- exactness ----
+# Evaluations of step 0; where it stays the best, the evaluation of the model that is kept has this step, too.
+base_evaluations() { grep '"step":0,' "$1/metrics.jsonl" | grep -vc '"kept":true'; }
 "$train" second.txt --init base.run $tune --steps 40 --out again.run
 "$train" second.txt --init base.run $tune --steps 40 --out twice.run
 check "the same again" cmp again.run/model.safetensors twice.run/model.safetensors
@@ -62,18 +64,18 @@ mv base.run moved.run
 "$train" --resume=again.run --steps 60 --quiet
 check "resumed without the model that it started from" test $? -eq 0
 mv moved.run base.run
-check "whose weights are not read again" test "$(grep -c '"step":0,' again.run/metrics.jsonl)" -eq 1
+check "whose weights are not read again" test "$(base_evaluations again.run)" -eq 1
 long=$([ "$hurried" ] && echo 300 || echo 3000)
 stopped_in stopped.run "$train" second.txt --init base.run $tune --steps "$long" --out stopped.run --save-every 1 --eval-every $((long / 6))
 "$train" --resume=stopped.run --quiet
 "$train" second.txt --init base.run $tune --steps "$long" --out whole.run --eval-every $((long / 6))
 check "stopped and resumed: the same" tensors_equal stopped.run whole.run
-check "with one evaluation of the base" test "$(grep -c '"step":0,' stopped.run/metrics.jsonl)" -eq 1
+check "with one evaluation of the base" test "$(base_evaluations stopped.run)" -eq 1
 for _ in $([ "$hurried" ] && echo 1 || seq 7); do cat first.txt; done >many.txt
 stopped_in early.run "$train" second.txt --init base.run $tune --val many.txt --eval-tokens 400000 --steps 3 --out early.run
-check "stopped before it has ended" sh -c '! grep -q "\"step\":0," early.run/metrics.jsonl'
+check "stopped before it has ended" test "$(base_evaluations early.run)" -eq 0
 "$train" --resume=early.run --quiet
-check "it is made by the resumed run" test "$(grep -c '"step":0,' early.run/metrics.jsonl)" -eq 1
+check "it is made by the resumed run" test "$(base_evaluations early.run)" -eq 1
 
 # Without a prompt, a text starts from the same token as with the original model, resumed or not.
 sampled="$tune --sample-tokens 8 --sample-every 20"
@@ -108,7 +110,7 @@ check "but not where the model sees none" grep -q '"post_processor": null' strea
 check "fine-tuned on documents that do" grep -q '^pack = docs' began.run/config.txt
 check "from what it was" test "$(first_loss began.run)" = "$(last_loss begins.run)"
 check "and still do" cmp begins/tokenizer.json began.run/tokenizer.json
-check "scored as it was validated" test "$(loss begins.run part.txt | cut -c 1-5)" = "$(last_loss begins.run | cut -c 1-5)"
+check "scored as it was validated" near "$(loss begins.run part.txt)" "$(last_loss begins.run)" 0.01
 
 # ---- shapes ----
 "$train" second.txt --init base.run $tune --steps 3 --ctx 16 --out short.run

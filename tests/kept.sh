@@ -6,7 +6,7 @@
 set -u
 . tests/program_helpers.sh
 
-few="--batch 4 --threads 1 --sample-tokens 20 --dtype f32"
+few="--batch 4 --threads 1 $varied --sample-tokens 20 --dtype f32"
 generate="$generate --dtype f32" # also on a GPU
 many=$([ "$hurried" ] && echo 500 || echo 4000)
 tiny="--layers 1 --heads 1 --dim 16 --ctx 16 $few"
@@ -14,7 +14,6 @@ awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i *
 
 # field KEY: of the object on standard input
 field() { sed -n "s/.*\"$1\": *\([-0-9.e]*\).*/\1/p" | head -n 1; }
-near() { awk -v a="$1" -v b="$2" -v within="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d * d <= within * within) }'; }
 kept() { sed -n '/"kept": {/,/}/p' "$1/result.json" | field "$2"; } # kept RUN FIELD
 line() { grep '"kept":true' "$1/metrics.jsonl" | tail -n 1 | field "$2"; }
 

@@ -9,7 +9,7 @@ set -u
 
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "line %d: the model writes, caf\303\251 and so on\n", i }' >text.txt
 awk 'BEGIN { for (i = 0; i < 200; i++) printf "%d\t%d\n", i, i + 1 }' >pairs.tsv
-small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 60 --quiet --threads 1"
+small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 60 --quiet --threads 1 $varied"
 "$train" text.txt $small --out byte.run --tokenizer byte
 
 if ! "$generate" byte.run --html page.html --quiet 2>/dev/null; then

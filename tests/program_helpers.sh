@@ -8,6 +8,7 @@ build=$here/$1
 bin=$here/${BIN:-.}
 train=$bin/train
 generate=$bin/generate
+varied=${TRAIN_FLAGS:-} # for every model that is trained, beside what the test needs: see tests/matrix.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -73,9 +74,11 @@ stopped_in() {
   wait $pid
 }
 
+# near A B DISTANCE: two numbers differ by at most that
+near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN { exit !(a != "" && b != "" && a - b <= d && b - a <= d) }'; }
 # near_loss RUN RUN SHARE: the last validation losses differ by at most that fraction
 last_loss() { sed -n 's/.*"val_loss": *\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
-near_loss() { awk -v a="$(last_loss "$1")" -v b="$(last_loss "$2")" -v s="$3" 'BEGIN { d = a - b; exit !(a > 0 && d * d <= s * s * a * a) }'; }
+near_loss() { near "$(last_loss "$1")" "$(last_loss "$2")" "$(last_loss "$1" | awk -v s="$3" '{ print s * $1 }')"; }
 
 # tensors_equal RUN RUN [BYTES]: so much of the end of their states is the same, where the tensors stand; the header holds seconds
 tensors_equal() {

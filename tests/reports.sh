@@ -6,7 +6,7 @@ set -u
 . tests/program_helpers.sh
 
 awk 'BEGIN { for (i = 1; i <= 3000; i++) print "line " i " of a text, and " (i * 7919) % 1000 }' >text.txt
-tiny="text.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 20"
+tiny="text.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 --sample-tokens 20 $varied"
 
 # value FILE NAME: of a member of result.json that stands on a line of its own
 value() { sed -n "s/^ *\"$2\": \"*\([^\",]*\)\"*,*\$/\1/p" "$1/result.json" | head -n 1; }
@@ -41,11 +41,11 @@ check "result: signal" test "$(value signal.run end)" = signal
 bursting="--dtype f32 --optimizer muon --muon-lr 10 --wd 10 --schedule constant --warmup 0" # 99 times as large after every step
 $train $tiny $bursting --steps 100 --quiet --out nan.run --eval-every 1 2>nan.err
 check "result: not finite" test $? -eq 6 -a "$(value nan.run end)" = nonfinite
-$train $tiny $bursting --steps 100 --quiet --out update.run --eval-every 90 --sample-every 0 2>update.err
+$train $tiny $bursting --steps 100 --device cpu --quiet --out update.run --eval-every 90 --sample-every 0 2>update.err
 check "steps are those that were made" test "$(value update.run step)" = "$(awk '/stopped at step/ { print $5 - 1 }' update.err)"
 check "rates to try" grep -q 'not finite.* Try --muon-lr 0.01 --lr 0.001$' nan.err
 check "the model is that of the best evaluation" sh -c "$generate nan.run -n 5 --quiet >/dev/null"
-$train $tiny $bursting --steps 10 --device cpu --quiet --out last.run --eval-every 0 2>last.err
+$train $tiny $bursting --steps "$(value update.run step)" --device cpu --quiet --out last.run --eval-every 0 2>last.err
 check "so it is where only the last evaluation shows it" test $? -eq 6 -a "$(value last.run end)" = nonfinite
 check "which says so" grep -q 'validation loss (.*) is not finite' last.err
 cp -r done.run killed.run && rm killed.run/result.json
@@ -54,7 +54,7 @@ cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 # ---- --minutes ----
 # A run that is suspended for half of its time must get shorter, and give the same result when repeated.
 "$build/stories" --bytes 2500000 --seed 5 -o long.txt --report long.json 2>/dev/null
-long="long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1"
+long="long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 $varied"
 $train $long --tokenizer byte --minutes 0.1 --sample-tokens 20 --sample-every 500 --out minutes.run 2>minutes.err &
 pid=$!
 while ! grep -q loss minutes.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
@@ -98,7 +98,7 @@ check "a healthy run has no diagnosis but that it is short" test "$(grep '"verdi
 
 cp "$here/LICENSE" short.txt
 tail -c 4000 long.txt >unseen.txt
-$train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch 8 --steps "$(steps 1000)" --dropout 0 --threads 1 --eval-every 0 --quiet --out copy.run 2>/dev/null
+$train short.txt --val unseen.txt --layers 2 --heads 2 --dim 64 --ctx 32 --batch 8 --steps "$(steps 1000)" --dropout 0 --threads 1 --eval-every 0 --quiet $varied --out copy.run 2>/dev/null
 [ "$hurried" ] || check "a sample that copies the text is said so" test "$(diagnoses copy.run copying)" -eq 1
 
 # ---- the table ----

@@ -5,7 +5,7 @@
 set -u
 . tests/program_helpers.sh
 "$build/stories" --bytes 60000 --seed 3 -o text.txt 2>/dev/null
-small="--layers 1 --heads 2 --dim 16 --ctx 16 --batch 8 --device cpu --sample-tokens 0"
+small="--layers 1 --heads 2 --dim 16 --ctx 16 --batch 8 --device cpu --sample-tokens 0 $varied"
 sweep() { "$train" text.txt $small --steps 60 --jobs 2 "$@" >out 2>err; }
 step_of() { sed -n 's/^  "step": \([0-9]*\),/\1/p' "$1/result.json"; }
 
@@ -138,7 +138,7 @@ refused "standard input" 2 'give a file' "$train" - $small --sweep 'lr=1e-3' --o
 refused "--jobs alone" 2 'needs --sweep' "$train" text.txt --jobs 2
 
 # ---- --keep-at ----
-series="--steps 60 --sample-tokens 0 --quiet"
+series="--steps 60 --sample-tokens 0 --quiet $varied"
 "$train" text.txt $small $series --keep-at words:100,500,1k --out series.run 2>/dev/null
 check "--keep-at" test $? -eq 0 -a "$(ls series.run/series | tr '\n' ' ')" = "manifest.json step-000000005 step-000000022 step-000000043 "
 python3 - <<'END'

@@ -26,6 +26,11 @@ test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)
 	@BIN=$(BIN) ONLY="$(ONLY)" FULL=$(FULL) EMULATED=$(if $(ONLY),,$(EMULATED)) tests/run.sh $(BUILD)
+#? make test-matrix [ONLY="init kept"] | run the tests that train on each instruction set, dtype, 1 and 2 threads, other seeds
+.PHONY: test-matrix
+test-matrix: deps
+	@$(MAKE) --no-print-directory programs
+	@BIN=$(BIN) ONLY="$(ONLY)" tests/matrix.sh $(BUILD)
 programs: all $(BIN)/inkling $(OPTION_PAGES) $(FAILING) $(DATA_PROGRAMS) $(PRINTING_PROGRAMS) $(TESTS) $(FUZZERS)
 #? make sanitize [ONLY=...] [FULL=1] | run the tests under AddressSanitizer and UBSan, with one MPI
 # Its programs have the CUDA kernels for the CPU, too, and without FULL=1 only two instruction sets.

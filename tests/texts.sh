@@ -117,7 +117,7 @@ refused "from standard input, too" 3 'standard input: it is compressed (gzip).*:
 refused "a text to validate on, too" 3 "zcat text.txt.gz >text.txt.gz.txt" "$train" text.txt --val text.txt.gz
 silent "--binary insists" "$generate" --binary
 silent "on text, too" latin1.txt --binary
-few="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 3 --quiet --threads 2 --sample-tokens 0"
+few="--layers 1 --heads 2 --dim 32 --ctx 32 --batch 4 --steps 3 --quiet --threads 2 --sample-tokens 0 $varied"
 ./train wide.txt --binary $few --out bytes.run 2>err
 check "and trains" test -s bytes.run/model.safetensors -a ! -s err
 ./train --resume=bytes.run --steps 4 --quiet 2>err

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2154 # of the helpers
 set -u
 . tests/program_helpers.sh
-few="--layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --sample-tokens 0 --threads 1 --quiet"
+few="--layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --sample-tokens 0 --threads 1 --quiet $varied"
 vocab() { sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$1/config.json"; }
 
 awk 'BEGIN { srand(5); for (i = 0; i < 400; i++) { n = 3 + int(6 * rand())
