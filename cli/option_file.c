@@ -1,6 +1,8 @@
 /* Configuration files: reading and writing of `key = value` lines. */
 #include "cli/option_internal.h"
 
+#include "util/utf8.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -143,7 +145,7 @@ bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTa
   OptionLine line = {.path = path, .code = code};
   char *at = text;
   bool ok = true;
-  if (strncmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* byte order mark */
+  at += utf8_mark(at, strlen(at));
   while (ok && *at) {
     char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
     *end = '\0';

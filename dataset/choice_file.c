@@ -2,6 +2,7 @@
 
 #include "dataset/line.h"
 #include "util/array.h"
+#include "util/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ bool choice_file_open(ChoiceFile *out, const char *path, Error *error) {
     return fail(error, EXIT_USAGE, "--choose %s: the name of a file of choices ends in .tsv or .jsonl",
                 text_one_line(path, 250).text);
   if (!file_map(&out->file, path, EXIT_INPUT, error)) return false;
-  if (out->file.size >= 3 && memcmp(out->file.bytes, "\xEF\xBB\xBF", 3) == 0) out->at = 3;
+  out->at = utf8_mark(out->file.bytes, out->file.size);
   return true;
 }
 
@@ -56,7 +57,7 @@ static ChoiceText text_of(const json_t *string) {
 
 /* Returns the value of a key, which may have another name (NULL: none); NULL: there is no value, or an error. */
 static json_t *value_of(const ChoiceFile *f, const char **key, const char *other, Error *error) {
-  json_t *value = json_object_get(f->root, *key), *second = other ? json_object_get(f->root, other) : NULL;
+  json_t *value = line_value(f->root, *key), *second = other ? line_value(f->root, other) : NULL;
   if (value && second)
     fail(error, EXIT_INPUT, "%s, has both \"%s\" and \"%s\"; leave out one of the two", name_of(f).text, *key, other);
   if (!second) return value;
@@ -114,7 +115,7 @@ static bool parse_jsonl(ChoiceFile *f, const uint8_t *line, size_t size, Error *
   f->root = line_object(line, size, f->path, f->item.line, error);
   if (!f->root) return false;
   f->item.delimiter = (ChoiceText){(const uint8_t *)" ", 1};
-  const json_t *choices = json_object_get(f->root, "choices");
+  const json_t *choices = line_value(f->root, "choices");
   return (choices ? take_choices(f, choices, error) : take_sentences(f, error)) &&
          take_string(f, "delimiter", NULL, &f->item.delimiter, error);
 }
@@ -124,15 +125,11 @@ static bool parse_jsonl(ChoiceFile *f, const uint8_t *line, size_t size, Error *
 bool choice_file_next(ChoiceFile *f, const ChoiceItem **item, Error *error) {
   *item = NULL;
   while (f->at < f->file.size) {
-    const uint8_t *line = f->file.bytes + f->at;
-    const size_t left = f->file.size - f->at;
-    const uint8_t *newline = memchr(line, '\n', left);
-    size_t size = newline ? (size_t)(newline - line) : left;
-    f->at += size + (newline != NULL);
+    size_t size;
+    const uint8_t *line = line_take(f->file.bytes, f->file.size, &f->at, &size);
     json_decref(f->root);
     f->root = NULL;
     f->item = (ChoiceItem){.line = f->item.line + 1, .texts = f->item.texts};
-    if (size && line[size - 1] == '\r') size--;
     if (line_is_blank(line, size)) continue;
     *item = &f->item;
     return f->format == FORMAT_TSV ? parse_tsv(f, line, size, error) : parse_jsonl(f, line, size, error);

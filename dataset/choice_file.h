@@ -5,8 +5,7 @@
  *   {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}
  * As in lm-eval, each text of a JSON line follows the context and "delimiter", by default a space, also where there is
  * no context. "answer" counts from 0; without it, the first text is right.
- * Blank lines are skipped; a byte-order mark at the beginning of the file and carriage returns at the ends of lines are
- * dropped. */
+ * Byte-order marks, ends of lines, blank lines and null are treated as described in dataset/line.h. */
 #ifndef INKLING_DATASET_CHOICE_FILE_H
 #define INKLING_DATASET_CHOICE_FILE_H
 

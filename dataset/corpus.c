@@ -1,11 +1,13 @@
 #include "dataset/corpus.h"
 
+#include "dataset/line.h"
 #include "dataset/record.h"
 #include "tokenizer/tokenizer.h"
 #include "util/checksum.h"
 #include "util/file.h"
 #include "util/path.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -264,10 +266,8 @@ static bool read_line(Corpus *corpus, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   const RecordFields fields = {corpus->prompt_field, corpus->text_field};
   const char *name = corpus_shown_file(corpus);
-  const size_t left = corpus->file.size - corpus->at;
-  const uint8_t *line = corpus->file.bytes + corpus->at, *newline = memchr(line, '\n', left);
-  const size_t size = newline ? (size_t)(newline - line) : left;
-  corpus->at += newline ? size + 1 : size;
+  size_t size;
+  const uint8_t *line = line_take(corpus->file.bytes, corpus->file.size, &corpus->at, &size);
   corpus->line++;
   if (file->format == FORMAT_TSV) return record_parse_tsv(&corpus->record, line, size, name, corpus->line, error);
   return record_parse_jsonl(&corpus->record, &fields, line, size, name, corpus->line, error);
@@ -356,7 +356,7 @@ static bool open_file(Corpus *corpus, Error *error) {
                 text_one_line(file->path, 250).text);
   if (corpus->file.size > 0)
     posix_madvise((void *)(uintptr_t)corpus->file.bytes, corpus->file.size, POSIX_MADV_SEQUENTIAL);
-  if (corpus->file.size >= 3 && memcmp(corpus->file.bytes, "\xEF\xBB\xBF", 3) == 0) corpus->start = corpus->at = 3;
+  corpus->start = corpus->at = utf8_mark(corpus->file.bytes, corpus->file.size);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "dataset/line.h"
 
 #include <stdio.h>
+#include <string.h>
 
 LineName line_name(const char *file, int64_t number) {
   LineName name;
@@ -8,10 +9,23 @@ LineName line_name(const char *file, int64_t number) {
   return name;
 }
 
+const uint8_t *line_take(const uint8_t *text, size_t size, size_t *at, size_t *length) {
+  const uint8_t *line = text + *at, *newline = memchr(line, '\n', size - *at);
+  *length = newline ? (size_t)(newline - line) : size - *at;
+  *at += *length + (newline != NULL);
+  if (*length && line[*length - 1] == '\r') --*length;
+  return line;
+}
+
 bool line_is_blank(const uint8_t *line, size_t size) {
   size_t at = 0;
   while (at < size && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r')) at++;
   return at == size;
+}
+
+json_t *line_value(const json_t *object, const char *key) {
+  json_t *value = json_object_get(object, key);
+  return json_is_null(value) ? NULL : value;
 }
 
 const char *line_kind(const json_t *value) {

@@ -81,7 +81,6 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
 bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const char *file, int64_t number,
                       Error *error) {
   clear(record);
-  if (size > 0 && line[size - 1] == '\r') size--;
   if (size == 0) return true;
   const uint8_t *tab = memchr(line, '\t', size);
   if (!tab)

@@ -24,11 +24,10 @@ typedef struct RecordFields {
   const char *text;   /* the whole document, or the response that follows the prompt */
 } RecordFields;
 
-/* The first two functions parse one line, passed without its newline. Messages use `file` and `number` (from 1) for the
+/* The first two functions parse one line, as line_take() returns it. Messages use `file` and `number` (from 1) for the
  * position of the line. EXIT_INPUT with file, line and cause; EXIT_MEMORY. */
 
-/* Every line is a JSON object, and one or two of its fields make a document. The carriage return at the end of a line
- * is ignored. A line that has only spaces, tabs and carriage returns is no document.
+/* Every line is a JSON object, and one or two of its fields make a document. A blank line is no document.
  * The JSON rules are jansson's: of equal keys the last one counts; invalid UTF-8, lone surrogates, more than 2048
  * levels, raw control characters in strings, \u0000 in a key and anything after the object are errors; \u0000 in a
  * value is kept. Numbers may go up to 1e308. */
@@ -36,9 +35,8 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
                         int64_t number, Error *error);
 
 /* Every line is a prompt, a tab and a response; further columns are ignored. There are no escapes, quotes or header
- * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. A carriage
- * return at the end of a line is part of the line ending. An empty line, or one with two empty columns, is no document;
- * one of the columns may be empty. A line without a tab is an error. */
+ * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. An empty line, or
+ * one with two empty columns, is no document; one of the columns may be empty. A line without a tab is an error. */
 bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const char *file, int64_t number, Error *error);
 
 /* FASTA: a document is a sequence, whose lines are joined. The lines before it that begin with '>' or ';' are no part

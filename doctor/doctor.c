@@ -2,6 +2,7 @@
 #include "doctor/doctor.h"
 
 #include "util/program_name.h"
+#include "util/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void take_sample(DoctorView *view, size_t at, size_t size) {
 }
 
 static void take_samples(DoctorView *view) {
-  const size_t size = view->size, mark = size >= 3 && memcmp(view->bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+  const size_t size = view->size, mark = utf8_mark(view->bytes, size);
   if (size <= 3 * DOCTOR_HEAD) {
     take_sample(view, mark, size - mark);
     return;

@@ -1,6 +1,7 @@
 #include "generating/line_input.h"
 
 #include "cli/startup.h"
+#include "dataset/line.h"
 #include "util/array.h"
 #include "util/path.h"
 #include "util/utf8.h"
@@ -71,12 +72,10 @@ bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *siz
       if (!startup_go_on("reading lines", error) || !read_more(in, error)) return false;
       continue;
     }
-    if (!end && waiting == 0) return true;
-    *line = begin;
-    *size = end ? (size_t)(end - begin) : waiting;
-    in->used += *size + (end != NULL);
+    if (!in->taken && !in->used) in->used = utf8_mark(in->bytes, in->size);
+    if (in->used == in->size) return true;
+    *line = line_take(in->bytes, in->size, &in->used, size);
     in->taken++;
-    if (*size && begin[*size - 1] == '\r') --*size;
     return true;
   }
 }

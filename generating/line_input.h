@@ -26,8 +26,9 @@ bool line_input_open(LineInput *out, const char *path, Error *error);
 bool line_input_open_session(LineInput *out, Error *error);
 void line_input_close(LineInput *input);
 
-/* Reads the next line, without its newline, valid until the next call. NULL at the end of the input and, unless `wait`,
- * when reading would block. EXIT_INPUT: reading fails, or a line is longer than 64 MiB; the status of a signal. */
+/* Reads the next line as line_take() does, valid until the next call; a byte-order mark before the first one is dropped.
+ * NULL at the end of the input and, unless `wait`, when reading would block. EXIT_INPUT: reading fails, or a line is
+ * longer than 64 MiB; the status of a signal. */
 bool line_input_next(LineInput *input, bool wait, const uint8_t **line, size_t *size, Error *error);
 /* The same in a session, after a prompt on a terminal; NULL also when a signal asked to stop. EXIT_MEMORY. */
 bool line_input_ask(LineInput *input, const uint8_t **line, size_t *size, Error *error);

@@ -1,9 +1,9 @@
 /* Many texts: of one prompt (-N, --json), of each line of text (--lines) or of JSON (--prompts). */
+#include "dataset/line.h"
 #include "generating/completion.h"
 #include "generating/line_input.h"
 #include "generating/overlap.h"
 #include "util/clock.h"
-#include "util/json.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -122,8 +122,8 @@ static bool read_object(Lines *l, json_t *object, Error *why) {
   if (json_is_string(object)) c->prompt = json_incref(object);
   if (json_is_string(object)) return true;
   if (!json_is_object(object)) return fail(why, EXIT_INPUT, "a line must be a string or an object with \"prompt\"");
-  c->id = json_incref(json_object_get(object, "id"));
-  json_object_foreach(object, name, value) if (!take_key(l, name, value, why)) return false;
+  c->id = json_incref(line_value(object, "id"));
+  json_object_foreach(object, name, value) if (!json_is_null(value) && !take_key(l, name, value, why)) return false;
   return c->prompt || fail(why, EXIT_INPUT, "\"prompt\" is missing");
 }
 
@@ -232,6 +232,7 @@ static bool next_output(void *context, bool wait, GenerationRequest *out, bool *
     size_t size;
     if (!line_input_next(&l->input, wait, &line, &size, error)) return false;
     if (!line) return true;
+    if (l->json && line_is_blank(line, size)) continue;
     if (!take_line(l, line, size, error)) return false;
   }
   return true;

@@ -263,8 +263,8 @@ import json, random, sys
 random.seed(1)
 bad = ['nope', '{"x": 1, "prompt": "a"}', '{"n": 2}', '{"prompt": 5}', '[]', '{"prompt": "a", "n": 0}', '{"prompt": "a", "temp": "hot"}',
        '{"prompt": "a", "stop": ""}', '{"prompt": "a", "prompt": "b"}', '{"prompt": "a", "top_k": 1.5}', '{"prompt": "' + "z " * 300 + '"}',
-       '{"prompt": "a"', '', '"a" "b"', 'NaN', '{"prompt": "a", "seed": -2}', '{"prompt": "a", "max_tokens": 1e99}', '\xff',
-       '{"prompt": "a", "stop": [1]}', '{"prompt": "a", "logprobs": null}']
+       '{"prompt": "a"', 'null', '"a" "b"', 'NaN', '{"prompt": "a", "seed": -2}', '{"prompt": "a", "max_tokens": 1e99}', '\xff',
+       '{"prompt": "a", "stop": [1]}', '{"prompt": null}']
 lines = []
 for i in range(980):
     words = random.choice(["Once", "The", "", "a\nb", "h\u00e9", "Once upon a time"])
@@ -309,6 +309,11 @@ for number, (line, answer) in enumerate(zip(prompts, answers), 1):
         texts += 1
 assert len(refused) == 20 and texts >= 8, (refused, texts)
 EOF
+printf '%s\n' '"Once"' '{"prompt": "The"}' '{"prompt": "a", "n": 2}' nope >few.jsonl
+{ printf '\357\273\277' && printf '%s\r\n' '"Once"' '' '{"prompt": "The", "id": null, "stop": null, "score": null, "logprobs": null, "n": null}' ' 	' \
+  '{"prompt": "a", "n": 2, "max_tokens": null, "seed": null, "temperature": null, "top_p": null, "user": null}' nope; } >nulls.jsonl
+for name in few nulls; do write --prompts $name.jsonl -n 10 -s 7 2>/dev/null | sed 's/"line":6/"line":4/' >$name.out; done
+check "a byte-order mark, blank lines, CR LF and null change no answer" sh -c 'test "$(wc -l <few.out)" = 4 && cmp few.out nulls.out'
 check "n without max_tokens is explained, once" test "$(printf '{"prompt": "a", "n": 3}\n{"prompt": "b", "n": 3}\n' | $generate a.run --prompts - 2>&1 >/dev/null |
   grep -c 'line 1: "n" is the number of texts, here 3 of up to 256 tokens each; "max_tokens" is their length')" -eq 1
 check "with max_tokens or -n it is not" test "$(printf '{"prompt": "a", "n": 3, "max_tokens": 2}\n{"prompt": "b", "n": 1}\n' | $generate a.run --prompts - 2>&1 |

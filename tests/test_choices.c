@@ -46,6 +46,15 @@ static void json_lines(void **state) {
   expect_items(put_text(f, "x.jsonl", text), "1: [ ]a*|b\n3: [ ]a*|b\n4: q[ ]a|b|c*\n5: []a|é*\n6: c[: ]a*|b\n");
 }
 
+static void json_nulls(void **state) {
+  Fixture *f = *state;
+  const char *text =
+      "\xEF\xBB\xBF{\"choices\": [\"a\", \"b\"], \"context\": null, \"answer\": null, \"delimiter\": null}\r\n"
+      "{\"choices\": [\"a\", \"b\"], \"context\": null, \"query\": \"q\", \"answer\": 1, \"gold\": null}\n"
+      "{\"choices\": null, \"sentence_good\": \"a\", \"sentence_bad\": \"b\"}\n";
+  expect_items(put_text(f, "x.jsonl", text), "1: [ ]a*|b\n2: q[ ]a|b*\n3: [ ]a*|b\n");
+}
+
 static void expect_refused(const char *path, ExitCode code, const char *part) {
   ChoiceSet set;
   Error error = {0};
@@ -77,6 +86,8 @@ static void lines_that_are_refused(void **state) {
       {"x.jsonl", "{\"sentence_good\": \"a\"}", "has \"sentence_good\"; write"},
       {"x.jsonl", "{\"sentence_good\": \"a\", \"sentence_bad\": 1}", "\"sentence_bad\" is a number; write a string"},
       {"x.jsonl", "{\"sentence_good\": \"\", \"sentence_bad\": \"b\"}", "text 1 is empty"},
+      {"x.jsonl", "{\"sentence_good\": \"a\", \"sentence_bad\": null}", "text 2 is empty"},
+      {"x.jsonl", "{\"choices\": null}", "has \"choices\"; write"},
       {"x.jsonl", "{\"choices\": [\"a\"]}", "\"choices\" must be a list of two or more texts"},
       {"x.jsonl", "{\"choices\": \"ab\"}", "\"choices\" must be a list"},
       {"x.jsonl", "{\"choices\": [\"a\", null]}", "text 2 of \"choices\" is null; write a string"},
@@ -196,11 +207,9 @@ static void measures_choose(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {WITH_FIXTURE(tsv_lines),
-                                     WITH_FIXTURE(json_lines),
-                                     WITH_FIXTURE(lines_that_are_refused),
-                                     WITH_FIXTURE(tokens_of_texts),
-                                     WITH_FIXTURE(long_texts_keep_their_ends),
+  const struct CMUnitTest tests[] = {WITH_FIXTURE(tsv_lines),       WITH_FIXTURE(json_lines),
+                                     WITH_FIXTURE(json_nulls),      WITH_FIXTURE(lines_that_are_refused),
+                                     WITH_FIXTURE(tokens_of_texts), WITH_FIXTURE(long_texts_keep_their_ends),
                                      WITH_FIXTURE(measures_choose)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

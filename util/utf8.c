@@ -1,5 +1,7 @@
 #include "util/utf8.h"
 
+#include <string.h>
+
 /* Returns the number of bytes of a character with this first byte, or 0 for an invalid first byte. */
 static size_t length_of(uint8_t lead) {
   return lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
@@ -50,6 +52,8 @@ size_t utf8_write(uint32_t point, uint8_t *out) {
   out[0] = (uint8_t)((0xF00u >> length & 0xF0) | point);
   return length;
 }
+
+size_t utf8_mark(const void *text, size_t size) { return size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; }
 
 size_t utf8_complete(const uint8_t *text, size_t size) {
   for (size_t back = 1; back <= 3 && back <= size; back++) {

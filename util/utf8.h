@@ -27,6 +27,9 @@ size_t utf8_read_visible(const uint8_t *text, size_t size);
  * utf8_encode). */
 size_t utf8_write(uint32_t point, uint8_t *out);
 
+/* Returns the size of the byte-order mark at the beginning of a text: 3, or 0 where there is none. */
+size_t utf8_mark(const void *text, size_t size);
+
 /* Returns whether a byte is not the first of its character. */
 static inline bool utf8_continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 int utf8_characters(const char *text); /* number of characters in a zero-terminated text */
