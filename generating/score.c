@@ -9,6 +9,7 @@
 #include "inference/evaluation.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/json.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -80,16 +81,24 @@ static bool print_text(const uint8_t *text, size_t size, Error *error) {
   return ok || json_memory_ok(error, "a line");
 }
 
-/* Prints the score of a line, unless it is not above --above. */
-static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t size, Error *error) {
+/* Prints the score of a line, unless it is not above --above. A line with a piece that the vocabulary lacks is skipped
+ * with a warning. */
+static bool score_line(Program *p, const LineInput *input, const uint8_t *line, size_t size, int64_t *skipped,
+                       Error *error) {
   const double above = p->settings.above;
   TextScore score = {.take = NULL};
-  if (!score_text(&p->model, &p->console, line, size, &score, error))
-    return error_append(error, " (line %" PRId64 ")", number);
+  Error why = {0};
+  const bool scored = score_text(&p->model, &p->console, line, size, &score, &why);
+  if (!scored && why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, input->taken);
+  if (!scored) {
+    console_warning(&p->console, "%s:%" PRId64 ": %s", input->name, input->taken, why.text);
+    ++*skipped;
+    return true;
+  }
   const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
   if (!isnan(above) && !(nats_per_token > above)) return true;
-  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, number, score.nats,
-         score.tokens, score.bytes);
+  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, input->taken,
+         score.nats, score.tokens, score.bytes);
   if (!isnan(above)) {
     printf(", \"nats_per_token\": %.6f, \"text\": ", nats_per_token);
     if (!print_text(line, size, error)) return false;
@@ -100,6 +109,7 @@ static bool score_line(Program *p, int64_t number, const uint8_t *line, size_t s
 
 static bool score_lines(Program *p, Error *error) {
   LineInput input = {.fd = -1};
+  int64_t skipped = 0;
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, error);
@@ -108,8 +118,11 @@ static bool score_lines(Program *p, Error *error) {
     size_t size;
     ok = line_input_next(&input, true, &line, &size, error);
     if (!ok || !line) break;
-    ok = startup_go_on("scoring", error) && score_line(p, input.taken, line, size, error);
+    ok = startup_go_on("scoring", error) && score_line(p, &input, line, size, &skipped, error);
   }
+  if (ok && skipped && !p->out.error)
+    ok = fail(error, EXIT_INPUT, "%" PRId64 " of %s have no score; the warnings say why", skipped,
+              text_plural((double)input.taken, "line").text);
   line_input_close(&input);
   return ok;
 }

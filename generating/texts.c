@@ -274,8 +274,7 @@ static bool answer_all(Lines *l, Error *error) {
   unseen_note_lines(&p->seen, &p->model, l->input.taken, &p->console);
   if (!l->bad) return true;
   if (!l->json)
-    return fail(error, EXIT_INPUT, "%" PRId64 " of %s did not fit in the context and got an empty answer", l->bad,
-                lines.text);
+    return fail(error, EXIT_INPUT, "%" PRId64 " of %s got an empty answer; the warnings say why", l->bad, lines.text);
   return p->out.error || fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
 }
 

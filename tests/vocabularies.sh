@@ -40,6 +40,15 @@ refused "in a validation text" 3 "other.txt:5: the word 'z9'" "$train" moves.txt
 refused "in a text of another vocabulary" 3 "other.txt:5: the word 'z9'" "$train" other.txt --tokenizer words.run $few --out no.run
 refused "in a scored text" 3 "other.txt:5: the word 'z9'" "$generate" words.run --score other.txt
 refused "in a text from standard input" 3 "standard input:5: the word 'z9'" sh -c '"$@" <other.txt' - "$train" - --tokenizer words.run $few --out no.run
+printf 'a1 b2\nz9\n\nz9 a1\na1 b2\nc3 z9' >some.txt
+$generate words.run --score some.txt --per-line >lines.json 2>err
+check "lines with an unknown word are skipped" test $? -eq 3 -a "$(sed 's/{"line": \([0-9]*\).*/\1/' lines.json | tr '\n' ' ')" = "1 3 5 "
+check "and named" sh -c 'grep -q "some.txt:4: the word .z9. is not" err && grep -q "3 of 6 lines have no score" err'
+$generate words.run --score - --per-line <some.txt 2>/dev/null | cmp - lines.json
+check "in standard input, too" test $? -eq 0
+check "and by --above" sh -c '"$1" words.run --score - --per-line --above 0 <some.txt 2>/dev/null | grep -c . | grep -q 2' - "$generate"
+check "an empty answer to such a line" \
+  sh -c 'printf "a1\nz9\n" | "$1" words.run --lines 2>&1 >/dev/null | grep -q "1 of 2 lines got an empty answer; the warnings say why"' - "$generate"
 refused "GGUF" 4 "which a GGUF file cannot express" "$generate" words.run --gguf words.gguf
 check "a line of prompts with an unknown word is answered with the reason" \
   sh -c 'printf "\"a1\"\n\"z9\"\n" | "$1" words.run --prompts - -n 2 2>/dev/null | grep -q "\"line\":2.*z9"' - "$generate"
