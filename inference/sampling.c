@@ -10,7 +10,7 @@ const SamplingSetting sampling_settings[] = {
     SETTING("repeat-penalty", repeat_penalty, .min = 0.01, .max = 100, .off = 1, .initial = 1,
             .help = "repetition penalty: divides positive logits of recent tokens, multiplies negative ones; 1: off"),
     SETTING("repeat-last-n", repeat_last_n, .whole = true, .max = DECODER_LOOKBACK, .initial = 64,
-            .help = "number of recent tokens that the penalties apply to"),
+            .help = "number of recent tokens, including the prompt's, that the penalties apply to"),
     SETTING("presence-penalty", presence_penalty, .min = -100, .max = 100,
             .help = "presence penalty: subtracted once from the logit of each recent token"),
     SETTING("frequency-penalty", frequency_penalty, .min = -100, .max = 100,
