@@ -7,6 +7,7 @@
 #include "generating/overlap.h"
 #include "generating/surprisal.h"
 #include "model/parameters.h"
+#include "report/result.h"
 #include "util/clock.h"
 #include "util/path.h"
 #include "util/program_name.h"
@@ -41,6 +42,14 @@ static bool open_run(Program *p, Error *error) {
   const bool ok = loaded_open_files(&p->model, newest, &p->settings, error);
   free(newest);
   return ok;
+}
+
+/* A model that was trained on the bytes of any file may read any file. */
+static void allow_binary(Program *p) {
+  Error none = {0};
+  json_t *settings = result_settings(p->model.dir, &none);
+  if (json_is_true(json_object_get(settings, "binary"))) p->check.console = NULL;
+  json_decref(settings);
 }
 
 /* ---- tokens ---- */
@@ -135,12 +144,13 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   if (stage >= STAGE_RUN && !open_run(p, error)) return false;
+  if (stage >= STAGE_RUN) allow_binary(p);
   if (stage == STAGE_TOKENS && p->model.config.encoder_layers && !s->prompt && !s->prompt_file)
     return fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE, or many with --lines",
                 p->model.dir);
   if (s->overlap && !overlap_open(p, error)) return false;
   if (stage >= STAGE_MODEL && !loaded_open_model(&p->model, &p->settings, &p->console, error)) return false;
-  if (stage >= STAGE_PROMPT && !prompt_read(&p->prompt, &p->settings, error)) return false;
+  if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
   if (stage < STAGE_TOKENS) return true;
   if (!prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
@@ -170,6 +180,7 @@ static bool run_series(Program *p, const char *dir, int mode, Error *error) {
 static bool run(void *context, Error *error) {
   Program *p = context;
   if (!request_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
+  p->check.console = p->settings.binary ? NULL : &p->console;
   prompt_note_escapes(&p->settings, &p->console);
   device_limit_threads(&p->settings.machine, &p->console);
   int i = 0;

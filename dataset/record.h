@@ -35,8 +35,8 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
                         int64_t number, Error *error);
 
 /* Every line is a prompt, a tab and a response; further columns are ignored. There are no escapes, quotes or header
- * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. An empty line, or
- * one with two empty columns, is no document; one of the columns may be empty. A line without a tab is an error. */
+ * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. An empty line,
+ * or one with two empty columns, is no document; one of the columns may be empty. A line without a tab is an error. */
 bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const char *file, int64_t number, Error *error);
 
 /* FASTA: a document is a sequence, whose lines are joined. The lines before it that begin with '>' or ';' are no part

@@ -156,12 +156,21 @@ static void take_samples(DoctorView *view) {
   take_sample(view, size - DOCTOR_HEAD, DOCTOR_HEAD);
 }
 
+/* Returns true where further checks are unnecessary. */
+static bool identify(DoctorView *view, Findings *out) {
+  out->count = 0;
+  if (view->size == 0) return true;
+  take_samples(view);
+  return view->seen == 0 || doctor_find_foreign(view, out) || doctor_find_encoding(view, out);
+}
+
+void doctor_identify(Findings *out, const uint8_t *bytes, size_t size, const char *name) {
+  identify(&(DoctorView){.bytes = bytes, .size = size, .name = name}, out);
+}
+
 void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat format, const char *name) {
   DoctorView view = {.bytes = bytes, .size = size, .format = format, .name = name};
-  out->count = 0;
-  if (size == 0) return;
-  take_samples(&view);
-  if (view.seen == 0 || doctor_find_foreign(&view, out) || doctor_find_encoding(&view, out)) return;
+  if (identify(&view, out)) return;
   if (format == FORMAT_TEXT && !doctor_find_markup(&view, out) && !doctor_find_json(&view, out) &&
       !doctor_find_csv(&view, out)) {
     find_marks(&view, out);

@@ -9,6 +9,8 @@
  * only a few other bytes, for any size. It uses only the ending of `name`. JSON lines and TSV get fewer checks, because
  * their readers check the lines. An empty file has no findings. */
 void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat format, const char *name);
+/* Does the first of these checks: what the file is. It finds the kinds up to FINDING_NULS. */
+void doctor_identify(Findings *out, const uint8_t *bytes, size_t size, const char *name);
 
 /* The origin of the text, which determines the form of a command. */
 typedef enum DoctorRoute {

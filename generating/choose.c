@@ -114,8 +114,10 @@ bool program_choose(Program *p, Error *error) {
     return fail(error, EXIT_USAGE, "--choose is for models without an encoder; --score FILE --exact scores pairs");
   ChoiceSet set = {0};
   StartupWork scoring = {.console = &p->console, .name = "scoring"};
-  bool ok = choices_read(&set, p->settings.choose, m->tokenizer, m->special.start >= 0 ? m->special.start : 0,
-                         m->config.ctx, error);
+  const char *path = p->settings.choose;
+  const int32_t start = m->special.start >= 0 ? m->special.start : 0;
+  bool ok = text_check_file(&p->check, path, path, error) &&
+            choices_read(&set, path, m->tokenizer, start, m->config.ctx, error);
   scoring.total = (double)set.text_count;
   ok = ok && choices_score(&set, m->model, set.count, BATCH, startup_progress(&scoring), error) &&
        check_finite(m, &set, error);

@@ -141,7 +141,7 @@ static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
   const int count = (int)series->count;
   Compared *compared = calloc(series->count, sizeof *compared);
   const uint64_t seed = request_seed(p);
-  bool ok = (compared || error_memory(error, "texts")) && prompt_read(&p->prompt, &p->settings, error);
+  bool ok = (compared || error_memory(error, "texts")) && prompt_read(p, error);
   for (int i = 0; ok && i < count; i++) {
     compared[i].dir = series->models[i].dir;
     ok = compare(p, &compared[i], &series->models[i], seed, error);

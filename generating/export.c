@@ -40,7 +40,7 @@ static bool make_sample(Export *e, Error *error) {
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(&p->prompt, &p->settings, error) ||
+  if (!prompt_read(p, error) ||
       !prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
   e->sample.request = request_make(p, &prompt->tokens);

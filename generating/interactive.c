@@ -6,6 +6,7 @@
 #include "util/file.h"
 #include "util/system.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -183,11 +184,13 @@ static bool load(Session *s, const char *path, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
   if (has_encoder(s)) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
   if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  const size_t mark = utf8_mark(file.bytes, file.size);
   if (file.size > TEXT_LIMIT - s->now.size) {
     file_unmap(&file);
     return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
   }
-  const bool ok = begin_anew(s, path, error) && add_text(s, file.bytes, file.size, error);
+  const bool ok = text_check(&s->p->check, file.bytes, file.size, path, true, error) && begin_anew(s, path, error) &&
+                  add_text(s, file.bytes + mark, file.size - mark, error);
   if (ok)
     console_note(&s->p->console, "%s of %s; an empty line continues the text",
                  text_plural((double)file.size, "byte").text, path);

@@ -24,9 +24,10 @@
 
 enum { READ_BYTES = 1 << 16, LINE_LIMIT = 64 << 20 };
 
-bool line_input_open(LineInput *out, const char *path, Error *error) {
+bool line_input_open(LineInput *out, const char *path, TextCheck *check, Error *error) {
   const bool standard = !path || path_is_stdin(path);
-  *out = (LineInput){.fd = standard ? STDIN_FILENO : open(path, O_RDONLY), .name = path_shown(path ? path : "-")};
+  *out = (LineInput){
+      .fd = standard ? STDIN_FILENO : open(path, O_RDONLY), .name = path_shown(path ? path : "-"), .check = check};
   return out->fd >= 0 || fail(error, EXIT_INPUT, "cannot read %s: %s", path, strerror(errno));
 }
 
@@ -59,6 +60,13 @@ static bool read_more(LineInput *in, Error *error) {
   return true;
 }
 
+/* Checks what was read until the first line was whole. */
+static bool begin_text(LineInput *in, Error *error) {
+  in->used = utf8_mark(in->bytes, in->size);
+  return !in->check ||
+         text_check(in->check, in->bytes, in->size, in->fd == STDIN_FILENO ? "-" : in->name, in->ended, error);
+}
+
 bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *size, Error *error) {
   for (size_t looked = 0;;) {
     const size_t waiting = in->bytes ? in->size - in->used : 0;
@@ -72,7 +80,7 @@ bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *siz
       if (!startup_go_on("reading lines", error) || !read_more(in, error)) return false;
       continue;
     }
-    if (!in->taken && !in->used) in->used = utf8_mark(in->bytes, in->size);
+    if (!in->taken && !in->used && !begin_text(in, error)) return false;
     if (in->used == in->size) return true;
     *line = line_take(in->bytes, in->size, &in->used, size);
     in->taken++;
@@ -196,7 +204,7 @@ static bool edit_line(const uint8_t **line, size_t *size, Error *error) {
 /* ---- a session ---- */
 
 bool line_input_open_session(LineInput *out, Error *error) {
-  if (!line_input_open(out, NULL, error)) return false;
+  if (!line_input_open(out, NULL, NULL, error)) return false;
   out->terminal = isatty(STDIN_FILENO);
   return !out->terminal || open_libedit(&out->edits, error);
 }

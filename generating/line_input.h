@@ -3,7 +3,7 @@
 #ifndef INKLING_GENERATING_LINE_INPUT_H
 #define INKLING_GENERATING_LINE_INPUT_H
 
-#include "util/error.h"
+#include "cli/text_check.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 typedef struct LineInput {
   int fd;
   const char *name; /* for messages */
+  TextCheck *check; /* of the bytes that were read with the first line; NULL: none */
   uint8_t *bytes;   /* bytes read but not yet returned: [used, size) */
   size_t used, size, capacity;
   bool ended;
@@ -20,15 +21,15 @@ typedef struct LineInput {
 } LineInput;
 
 /* Opens a file; `path` NULL or "-": standard input. EXIT_INPUT. line_input_close() is harmless on {.fd = -1}. */
-bool line_input_open(LineInput *out, const char *path, Error *error);
+bool line_input_open(LineInput *out, const char *path, TextCheck *check, Error *error);
 /* Opens standard input for line_input_ask(). Prompts and echo on a terminal go to stderr. libedit is loaded here; if it
  * is missing at run time or build time, the terminal's own editing is used. EXIT_MEMORY. */
 bool line_input_open_session(LineInput *out, Error *error);
 void line_input_close(LineInput *input);
 
-/* Reads the next line as line_take() does, valid until the next call; a byte-order mark before the first one is dropped.
- * NULL at the end of the input and, unless `wait`, when reading would block. EXIT_INPUT: reading fails, or a line is
- * longer than 64 MiB; the status of a signal. */
+/* Reads the next line as line_take() does, valid until the next call. A byte-order mark before the first is dropped.
+ * NULL at the end of the input and, unless `wait`, when reading would block. EXIT_INPUT: reading fails, a line is
+ * longer than 64 MiB, or text_check() refuses the first; the status of a signal. */
 bool line_input_next(LineInput *input, bool wait, const uint8_t **line, size_t *size, Error *error);
 /* The same in a session, after a prompt on a terminal; NULL also when a signal asked to stop. EXIT_MEMORY. */
 bool line_input_ask(LineInput *input, const uint8_t **line, size_t *size, Error *error);

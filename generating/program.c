@@ -55,9 +55,19 @@ void loaded_close(LoadedModel *m) {
   *m = (LoadedModel){0};
 }
 
-bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *s, Console *console, const char *path,
-                        TokenFile *out, Error *error) {
-  StartupWork reading = {.console = console, .name = "reading", .bytes = true};
+static bool check_corpus(TextCheck *check, const Corpus *corpus, Error *error) {
+  bool ok = true;
+  for (int i = 0; ok && i < corpus_files(corpus); i++) {
+    const char *path = corpus_file(corpus, i)->path;
+    ok = text_check_file(check, path, corpus_is_stdin(corpus, i) ? "-" : path, error);
+  }
+  return ok;
+}
+
+bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  const LoadedModel *m = &p->model;
+  StartupWork reading = {.console = &p->console, .name = "reading", .bytes = true};
   char *copy = NULL, *tokens = NULL;
   Corpus *corpus = NULL;
   bool ok = file_temporary(&copy, error) && file_temporary(&tokens, error);
@@ -72,9 +82,9 @@ bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *s, Console
                                 .threads = threads_count(s->machine.threads),
                                 .encoding = startup_progress(&reading),
                                 .stop = &stop_signal};
-  ok = ok && corpus_open(&corpus, &path, 1, &format, error) &&
+  ok = ok && corpus_open(&corpus, &path, 1, &format, error) && check_corpus(&p->check, corpus, error) &&
        tokenization_open(out, tokens, corpus, m->tokenizer, &options, error);
-  console_work_end(console);
+  console_work_end(&p->console);
   corpus_close(corpus);
   if (copy) unlink(copy);
   if (tokens) unlink(tokens);

@@ -5,7 +5,7 @@
 #ifndef INKLING_GENERATING_PROGRAM_H
 #define INKLING_GENERATING_PROGRAM_H
 
-#include "cli/console.h"
+#include "cli/text_check.h"
 #include "dataset/token_file.h"
 #include "formats/model_files.h"
 #include "generating/series.h"
@@ -57,6 +57,7 @@ typedef struct Program {
   Options options;   /* its rows point into `settings` */
   PatternList stops; /* from --stop */
   Console console;
+  TextCheck check; /* of the texts that are read */
   Stdout out;
   LoadedModel model;
   const ModelSeries *series; /* with --choose: the series that was given, or NULL; `model` is its model number `at` */
@@ -98,9 +99,9 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
   return m->source_tokenizer ? m->source_tokenizer : m->tokenizer;
 }
 
-/* Encodes a file, a directory or "-" to a deleted temporary file. Errors of corpus_open() and tokenization_open(). */
-bool loaded_encode_file(const LoadedModel *m, const GenerateSettings *settings, Console *console, const char *path,
-                        TokenFile *out, Error *error);
+/* Encodes a file, a directory or "-" to a deleted temporary file. Errors of corpus_open(), text_check() and
+ * tokenization_open(). */
+bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error);
 
 /* ---- program.c: output ---- */
 
@@ -118,11 +119,12 @@ bool stdout_check(Stdout *out, Error *error);
 
 /* ---- request.c: prompts and requests ---- */
 
-/* Reads -p or the file of -f. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
-bool prompt_read(Prompt *prompt, const GenerateSettings *settings, Error *error);
+/* Reads -p or the file of -f into p->prompt. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
+bool prompt_read(Program *p, Error *error);
 
-/* Reads a whole file (-: standard input) of less than `limit` bytes. EXIT_INPUT, EXIT_MEMORY. */
-bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error);
+/* Reads a whole file (-: standard input) of less than `limit` bytes; a byte-order mark at its beginning is dropped.
+ * EXIT_INPUT, also of text_check(); EXIT_MEMORY. */
+bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuffer *out, Error *error);
 
 /* Encodes a prompt; replaces the contents of *out, which starts zeroed. With an encoder, the source is the tokens of
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder

@@ -6,6 +6,7 @@
 #include "util/array.h"
 #include "util/path.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,11 +31,14 @@ static bool read_all(FILE *stream, const char *name, size_t limit, ByteBuffer *o
   return fail(error, EXIT_INPUT, "%s is longer than %zu bytes", name, limit);
 }
 
-bool prompt_read_file(const char *path, size_t limit, ByteBuffer *out, Error *error) {
+bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuffer *out, Error *error) {
   FILE *stream = path_is_stdin(path) ? stdin : fopen(path, "rb");
   if (!stream) return fail(error, EXIT_INPUT, "cannot read %s: %s", path, strerror(errno));
-  const bool ok = read_all(stream, path_shown(path), limit, out, error);
+  const bool ok = read_all(stream, path_shown(path), limit, out, error) &&
+                  text_check(check, out->bytes, out->size, path, true, error);
   if (stream != stdin) fclose(stream);
+  const size_t mark = utf8_mark(out->bytes, out->size);
+  if (mark) memmove(out->bytes, out->bytes + mark, out->size -= mark);
   return ok;
 }
 
@@ -109,10 +113,11 @@ void prompt_note_escapes(const GenerateSettings *s, Console *console) {
 
 /* ---- prompts ---- */
 
-bool prompt_read(Prompt *prompt, const GenerateSettings *s, Error *error) {
+bool prompt_read(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
   if (s->prompt && s->prompt_file) return fail(error, EXIT_USAGE, "-p and -f both give a prompt; use one");
-  if (s->prompt) return copy_text(s, s->prompt, &prompt->text, error);
-  return !s->prompt_file || prompt_read_file(s->prompt_file, (size_t)1 << 30, &prompt->text, error);
+  if (s->prompt) return copy_text(s, s->prompt, &p->prompt.text, error);
+  return !s->prompt_file || prompt_read_file(&p->check, s->prompt_file, (size_t)1 << 30, &p->prompt.text, error);
 }
 
 /* Makes the tokens fit into the context: drops the first ones where that is allowed. */

@@ -112,7 +112,7 @@ static bool score_lines(Program *p, Error *error) {
   int64_t skipped = 0;
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
-  bool ok = line_input_open(&input, p->settings.score, error);
+  bool ok = line_input_open(&input, p->settings.score, &p->check, error);
   while (ok && !p->out.error) {
     const uint8_t *line;
     size_t size;
@@ -228,7 +228,7 @@ static bool score_file(Program *p, Error *error) {
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(&p->model, &p->settings, &p->console, s->score, &tokens, error)) return false;
+  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
   bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            s->score, tokens.info.tokens);

@@ -187,6 +187,9 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
       FORMAT_ROWS(s, .needs = "score novelty"),
+      FLAG("binary", &s->binary,
+           "read the bytes of any file and skip the text checks; the default for a run that was trained with --binary",
+           .modes = MODES_READING | MODE_SCORE | MODE_CHOOSE),
 
       GROUP("Other modes (at most one)"),
       FLAG("interactive", &s->interactive,

@@ -250,10 +250,10 @@ bool surprisal_score(Program *p, Error *error) {
   Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
   TextScore score = {.take = take_token, .context = &r};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
-  const bool ok = (r.top || error_memory(error, "a text")) && prompt_read_file(s->score, FILE_LIMIT, &text, error) &&
-                  (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-                  score_text(&p->model, &p->console, text.bytes, text.size, &score, error) &&
-                  print_output(p, &r.output, error);
+  const bool ok =
+      (r.top || error_memory(error, "a text")) && prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
+      (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+      score_text(&p->model, &p->console, text.bytes, text.size, &score, error) && print_output(p, &r.output, error);
   free(text.bytes);
   free(r.top);
   output_free(&r.output);

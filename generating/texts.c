@@ -299,14 +299,14 @@ bool program_lines(Program *p, Error *error) {
   Lines l = lines_of(p, false, print_line);
   if (p->settings.prompt) return fail(error, EXIT_USAGE, "--lines reads standard input or -f FILE, not -p");
   l.request.keep = 0;
-  const bool ok = line_input_open(&l.input, p->settings.prompt_file, error) && answer_all(&l, error);
+  const bool ok = line_input_open(&l.input, p->settings.prompt_file, &p->check, error) && answer_all(&l, error);
   close_lines(&l);
   return ok;
 }
 
 bool program_prompts(Program *p, Error *error) {
   Lines l = lines_of(p, true, print_json);
-  const bool ok = line_input_open(&l.input, p->settings.prompts, error) && answer_all(&l, error);
+  const bool ok = line_input_open(&l.input, p->settings.prompts, &p->check, error) && answer_all(&l, error);
   close_lines(&l);
   return ok;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the text checks of ./train: messages, exit statuses, the commands that it suggests, and the windows that --show
-# prints. See tests/program_helpers.sh.
+# Tests the text checks of ./train and ./generate: messages, exit statuses, the commands that they suggest, and the
+# windows that --show prints. See tests/program_helpers.sh.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u
@@ -144,6 +144,40 @@ silent "which mend them" many
 check "said when a run begins" grep -q "looks like Latin-1" err
 ./train --resume=once.run --steps 4 --quiet 2>err
 check "and not when it goes on" test ! -s err
+
+# ---- ./generate ----
+printf '{"prompt": "Once"}\n' | gzip >prompts.jsonl.gz
+printf 'good\tbad\nyes\tno\n' | iconv -f utf-8 -t utf-16 >pairs.tsv
+printf 'PK\3\4\n\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\21\0\0\0word/document.xmlPK\3\4' >word.txt
+for mode in "--score FILE" "--score FILE --per-line" "--score FILE --alts 1" "--prompts FILE" "-f FILE" "--lines -f FILE" "--novelty FILE"; do
+  refused "gzip: $mode" 3 'jsonl.gz: it is compressed (gzip).*: zcat prompts.jsonl.gz >' "$generate" once.run ${mode%FILE*} prompts.jsonl.gz ${mode#*FILE}
+  refused "docx: $mode" 3 'word.txt: it is a Word document (docx).*: pandoc -f docx' "$generate" once.run ${mode%FILE*} word.txt ${mode#*FILE}
+  refused "UTF-16: $mode" 3 'standard input: it is UTF-16.*: \.\.\. | iconv -f utf-16 -t utf-8$' \
+    sh -c '"$@" <pairs.tsv' - "$generate" once.run ${mode%FILE*} - ${mode#*FILE}
+done
+refused "UTF-16: --choose" 3 'pairs.tsv: it is UTF-16.*: iconv -f utf-16 -t utf-8 pairs.tsv >tmp && mv tmp pairs.tsv$' "$generate" once.run --choose pairs.tsv
+refused "UTF-16: ./train --choose" 3 'pairs.tsv: it is UTF-16' "$train" text.txt $few --choose pairs.tsv --out no.run
+refused "UTF-16: /load" 3 'pairs.tsv: it is UTF-16' sh -c 'echo "/load pairs.tsv" | "$@"' - "$generate" once.run -i --quiet
+"$generate" once.run --score nul.txt --quiet 2>err >/dev/null
+check "a score of a text with NUL" grep -q "^warning: nul.txt: .* are NUL, which no text has; remove them: tr -d '.000' <nul.txt >tmp && mv tmp nul.txt$" err
+mkdir latin && cp latin1.txt latin/a.txt && cp latin1.txt latin/b.txt
+"$generate" once.run --score latin --quiet 2>err >/dev/null
+check "each kind is warned of once" test "$(grep -c 'looks like Latin-1' err)" -eq 1
+sed -n 2p latin1.txt | "$generate" once.run --lines --quiet --truncate-prompt left -n 1 2>err >/dev/null
+check "the first line of a stream" grep -q '^warning: the beginning of standard input: .* are not UTF-8 (it looks like Latin-1); convert it: \.\.\. | iconv -f latin1 -t utf-8$' err
+"$generate" bytes.run --score text.txt.gz --quiet 2>err >score.json
+check "a run that was trained with --binary scores any file" test -s score.json -a ! -s err
+"$generate" once.run --score text.txt.gz --binary --quiet 2>err >score.json
+check "with --binary, any run does" test -s score.json -a ! -s err
+printf 'Once upon' >bare.txt
+printf '\357\273\277Once upon' >marked.txt
+for name in bare marked; do
+  for mode in "-f FILE -n 5 --greedy" "--lines -f FILE -n 5 --greedy" "--score FILE --per-line" "--score FILE --alts 1"; do
+    "$generate" once.run --quiet ${mode%FILE*} $name.txt ${mode#*FILE}
+  done >$name.out
+done
+check "a byte-order mark is no part of a text" cmp bare.out marked.out
+check "of a prompt, of lines, of scores" test "$(wc -l <bare.out)" -gt 10
 
 # ---- windows ----
 shown() { ./train "$@" --dry-run --quiet 2>err; }

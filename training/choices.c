@@ -1,5 +1,6 @@
 /* The fraction of questions that the model answers right (--choose), measured with the validation loss on rank 0. */
 #include "cli/startup.h"
+#include "cli/text_check.h"
 #include "training/run.h"
 
 enum { TOKENS = 64 << 10 /* at most, in an evaluation during the run */ };
@@ -15,7 +16,10 @@ bool run_open_choices(Run *r, Error *error) {
     return fail(error, EXIT_USAGE,
                 "--choose is measured with the validation loss, but there is no validation text; "
                 "give one with --val FILE");
-  if (choices_read(set, s->choose, r->text.tokenizer, run_start_token(r), r->model.config.ctx, &cause)) return true;
+  TextCheck check = {.console = s->resume || s->binary ? NULL : &r->console};
+  if (text_check_file(&check, s->choose, s->choose, &cause) &&
+      choices_read(set, s->choose, r->text.tokenizer, run_start_token(r), r->model.config.ctx, &cause))
+    return true;
   if (!s->resume || cause.code != EXIT_INPUT) return fail(error, cause.code, "%s", cause.text);
   console_warning(&r->console, "%s; the run continues without --choose", cause.text);
   choices_free(set);
