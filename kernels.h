@@ -154,11 +154,14 @@ static inline uint32_t dropout_threshold(float p, int bits) {
   return (uint32_t)(threshold < most ? threshold : most);
 }
 
+#define PLUS_ONE(...) +1 /* counts the rows of a table */
+
 #define NORMS(X) /* name in options and files; in text */                                                              \
   X(RMS, "rms", "RMSNorm")                                                                                             \
   X(LAYER, "layer", "LayerNorm")
 #define NORM_ID(id, ...) NORM_##id,
 typedef enum NormKind { NORMS(NORM_ID) } NormKind;
+enum { NORM_KINDS = NORMS(PLUS_ONE) };
 static inline bool norm_has_mean(NormKind kind) { return kind == NORM_LAYER; }
 static inline bool norm_has_bias(NormKind kind) { return kind == NORM_LAYER; }
 
@@ -189,6 +192,7 @@ typedef struct NormGradient {
   X(RELU, "relu", "ReLU", "ReGLU")
 #define ACTIVATION_ID(id, ...) ACTIVATION_##id,
 typedef enum Activation { ACTIVATIONS(ACTIVATION_ID) } Activation;
+enum { ACTIVATION_KINDS = ACTIVATIONS(PLUS_ONE) };
 
 /* The activation after the first product of an MLP with F hidden activations: h = act(u), u [N][F]; `gated` (Shazeer
  * 2020): h = act(gate) * up, u [N][2F], gate first, then up. */

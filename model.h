@@ -99,7 +99,8 @@ int64_t model_parameters(const ModelConfig *config);
 /* The same without the token and position embeddings; an untied head counts. */
 int64_t model_parameters_without_embeddings(const ModelConfig *config);
 
-/* Checks ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. */
+/* Checks ranges and divisibility; `code` is EXIT_USAGE for flags and EXIT_CHECKPOINT for files. EXIT_INTERNAL: a switch
+ * or an enum is not decided. */
 bool model_config_check(const ModelConfig *config, ExitCode code, Error *error);
 
 /* Checks that the device supports the sizes of the model. EXIT_USAGE. */

@@ -75,18 +75,29 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
          fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
 }
 
-/* Returns whether nothing is left open. */
-static bool is_decided(const ModelConfig *c) {
-  const int switches[] = {c->tie, c->gated, c->bias, c->qkv_bias, c->head_bias, c->qk_norm};
-  bool decided = (unsigned)c->norm <= NORM_LAYER && (unsigned)c->norm_place <= NORM_PARALLEL &&
-                 (unsigned)c->activation <= ACTIVATION_RELU && (unsigned)c->positions <= POSITIONS_NONE;
-  for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) decided = decided && (switches[i] | 1) == 1;
-  return decided;
+/* Whether `value` has a name; the list of names ends with NULL. */
+static bool is_named(const char *name, int value, const char *const *names, Error *error) {
+  int count = 0;
+  while (names[count]) count++;
+  return in_range(name, value, 0, count - 1, EXIT_INTERNAL, error);
+}
+
+/* Checks that nothing is left open. */
+static bool is_decided(const ModelConfig *c, Error *error) {
+  return is_named("norm", (int)c->norm, model_norm_names, error) &&
+         is_named("norm-place", (int)c->norm_place, model_norm_place_names, error) &&
+         is_named("act", (int)c->activation, model_activation_names, error) &&
+         is_named("positions", (int)c->positions, model_position_names, error) &&
+         in_range("tie", c->tie, 0, 1, EXIT_INTERNAL, error) &&
+         in_range("gated", c->gated, 0, 1, EXIT_INTERNAL, error) &&
+         in_range("bias", c->bias, 0, 1, EXIT_INTERNAL, error) &&
+         in_range("qkv-bias", c->qkv_bias, 0, 1, EXIT_INTERNAL, error) &&
+         in_range("head-bias", c->head_bias, 0, 1, EXIT_INTERNAL, error) &&
+         in_range("qk-norm", c->qk_norm, 0, 1, EXIT_INTERNAL, error);
 }
 
 bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {
-  if (!is_decided(c)) return fail(error, EXIT_INTERNAL, "the configuration of the model is incomplete");
-  if (!in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
+  if (!is_decided(c, error) || !in_range("vocabulary size", c->vocab, 1, MODEL_MAX_VOCAB, code, error) ||
       !in_range("layers", c->layers, 1, MODEL_MAX_LAYERS, code, error) ||
       !in_range("heads", c->heads, 1, MODEL_MAX_HEADS, code, error) ||
       !in_range("kv-heads", c->kv_heads, 1, c->heads, code, error) ||

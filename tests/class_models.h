@@ -60,15 +60,15 @@ static inline ModelConfig own(void) {
 }
 
 /* Model number `n` of all that differ in the parts. */
-enum { NUMBERED_MODELS = 2 * 4 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
+enum { NUMBERED_MODELS = NORM_KINDS * 4 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
 static inline ModelConfig numbered(int n) {
   static const char *const mixers[] = {"A", "C", "AC", "NA", "N"};
   ModelConfig c = plain;
-  c.activation = (Activation)(n / 11 % 4);
+  c.activation = (Activation)(n / 11 % ACTIVATION_KINDS);
 #define PART(field, kinds)                                                                                             \
   c.field = (__typeof__(c.field))(n % kinds);                                                                          \
   n /= kinds
-  PART(norm, 2);
+  PART(norm, NORM_KINDS);
   PART(norm_place, 4);
   PART(gated, 2);
   PART(positions, 4);

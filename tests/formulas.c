@@ -6,7 +6,7 @@
 
 RowStats row_stats(NormKind kind, double eps, const double *x, size_t dim) {
   double mean = 0, squares = 0;
-  for (size_t i = 0; kind == NORM_LAYER && i < dim; i++) mean += x[i] / (double)dim;
+  for (size_t i = 0; norm_has_mean(kind) && i < dim; i++) mean += x[i] / (double)dim;
   for (size_t i = 0; i < dim; i++) squares += (x[i] - mean) * (x[i] - mean);
   return (RowStats){mean, 1 / sqrt(squares / (double)dim + eps)};
 }
@@ -14,7 +14,7 @@ RowStats row_stats(NormKind kind, double eps, const double *x, size_t dim) {
 void normalize_row(const NormValues *n, double *y, const double *x, size_t dim) {
   const RowStats s = row_stats(n->kind, n->eps, x, dim);
   for (size_t i = 0; i < dim; i++)
-    y[i] = n->weight[i] * (x[i] - s.mean) * s.rstd + (n->kind == NORM_LAYER ? n->bias[i] : 0);
+    y[i] = n->weight[i] * (x[i] - s.mean) * s.rstd + (norm_has_bias(n->kind) ? n->bias[i] : 0);
 }
 
 void normalize_row_backward(const NormValues *n, double *dx, double *dweight, double *dbias, const double *dy,
@@ -23,17 +23,15 @@ void normalize_row_backward(const NormValues *n, double *dx, double *dweight, do
   double mean = 0, product = 0; /* of g, of g * xh */
   for (size_t i = 0; i < dim; i++) {
     const double g = n->weight[i] * dy[i], xh = (x[i] - s.mean) * s.rstd;
-    if (n->kind == NORM_LAYER) mean += g / (double)dim;
+    if (norm_has_mean(n->kind)) mean += g / (double)dim;
     product += g * xh / (double)dim;
     dweight[i] += dy[i] * xh;
-    if (n->kind == NORM_LAYER) dbias[i] += dy[i];
+    if (norm_has_bias(n->kind)) dbias[i] += dy[i];
   }
   for (size_t i = 0; i < dim; i++) dx[i] = s.rstd * (n->weight[i] * dy[i] - mean - (x[i] - s.mean) * s.rstd * product);
 }
 
 /* ---- activations ---- */
-
-const char *const activation_names[4] = {"silu", "gelu", "gelu tanh", "relu"};
 
 static const double PI = 3.14159265358979323846;
 
@@ -60,6 +58,8 @@ double activation_slope(Activation a, double u) {
   }
   return (double)NAN;
 }
+
+MlpShape mlp_shape(int i, int ffn) { return (MlpShape){(Activation)(i / 2), i % 2 == 1, ffn}; }
 
 /* The index in u of number i of [rows][ffn]. */
 static size_t index_in_u(const MlpShape *mlp, size_t i) {

@@ -7,24 +7,26 @@
 /* A Norm on the host. */
 typedef struct NormValues {
   NormKind kind;
-  const double *weight, *bias; /* bias: of NORM_LAYER alone */
+  const double *weight, *bias; /* bias: NULL where the kind has none */
   double eps;
 } NormValues;
 
 typedef struct RowStats {
-  double mean, rstd; /* NORM_RMS: the mean is 0 */
+  double mean, rstd; /* mean: 0 where the kind has none */
 } RowStats;
 
 RowStats row_stats(NormKind kind, double eps, const double *x, size_t dim);
 /* y [dim]; y may be x. */
 void normalize_row(const NormValues *n, double *y, const double *x, size_t dim);
-/* Computes dx [dim] without the residual gradient, and adds to dweight and dbias (NORM_LAYER). */
+/* Computes dx [dim] without the residual gradient, and adds to dweight and dbias (norm_has_bias()). */
 void normalize_row_backward(const NormValues *n, double *dx, double *dweight, double *dbias, const double *dy,
                             const double *x, size_t dim);
 
 double activation_value(Activation a, double u);
 double activation_slope(Activation a, double u); /* its derivative */
-extern const char *const activation_names[4];
+/* Number i < MLP_SHAPES: every activation, alone and with a gate. */
+enum { MLP_SHAPES = 2 * ACTIVATION_KINDS };
+MlpShape mlp_shape(int i, int ffn);
 /* h [rows][ffn] of u [rows][ffn] or [rows][2 ffn]. */
 double *activation_rows(Fixture *f, const MlpShape *mlp, const double *u, int rows);
 /* du, of dh [rows][ffn]. */

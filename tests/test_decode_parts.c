@@ -295,7 +295,7 @@ static void test_decode_products(void **state) {
 }
 
 static void mlp_part(Fixture *f, int ffn, int inputs, int shape, NormUse norm) {
-  const MlpShape mlp = {(Activation)(shape / 2), shape % 2 == 1, ffn};
+  const MlpShape mlp = mlp_shape(shape, ffn);
   Part k = {.name = "decode_mlp",
             .run = run_mlp,
             .inputs = inputs,
@@ -312,10 +312,10 @@ static void test_decode_mlp(void **state) {
   Fixture *f = *state;
   static const int shapes[][2] = {{1, 8}, {21, 33}, {176, 128}, {9, 1064}};
   for (int i = 0; i < 4; i++)
-    for (int shape = 0; shape < 8; shape++)
+    for (int shape = 0; shape < MLP_SHAPES; shape++)
       mlp_part(f, fitting_width(f, shapes[i][0]), fitting_width(f, shapes[i][1]), shape,
                (NormUse)((i + shape) % NORM_USES));
-  for (int shape = 0; shape < 8; shape++)
+  for (int shape = 0; shape < MLP_SHAPES; shape++)
     for (NormUse norm = NO_NORM; norm < NORM_USES; norm++) mlp_part(f, 40, 24, shape, norm);
 }
 
@@ -535,9 +535,9 @@ static void test_decode_nan(void **state) {
                                                                                run_mlp};
   const int ids[] = {1, 2, 3};
   for (int i = 0; i < 4; i++)
-    for (int shape = 0; shape < 8; shape++) {
+    for (int shape = 0; shape < MLP_SHAPES; shape++) {
       Part k = {.inputs = 40, .norm = shape % 3 ? USE_LAYER : USE_RMS, .bias = true};
-      k.mlp = (MlpShape){(Activation)(shape / 2), shape % 2 == 1, 24};
+      k.mlp = mlp_shape(shape, 24);
       k.outputs = k.mlp.gated ? 48 : 24;
       k.width = i == 0 ? k.inputs : i == 3 ? k.mlp.ffn : k.outputs;
       if (i < 3 && shape > 3) break; /* these have no activation */

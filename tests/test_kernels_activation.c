@@ -5,16 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every activation, alone and with a gate. */
-enum { SHAPES = 8 };
-
-static MlpShape shape_of(int i, int ffn) { return (MlpShape){(Activation)(i / 2), i % 2 == 1, ffn}; }
-
 static size_t u_count(const MlpShape *mlp, size_t h_count) { return mlp->gated ? 2 * h_count : h_count; }
 
 static const char *title(const MlpShape *mlp, const char *what) {
   static char text[80];
-  snprintf(text, sizeof text, "%s of %s%s", what, mlp->gated ? "gated " : "", activation_names[mlp->activation]);
+#define NAME(id, name, ...) [ACTIVATION_##id] = name,
+  static const char *const names[] = {ACTIVATIONS(NAME)};
+  snprintf(text, sizeof text, "%s of %s%s", what, mlp->gated ? "gated " : "", names[mlp->activation]);
   return text;
 }
 
@@ -66,7 +63,7 @@ static void test_activation(void **state) {
     GoldenCase k = {g, index, dims[0], dims[1], {(Activation)dims[2], dims[3] != 0, fitting_width(f, dims[1])}};
     golden_case(f, &k, "u", "du");
   }
-  assert_int_equal(index, 32);
+  assert_int_equal(index, 4 * MLP_SHAPES);
 }
 
 /* ---- against the formulas ---- */
@@ -90,8 +87,8 @@ static void extremes_case(Fixture *f, const MlpShape *mlp) {
 static void test_activation_extremes(void **state) {
   const int widths[] = {1, 8, 13, 264};
   for (int w = 0; w < 4; w++)
-    for (int i = 0; i < SHAPES; i++) {
-      const MlpShape mlp = shape_of(i, fitting_width(*state, widths[w]));
+    for (int i = 0; i < MLP_SHAPES; i++) {
+      const MlpShape mlp = mlp_shape(i, fitting_width(*state, widths[w]));
       extremes_case(*state, &mlp);
     }
 }
@@ -103,7 +100,7 @@ static void test_activation_numbers(void **state) {
   enum { COUNT = 1600 };
   double *dh = host_values(f, COUNT), *wanted = host_values(f, COUNT);
   for (int i = 0; i < COUNT; i++) dh[i] = 1, wanted[i] = (i - COUNT / 2) / 64.0;
-  for (int a = 0; a < 4; a++) {
+  for (int a = 0; a < ACTIVATION_KINDS; a++) {
     const MlpShape mlp = {(Activation)a, false, COUNT};
     Array u = array_compute(f, wanted, COUNT), h = array_compute(f, NULL, COUNT), up = array_compute(f, dh, COUNT);
     const double *stored = array_read(f, &u), *value = activation_rows(f, &mlp, stored, 1),
@@ -148,8 +145,8 @@ static void dropout_case(Fixture *f, const MlpShape *mlp) {
 static void test_activation_dropout(void **state) {
   const int widths[] = {1, 19, 72, 264};
   for (int w = 0; w < 4; w++)
-    for (int i = 0; i < SHAPES; i++) {
-      const MlpShape mlp = shape_of(i, fitting_width(*state, widths[w]));
+    for (int i = 0; i < MLP_SHAPES; i++) {
+      const MlpShape mlp = mlp_shape(i, fitting_width(*state, widths[w]));
       dropout_case(*state, &mlp);
     }
 }
@@ -157,7 +154,7 @@ static void test_activation_dropout(void **state) {
 /* ---- finite differences, NaN ---- */
 
 static void forward_activation(Fixture *f, Forward *t) {
-  const MlpShape mlp = shape_of(t->dims[2], t->dims[1]);
+  const MlpShape mlp = mlp_shape(t->dims[2], t->dims[1]);
   f->backend->activation(f->context, t->out.data, t->in.data, &mlp, 1, t->dims[0], NULL);
 }
 
@@ -167,8 +164,8 @@ static void test_derivatives_activation(void **state) {
   enum { ROWS = 2 };
   const int ffn = fitting_width(f, 9);
   const size_t n = ROWS * (size_t)ffn;
-  for (int i = 0; i < SHAPES; i++) {
-    const MlpShape mlp = shape_of(i, ffn);
+  for (int i = 0; i < MLP_SHAPES; i++) {
+    const MlpShape mlp = mlp_shape(i, ffn);
     const size_t count = u_count(&mlp, n);
     double *x = random_values(f, 1, count), *up = random_values(f, 2, n);
     for (size_t j = 0; j < count; j++) x[j] += x[j] == 0; /* ReLU has no derivative at 0 */
@@ -188,8 +185,8 @@ static void test_activation_nan(void **state) {
   Fixture *f = *state;
   OPS(f);
   enum { FFN = 40, BAD = 21 };
-  for (int i = 0; i < SHAPES; i++) {
-    const MlpShape mlp = shape_of(i, FFN);
+  for (int i = 0; i < MLP_SHAPES; i++) {
+    const MlpShape mlp = mlp_shape(i, FFN);
     const size_t count = u_count(&mlp, FFN);
     double *u = random_values(f, 1, count), *dh = random_values(f, 2, FFN);
     u[BAD] = NAN, u[BAD + 1] = 1, dh[BAD + 1] = NAN;

@@ -4,13 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"RMSNorm", "LayerNorm"};
-static const NormKind kinds[] = {NORM_RMS, NORM_LAYER};
+#define NORM_WORDS(id, name, words) [NORM_##id] = words,
+static const char *const kind_names[] = {NORMS(NORM_WORDS)};
 
 /* A norm on the device, with the statistics of the forward and the gradients of the backward. */
 typedef struct NormArrays {
   Norm norm;
-  Array weight, bias, mean, rstd, dweight, dbias; /* bias, mean, dbias: of NORM_LAYER alone */
+  Array weight, bias, mean, rstd, dweight, dbias; /* bias, mean, dbias: of the kinds that have them */
 } NormArrays;
 
 static NormArrays norm_arrays(Fixture *f, NormKind kind, const double *weight, const double *bias, float eps, int rows,
@@ -19,12 +19,9 @@ static NormArrays norm_arrays(Fixture *f, NormKind kind, const double *weight, c
   NormArrays a = {.weight = array_floats(f, weight, width),
                   .rstd = array_floats(f, NULL, n),
                   .dweight = array_floats(f, NULL, width)};
-  a.norm = rms_norm_of(a.weight.data, eps);
-  if (kind == NORM_RMS) return a;
-  a.bias = array_floats(f, bias, width);
-  a.mean = array_floats(f, NULL, n);
-  a.dbias = array_floats(f, NULL, width);
-  a.norm = layer_norm_of(a.weight.data, a.bias.data, eps);
+  if (norm_has_mean(kind)) a.mean = array_floats(f, NULL, n);
+  if (norm_has_bias(kind)) a.bias = array_floats(f, bias, width), a.dbias = array_floats(f, NULL, width);
+  a.norm = (Norm){kind, a.weight.data, a.bias.data, eps};
   return a;
 }
 
@@ -65,7 +62,7 @@ static NormCase norm_case_of(Fixture *f, const Golden *g, int index) {
 /* Means may be near 0: errors are relative to the size of x, at least 1. */
 static void expect_stats(Fixture *f, const NormCase *k, const char *mean, const char *rstd) {
   expect_close(f, rstd, array_read(f, &k->a.rstd), norm_values(f, k, rstd), k->rows, k->tolerance);
-  if (k->a.norm.kind == NORM_RMS) return;
+  if (!norm_has_mean(k->a.norm.kind)) return;
   expect_close_floor(f, mean, array_read(f, &k->a.mean), norm_values(f, k, mean), k->rows, 1e-6, 1);
 }
 
@@ -95,7 +92,7 @@ static void save_stats(Fixture *f, const NormCase *k, const Array *x) {
     mean[n] = s.mean, rstd[n] = s.rstd;
   }
   array_write(f, &k->a.rstd, rstd);
-  if (k->a.norm.kind == NORM_LAYER) array_write(f, &k->a.mean, mean);
+  if (norm_has_mean(k->a.norm.kind)) array_write(f, &k->a.mean, mean);
 }
 
 static void backward(Fixture *f, const NormCase *k, const Array *dx, const Array *dbranch, const Array *dy,
@@ -108,7 +105,7 @@ static void backward(Fixture *f, const NormCase *k, const Array *dx, const Array
 /* Checks dweight and dbias: of `plain`, of the sum, or both added. */
 static void expect_gradients(Fixture *f, const NormCase *k, bool plain, bool of_sum) {
   const size_t width = (size_t)k->dim;
-  for (int bias = 0; bias < (k->a.norm.kind == NORM_LAYER ? 2 : 1); bias++) {
+  for (int bias = 0; bias < (norm_has_bias(k->a.norm.kind) ? 2 : 1); bias++) {
     double *want = host_values(f, width);
     if (plain) want = sum_of(f, want, norm_values(f, k, bias ? "plain_dshift" : "plain_dgain"), width);
     if (of_sum) want = sum_of(f, want, norm_values(f, k, bias ? "dshift" : "dgain"), width);
@@ -192,7 +189,7 @@ static SizeCase size_case_of(Fixture *f, NormKind kind, int batch, int length, i
 static void size_case_run(Fixture *f, const SizeCase *k) {
   OPS(f);
   array_write(f, &k->a.dweight, k->dweight);
-  if (k->values.kind == NORM_LAYER) array_write(f, &k->a.dbias, k->dbias);
+  if (norm_has_bias(k->values.kind)) array_write(f, &k->a.dbias, k->dbias);
   ops->residual_norm(c, k->x_out.data, k->y.data, stats_of(&k->a), k->x_in.data, k->branch.data, &k->a.norm, k->batch,
                      k->length, k->dim, k->drop);
   ops->residual_norm_backward(c, k->dx.data, k->dbranch.data, gradient_of(&k->a), k->dy.data, k->dres.data,
@@ -219,7 +216,7 @@ static void expect_size_case(Fixture *f, const SizeCase *k) {
   expect_close(f, "dx", passed, dx, k->n, TOLERANCE_F32);
   expect_close(f, "dbranch", array_read(f, &k->dbranch), dbranch, k->n, 1e-6);
   expect_close(f, "dweight", array_read(f, &k->a.dweight), dweight, k->width, TOLERANCE_F32);
-  if (k->values.kind == NORM_LAYER)
+  if (norm_has_bias(k->values.kind))
     expect_close(f, "dbias", array_read(f, &k->a.dbias), dbias, k->width, TOLERANCE_F32);
   if (!k->drop) expect_same("dbranch, which is dx", array_read(f, &k->dbranch), passed, k->n);
 }
@@ -228,7 +225,7 @@ static void expect_size_case(Fixture *f, const SizeCase *k) {
 static void expect_same_again(Fixture *f, const SizeCase *k) {
   const Array list[] = {k->y, k->dx, k->dbranch, k->a.dweight, k->a.dbias};
   double *first[5];
-  const int count = k->values.kind == NORM_LAYER ? 5 : 4;
+  const int count = norm_has_bias(k->values.kind) ? 5 : 4;
   for (int i = 0; i < count; i++) first[i] = array_read(f, &list[i]);
   size_case_run(f, k);
   for (int i = 0; i < count; i++) expect_same("the same again", array_read(f, &list[i]), first[i], list[i].count);
@@ -240,9 +237,9 @@ static void expect_same_again(Fixture *f, const SizeCase *k) {
 }
 
 static void size_case(Fixture *f, int batch, int length, int dim, float p) {
-  for (int i = 0; i < 2; i++) {
+  for (int kind = 0; kind < NORM_KINDS; kind++) {
     Dropout dropout = dropout_at(f, p, 9, 2);
-    SizeCase k = size_case_of(f, kinds[i], batch, length, dim, p > 0 ? &dropout : NULL);
+    SizeCase k = size_case_of(f, (NormKind)kind, batch, length, dim, p > 0 ? &dropout : NULL);
     size_case_run(f, &k);
     expect_size_case(f, &k);
     expect_same_again(f, &k);
@@ -298,14 +295,14 @@ static void test_derivatives_norm(void **state) {
   const int dim = fitting_width(f, 9);
   const size_t width = (size_t)dim, n = ROWS * width;
   const double *x = random_values(f, 1, n), *up = random_values(f, 2, n), *weight = random_values(f, 3, width);
-  for (int i = 0; i < 2; i++) {
-    NormArrays a = norm_arrays(f, kinds[i], weight, random_values(f, 4, width), 1e-5f, ROWS, dim);
+  for (int kind = 0; kind < NORM_KINDS; kind++) {
+    NormArrays a = norm_arrays(f, (NormKind)kind, weight, random_values(f, 4, width), 1e-5f, ROWS, dim);
     Forward norm = {.run = forward_norm,
                     .in = array_compute(f, x, n),
                     .out = array_compute(f, NULL, n),
                     .upstream = up,
                     .fixed = {a.mean, a.rstd, a.weight, a.bias},
-                    .dims = {1, ROWS, dim, (int)kinds[i]}};
+                    .dims = {1, ROWS, dim, kind}};
     Array dy = array_compute(f, up, n), dx = array_compute(f, NULL, n);
     forward_norm(f, &norm);
     ops->residual_norm_backward(c, dx.data, NULL, gradient_of(&a), dy.data, NULL, norm.in.data, stats_of(&a), &a.norm,
@@ -319,10 +316,10 @@ static void test_norm_nan(void **state) {
   Fixture *f = *state;
   OPS(f);
   enum { ROWS = 3, DIM = 40, N = ROWS * DIM, BAD = DIM + 5 };
-  for (int i = 0; i < 2; i++) {
+  for (int kind = 0; kind < NORM_KINDS; kind++) {
     double *x = random_values(f, 1, N);
     x[BAD] = NAN;
-    NormArrays a = norm_arrays(f, kinds[i], random_values(f, 2, DIM), random_values(f, 3, DIM), 1e-5f, ROWS, DIM);
+    NormArrays a = norm_arrays(f, (NormKind)kind, random_values(f, 2, DIM), random_values(f, 3, DIM), 1e-5f, ROWS, DIM);
     Array in = array_compute(f, x, N), y = array_compute(f, NULL, N), dx = array_compute(f, NULL, N);
     Array dy = array_compute(f, random_values(f, 4, N), N);
     ops->residual_norm(c, NULL, y.data, stats_of(&a), in.data, NULL, &a.norm, 1, ROWS, DIM, NULL);
@@ -331,7 +328,7 @@ static void test_norm_nan(void **state) {
     const double *got = array_read(f, &y), *got_dx = array_read(f, &dx), *dweight = array_read(f, &a.dweight);
     for (int j = 0; j < N; j++)
       if (!isnan(got[j]) != (j / DIM != 1) || !isnan(got_dx[j]) != (j / DIM != 1))
-        fail_msg("%s: value %d is %g, its gradient %g", kind_names[i], j, got[j], got_dx[j]);
+        fail_msg("%s: value %d is %g, its gradient %g", kind_names[kind], j, got[j], got_dx[j]);
     for (int j = 0; j < DIM; j++) assert_true(isnan(dweight[j]));
   }
 }
