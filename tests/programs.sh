@@ -469,7 +469,10 @@ $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out ear
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
 refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run was trained with 0" "$train" --resume=late.run --encoder-layers 1 --steps 50
-refused "auto is the length that it has" 2 "late.run is finished at step 40" "$train" --resume=late.run --steps auto
+before=$(listing)
+said=$($train --resume=late.run --steps auto 2>&1)
+check "auto is the length that it has: nothing is left to do" test $? -eq 0 -a "$(listing)" = "$before" -a "$said" = \
+  "note: late.run is finished at step 40; give --steps with a larger number to continue"
 cp -r late.run same-again.run
 check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet
 check "a run named by --out" "$train" --resume --out same-again.run --steps 42 --quiet

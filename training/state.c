@@ -144,19 +144,20 @@ static int64_t count_of(const CheckpointState *state, const char *key, int64_t o
 }
 
 /* A run that was stopped during its last evaluation is at its last step, but not finished. */
-static bool check_unfinished(const Run *r, const CheckpointState *state, Error *error) {
-  const RunProgress *progress = &r->progress;
-  if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return true;
+static void find_finished(Run *r, const CheckpointState *state) {
+  RunProgress *progress = &r->progress;
+  if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return;
+  const bool patience = r->settings.patience && progress->bad_evals >= r->settings.patience;
   if (progress->step >= r->settings.steps)
-    return fail(error, EXIT_USAGE, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
-                r->files.dir, progress->step);
-  if (r->settings.patience && progress->bad_evals >= r->settings.patience)
-    return fail(error, EXIT_USAGE,
-                "%s ended at step %" PRId64 ", after %s no better than step %" PRId64
-                "; give --patience with a larger number to continue",
-                r->files.dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text,
-                progress->best_step);
-  return true;
+    console_note(&r->console, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
+                 r->files.dir, progress->step);
+  else if (patience)
+    console_note(&r->console,
+                 "%s is finished at step %" PRId64 ", after %s no better than step %" PRId64
+                 "; give --patience with a larger number to continue",
+                 r->files.dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text,
+                 progress->best_step);
+  progress->finished = progress->step >= r->settings.steps || patience;
 }
 
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
@@ -187,7 +188,8 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   compare_texts(&r->console, &r->text, &r->progress, state);
   compare_teachers(r, state);
   compare_machines(r, state);
-  return check_unfinished(r, state, error);
+  find_finished(r, state);
+  return true;
 }
 
 static bool read_state(Run *r, Error *error) {
