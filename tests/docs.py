@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks README.md, CONTRIBUTING.md and docs/*.md: every link has a target, every named file exists, and every
-function named with its file is defined in that file."""
+"""Checks README.md, CONTRIBUTING.md and docs/*.md: every link has a target, every named file exists, every function
+named with its file is defined in that file, and every script can be run as the pages run it."""
 import os
 import re
 import sys
@@ -59,12 +59,22 @@ def missing_functions(page, text):
             yield f"{page}: {path} does not define {function}()"
 
 
+def scripts_without_permission():
+    for folder in (".ci", "data", "scripts", "tests"):
+        for parent, _, names in os.walk(folder):
+            for path in (os.path.join(parent, name) for name in names):
+                with open(path, "rb") as file:
+                    if file.read(2) == b"#!" and not os.access(path, os.X_OK):
+                        yield f"{path} is not executable"
+
+
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     texts = {page: open(page, encoding="utf-8").read() for page in pages()}
     check("links lead somewhere", [line for page in texts for line in broken_links(page, texts[page])])
     check("files that are named are there", [line for page in texts for line in missing_files(page, texts[page])])
     check("functions are in their files", [line for page in texts for line in missing_functions(page, texts[page])])
+    check("scripts are executable", list(scripts_without_permission()))
     check("the README has at most 160 lines", [] if texts["README.md"].count("\n") <= 160 else ["README.md is longer"])
     print("done")
     return 1 if failed else 0
