@@ -8,6 +8,8 @@ include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
 
 COMMIT := $(shell test -e .git && git describe --always --abbrev=12 --dirty --exclude='*' 2>/dev/null)
 VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
+# Of the release, from its heading "## 1.0.0 (2026-11-30)".
+DATE := $(shell sed -n 's/^\#\# $(firstword $(VERSION)) (\(.*\))$$/\1/p' CHANGELOG.md)
 
 .PHONY: all demo demo-page demo-pairs deps clean help
 .DELETE_ON_ERROR:
@@ -73,10 +75,11 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/cuda-flags
 kernel-flags:
 	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
 
-VERSION_DEFINES = -DINKLING_VERSION='"$(VERSION)"' -DINKLING_COMMIT='"$(or $(COMMIT),unknown)"'
+VERSION_DEFINES = -DINKLING_VERSION='"$(VERSION)"' -DINKLING_DATE='"$(DATE)"' -DINKLING_COMMIT='"$(or $(COMMIT),unknown)"'
 VERSIONED := $(MAINS) $(addprefix $(BUILD)/,inkling.o train.o generate.o scripts/option_pages.o bench/bench_kernels.o)
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
+$(BUILD)/scripts/option_pages.o: CHANGELOG.md
 
 # A file of lines as the C string NAME.
 c_string = printf 'const char $(1)[] = ""\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'

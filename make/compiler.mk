@@ -51,8 +51,9 @@ KNOWN_ISAS := $(filter-out %_bf16,$(ALL_CPU_BUILDS))
 $(if $(filter-out $(KNOWN_ISAS),$(ISA)),$(error ISA is "$(ISA)": give one or several of $(KNOWN_ISAS)))
 CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
 	$(filter-out $(if $(X86)$(ARM),generic%),$(ALL_CPU_BUILDS)))
-# Floating-point exceptions need not be exact, so comparisons may become masks.
-BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2)) \
+# Floating-point exceptions need not be exact, so comparisons may become masks. Packagers give -O2, which the kernels need
+# not be content with.
+BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2),$(if $(filter -O2,$(CFLAGS)),-O3)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
 	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \
 	$(if $(filter dotprod%,$(1)),-march=armv8.2-a+dotprod) \
@@ -69,7 +70,7 @@ BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(c
 # ---- libraries ----
 
 # jansson, PCRE2 and utf8proc are required. They are linked statically if their archives are installed, so that the programs
-# run on other machines.
+# run on other machines; NO_STATIC=1 links the shared libraries, as distributions need.
 packages = $(foreach package,jansson libpcre2-8 libutf8proc,$(shell $(PKG_CONFIG) $(1) $(package) 2>/dev/null))
 PACKAGE_CFLAGS := $(call packages,--cflags)
 PACKAGE_LDFLAGS := $(call packages,--libs-only-L)
@@ -77,7 +78,7 @@ have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | \
 	$(CC) $(SEARCHED_CPPFLAGS) $(PACKAGE_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(SEARCHED_LDFLAGS)))) \
 	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
-static_or_shared = $(or $(firstword $(call archives,$(1))),-l$(1))
+static_or_shared = $(or $(if $(NO_STATIC),,$(firstword $(call archives,$(1)))),-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n)
 HAVE_UTF8PROC := $(call have_header,utf8proc.h)

@@ -1,7 +1,7 @@
 # make install and make uninstall: scripts/install.sh.
 
 #? Install
-#? make install [PREFIX=/usr/local] [DESTDIR=] | install inkling, man pages, and completion for bash, zsh and fish
+#? make install [PREFIX=/usr/local] [DESTDIR=] | install inkling, man pages, the license, and completion for bash, zsh and fish
 #? make uninstall [PREFIX=/usr/local] | remove what was installed there
 PREFIX ?= /usr/local
 OPTION_PAGES := $(BUILD)/option_pages

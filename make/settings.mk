@@ -10,6 +10,7 @@
 #? NO_CUDA=1 | leave out the CUDA backend
 #? CUDA_ARCH="80 90" NVCC=FILE | GPU architectures, or all (this machine's GPU, else 80 and 90)
 #? NO_MPI=1 | leave out MPI
+#? NO_STATIC=1 | link jansson, PCRE2 and utf8proc as shared libraries even if static ones are installed
 #? MPICC="mpicc ..." | MPI compilers (all that are found)
 #? Settings for one command
 #? -jN V=1 | N jobs at a time (one per core); print the commands
@@ -31,7 +32,7 @@ endif
 
 # BUILD_SETTINGS is the file of remembered settings. Nested builds (sanitize, fuzz, the emulator) read the file of the outer
 # build and write none: $(NESTED). An empty name turns remembering off.
-SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI MPICC
+SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS PKG_CONFIG WERROR ISA CUDA NO_CUDA NVCC CUDA_ARCH NO_MPI NO_STATIC MPICC
 BUILD_SETTINGS ?= $(BUILD)/settings.mk
 NESTED = BUILD_SETTINGS=$(BUILD_SETTINGS)
 ifeq ($(origin CC),default)

@@ -42,7 +42,7 @@ ifdef COMPILED_LIBRARIES
 ARCHIVE := $(LIBS)
 # The main build makes it.
 $(WASM)/flags: ;
-$(CPU_OBJECTS): override CFLAGS += -O3 $(KERNEL_CFLAGS)
+$(CPU_OBJECTS): override CFLAGS += $(KERNEL_CFLAGS)
 # What runs once or waits for people is compiled for size.
 COLD_FOLDERS := checkpoint cli doctor formats generating report sweep training web
 $(COLD_FOLDERS:%=$(BUILD)/%/%.o) $(BUILD)/train.o $(BUILD)/generate.o: override CFLAGS += -Os

@@ -15,7 +15,7 @@ class Inkling < Formula
     # The kernels are compiled for several instruction sets, from which the program chooses.
     ENV.runtime_cpu_detection
     ENV["HOMEBREW_OPTIMIZATION_LEVEL"] = "O3"
-    system OS.mac? ? "gmake" : "make", "install", "PREFIX=#{prefix}", "CC=#{ENV.cc}", "NO_CUDA=1", "NO_MPI=1", "NO_INSTALL=1"
+    system OS.mac? ? "gmake" : "make", "install", "PREFIX=#{prefix}", "CC=#{ENV.cc}", "NO_CUDA=1", "NO_MPI=1", "NO_STATIC=1", "NO_INSTALL=1"
     # The list for make uninstall, which brew does not need.
     rm_r lib/"inkling"
   end

@@ -69,6 +69,7 @@ page share/man/man1/inkling-generate.1 man generate
 page share/bash-completion/completions/inkling bash
 page share/zsh/site-functions/_inkling zsh
 page share/fish/vendor_completions.d/inkling.fish fish
+put 644 LICENSE share/licenses/inkling/LICENSE
 for library in ${MPI_LIBRARIES:-}; do
   put 755 "$library" "lib/inkling/${library##*/}"
 done

@@ -126,7 +126,7 @@ static void man_option(const Program *p, const Option *row) {
 static void man_heading(const char *name, const char *about) {
   fputs(".TH \"", stdout);
   for (const char *c = name; *c; c++) putchar(toupper((unsigned char)*c));
-  printf("\" 1 \"\" \"Inkling %s\" \"Inkling\"\n.nh\n.ad l\n.SH NAME\n", INKLING_VERSION);
+  printf("\" 1 \"" INKLING_DATE "\" \"Inkling %s\" \"Inkling\"\n.nh\n.ad l\n.SH NAME\n", INKLING_VERSION);
   roff(name);
   printf(" \\- %s\n.SH SYNOPSIS\n", about);
 }

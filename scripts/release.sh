@@ -88,7 +88,7 @@ for machine in $MACHINES; do
   folder=$name-$version-linux-$machine
   stage=$work/$machine
   DESTDIR=$stage PREFIX=/usr BUILD=$build/static/$(uname -m) BIN=$build/static/$machine scripts/install.sh >/dev/null
-  rm -r "$stage/usr/lib" # the list for make uninstall
+  rm -r "$stage/usr/lib" "$stage/usr/share/licenses" # the list for make uninstall; `copyright` has all licenses
   mkdir -p "$stage/usr/share/doc/$name"
   cp "$work/copyright" "$stage/usr/share/doc/$name/copyright"
   cp -r "$stage/usr" "$work/$folder"

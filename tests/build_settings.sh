@@ -45,6 +45,9 @@ make_in "$build" remember CPPFLAGS= >"$work/log"
 check "an empty one is the default" lacks -DC
 check "the others stay" grep -qx 'NO_CUDA ?= 1' "$build/settings.mk"
 check "an empty CFLAGS is the default" has -O3 CFLAGS=
+check "the kernels of a package have -O3" has -O3 CFLAGS='-g -O2'
+check "-O0 is left alone" lacks -O3 CFLAGS=-O0
+check "shared libraries" sh -c '! make -n --no-print-directory BUILD="$0" NO_STATIC=1 train 2>&1 | grep -q "lib[a-z0-9-]*\.a"' "$build"
 
 # The CUDA emulator is built the same with or without CUDA and MPI.
 emulator_flags() { # emulator_flags FILE ARGUMENTS...

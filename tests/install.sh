@@ -34,7 +34,7 @@ refused "help for an unknown command" 2 'inkling: unknown command "run"' "$bin/i
 mkdir -p "$there/share" && echo mine >"$there/share/mine"
 check "install" install_in "$there"
 list='./bin/inkling ./share/bash-completion/completions/inkling ./share/zsh/site-functions/_inkling'
-list="$list ./share/fish/vendor_completions.d/inkling.fish ./lib/inkling/installed ./share/mine"
+list="$list ./share/fish/vendor_completions.d/inkling.fish ./lib/inkling/installed ./share/mine ./share/licenses/inkling/LICENSE"
 for page in inkling inkling-train inkling-generate; do list="$list ./share/man/man1/$page.1"; done
 list=$(printf '%s\n' $list | sort | tr '\n' ' ')
 check "every file is in its place" test "$(files "$there")" = "$list"
