@@ -22,16 +22,21 @@ static void bad_files_are_refused(void **state) {
   } cases[] = {
       {"model", "-", "model is missing"},
       {"model", "[]", "model is missing"},
-      {"model.type", "\"WordPiece\"", bpe},
-      {"model.type", "7", bpe},
+      {"model.type", "\"WordPiece\"", "its model is of the type \"WordPiece\"; supported are"},
+      {"model.type", "7", "\"unknown\""},
+      {"model", "{\"max_input_chars_per_word\": 100, \"vocab\": {}}", "\"WordPiece\""},
+      {"model", "{\"unk_id\": null, \"vocab\": []}", "\"Unigram\""},
+      {"model", "{\"vocab\": {\"a\": 0}}", "its model is WordLevel, with another"},
       {"model.merges", "[\"a b\"]", "merge 0 does not join two tokens"},
       {"model.merges", "[[\"a\", \"b\"]]", "merge 0 does not join two tokens"},
       {"model.merges", "[\"ab\"]", "merge 0 does not join two tokens"},
       {"model.merges", "[7]", "merge 0 does not join two tokens"},
       {"model.merges", "-", "model.merges is missing"},
       {"model.merges", "{}", "model.merges is missing"},
-      {"model.dropout", "0.1", bpe},
-      {"model.end_of_word_suffix", "\"</w>\"", bpe},
+      {"model.dropout", "0.1", "its model has dropout; supported are"},
+      {"model.dropout", "true", "its model has dropout"},
+      {"model.end_of_word_suffix", "\"</w>\"", "its model has end_of_word_suffix"},
+      {"model.continuing_subword_prefix", "\"##\"", "its model has continuing_subword_prefix"},
       {"model.vocab", "-", "model.vocab is missing"},
       {"model.vocab", "[1, 2]", "model.vocab is missing"},
       {"model.vocab", "{}", "no id is the byte 0x00"},
@@ -43,8 +48,9 @@ static void bad_files_are_refused(void **state) {
       {"model.vocab.A", "\"65\"", "not a whole number"},
       {"model.vocab.\u20ac", "257", "not in the alphabet"},
       {"model.vocab.<|endoftext|>", "0", "have the same id 0"},
-      {"added_tokens", "-", "added_tokens is missing"},
-      {"added_tokens", "{}", "added_tokens is missing"},
+      {"added_tokens", "-", "no added token ends a document"},
+      {"added_tokens", "null", "no added token ends a document"},
+      {"added_tokens", "{}", "added_tokens is not a list"},
       {"added_tokens", "[]", "no added token ends a document"},
       {"added_tokens", "[7]", "added token 0 has no text"},
       {"added_tokens.0.id", "\"256\"", "added token 0 has no text, or no id"},
@@ -69,7 +75,7 @@ static void bad_files_are_refused(void **state) {
       {"post_processor", "{\"type\": \"TemplateProcessing\"}", bpe},
       {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1], \"special_tokens\": {\"a\": 1}}", bpe},
       {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": [1, 1], \"special_tokens\": {}}", bpe},
-      {"decoder", "null", bpe},
+      {"decoder", "null", "its decoder is \"null\", not ByteLevel"},
       {"added_tokens.0.id", "300", "has the id 300; expected 256: the tokenizers library numbers added tokens without"},
       {"model.vocab.AB", "257", "has the id 256; expected 257: "},
   };
@@ -94,7 +100,8 @@ static Tokenizer *load_json(const Fixture *f, json_t *root) {
 
 static void harmless_variants_load(void **state) {
   const Fixture *f = *state;
-  const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
+  const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}",
+             *untyped = "{\"single\": [{\"Sequence\": {}}], \"special_tokens\": {}}";
   const char *const cases[][2] = {{"model.vocab.<|endoftext|>", "256"},
                                   {"added_tokens.0.content", "\"</s>\""},
                                   {"truncation", "{\"max_length\": 8}"},
@@ -110,6 +117,14 @@ static void harmless_variants_load(void **state) {
                                   {"model.continuing_subword_prefix", "\"\""},
                                   {"post_processor", "{\"type\": \"ByteLevel\"}"},
                                   {"post_processor", template},
+                                  {"post_processor", untyped},
+                                  {"model.type", "-"},
+                                  {"model.type", "null"},
+                                  {"model.dropout", "0"},
+                                  {"model.dropout", "0.0"},
+                                  {"model.end_of_word_suffix", "\"\""},
+                                  {"normalizer", "{\"normalizers\": [{\"prepend\": \"\"}]}"},
+                                  {"normalizer", "{\"pattern\": {\"String\": \"a\"}, \"content\": \"b\"}"},
                                   {"version", "-"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_t *root = saved_json(f);
@@ -160,6 +175,30 @@ static void special_words_are_words(void **state) {
   tokenizer_free(loaded);
   put_file(f->config, end, strlen(end));
   expect_refused(f, "an end in words", "the token \"!\" ends documents, but words are made of it, too");
+}
+
+/* With ignore_merges, as in Tekken: the ids are those of the library with encode_special_tokens. */
+static void special_tokens_of_the_vocabulary_are_words(void **state) {
+  const Fixture *f = *state;
+  static const int32_t bytes[] = {'u', 's', 'e', 'r', ' ', 'u', 's', 'e', 'r', 's'},
+                       word[] = {257, ' ', 'u', 's', 'e', 'r', 's'};
+  for (int ignores = 0; ignores < 2; ignores++) {
+    BpeIds ids = {0};
+    Error error = {0};
+    json_t *root = saved_json(f);
+    change(root, "model.vocab.<|endoftext|>", "256");
+    change(root, "model.vocab.user", "257");
+    change(root, "model.ignore_merges", ignores ? "true" : "false");
+    json_array_append_new(json_object_get(root, "added_tokens"),
+                          json_pack("{s:i, s:s, s:b}", "id", 257, "content", "user", "special", 1));
+    Tokenizer *loaded = load_json(f, root);
+    assert_true(tokenizer_encode(loaded, (const uint8_t *)"user users", 10, &ids, &error));
+    assert_int_equal(ids.count, ignores ? 7 : 10);
+    assert_memory_equal(ids.ids, ignores ? word : bytes, ids.count * sizeof *ids.ids);
+    assert_string_equal(tokenizer_special(loaded, 257), "user");
+    free(ids.ids);
+    tokenizer_free(loaded);
+  }
 }
 
 static void damaged_files_are_refused(void **state) {
@@ -234,10 +273,15 @@ static void slow_patterns_end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(slow_patterns_end),           WITH_FIXTURE(bad_files_are_refused),
-      WITH_FIXTURE(harmless_variants_load),      WITH_FIXTURE(ids_may_have_gaps),
-      WITH_FIXTURE(special_words_are_words),     WITH_FIXTURE(damaged_files_are_refused),
-      WITH_FIXTURE(every_truncation_is_refused), WITH_FIXTURE(deep_and_huge_files_are_refused),
+      WITH_FIXTURE(slow_patterns_end),
+      WITH_FIXTURE(bad_files_are_refused),
+      WITH_FIXTURE(harmless_variants_load),
+      WITH_FIXTURE(ids_may_have_gaps),
+      WITH_FIXTURE(special_words_are_words),
+      WITH_FIXTURE(damaged_files_are_refused),
+      WITH_FIXTURE(special_tokens_of_the_vocabulary_are_words),
+      WITH_FIXTURE(every_truncation_is_refused),
+      WITH_FIXTURE(deep_and_huge_files_are_refused),
   };
   return cmocka_run_group_tests_name("tokenizer_json", tests, NULL, NULL);
 }

@@ -61,8 +61,11 @@ typedef struct TokenizerReader {
   "WordLevel"
 bool json_is_absent(const json_t *value); /* NULL or null */
 bool json_has_text(const json_t *object, const char *key, const char *text);
-const char *json_type_name(const json_t *object); /* its "type", never NULL, so that messages can use it */
-int32_t json_id(const json_t *value);             /* an id within the limits, or -1 */
+/* Returns the "type" of a model or of a step, or what its other keys imply if it has none: files of tokenizers before
+ * 0.9, such as GPT-2's, have no model.type. Never NULL, so that messages can use it. */
+const char *json_type_name(const json_t *object);
+bool json_is_type(const json_t *object, const char *type);
+int32_t json_id(const json_t *value); /* an id within the limits, or -1 */
 enum {
   JSON_ID_LIMIT = 1 << 22,
   JSON_FILE_LIMIT = 256 << 20 /* bytes of a tokenizer.json; a vocabulary of 150,000 takes 10 MB, of a million 95 MB */

@@ -76,7 +76,7 @@ static bool read_end(TokenizerReader *r) {
 
 bool json_read_added(TokenizerReader *r) {
   const json_t *tokens = json_object_get(r->root, "added_tokens");
-  if (!json_is_array(tokens)) return json_refuse(r, "added_tokens is missing or not a list");
+  if (!json_is_absent(tokens) && !json_is_array(tokens)) return json_refuse(r, "added_tokens is not a list");
   const size_t count = json_array_size(tokens);
   r->out->added = calloc(count + 1, sizeof *r->out->added);
   if (!r->out->added) return error_memory(r->error, "the added tokens");
@@ -125,8 +125,8 @@ static bool adds_nothing(const json_t *post) {
   const json_t *special = json_object_get(post, "special_tokens");
   const bool empty = json_is_object(special) && json_object_size(special) == 0;
   const bool once = json_array_size(json_object_get(post, "single")) == 1;
-  return json_is_absent(post) || json_has_text(post, "type", "ByteLevel") ||
-         (json_has_text(post, "type", "TemplateProcessing") && empty && once);
+  return json_is_absent(post) || json_is_type(post, "ByteLevel") ||
+         (json_is_type(post, "TemplateProcessing") && empty && once);
 }
 
 /* Returns the token at index 0 or 1 of a template of a token and a text, or NULL. The template for pairs of texts is
@@ -137,7 +137,7 @@ static const AddedToken *token_at(const TokenizerReader *r, const json_t *post, 
                *text = json_object_get(json_array_get(single, 1 - index), "Sequence"),
                *token = json_object_get(tokens, json_string_value(json_object_get(special, "id"))),
                *ids = json_object_get(token, "ids");
-  const bool is = json_has_text(post, "type", "TemplateProcessing") && json_array_size(single) == 2 &&
+  const bool is = json_is_type(post, "TemplateProcessing") && json_array_size(single) == 2 &&
                   json_has_text(text, "id", "A") && json_array_size(ids) == 1;
   return is ? numbered_token(r, ids) : NULL;
 }
@@ -145,10 +145,10 @@ static const AddedToken *token_at(const TokenizerReader *r, const json_t *post, 
 /* Skips ByteLevel in a Sequence, because it changes only offsets; Llama 3 has it before the template. */
 static const json_t *without_byte_level(const json_t *post) {
   const json_t *steps = json_object_get(post, "processors"), *only = NULL;
-  if (!json_has_text(post, "type", "Sequence")) return post;
+  if (!json_is_type(post, "Sequence")) return post;
   for (size_t i = 0; i < json_array_size(steps); i++) {
     const json_t *step = json_array_get(steps, i);
-    if (json_has_text(step, "type", "ByteLevel")) continue;
+    if (json_is_type(step, "ByteLevel")) continue;
     if (only) return post;
     only = step;
   }

@@ -16,7 +16,7 @@ typedef bool (*StepReader)(TokenizerReader *r, const json_t *step);
 /* Calls `read` for a step, or for each step of a Sequence. */
 static bool read_steps(TokenizerReader *r, const json_t *step, const char *list, StepReader read, int depth) {
   if (json_is_absent(step)) return true;
-  if (!json_has_text(step, "type", "Sequence")) return read(r, step);
+  if (!json_is_type(step, "Sequence")) return read(r, step);
   const json_t *steps = json_object_get(step, list);
   if (!json_is_array(steps) || depth == NESTED) return json_refuse(r, "a Sequence has no list of %s" SUPPORTED, list);
   for (size_t i = 0; i < json_array_size(steps); i++)
@@ -50,9 +50,9 @@ static bool read_normalizer(TokenizerReader *r, const json_t *step) {
   const char *prepend = json_string_value(json_object_get(step, "prepend")),
              *pattern = json_string_value(json_object_get(json_object_get(step, "pattern"), "String")),
              *content = json_string_value(json_object_get(step, "content"));
-  if (json_has_text(step, "type", "NFC")) return add_step(r, (Step){.kind = STEP_NFC});
-  if (json_has_text(step, "type", "Prepend") && prepend) return !*prepend || add_prepend(r, prepend, PREPEND_ALWAYS);
-  if (json_has_text(step, "type", "Replace") && pattern && *pattern && content) return add_replace(r, pattern, content);
+  if (json_is_type(step, "NFC")) return add_step(r, (Step){.kind = STEP_NFC});
+  if (json_is_type(step, "Prepend") && prepend) return !*prepend || add_prepend(r, prepend, PREPEND_ALWAYS);
+  if (json_is_type(step, "Replace") && pattern && *pattern && content) return add_replace(r, pattern, content);
   return json_refuse(r, "its normalizer has a step \"%s\" other than NFC, Prepend and Replace of a text" SUPPORTED,
                      text_one_line(json_type_name(step), 40).text);
 }
@@ -145,7 +145,7 @@ static int prepend_scheme(const json_t *step) {
 }
 
 static bool is_metaspace(const json_t *step) {
-  return json_has_text(step, "type", "Metaspace") && json_has_text(step, "replacement", SPACE_SYMBOL) &&
+  return json_is_type(step, "Metaspace") && json_has_text(step, "replacement", SPACE_SYMBOL) &&
          prepend_scheme(step) >= 0;
 }
 
@@ -165,7 +165,7 @@ static bool read_pre_tokenizer(TokenizerReader *r, const json_t *step) {
   } kinds[] = {
       {"ByteLevel", read_byte_level}, {"Split", read_split}, {"Digits", read_digits}, {"Metaspace", read_metaspace}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (json_has_text(step, "type", kinds[i].type)) return kinds[i].read(r, step);
+    if (json_is_type(step, kinds[i].type)) return kinds[i].read(r, step);
   return json_refuse(r,
                      "its pre_tokenizer has a step \"%s\" other than ByteLevel, Split, Digits and Metaspace" SUPPORTED,
                      text_one_line(json_type_name(step), 40).text);
@@ -174,7 +174,7 @@ static bool read_pre_tokenizer(TokenizerReader *r, const json_t *step) {
 /* ByteLevel must be the last step, because it replaces the characters of the text. */
 static bool find_byte_level(TokenizerReader *r, const json_t *step) {
   if (r->bytes) return json_refuse(r, "ByteLevel is not the last step of its pre_tokenizer" SUPPORTED);
-  r->bytes = json_has_text(step, "type", "ByteLevel");
+  r->bytes = json_is_type(step, "ByteLevel");
   return true;
 }
 
@@ -200,7 +200,7 @@ static bool find_level(TokenizerReader *r) {
 
 bool json_find_kind(TokenizerReader *r) {
   const json_t *model = json_object_get(r->root, "model");
-  if (json_has_text(model, "type", "WordLevel")) return find_level(r);
+  if (json_is_type(model, "WordLevel")) return find_level(r);
   if (!read_steps(r, json_object_get(r->root, "pre_tokenizer"), "pretokenizers", find_byte_level, 0)) return false;
   if (r->bytes) return true;
   if (!json_is_true(json_object_get(model, "byte_fallback")))
@@ -218,19 +218,18 @@ typedef enum DecoderStep { REPLACE = 1, FALLBACK = 2, FUSE = 4, STRIP = 8, METAS
 static unsigned decoder_step(const json_t *step) {
   const json_t *start = json_object_get(step, "start"), *stop = json_object_get(step, "stop");
   const bool space = json_has_text(step, "content", " ");
-  if (json_has_text(json_object_get(step, "pattern"), "String", SPACE_SYMBOL) &&
-      json_has_text(step, "type", "Replace") && space)
+  if (json_has_text(json_object_get(step, "pattern"), "String", SPACE_SYMBOL) && json_is_type(step, "Replace") && space)
     return REPLACE;
-  if (json_has_text(step, "type", "ByteFallback")) return FALLBACK;
-  if (json_has_text(step, "type", "Fuse")) return FUSE;
-  if (json_has_text(step, "type", "Strip") && space && json_integer_value(start) == 1 && json_integer_value(stop) == 0)
+  if (json_is_type(step, "ByteFallback")) return FALLBACK;
+  if (json_is_type(step, "Fuse")) return FUSE;
+  if (json_is_type(step, "Strip") && space && json_integer_value(start) == 1 && json_integer_value(stop) == 0)
     return STRIP;
   return is_metaspace(step) ? METASPACE : 0;
 }
 
 /* Accepts Replace, ByteFallback, Fuse, Strip, in this order; Metaspace may take the place of Replace and Strip. */
 static bool read_characters_decoder(TokenizerReader *r, const json_t *decoder) {
-  const json_t *steps = json_has_text(decoder, "type", "Sequence") ? json_object_get(decoder, "decoders") : NULL;
+  const json_t *steps = json_is_type(decoder, "Sequence") ? json_object_get(decoder, "decoders") : NULL;
   unsigned seen = 0;
   const size_t count = steps ? json_array_size(steps) : 1;
   for (size_t i = 0; i < count; i++) {
@@ -254,7 +253,8 @@ static bool read_decoder(TokenizerReader *r) {
     return true;
   }
   if (!r->bytes) return read_characters_decoder(r, decoder);
-  return json_has_text(decoder, "type", "ByteLevel") || json_refuse(r, "decoder is not ByteLevel" SUPPORTED);
+  return json_is_type(decoder, "ByteLevel") || json_refuse(r, "its decoder is \"%s\", not ByteLevel" SUPPORTED,
+                                                           text_one_line(json_type_name(decoder), 40).text);
 }
 
 /* ---- the whole pipeline ---- */

@@ -24,9 +24,21 @@ bool json_has_text(const json_t *object, const char *key, const char *text) {
 }
 
 const char *json_type_name(const json_t *object) {
-  const char *type = json_string_value(json_object_get(object, "type"));
-  return type ? type : json_is_absent(object) ? "null" : "unknown";
+  /* the library reads them in this order, too: a WordPiece also has what a WordLevel has */
+  static const char *const implied[][2] = {{"merges", "BPE"},           {"max_input_chars_per_word", "WordPiece"},
+                                           {"unk_id", "Unigram"},       {"vocab", "WordLevel"},
+                                           {"normalizers", "Sequence"}, {"processors", "Sequence"},
+                                           {"decoders", "Sequence"},    {"single", "TemplateProcessing"},
+                                           {"prepend", "Prepend"},      {"pattern", "Replace"},
+                                           {"start", "Strip"}};
+  const json_t *type = json_object_get(object, "type");
+  if (json_is_string(type)) return json_string_value(type);
+  for (size_t i = 0; json_is_absent(type) && i < sizeof implied / sizeof *implied; i++)
+    if (json_object_get(object, implied[i][0])) return implied[i][1];
+  return json_is_absent(object) ? "null" : "unknown";
 }
+
+bool json_is_type(const json_t *object, const char *type) { return strcmp(json_type_name(object), type) == 0; }
 
 int32_t json_id(const json_t *value) {
   const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
@@ -68,6 +80,7 @@ typedef struct Vocabulary {
   int32_t size;
   int32_t byte_tokens[BPE_BYTES]; /* <0x00> to <0xFF> of a vocabulary of characters; -1 in one of bytes */
   bool *merged;                   /* [size] whether a merge contains the id */
+  bool ignore_merges;             /* a word that equals a token becomes that token */
   BpeTokens tokens;
   BpeMerge *merges;
 } Vocabulary;
@@ -169,12 +182,13 @@ static bool is_in_words(const TokenizerReader *r, const Vocabulary *v, int32_t i
   return v->texts[id] && (r->level || v->merged[id] || is_character(r, v->texts[id]) || is_byte_token(v, id, &byte));
 }
 
-/* Whether encoding returns a token only as an added token. */
+/* Whether encoding returns a token only as an added token. With ignore_merges a word may be any token of the
+ * vocabulary; here it is never the end token, because that would cut the text. */
 static bool is_only_added(const TokenizerReader *r, const Vocabulary *v, const AddedToken *entry) {
   uint8_t bytes[ADDED_TOKEN_BYTES];
   if (is_in_words(r, v, entry->id)) return false;
-  if (entry->special || strlen(entry->text) > sizeof bytes) return true;
-  return r->bytes && alphabet_read(entry->text, bytes) < 0;
+  if (entry->special && (!v->ignore_merges || entry->id == r->out->end)) return true;
+  return strlen(entry->text) > sizeof bytes || (r->bytes && alphabet_read(entry->text, bytes) < 0);
 }
 
 static bool fill_texts(const TokenizerReader *r, Vocabulary *out, json_t *vocab) {
@@ -290,18 +304,21 @@ static bool make_decoded(const TokenizerReader *r, const Vocabulary *v) {
 
 /* ---- reading ---- */
 
-static bool is_absent_or_empty(const json_t *object, const char *key) {
-  return json_is_absent(json_object_get(object, key)) || json_has_text(object, key, "");
+/* Refuses a model with an option unless it is absent, null, 0 or "". */
+static bool is_off(const TokenizerReader *r, const json_t *model, const char *key) {
+  const json_t *value = json_object_get(model, key);
+  if (json_is_absent(value) || json_has_text(model, key, "")) return true;
+  return (json_is_number(value) && json_number_value(value) == 0) || json_refuse(r, "its model has %s" SUPPORTED, key);
 }
 
 static bool check_model(const TokenizerReader *r, const json_t *model) {
   if (!json_is_object(model)) return json_refuse(r, "model is missing or not an object");
-  if (json_has_text(model, "type", "WordLevel")) return true;
-  if (!json_has_text(model, "type", "BPE")) return json_refuse(r, "model.type is not BPE or WordLevel" SUPPORTED);
+  if (json_is_type(model, "WordLevel")) return true;
+  if (!json_is_type(model, "BPE"))
+    return json_refuse(r, "its model is of the type \"%s\"" SUPPORTED, text_one_line(json_type_name(model), 40).text);
   if (!json_is_array(json_object_get(model, "merges"))) return json_refuse(r, "model.merges is missing or not a list");
-  return (json_is_absent(json_object_get(model, "dropout")) && is_absent_or_empty(model, "continuing_subword_prefix") &&
-          is_absent_or_empty(model, "end_of_word_suffix")) ||
-         json_refuse(r, "model has a dropout, prefix or suffix" SUPPORTED);
+  return is_off(r, model, "dropout") && is_off(r, model, "continuing_subword_prefix") &&
+         is_off(r, model, "end_of_word_suffix");
 }
 
 static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *model) {
@@ -309,7 +326,7 @@ static bool make_bpe(const TokenizerReader *r, Vocabulary *v, const json_t *mode
   const json_t *merges = json_object_get(model, "merges");
   const char *unknown = json_string_value(json_object_get(model, "unk_token"));
   const BpeOptions options = {.byte_tokens = r->bytes || r->level ? NULL : v->byte_tokens,
-                              .ignore_merges = json_is_true(json_object_get(model, "ignore_merges")),
+                              .ignore_merges = v->ignore_merges,
                               .level = r->level,
                               .unknown = unknown ? json_id(json_object_get(vocab, unknown)) : -1};
   return find_byte_tokens(r, v, vocab) && read_merges(r, v, vocab, merges) && fill_texts(r, v, vocab) &&
@@ -331,6 +348,7 @@ static bool read_tokenizer(TokenizerReader *r) {
       !json_find_kind(r) || !read_unknown(r, model))
     return false;
   vocabulary.size = r->out->vocab = r->largest + 1;
+  vocabulary.ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
   vocabulary.texts = calloc((size_t)vocabulary.size, sizeof *vocabulary.texts);
   const bool ok = (vocabulary.texts || error_memory(r->error, "a tokenizer")) && make_bpe(r, &vocabulary, model) &&
                   json_check_added_ids(r) && json_read_pipeline(r) && json_read_post_processor(r);
