@@ -112,6 +112,8 @@ static const Choice own_mixers[] = {
 #define FIELD(key, kind_, member, ...)                                                                                 \
   { .name = key, .kind = kind_, .field = offsetof(ModelConfig, member), __VA_ARGS__ }
 #define INT(key, member, value, limit) FIELD(key, KEY_INT, member, .absent = value, .high = limit)
+#define FOLLOWS(key, member, value, limit)                                                                             \
+  FIELD(key, KEY_INT, member, .absent = value, .high = limit, .null_follows = true)
 #define INT_AGAIN(key, other, member, value) FIELD(key, KEY_INT_AGAIN, member, .absent = value, .text = other)
 #define REAL(key, member, value) FIELD(key, KEY_REAL, member, .absent = value)
 #define BOOL(key, member, value) FIELD(key, KEY_BOOL, member, .absent = value)
@@ -135,16 +137,21 @@ static const Choice own_mixers[] = {
       INT("intermediate_size", ffn, ffn_, MODEL_MAX_FFN), INT("num_hidden_layers", layers, layers_, MODEL_MAX_LAYERS), \
       INT("num_attention_heads", heads, heads_, MODEL_MAX_HEADS)
 #define CTX(value) INT("max_position_embeddings", ctx, value, MODEL_MAX_CTX)
-#define HEADS(kv_heads_, head_dim_)                                                                                    \
-  INT("num_key_value_heads", kv_heads, kv_heads_, MODEL_MAX_HEADS), INT("head_dim", head_dim, head_dim_, HEAD_DIM_LIMIT)
+#define KV_HEADS(value) FOLLOWS("num_key_value_heads", kv_heads, value, MODEL_MAX_HEADS)
+#define HEADS(kv_heads_, head_dim_) KV_HEADS(kv_heads_), FOLLOWS("head_dim", head_dim, head_dim_, HEAD_DIM_LIMIT)
 #define ACT(value) CHOICE("hidden_act", activation, value, activations)
 #define RMS_EPS(value) REAL("rms_norm_eps", norm_eps, value)
 #define ATTENTION_AND_MLP_BIASES(of_attention)                                                                         \
   BIASES("attention_bias", of_attention, false), BIASES("mlp_bias", BIAS_MLP, false)
 #define ROTARY(base) THETA(base), ROPE(1), SCALING
 #define NO_DROPOUT SET("attention_dropout", "0.0")
-#define KV_HEADS_OR_NULL(value)                                                                                        \
-  FIELD("num_key_value_heads", KEY_INT, kv_heads, .absent = value, .high = MODEL_MAX_HEADS, .null_follows = true)
+/* Of layers with a window; `first`: the default of max_window_layers. */
+#define WINDOW(value)                                                                                                  \
+  { .name = "sliding_window", .kind = KEY_WINDOW, .absent = value }
+#define SWITCHED_WINDOW(value, first)                                                                                  \
+  SET("use_sliding_window", "false"), {                                                                                \
+    .name = "sliding_window", .kind = KEY_WINDOW, .absent = value, .high = first, .text = "use_sliding_window"         \
+  }
 #define DEVIATION SET("initializer_range", "0.02")
 #define TIE(value) BOOL("tie_word_embeddings", tie, value)
 #define DECODER(act_, vocab_, dim_, ffn_, layers_, heads_, kv_heads_, head_dim_, ctx_)                                 \
@@ -159,22 +166,20 @@ static const ConfigKey arcee_keys[] = {DECODER("relu2", 32000, 2560, 18432, 32, 
                                        ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT), END};
 static const ConfigKey smollm3_keys[] = {ACT("silu"),
                                          SIZES(128256, 2048, 11008, 36, 16),
-                                         KV_HEADS_OR_NULL(4),
-                                         INT("head_dim", head_dim, 0, HEAD_DIM_LIMIT),
+                                         HEADS(4, 0),
                                          CTX(32768),
                                          RMS_EPS(1e-6),
                                          ROPE_LAYERS("no_rope_layers"),
-                                         FIXED("use_sliding_window", "false"),
+                                         SWITCHED_WINDOW(0, 0),
                                          ROTARY(2000000),
                                          END_OF_DECODER(true),
                                          ATTENTION_AND_MLP_BIASES(BIAS_QKV | BIAS_OUTPUT),
                                          END};
 static const ConfigKey qwen3_keys[] = {ACT("silu"),
                                        SIZES(151936, 4096, 22016, 32, 32),
-                                       KV_HEADS_OR_NULL(32),
-                                       INT("head_dim", head_dim, 128, HEAD_DIM_LIMIT),
+                                       HEADS(32, 128),
                                        CTX(32768),
-                                       FIXED("use_sliding_window", "false"),
+                                       SWITCHED_WINDOW(4096, 28),
                                        RMS_ROTARY(1e-6, 10000),
                                        END_OF_DECODER(false),
                                        BIASES("attention_bias", BIAS_QKV | BIAS_OUTPUT, false),
@@ -201,7 +206,7 @@ static const ConfigKey lfm2_keys[] = {
 static const ConfigKey starcoder2_keys[] = {DECODER("gelu_pytorch_tanh", 49152, 3072, 12288, 30, 24, 2, 0, 4096),
                                             REAL("norm_epsilon", norm_eps, 1e-5),
                                             ROTARY(10000),
-                                            FIXED("sliding_window", "null"),
+                                            WINDOW(0),
                                             NO_DROPOUT,
                                             SET("residual_dropout", "0.0"),
                                             SET("embedding_dropout", "0.0"),
@@ -211,7 +216,7 @@ static const ConfigKey starcoder2_keys[] = {DECODER("gelu_pytorch_tanh", 49152, 
                                             END};
 static const ConfigKey stablelm_keys[] = {ACT("silu"),
                                           SIZES(50304, 2560, 6912, 32, 32),
-                                          INT("num_key_value_heads", kv_heads, 32, MODEL_MAX_HEADS),
+                                          KV_HEADS(32),
                                           CTX(4096),
                                           REAL("layer_norm_eps", norm_eps, 1e-5),
                                           THETA(10000),
@@ -250,12 +255,9 @@ static const ConfigKey ernie4_5_keys[] = {DECODER("silu", 103424, 1024, 3072, 18
                                           RMS_ROTARY(1e-5, 500000), TIE(true), BIASES("use_bias", BIAS_LAYERS, false),
                                           END};
 static const ConfigKey qwen2_keys[] = {DECODER("silu", 151936, 4096, 22016, 32, 32, 32, 0, 32768),
-                                       FIXED("use_sliding_window", "false"), RMS_ROTARY(1e-6, 10000), TIE(false), END};
-static const ConfigKey mistral_keys[] = {DECODER("silu", 32000, 4096, 14336, 32, 32, 8, 0, 131072),
-                                         {.name = "sliding_window", .kind = KEY_WINDOW, .absent = 4096},
-                                         RMS_ROTARY(1e-6, 10000),
-                                         TIE(false),
-                                         END};
+                                       SWITCHED_WINDOW(4096, 28), RMS_ROTARY(1e-6, 10000), TIE(false), END};
+static const ConfigKey mistral_keys[] = {DECODER("silu", 32000, 4096, 14336, 32, 32, 8, 0, 131072), WINDOW(4096),
+                                         RMS_ROTARY(1e-6, 10000), TIE(false), END};
 
 static const ConfigKey gpt2_keys[] = {CHOICE("activation_function", activation, "gelu_new", activations),
                                       INT("vocab_size", vocab, 50257, MODEL_MAX_VOCAB),

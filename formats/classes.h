@@ -35,7 +35,9 @@ typedef enum KeyKind {
                     * be 1 without KEY_ROTARY */
   KEY_ROTARY,      /* the rotated fraction of a head, also read from rope_parameters */
   KEY_SCALING,     /* rope_scaling, the same for transformers 4 */
-  KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent; null: no window */
+  KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent, 0 and null: no window; `text`: the key
+                    * that switches it on; then layer_types lists the layers with it, or else it begins in layer
+                    * max_window_layers, by default `high`, or is in the layers without RoPE (KEY_ROPE_LAYERS) */
   KEY_ROPE_LAYERS, /* the kind of positions by a list: 1 for a layer with RoPE, 0 without */
   KEY_MIXERS, /* a list of the layers' mixers by name; absent: read from `text`, a list of the layers with attention */
   KEY_FFN_ADJUSTED /* whether the width of the MLP, already read, is rounded as in LFM2; written as false */
@@ -54,7 +56,7 @@ typedef struct ConfigKey {
   KeyKind kind;
   size_t field;          /* in ModelConfig */
   double absent;         /* transformers' default of the class when the key is absent or null */
-  int high;              /* KEY_INT */
+  int high;              /* KEY_INT, KEY_WINDOW */
   bool null_follows;     /* KEY_INT: null means derived from others, not the default */
   const char *text;      /* KEY_SET, KEY_FIXED: JSON; KEY_CHOICE: the choice if absent or null; others: another key */
   const Choice *choices; /* KEY_CHOICE, KEY_ROPE_LAYERS, KEY_MIXERS... */

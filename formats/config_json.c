@@ -299,16 +299,31 @@ static bool read_fixed(const ConfigReader *r, const ConfigKey *key) {
   return same || refuse(r, "%s is %s; only %s is supported", key->name, shown(value).text, key->text);
 }
 
+/* Returns whether a layer has the window of KEY_WINDOW. */
+static bool has_window(const ConfigReader *r, const ConfigKey *key, int layer) {
+  const json_t *types = lookup(r->root, "layer_types"), *first = lookup(r->root, "max_window_layers");
+  const char *type = json_string_value(json_array_get(types, (size_t)layer));
+  if (!key->text) return true;
+  if (types) return !type || strcmp(type, "full_attention") != 0;
+  if (class_key(r->out->class, KEY_ROPE_LAYERS))
+    return r->out->config.positions != POSITIONS_ROPE || model_mixer(&r->out->config, layer) == MIXER_NOPE;
+  return layer >= (json_is_integer(first) ? json_integer_value(first) : key->high);
+}
+
 /* Reads the size of an attention window. A window of at least the context size has no effect. */
 static bool read_window(const ConfigReader *r, const ConfigKey *key) {
   const json_t *value = json_object_get(r->root, key->name);
   const json_int_t window = value ? json_integer_value(value) : (json_int_t)key->absent;
-  if (json_is_null(value)) return true;
+  const ModelConfig *c = &r->out->config;
+  if (key->text && !json_is_true(lookup(r->root, key->text))) return true;
+  if (value ? json_is_null(value) : !window) return true;
   if (value && !json_is_integer(value))
     return refuse(r, "%s is %s, which is not an integer", key->name, shown(value).text);
-  return window >= r->out->config.ctx ||
-         refuse(r, "%s is %lld%s, less than the context of %d; attention with a window is not supported", key->name,
-                (long long)window, value ? "" : " when it is absent", r->out->config.ctx);
+  int layer = 0;
+  while (layer < c->layers && !has_window(r, key, layer)) layer++;
+  return window >= c->ctx || layer == c->layers ||
+         refuse(r, "%s is %lld%s in layer %d, less than the context of %d; attention with a window is not supported",
+                key->name, (long long)window, value ? "" : " when it is absent", layer, c->ctx);
 }
 
 /* Refuses a value and lists the supported ones, each by its first name. */

@@ -167,6 +167,12 @@ static void test_defaults(void **state) {
       {"smollm3", ",\"no_rope_layer_interval\":50,\"num_key_value_heads\":null", 128256, 32768, 36, 16, 16, 2048, 128,
        11008, true, 1e-6f, 2e6f, 128001, "A", false},
       {"smollm3", "", 128256, 32768, 36, 16, 4, 2048, 128, 11008, true, 1e-6f, 2e6f, 128001, "AAAN", false},
+      {"qwen2", ",\"num_attention_heads\":16,\"num_key_value_heads\":null", 151936, 32768, 32, 16, 16, 4096, 256, 22016,
+       false, 1e-6f, 1e4f, -1, "A", false},
+      {"mistral", ",\"sliding_window\":null,\"num_key_value_heads\":null", 32000, 131072, 32, 32, 32, 4096, 128, 14336,
+       false, 1e-6f, 1e4f, 2, "A", false},
+      {"ernie4_5", ",\"num_key_value_heads\":null,\"head_dim\":null,\"use_bias\":null", 103424, 131072, 18, 16, 16,
+       1024, 64, 3072, true, 1e-5f, 5e5f, 2, "A", false},
       {"qwen3", "", 151936, 32768, 32, 32, 32, 4096, 128, 22016, false, 1e-6f, 1e4f, -1, "A", true},
       {"lfm2", "", 65536, 128000, 32, 32, 8, 2560, 80, 8192, true, 1e-5f, 1e6f, 2, "A", true},
       {"lfm2",
@@ -229,6 +235,30 @@ static void test_rotary(void **state) {
   }
 }
 
+/* Windows without effect: no layer has one, or they are at least as long as the context. (transformers: layer_types and
+ * sliding_window of AutoConfig.for_model(...).) */
+static void test_no_windows(void **state) {
+  static const char *const cases[] = {
+      "{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"max_window_layers\":32}",
+      "{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"num_hidden_layers\":28}",
+      "{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":null}",
+      "{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":32768}",
+      "{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":8,\"num_hidden_layers\":2,"
+      "\"max_window_layers\":0,\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+      "{\"model_type\":\"qwen2\",\"use_sliding_window\":null,\"sliding_window\":8,\"max_window_layers\":0}",
+      "{\"model_type\":\"smollm3\",\"use_sliding_window\":true}",
+      "{\"model_type\":\"smollm3\",\"use_sliding_window\":true,\"sliding_window\":8,\"no_rope_layer_interval\":40}",
+      "{\"model_type\":\"starcoder2\",\"sliding_window\":4096}",
+      "{\"model_type\":\"mistral\",\"max_position_embeddings\":4096}",
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ModelConfig config;
+    SpecialTokens tokens;
+    Error error;
+    expect_done(read_config_text(state, cases[i], &config, &tokens, &error), &error);
+  }
+}
+
 /* ---- what cannot be read ---- */
 
 static void test_classes_refused(void **state) {
@@ -271,9 +301,15 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"gpt_neox\",\"rotary_pct\":2}", "rotary_pct is 2; it must not be above 1"},
       {"{\"model_type\":\"gpt_neox\",\"rope_scaling\":{\"type\":\"linear\"}}", "only \"default\" is supported"},
       {"{\"model_type\":\"gpt_neox\",\"hidden_act\":\"gelu_fast2\"}", "hidden_act is \"gelu_fast2\""},
-      {"{\"model_type\":\"starcoder2\",\"sliding_window\":4096}", "sliding_window is 4096; only null is supported"},
+      {"{\"model_type\":\"starcoder2\",\"sliding_window\":4095}", "sliding_window is 4095 in layer 0, less than the"},
       {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0,1]}", "no_rope_layers does not have an integer for each"},
-      {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true}", "use_sliding_window is true; only false"},
+      {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true}",
+       "sliding_window is 4096 when it is absent in layer 28"},
+      {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"max_window_layers\":31}", "in layer 31, less than"},
+      {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"num_hidden_layers\":2,\"layer_types\":"
+       "[\"full_attention\",\"sliding_attention\"]}",
+       "in layer 1, less than the context of 32768"},
+      {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":\"8\"}", "is not an integer"},
       {"{\"model_type\":\"lfm2\",\"conv_bias\":true}", "conv_bias is true; only false is supported"},
       {"{\"model_type\":\"lfm2\",\"conv_L_cache\":4}", "conv_L_cache is 4; only 3 is supported"},
       {"{\"model_type\":\"lfm2\",\"layer_types\":\"conv\"}", "layer_types is not a list"},
@@ -300,8 +336,8 @@ static void test_classes_refused(void **state) {
       {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[0]}", "no_rope_layers does not have an integer for each layer"},
       {"{\"model_type\":\"smollm3\",\"no_rope_layers\":0}", "no_rope_layers is not a list"},
       {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":0}", "no_rope_layer_interval is not a positive"},
-      {"{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":1,\"use_sliding_window\":true}",
-       "use_sliding_window is true"},
+      {"{\"model_type\":\"smollm3\",\"use_sliding_window\":true,\"sliding_window\":8}",
+       "sliding_window is 8 in layer 3"},
       {"{\"model_type\":\"inkling_parts\",\"norm\":\"batch\"}", "norm is \"batch\"; supported: rms, layer"},
       {"{\"model_type\":\"inkling_parts\",\"norm_place\":7}",
        "norm_place is 7; supported: before, after, branch, parallel"},
@@ -416,7 +452,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused),
       TEST(test_defaults),          TEST(test_rotary),         TEST(test_classes_refused),
-      TEST(test_hostile_values),    TEST(test_modeling_file),
+      TEST(test_no_windows),        TEST(test_hostile_values), TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }
