@@ -382,7 +382,7 @@ static bool fits_own(const ModelConfig *c) { return !has_encoder(c); }
 #define CLASS(name, type, prefix_, fits_, keys_, start_token, end_token, ...)                                          \
   {                                                                                                                    \
     .class = name, .model_type = type, .prefix = prefix_, .fits = fits_, .keys = keys_,                                \
-    .tokens = {start_token, end_token}, __VA_ARGS__                                                                    \
+    .tokens = {.start = start_token, .end = end_token}, __VA_ARGS__                                                    \
   }
 
 static const ModelClass classes[] = {

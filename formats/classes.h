@@ -123,7 +123,10 @@ typedef struct ConfigFile {
   float rotated;   /* fraction of a head, of KEY_ROTARY; 0: there is no such key */
 } ConfigFile;
 
+/* Reads config.json, and the end tokens of generation_config.json if it exists. EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool config_file_read(const char *dir, ConfigFile *out, Error *error);
+/* Tells the tokenizer the tokens that end a text. */
+void config_file_set_ends(const ConfigFile *file, Tokenizer *tokenizer);
 /* Parses a JSON file of at most `limit` bytes. NULL with EXIT_CHECKPOINT or EXIT_MEMORY. */
 struct json_t *model_files_read_json(const char *path, size_t limit, Error *error);
 

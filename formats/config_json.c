@@ -110,6 +110,13 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
 
 static json_t *token_json(int token) { return token < 0 ? json_null() : json_integer(token); }
 
+static json_t *ends_json(SpecialTokens tokens) {
+  if (!tokens.others.count) return token_json(tokens.end);
+  json_t *list = json_pack("[i]", tokens.end);
+  for (int i = 0; i < tokens.others.count; i++) json_array_append_new(list, json_integer(tokens.others.ids[i]));
+  return list;
+}
+
 /* Returns the key that tells transformers where our own class is. */
 static json_t *auto_map(const ModelClass *a, bool encoder) {
   static const char MODULE[] = "modeling_inkling.";
@@ -160,8 +167,7 @@ static json_t *config_json(const ModelConfig *c, SpecialTokens tokens, TensorTyp
 }
 
 static json_t *generation_json(const ModelConfig *c, SpecialTokens tokens) {
-  json_t *root =
-      json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", token_json(tokens.end));
+  json_t *root = json_pack("{s:o, s:o}", "bos_token_id", token_json(tokens.start), "eos_token_id", ends_json(tokens));
   if (c->encoder_layers) add_encoder_tokens(root, c, tokens);
   return root;
 }
@@ -592,17 +598,41 @@ static bool find_biases(const ConfigReader *r) {
   return true;
 }
 
-/* Reads a token id, or the first of a list; -1: none. */
+/* Reads a token id; -1: none. */
 static bool read_token(const ConfigReader *r, const char *key, int absent, int *out) {
   const int vocab = r->out->config.vocab;
   const json_t *value = json_object_get(r->root, key);
   *out = value || absent >= vocab ? -1 : absent;
-  if (!value || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
-  if (json_is_array(value)) value = json_array_get(value, 0);
+  if (!value || json_is_null(value)) return true;
   if (!json_is_integer(value)) return refuse(r, "%s is not an integer", key);
   const json_int_t id = json_integer_value(value);
   if (id < -1 || id >= vocab) return refuse(r, "%s %jd lies outside the vocabulary of %d", key, (intmax_t)id, vocab);
   *out = (int)id;
+  return true;
+}
+
+static bool add_end(const ConfigReader *r, json_int_t id) {
+  SpecialTokens *tokens = &r->out->tokens;
+  EndTokens *others = &tokens->others;
+  bool known = id == tokens->end;
+  for (int i = 0; i < others->count; i++) known = known || id == others->ids[i];
+  if (known || id < 0 || id >= r->out->config.vocab) return true; /* no text has a token outside the vocabulary */
+  if (others->count == END_TOKENS - 1) return refuse(r, "eos_token_id lists more than %d tokens", END_TOKENS);
+  if (tokens->end < 0) tokens->end = (int)id;
+  else others->ids[others->count++] = (int32_t)id;
+  return true;
+}
+
+/* Adds the end tokens of a file, an id or a list. */
+static bool read_ends(const ConfigReader *r, json_int_t absent) {
+  const json_t *value = json_object_get(r->root, "eos_token_id");
+  const bool list = json_is_array(value);
+  if (!value || json_is_null(value)) return value || add_end(r, absent);
+  for (size_t i = 0; i < (list ? json_array_size(value) : 1); i++) {
+    const json_t *id = list ? json_array_get(value, i) : value;
+    if (!json_is_integer(id)) return refuse(r, "eos_token_id is not an integer");
+    if (!add_end(r, json_integer_value(id))) return false;
+  }
   return true;
 }
 
@@ -612,7 +642,8 @@ static bool read_tokens(const ConfigReader *r) {
   const SpecialTokens absent = r->out->class->tokens;
   SpecialTokens *out = &r->out->tokens;
   const bool encoder = r->out->config.encoder_layers > 0;
-  return read_token(r, "eos_token_id", absent.end, &out->end) &&
+  *out = (SpecialTokens){.end = -1};
+  return read_ends(r, absent.end) &&
          read_token(r, encoder ? "decoder_start_token_id" : "bos_token_id", absent.start, &out->start) &&
          (!encoder || out->start >= 0 || read_token(r, "bos_token_id", -1, &out->start));
 }
@@ -637,12 +668,28 @@ json_t *model_files_read_json(const char *path, size_t limit, Error *error) {
   return root;
 }
 
+/* generate() of transformers takes its end tokens from there. */
+static bool read_generation_config(const char *dir, ConfigFile *out, Error *error) {
+  const PathText path = path_in(dir, MODEL_FILE_GENERATION_CONFIG);
+  if (file_size(path.text) <= 0) return true;
+  json_t *root = model_files_read_json(path.text, MAX_CONFIG_BYTES, error);
+  const bool ok = root && read_ends(&(ConfigReader){root, path.text, out, error}, -1);
+  json_decref(root);
+  return ok;
+}
+
+void config_file_set_ends(const ConfigFile *file, Tokenizer *tokenizer) {
+  EndTokens ends = file->tokens.others;
+  if (file->tokens.end >= 0) ends.ids[ends.count++] = file->tokens.end;
+  tokenizer_set_other_ends(tokenizer, &ends);
+}
+
 bool config_file_read(const char *dir, ConfigFile *out, Error *error) {
   const PathText path = path_in(dir, MODEL_FILE_CONFIG);
   json_t *root = model_files_read_json(path.text, MAX_CONFIG_BYTES, error);
   const ConfigReader reader = {.root = root, .path = path.text, .out = out, .error = error};
   bool ok = root && (json_is_object(root) || fail(error, EXIT_CHECKPOINT, "%s is not a JSON object", path.text)) &&
-            read_config(&reader);
+            read_config(&reader) && read_generation_config(dir, out, error);
   json_decref(root);
   return ok;
 }

@@ -246,12 +246,15 @@ static void add_general(GgufHeader *h, const GgufModel *m, const Architecture *a
   if (m->type == GGUF_Q8_0) gguf_key_u32(h, "general.quantization_version", 2);
 }
 
-/* Adds the special tokens. llama.cpp begins texts with the token that it calls bos if add_bos_token is true. */
+/* Adds the special tokens. llama.cpp begins texts with the token that it calls bos if add_bos_token is true, and ends
+ * them at eos, eot and eom. */
 static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
-  const SpecialTokens tokens = model_files_special_tokens(m->files);
+  static const char *const others[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+  const SpecialTokens tokens = model_files_tokens(model_files_special_tokens(m->files).start, m->tokenizer);
   const int32_t begin = tokenizer_begin(m->tokenizer), start = begin >= 0 ? begin : tokens.start;
   if (start >= 0) gguf_key_u32(h, "tokenizer.ggml.bos_token_id", (uint32_t)start);
-  if (tokens.end >= 0) gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)tokens.end);
+  gguf_key_u32(h, "tokenizer.ggml.eos_token_id", (uint32_t)tokens.end);
+  for (int i = 0; i < tokens.others.count && i < 2; i++) gguf_key_u32(h, others[i], (uint32_t)tokens.others.ids[i]);
   gguf_key_bool(h, "tokenizer.ggml.add_bos_token", begin >= 0);
   gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
 }

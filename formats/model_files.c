@@ -141,6 +141,10 @@ const ModelConfig *model_files_config(const ModelFiles *files) { return &files->
 
 SpecialTokens model_files_special_tokens(const ModelFiles *files) { return files->saved.tokens; }
 
+SpecialTokens model_files_tokens(int start, const Tokenizer *tokenizer) {
+  return (SpecialTokens){start, tokenizer_end(tokenizer), *tokenizer_other_ends(tokenizer)};
+}
+
 bool model_files_interleaved(const ModelFiles *files) { return files->saved.class->interleaved; }
 
 bool model_files_need_weights(ModelFiles *files, Error *error) {
@@ -261,8 +265,9 @@ static bool kept(bool ok, Tokenizer **out) {
 bool model_files_read_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error) {
   const char *dir = files->dir;
   const ModelConfig *config = &files->saved.config;
-  return tokenizer_load(out, path_in(dir, TOKENIZER_JSON).text, error) &&
-         kept(check_vocab(*out, dir, config->vocab, "", error) && check_end(*out, dir, config, error), out);
+  if (!tokenizer_load(out, path_in(dir, TOKENIZER_JSON).text, error)) return false;
+  config_file_set_ends(&files->saved, *out);
+  return kept(check_vocab(*out, dir, config->vocab, "", error) && check_end(*out, dir, config, error), out);
 }
 
 bool model_files_read_source_tokenizer(const ModelFiles *files, const Tokenizer *target, Tokenizer **out,

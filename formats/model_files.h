@@ -25,11 +25,15 @@
 
 /* ---- the model ---- */
 
-/* Token ids of config.json; -1: none. */
+/* Token ids of config.json and generation_config.json; -1: none. */
 typedef struct SpecialTokens {
-  int start; /* bos: starts text without a prompt; with an encoder decoder_start: starts every response */
-  int end;   /* eos: <|endoftext|> */
+  int start;        /* bos: starts text without a prompt; with an encoder decoder_start: starts every response */
+  int end;          /* eos: <|endoftext|> */
+  EndTokens others; /* more eos: a text ends at any of them */
 } SpecialTokens;
+
+/* Returns the tokens of a model to be written: a document ends with the tokenizer's end token. */
+SpecialTokens model_files_tokens(int start, const Tokenizer *tokenizer);
 
 /* Returns the transformers class that a model is written as: LlamaForCausalLM, GPT2LMHeadModel, ... (table:
  * formats/classes.c). *own: no class of transformers computes this model; then the directory has MODEL_FILE_CODE, and
@@ -42,8 +46,8 @@ typedef struct ModelFiles ModelFiles;
 
 /* Reads config.json of our own or any other model of the classes above; absent and null keys have transformers'
  * defaults. Refuses features that are not supported here (other classes and activations, scaled RoPE, sliding windows,
- * quantization ...) and unreasonable sizes, then calls model_config_check(). The first of several eos ids is used. When
- * a class groups the biases of several products, our own key "missing_biases" names those that the model does not have.
+ * quantization ...) and unreasonable sizes, then calls model_config_check(). Of config.json
+ * and generation_config.json, all eos ids are used, except those outside the vocabulary, which no text has. When a class groups the biases of several products, our own key "missing_biases" names those that the model does not have.
  * If `dir` is not a model directory, the error says what it is. Weights are opened at first use. */
 bool model_files_open(ModelFiles **out, const char *dir, Error *error);
 void model_files_close(ModelFiles *files); /* NULL is allowed */
@@ -53,7 +57,7 @@ SpecialTokens model_files_special_tokens(const ModelFiles *files);
  * apart: numbers 0, 2, 4, ... of the class come before numbers 1, 3, 5, ... */
 bool model_files_interleaved(const ModelFiles *files);
 
-/* Reads tokenizer.json. The model must have a row for each of its ids, and may have more. A decoder-only model does not
+/* Reads tokenizer.json, and the tokens that end a text. The model must have a row for each of its ids, and may have more. A decoder-only model does not
  * read text with the end token appended. */
 bool model_files_read_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error);
 /* Reads the tokenizer of sources. *out NULL: there is none, and sources use the other tokenizer. It must exist when the

@@ -90,10 +90,14 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
   return object;
 }
 
-/* Returns the number of tokens that begin before the end of the text. */
+/* Returns the number of tokens of the text: all, or those before a stop text or an interruption. Tokens without text,
+ * such as special ones, may begin and end where the text ends. */
 static size_t token_count(const Output *o) {
-  size_t count = 0;
-  while (count < o->ids.count && o->tokens[count].begin < (int64_t)o->text.size) count++;
+  const int64_t size = (int64_t)o->text.size;
+  size_t count = o->ids.count;
+  if (o->result.reason != STOP_TEXT && o->result.reason != STOP_CALLER) return count;
+  for (int64_t end = INT64_MAX; count > 0 && o->tokens[count - 1].begin >= size && end > size; count--)
+    end = o->tokens[count - 1].begin;
   return count;
 }
 

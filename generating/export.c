@@ -232,10 +232,11 @@ static void remove_files(const char *dir) {
 
 static bool write_files(const Export *e, const char *dir, const char *name, Error *error) {
   const LoadedModel *m = &e->p->model;
-  tokenizer_set_starts_elsewhere(m->tokenizer, m->special.start != m->special.end);
+  const SpecialTokens special = model_files_tokens(m->special.start, m->tokenizer);
+  tokenizer_set_starts_elsewhere(m->tokenizer, special.start != special.end);
   if (model_files_copy_weights(m->files, dir, e->type, error) &&
       model_files_write_tokenizers(dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error) &&
-      model_files_write_config(dir, &m->config, m->special, e->type, error) &&
+      model_files_write_config(dir, &m->config, special, e->type, error) &&
       write_card(e, path_in(dir, MODEL_FILE_CARD).text, name, error))
     return true;
   remove_files(dir);

@@ -61,15 +61,22 @@ static void write_from(FILE *out, const char *gguf, const char *modelfile) {
   free(real);
 }
 
+/* Writes a text to stop at if the token is a special one. */
+static void write_stop(FILE *out, const Tokenizer *tokenizer, int32_t id) {
+  const char *text = tokenizer_special(tokenizer, id);
+  if (text && text_is_plain(text) && !strchr(text, '"')) fprintf(out, "PARAMETER stop \"%s\"\n", text);
+}
+
 /* Describes a model that continues texts: an unchanged prompt, no turns, and the sampling of ./generate. */
 static bool write_modelfile(const Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
+  const EndTokens *others = tokenizer_other_ends(p->model.tokenizer);
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
   write_from(file.stream, s->gguf, s->modelfile);
   fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
-  const char *end = tokenizer_end_text(p->model.tokenizer);
-  if (text_is_plain(end) && !strchr(end, '"')) fprintf(file.stream, "PARAMETER stop \"%s\"\n", end);
+  write_stop(file.stream, p->model.tokenizer, tokenizer_end(p->model.tokenizer));
+  for (int i = 0; i < others->count; i++) write_stop(file.stream, p->model.tokenizer, others->ids[i]);
   fprintf(file.stream, "PARAMETER num_ctx %d\n", p->model.config.ctx);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) {
     char value[40];

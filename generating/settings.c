@@ -131,7 +131,7 @@ void generate_options(Options *options, GenerateSettings *s) {
              "when the context is full: recompute its last tokens and continue (slide), or stop"),
       INT("keep", &s->keep, 1, MODEL_MAX_CTX, "half the context",
           "number of tokens to keep when --on-full slide recomputes the context"),
-      FLAG("ignore-eos", &s->ignore_end, "continue after the end-of-text token"),
+      FLAG("ignore-eos", &s->ignore_end, "continue after end-of-text tokens"),
       FLAG("echo", &s->echo, "print the prompt before the text", .modes = MODE_TEXT),
 
       GROUP("Sampling, in this order", .modes = MODES_DRAWING | MODE_GGUF),

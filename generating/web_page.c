@@ -69,12 +69,16 @@ static bool map_file(WebPage *w, const char *name, Error *error) {
 
 /* Writes the configuration and the tokenizers as for transformers, without anything that was beside them. */
 static bool collect_files(WebPage *w, Error *error) {
-  static const char *const names[] = {MODEL_FILE_CONFIG, TOKENIZER_JSON, TOKENIZER_CONFIG_JSON,
+  static const char *const names[] = {MODEL_FILE_CONFIG,
+                                      MODEL_FILE_GENERATION_CONFIG,
+                                      TOKENIZER_JSON,
+                                      TOKENIZER_CONFIG_JSON,
                                       MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON,
                                       MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_CONFIG_JSON};
   const LoadedModel *m = &w->p->model;
+  const SpecialTokens special = model_files_tokens(m->special.start, m->tokenizer);
   if (!file_temporary_directory(&w->dir, error) ||
-      !model_files_write_config(w->dir, &m->config, m->special, TENSOR_F32, error) ||
+      !model_files_write_config(w->dir, &m->config, special, TENSOR_F32, error) ||
       !model_files_write_tokenizers(w->dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error))
     return false;
   bool ok = true;

@@ -159,7 +159,7 @@ static bool take_token(GenerationRun *w, TextRow *row, int32_t id, Error *error)
   size_t size;
   w->tokens++;
   if (row->result.tokens++ == 0) row->result.first_token_seconds = clock_seconds() - row->start;
-  if (id == tokenizer_end(w->g->tokenizer)) return r->ignore_end || end_text(w, row, STOP_END, error);
+  if (!r->ignore_end && tokenizer_is_end(w->g->tokenizer, id)) return end_text(w, row, STOP_END, error);
   if (!pass_token(w, row, id, error)) return false;
   if (r->rules && r->rules->bans.count) {
     token_rules_advance(r->rules, row->banned, id);

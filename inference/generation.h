@@ -26,9 +26,9 @@ typedef struct GenerationRequest {
   PromptTokens prompt; /* each 1..ctx tokens; not owned */
   Sampling sampling;
   uint32_t stream;    /* number of the random stream */
-  int64_t max_tokens; /* new tokens; < 0: until the end token or, without `keep`, until the context is full */
+  int64_t max_tokens; /* new tokens; < 0: until an end token or, without `keep`, until the context is full */
   int keep; /* when the context is full: keep this many of its last tokens, compute them again and continue; 0: stop */
-  bool ignore_end;   /* the end token is not printed and does not stop the text */
+  bool ignore_end;   /* end tokens do not stop the text; as special tokens they have no text */
   PatternList stops; /* the text ends before the first of these that appears in it */
   TokenRules *rules; /* NULL: none */
   int alternatives;  /* report log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
@@ -69,7 +69,7 @@ typedef struct Generation {
   /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false without
    * an error ends all texts, with STOP_CALLER. */
   bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size, Error *error);
-  /* Receives a token of a text, before its bytes, except for end tokens that stop the text or are ignored. */
+  /* Receives a token of a text, before its bytes, except for an end token that stops the text. */
   bool (*token)(void *context, void *text, const GeneratedToken *token, Error *error);
   bool (*done)(void *context, void *text, const GenerationResult *result, Error *error);
   Progress progress; /* counts tokens, before each one; stopping is no error: STOP_CALLER */

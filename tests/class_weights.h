@@ -10,7 +10,7 @@
 #include "formats/model_files.h"
 #include "model/parameters.h"
 
-static const SpecialTokens no_tokens = {-1, -1};
+static const SpecialTokens no_tokens = {.start = -1, .end = -1};
 
 /* ---- models with weights ---- */
 

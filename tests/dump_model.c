@@ -90,7 +90,8 @@ static bool make(const char *dir, char **assignments, int count, Error *error) {
   Tokenizer *tokenizer = tokenizer_byte();
   if (arena) draw(&table, arena);
   if (tokenizer) tokenizer_set_ends_with_end(tokenizer, config.encoder_layers > 0);
-  bool ok = arena && tokenizer && write_model(dir, &config, &table, arena, (SpecialTokens){256, 256}, error) &&
+  bool ok = arena && tokenizer &&
+            write_model(dir, &config, &table, arena, (SpecialTokens){.start = 256, .end = 256}, error) &&
             tokenizer_save(tokenizer, dir, config.ctx, error);
   tokenizer_free(tokenizer);
   free(arena);

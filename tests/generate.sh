@@ -56,6 +56,38 @@ check "special tokens are text" sh -c "$generate a.run --encode special.txt | wc
 check "--special finds them" sh -c "$generate a.run --encode special.txt --special | wc -l | grep -q '^ *3\$'"
 check "--special in a prompt" sh -c "$generate a.run -p 'a<|endoftext|>' --special -n 1 2>&1 >/dev/null | grep -q 'after a prompt of 2;'"
 refused "--special with a score" 2 '--special does not go with --score' "$generate" a.run --special --score text.txt
+
+# ---- several end tokens: in ends.run, a text also ends at "e", a special token ----
+cp -r a.run ends.run
+python3 - <<'EOF'
+import json
+def change(name, change):
+    value = json.load(open("ends.run/" + name))
+    change(value)
+    json.dump(value, open("ends.run/" + name, "w"))
+change("generation_config.json", lambda c: c.update(eos_token_id=[c["eos_token_id"], ord("e")]))
+change("tokenizer.json", lambda t: t["added_tokens"].append({"id": ord("e"), "content": "e", "special": True}))
+EOF
+ends() { $generate ends.run --quiet --bias 'e=+40' -n 4 -p Once --json "$@"; }
+ends >one.json
+check "a text ends at each of them" sh -c 'grep -q "\"text\":\"\",\"finish_reason\":\"stop\".*\"token_ids\":\[\].*\"completion_tokens\":1," one.json'
+ends --ignore-eos --logprobs 1 >one.json
+check "unless --ignore-eos; then all tokens are listed" python3 -c '
+import json
+o = json.load(open("one.json"))
+c = o["choices"][0]
+assert c["finish_reason"] == "length" and c["token_ids"] == [101] * 4 and len(c["logprobs"]["tokens"]) == 4 == o["usage"]["completion_tokens"]
+assert c["text"] == "" and c["logprobs"]["text_offset"] == [0] * 4'
+ends --ignore-eos --bias 't=+45' --presence-penalty 60 --repeat-last-n 2 --stop t >one.json
+check "also those before a stop text" grep -q '"finish_reason":"stop".*"token_ids":\[\(101,\)*\(101\)\{0,1\}\]' one.json
+echo '{"prompt": "Once"}' | $generate ends.run --quiet --bias 'e=+40' -n 4 --prompts - >one.json
+check "with --prompts, too" grep -q '"finish_reason":"stop"' one.json
+$generate ends.run --quiet --export ends.out && $generate ends.run --quiet --gguf ends.gguf 2>/dev/null
+ends_of() { tr -d ' \n' <"$1/generation_config.json" | grep -o '"eos_token_id":[^]]*]'; }
+check "an export has all of them" test "$(ends_of ends.out)" = "$(ends_of ends.run)"
+$train text.txt --init ends.run --steps 1 --sample-tokens 0 --eval-every 0 --quiet --out tuned.run 2>/dev/null
+check "and so has a fine-tuned model" test "$(ends_of tuned.run)" = "$(ends_of ends.run)"
+
 cp -r a.run chat.run
 echo '{{ messages }}' >chat.run/chat_template.jinja
 check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"

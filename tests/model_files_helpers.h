@@ -12,7 +12,7 @@ static inline bool write_config(const char *dir, const ModelConfig *config, Spec
 static inline bool read_config(const char *dir, ModelConfig *config, SpecialTokens *tokens, Error *error) {
   ModelFiles *files;
   *config = (ModelConfig){0};
-  *tokens = (SpecialTokens){-1, -1};
+  *tokens = (SpecialTokens){.start = -1, .end = -1};
   if (!model_files_open(&files, dir, error)) return false;
   *config = *model_files_config(files);
   *tokens = model_files_special_tokens(files);

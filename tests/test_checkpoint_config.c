@@ -19,9 +19,9 @@ static void test_config_round_trip(void **state) {
                             .norm_eps = 1e-5f,
                             .gated = true};
   ModelConfig back;
-  SpecialTokens special = {-2, -2};
+  SpecialTokens special = {.start = -2, .end = -2};
   Error error = {0};
-  expect_done(write_config(*state, &ours, (SpecialTokens){10, 256}, &error), &error);
+  expect_done(write_config(*state, &ours, (SpecialTokens){.start = 10, .end = 256}, &error), &error);
   expect_done(read_config(*state, &back, &special, &error), &error);
   assert_int_equal(special.start, 10);
   assert_int_equal(special.end, 256);
@@ -46,14 +46,14 @@ static void test_config_round_trip(void **state) {
   free(text);
   ModelConfig other = ours;
   other.norm_eps = 0x1.abcdeep-20f, other.rope_base = 1234567.9f;
-  expect_done(write_config(*state, &other, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(write_config(*state, &other, (SpecialTokens){.start = -1, .end = -1}, &error), &error);
   expect_done(read_config(*state, &back, &special, &error), &error);
   assert_true(back.rope_base == other.rope_base && back.norm_eps == other.norm_eps);
   assert_int_equal(special.start, -1);
   assert_int_equal(special.end, -1);
   assert_int_equal(entries(*state), 2);
-  expect_error(write_config(at(state, "no").text, &ours, (SpecialTokens){10, 256}, &error), &error, EXIT_OUTPUT,
-               "create the directory");
+  expect_error(write_config(at(state, "no").text, &ours, (SpecialTokens){.start = 10, .end = 256}, &error), &error,
+               EXIT_OUTPUT, "create the directory");
 }
 
 static bool read_config_text(void **state, const char *text, ModelConfig *config, SpecialTokens *special,
@@ -128,7 +128,8 @@ static void test_config_refused(void **state) {
       {"{" LLAMA ",\"rms_norm_eps\":\"small\"}", "rms_norm_eps is not a number"},
       {"{" LLAMA ",\"rope_theta\":1e300}", "rope_theta is 1e+300"},
       {"{" LLAMA ",\"rope_theta\":NaN}", "not valid JSON"},
-      {"{" LLAMA ",\"eos_token_id\":32000}", "eos_token_id 32000 lies outside"},
+      {"{" LLAMA ",\"bos_token_id\":32000}", "bos_token_id 32000 lies outside"},
+      {"{" LLAMA ",\"eos_token_id\":[1,[2]]}", "eos_token_id is not an integer"},
       {"{" LLAMA ",\"eos_token_id\":\"a\"}", "eos_token_id is not an integer"},
       {"{" LLAMA ",\"num_key_value_heads\":5}", "kv"}, /* model_config_check() */
   };
@@ -145,9 +146,57 @@ static void test_config_refused(void **state) {
   expect_error(read_config(at(state, "no").text, &config, &special, &error), &error, EXIT_CHECKPOINT, "No such file");
 }
 
+/* A text ends at each token of both files. One outside the vocabulary never comes, and null is none. */
+static void test_end_tokens(void **state) {
+  static const struct {
+    const char *config, *generation;
+    int ends[4]; /* up to -1 */
+  } rows[] = {{"", NULL, {2, -1}},
+              {",\"eos_token_id\":null", NULL, {-1}},
+              {",\"eos_token_id\":[]", NULL, {-1}},
+              {",\"eos_token_id\":[7,9]", NULL, {7, 9, -1}},
+              {",\"eos_token_id\":7", "{\"eos_token_id\":[9,7,8]}", {7, 9, 8, -1}},
+              {",\"eos_token_id\":null", "{\"eos_token_id\":5}", {5, -1}},
+              {",\"eos_token_id\":[-1,32000,5]", "{\"eos_token_id\":50256}", {5, -1}},
+              {",\"eos_token_id\":7", "{}", {7, -1}},
+              {",\"eos_token_id\":7", "{\"eos_token_id\":null}", {7, -1}}};
+  const Path path = at(state, "generation_config.json");
+  ModelConfig config;
+  SpecialTokens tokens;
+  Error error;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[200];
+    snprintf(text, sizeof text, "{" LLAMA "%s}", rows[i].config);
+    unlink(path.text);
+    if (rows[i].generation) put(path.text, rows[i].generation, strlen(rows[i].generation));
+    expect_done(read_config_text(state, text, &config, &tokens, &error), &error);
+    assert_int_equal(tokens.end, rows[i].ends[0]);
+    for (int k = 0; rows[i].ends[k] >= 0; k++)
+      assert_int_equal(rows[i].ends[k + 1], k < tokens.others.count ? tokens.others.ids[k] : -1);
+  }
+  static const char *const bad[][2] = {
+      {"{", "generation_config.json is not valid JSON"},
+      {"{\"eos_token_id\":\"</s>\"}", "generation_config.json: eos_token_id is not an integer"},
+      {"{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", "eos_token_id lists more than 16 tokens"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    put(path.text, bad[i][0], strlen(bad[i][0]));
+    expect_error(read_config_text(state, "{" LLAMA "}", &config, &tokens, &error), &error, EXIT_CHECKPOINT, bad[i][1]);
+  }
+  /* generation_config.json has all, config.json the first: not every reader takes a list there */
+  const SpecialTokens written = {.start = 1, .end = 5, .others = {2, {8, 3}}};
+  unlink(path.text);
+  expect_done(read_config_text(state, "{" LLAMA "}", &config, &tokens, &error), &error);
+  expect_done(write_config(*state, &config, written, &error), &error);
+  expect_done(read_config(*state, &config, &tokens, &error), &error);
+  assert_memory_equal(&tokens, &written, sizeof tokens);
+  json_t *root = config_object(state);
+  assert_int_equal(json_integer_value(json_object_get(root, "eos_token_id")), 5);
+  json_decref(root);
+}
+
 /* ---- every class ---- */
 
-static const SpecialTokens no_tokens = {-1, -1};
+static const SpecialTokens no_tokens = {.start = -1, .end = -1};
 
 /* The defaults of the classes' configurations in transformers. */
 static void test_defaults(void **state) {
@@ -452,7 +501,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused),
       TEST(test_defaults),          TEST(test_rotary),         TEST(test_classes_refused),
-      TEST(test_no_windows),        TEST(test_hostile_values), TEST(test_modeling_file),
+      TEST(test_no_windows),        TEST(test_end_tokens),     TEST(test_hostile_values),
+      TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }

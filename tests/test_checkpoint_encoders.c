@@ -272,7 +272,7 @@ static void test_tokens(void **state) {
   ModelConfig c = marian();
   Error error = {0};
   for (int round = 0; round < 2; round++) {
-    expect_done(write_config(*state, &c, (SpecialTokens){3, 4}, &error), &error);
+    expect_done(write_config(*state, &c, (SpecialTokens){.start = 3, .end = 4}, &error), &error);
     for (int i = 0; i < 2; i++) {
       expect_token(state, files[i], "bos_token_id", 3);
       expect_token(state, files[i], "eos_token_id", 4);

@@ -10,7 +10,7 @@
 /* Its configuration, a LLaMA's, without which the names of tensors say nothing. */
 static void put_config(void **state, const ModelConfig *config) {
   Error error = {0};
-  expect_done(write_config(*state, config, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(write_config(*state, config, (SpecialTokens){.start = -1, .end = -1}, &error), &error);
 }
 
 static void test_weights_round_trip(void **state) {
@@ -142,7 +142,8 @@ static void test_weights_refused(void **state) {
   error = (Error){0};
   assert_int_equal(mkdir(at(state, "big").text, 0777), 0);
   put(at(state, "big/model.safetensors.index.json").text, "{}", 2);
-  expect_done(write_config(at(state, "big").text, &small_config, (SpecialTokens){-1, -1}, &error), &error);
+  expect_done(write_config(at(state, "big").text, &small_config, (SpecialTokens){.start = -1, .end = -1}, &error),
+              &error);
   bool done = read_weights(at(state, "big").text, &small_config, &small_table, arena, &error);
   expect_error(done, &error, EXIT_CHECKPOINT, "no weight_map");
   error = (Error){0};
@@ -222,8 +223,8 @@ static void test_load(void **state) {
 static bool load_tokenizer(Tokenizer **out, const char *dir, const ModelConfig *config, Error *error) {
   ModelFiles *files = NULL;
   *out = NULL;
-  const bool ok = write_config(dir, config, (SpecialTokens){-1, -1}, error) && model_files_open(&files, dir, error) &&
-                  model_files_read_tokenizer(files, out, error);
+  const bool ok = write_config(dir, config, (SpecialTokens){.start = -1, .end = -1}, error) &&
+                  model_files_open(&files, dir, error) && model_files_read_tokenizer(files, out, error);
   model_files_close(files);
   return ok;
 }
@@ -232,8 +233,8 @@ static bool load_source_tokenizer(Tokenizer **out, const char *dir, const ModelC
   ModelFiles *files = NULL;
   Tokenizer *target = NULL;
   *out = NULL;
-  const bool ok = write_config(dir, config, (SpecialTokens){-1, -1}, error) && model_files_open(&files, dir, error) &&
-                  model_files_read_tokenizer(files, &target, error) &&
+  const bool ok = write_config(dir, config, (SpecialTokens){.start = -1, .end = -1}, error) &&
+                  model_files_open(&files, dir, error) && model_files_read_tokenizer(files, &target, error) &&
                   model_files_read_source_tokenizer(files, target, out, error);
   tokenizer_free(target);
   model_files_close(files);

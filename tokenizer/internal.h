@@ -24,6 +24,7 @@ struct Tokenizer {
   Leading leading;
   int vocab;         /* the model's; its last ids may be unused */
   int32_t end;       /* id of the token that ends a document */
+  EndTokens others;  /* tokens that also end a generated text */
   int32_t begin;     /* id of the token that the post_processor puts before a text; -1: none */
   AddedToken *added; /* [added_count], ascending ids; includes `end` and `begin` */
   size_t added_count;

@@ -58,6 +58,20 @@ bool tokenizer_is_trained_name(const char *name) {
 int tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 int tokenizer_end(const Tokenizer *t) { return t->end; }
 const char *tokenizer_end_text(const Tokenizer *t) { return tokenizer_special(t, t->end); }
+const EndTokens *tokenizer_other_ends(const Tokenizer *t) { return &t->others; }
+
+void tokenizer_set_other_ends(Tokenizer *t, const EndTokens *ends) {
+  t->others.count = 0;
+  for (int i = 0; i < ends->count && t->others.count < END_TOKENS - 1; i++) /* with t->end, as many as files may list */
+    if (ends->ids[i] != t->end) t->others.ids[t->others.count++] = ends->ids[i];
+}
+
+bool tokenizer_is_end(const Tokenizer *t, int32_t id) {
+  int i = 0;
+  while (i < t->others.count && t->others.ids[i] != id) i++;
+  return id == t->end || i < t->others.count;
+}
+
 int tokenizer_begin(const Tokenizer *t) { return t->begin; }
 int tokenizer_before(const Tokenizer *t) { return t->begin >= 0 ? t->begin : t->end; }
 const Bpe *tokenizer_bpe(const Tokenizer *t) { return t->bpe; }

@@ -47,6 +47,21 @@ bool tokenizer_is_trained_name(const char *name);
 int tokenizer_vocab(const Tokenizer *tokenizer);
 int tokenizer_end(const Tokenizer *tokenizer); /* id of the token that ends a document */
 const char *tokenizer_end_text(const Tokenizer *tokenizer);
+
+/* Tokens that end a generated text, besides the one that ends documents. */
+enum { END_TOKENS = 16 };
+typedef struct EndTokens {
+  int count;
+  int32_t ids[END_TOKENS];
+} EndTokens;
+
+/* Sets the other tokens that end a text: those of the model's files, which may include tokenizer_end(). Default
+ * none. */
+void tokenizer_set_other_ends(Tokenizer *tokenizer, const EndTokens *ends);
+const EndTokens *tokenizer_other_ends(const Tokenizer *tokenizer);
+/* Returns whether a token ends a generated text. */
+bool tokenizer_is_end(const Tokenizer *tokenizer, int32_t id);
+
 int tokenizer_begin(const Tokenizer *tokenizer); /* id of the token that prompts begin with; -1: none */
 /* Returns the token before a text: the token that prompts begin with, else the end token of the previous text. */
 int tokenizer_before(const Tokenizer *tokenizer);

@@ -130,7 +130,7 @@ static bool take_file(const char *dir, const char *from, const char *to, Error *
 }
 
 bool run_write_model(const Run *r, const char *dir, Error *error) {
-  const SpecialTokens special = {run_start_token(r), tokenizer_end(r->text.tokenizer)};
+  const SpecialTokens special = model_files_tokens(run_start_token(r), r->text.tokenizer);
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
   return run_write_weights(dir, &r->model, error) &&
          model_files_write_tokenizers(dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx, error) &&

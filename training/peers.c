@@ -163,19 +163,23 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
   char *text = NULL, *path = NULL;
   size_t size = 0;
   int32_t end = 0, vocab = 0; /* not all of it is in the file */
+  EndTokens others = {0};
   if (run_leads(peers)) {
     end = tokenizer_end(*tokenizer);
     vocab = tokenizer_vocab(*tokenizer);
+    others = *tokenizer_other_ends(*tokenizer);
     tokenizer_text(*tokenizer, &text, &size, error);
   }
   collective_broadcast(peers, &end, sizeof end);
   collective_broadcast(peers, &vocab, sizeof vocab);
+  collective_broadcast(peers, &others, sizeof others);
   bool ok = run_agree(peers, error) && collective_broadcast_text(peers, &text, &size, error);
   if (ok && !run_leads(peers)) {
     ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
          tokenizer_load_alone(tokenizer, path, end, error) &&
          (tokenizer_set_vocab(*tokenizer, vocab) || fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", vocab));
     if (path) unlink(path);
+    if (ok) tokenizer_set_other_ends(*tokenizer, &others);
   }
   free(path);
   free(text);

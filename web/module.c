@@ -72,6 +72,7 @@ static bool open_tokenizers(void) {
   static const char source[] = MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON;
   size_t ignored;
   if (!open_tokenizer(&tokenizer, TOKENIZER_JSON, config.config.vocab)) return false;
+  config_file_set_ends(&config, tokenizer);
   if (!config.config.encoder_layers) return true;
   source_tokenizer = tokenizer;
   return !platform_find(source, &ignored) || open_tokenizer(&source_tokenizer, source, config.config.source_vocab);

@@ -29,7 +29,8 @@ static void write_model(void) {
   const int half = small_table.count / 2;
   if (written) return;
   FUZZ_REQUIRE(small_table.count < 64);
-  fuzz_require_done(write_config(fuzz_directory(), &small_config, (SpecialTokens){-1, -1}, &error), &error);
+  fuzz_require_done(write_config(fuzz_directory(), &small_config, (SpecialTokens){.start = -1, .end = -1}, &error),
+                    &error);
   write_part("part-1.safetensors", 0, half, NULL);
   write_part("part-2.safetensors", half, small_table.count, NULL);
   write_part("part-3.safetensors", half, small_table.count, "other.weight");
