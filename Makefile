@@ -110,7 +110,7 @@ $(eval $(call remade_for,version,$(VERSION)))
 #? make demo-page | train a small model on the corpus and write it as a page for browsers (0.6 MB, for a release)
 #? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:
-	@CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" scripts/install-deps.sh
+	@CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" scripts/install-deps.sh $(DEPS)
 demo: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories

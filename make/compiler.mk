@@ -39,7 +39,7 @@ ALL_LDFLAGS = $(SEARCHED_LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rd
 
 # The CPU kernels are compiled once for each instruction set and element type, best first. Everything else is compiled for
 # any processor of the architecture. ISA="v3 v2" selects instruction sets.
-MACHINE := $(shell $(CC) -dumpmachine)
+MACHINE := $(or $(shell $(CC) -dumpmachine 2>/dev/null),$(shell uname -m))
 # Termux compiles for Android 7, whose C library lacks aligned_alloc(), getentropy() and posix_spawn(); Android 9 has them.
 $(foreach machine,$(filter %-android24,$(MACHINE)),$(eval override CC += --target=$(machine:24=28)))
 MACOS := $(or $(findstring -darwin,$(MACHINE)),$(findstring -macos,$(MACHINE)))
@@ -77,7 +77,7 @@ PACKAGE_LDFLAGS := $(call packages,--libs-only-L)
 have_header = $(shell printf '$(2)$(HASH)include <$(1)>\n' | \
 	$(CC) $(SEARCHED_CPPFLAGS) $(PACKAGE_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 archives = $(wildcard $(patsubst -L%,%/lib$(1).a,$(filter -L%,$(SEARCHED_LDFLAGS)))) \
-	$(shell $(CC) -print-file-name=lib$(1).a | grep /)
+	$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null | grep /)
 static_or_shared = $(or $(if $(NO_STATIC),,$(firstword $(call archives,$(1)))),-l$(1))
 HAVE_JANSSON := $(call have_header,jansson.h)
 HAVE_PCRE2 := $(call have_header,pcre2.h,$(HASH)define PCRE2_CODE_UNIT_WIDTH 8\n)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs the missing packages for building and testing Inkling with the system's package manager.
+# Installs the missing packages for building Inkling with the system's package manager.
 #
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
-# Arguments: additional packages (mpich: to test with two MPIs; wasm: a compiler for `make wasm`; aarch64: a
-# compiler and emulator for `make static` and `make test-aarch64`).
+# Arguments: additional packages (tests: what `make test` needs; openmpi, mpich: for training in several processes; wasm: a
+# compiler for `make wasm`; aarch64: a compiler and emulator for `make static` and `make test-aarch64`).
 set -eu
 
 cc=${CC:-cc}
@@ -25,6 +25,8 @@ has_cmocka() {
 # the character width selects the library
 has_pcre2() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | $preprocess >/dev/null 2>&1; }
 
+has_mpi() { command -v mpicc || ls /usr/lib64/openmpi/bin/mpicc || ls /usr/lib64/mpi/gcc/*/bin/mpicc; } >/dev/null 2>&1
+
 has_wasm() { echo 'int main(void) { return 0; }' | "${WASM_CLANG:-clang}" --target=wasm32-wasi -x c -o /dev/null - 2>/dev/null; }
 
 case ${PREFIX:-} in */com.termux/*) candidates=pkg ;; *) candidates="apt-get dnf zypper apk pacman brew" ;; esac
@@ -37,25 +39,27 @@ for candidate in $candidates; do
 done
 
 missing=
+optional=
 command -v "${cc%% *}" >/dev/null 2>&1 && has_header stdio.h || missing="$missing compiler"
 { make --version | grep -q 'Make [4-9]' || command -v gmake; } >/dev/null 2>&1 || missing="$missing make"
 has_header jansson.h || missing="$missing jansson"
 has_pcre2 || missing="$missing pcre2"
 has_header utf8proc.h || missing="$missing utf8proc"
-has_cmocka || missing="$missing cmocka"
 for name in "$@"; do
   case $name in
+    tests)
+      has_cmocka || missing="$missing cmocka"
+      command -v python3 >/dev/null 2>&1 || optional="$optional python3"
+      [ "$manager" = pkg ] || has_mpi || optional="$optional openmpi"
+      ;;
+    openmpi) has_mpi || missing="$missing openmpi" ;;
     wasm) has_wasm || missing="$missing wasm" ;;
     aarch64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null 2>&1 || missing="$missing aarch64" ;;
     *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
   esac
 done
-required=$missing
-# Optional: libedit for line editing in ./generate -i; MPI for training in several processes.
-has_header histedit.h || missing="$missing libedit"
-has_mpi() { command -v mpicc || ls /usr/lib64/openmpi/bin/mpicc || ls /usr/lib64/mpi/gcc/*/bin/mpicc; } >/dev/null 2>&1
-[ "$manager" = pkg ] || has_mpi || missing="$missing openmpi"
-[ -n "$missing" ] || exit 0
+has_header histedit.h || optional="$optional libedit"
+[ -n "$missing$optional" ] || exit 0
 
 # package NAME: its name for this package manager
 package() {
@@ -85,7 +89,9 @@ package() {
     zypper:pcre2 | zypper:utf8proc | zypper:libedit | zypper:mpich) echo "$1-devel" ;;
     apk:compiler) echo gcc musl-dev ;;
     apk:make) echo make ;;
+    apk:python3) echo python3 ;;
     apk:*) echo "$1-dev" ;;
+    pacman:python3 | pkg:python3) echo python ;;
     pkg:compiler) echo clang ;;
     pkg:jansson) echo libjansson ;;
     brew:openmpi) echo open-mpi ;;
@@ -95,7 +101,7 @@ package() {
 }
 
 if [ -z "$manager" ]; then
-  echo "install-deps: missing:$missing; no apt-get, dnf, zypper, apk, pacman, brew or pkg here: install them by hand" >&2
+  echo "install-deps: missing:$missing$optional; no apt-get, dnf, zypper, apk, pacman, brew or pkg here: install them by hand" >&2
   exit 1
 fi
 
@@ -134,9 +140,9 @@ install() {
 }
 
 # shellcheck disable=SC2086 # the lists are words
-if ! install $missing; then
-  if [ -z "$required" ]; then
-    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited; without MPI ./train is one process" >&2
+if ! install $missing $optional; then
+  if [ -z "$missing" ]; then
+    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited; tests that need Python or MPI are skipped" >&2
     exit 0
   fi
   echo "install-deps: not installed; type the command above and try again" >&2

@@ -7,7 +7,6 @@ set -u
 unset MAKEFLAGS MAKELEVEL DESTDIR PREFIX
 . tests/program_helpers.sh
 machine=$(uname -m)
-has_tool() { command -v "$1" >/dev/null; }
 
 dist() { # dist DIRECTORY
   make -C "$here" --no-print-directory BUILD="${build#"$here"/}" BUILD_SETTINGS= NO_CUDA=1 NO_MPI=1 \
@@ -49,7 +48,7 @@ if [ "$(id -u)" = 0 ] && chroot root /bin/inkling --version >/dev/null; then
   check "in an empty system" uses chroot "$work/root" /bin/inkling
   cd ..
 fi
-if has_tool skopeo; then
+if has skopeo "the container"; then
   for kind in oci-archive docker-archive; do
     check "$kind" skopeo --insecure-policy --tmpdir "$work" copy -q "$kind:$files.image.tar" "dir:$work/$kind"
   done
@@ -65,16 +64,16 @@ if python3 -m venv venv 2>/dev/null; then
 fi
 
 # ---- Debian package ----
-if has_tool dpkg && [ "$(id -u)" = 0 ]; then
+if has dpkg "the Debian package, installed" && [ "$(id -u)" = 0 ]; then
   mkdir -p debian/var/lib/dpkg/info debian/var/lib/dpkg/updates
   : >debian/var/lib/dpkg/status
   dpkg --root="$work/debian" --log=/dev/null -i one/*.deb >out 2>&1 || fail "dpkg -i" "$(cat out)"
   check "inkling of the package" uses "$work/debian/usr/bin/inkling"
-  if has_tool man; then check "its page" sh -c 'man -l debian/usr/share/man/man1/*train.1.gz | grep -q resume'; fi
+  if has man "its page"; then check "its page" sh -c 'man -l debian/usr/share/man/man1/*train.1.gz | grep -q resume'; fi
   dpkg --root="$work/debian" --log=/dev/null -P inkling >/dev/null
   check "dpkg -P" test -z "$(find debian/* ! -path 'debian/var*')"
 fi
-if has_tool lintian; then check "lintian" lintian --allow-root --fail-on warning one/*.deb; fi
+has lintian "lintian" && check "lintian" lintian --allow-root --fail-on warning one/*.deb
 
 # ---- the same bytes from another directory ----
 if [ "${FULL:-}" ] && [ -z "$(git -C "$here" status --porcelain --untracked-files=no)" ]; then

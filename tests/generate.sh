@@ -138,10 +138,7 @@ refused "with --prompts" 2 'does not go with' "$generate" short.run --prompts pr
 refused "of two texts from standard input" 2 'both read' "$generate" short.run -f - --novelty -
 refused "of too many tokens" 2 'at most [0-9]* tokens' "$generate" short.run -p a -N 1000 -n 2000 --novelty short.run
 
-if ! command -v python3 >/dev/null; then
-  echo "done"
-  exit 0
-fi
+has python3 "what Python reads of generate.sh" || { echo "done"; exit; }
 
 check_learned "on a terminal what was copied is underlined" python3 - "$generate" <<'EOF'
 import os, pty, subprocess, sys
@@ -382,7 +379,7 @@ for (key, _, words), line in zip(bad, answers):
 unknown = json.loads(run("--prompts", "-", lines='{"prompt": "a", "typical": 1}\n').stdout)["error"]["message"]
 assert all(key in unknown for key in plain if key != "temp"), unknown
 EOF
-if command -v jq >/dev/null; then check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980; fi
+has jq "jq reads them" && check "jq reads them" test "$(jq -r 'select(.choices) | .choices[].text' answers.jsonl | wc -l)" -ge 980
 head -n 300 prompts.jsonl | write --prompts - -n 10 -s 1000 2>/dev/null >some.jsonl
 check "from standard input" sh -c 'head -n 300 answers.jsonl | cmp - some.jsonl'
 write --prompts prompts.jsonl -n 10 -s 1000 --threads 1 2>/dev/null | cmp - answers.jsonl
@@ -444,8 +441,8 @@ assert text("heat.html") == "Once upon" + choice["text"] and "<pre><span class=\
 assert text("scored.html") == open("plain.txt", encoding="utf-8").read()
 assert text("odd.html") == "caf\u00e9 <b>&\ufffd\n", text("odd.html")
 '
-if command -v xmllint >/dev/null; then check "pages are well-formed" xmllint --noout heat.html scored.html odd.html; fi
-if command -v chromium >/dev/null; then check "words of the legend do not touch" python3 "$here/tests/page_boxes.py" heat.html; fi
+check "pages are well-formed" xmllint --noout heat.html scored.html odd.html
+has chromium "boxes on pages" && check "words of the legend do not touch" python3 "$here/tests/page_boxes.py" heat.html
 # a text longer than the context; its nats are those of --per-line
 tr '\n' ' ' <text.txt | head -c 2000 >long.txt
 write --score long.txt --per-line >long.json

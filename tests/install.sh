@@ -18,7 +18,6 @@ install_in() { # install_in DIRECTORY ARGUMENTS...: DESTDIR as it is set
 }
 # The files below a directory, except MPI libraries.
 files() { (cd "$1" && find . -type f ! -name 'inkling-*.so' | sort | tr '\n' ' '); }
-has_tool() { command -v "$1" >/dev/null; }
 
 # ---- the command ----
 "$bin/inkling" >out 2>err; status=$?
@@ -44,7 +43,7 @@ mkdir elsewhere && chmod 777 elsewhere
 "$build/stories" --bytes 20000 --seed 3 -o elsewhere/text.txt 2>/dev/null
 chmod 644 elsewhere/text.txt
 as_user() { # as_user COMMAND: of a shell, in another directory; for root as nobody
-  if [ "$(id -u)" = 0 ] && has_tool setpriv; then
+  if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     (cd elsewhere && PATH=$there/bin:$PATH HOME=/ setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "$1")
   else (cd elsewhere && PATH=$there/bin:$PATH sh -c "$1"); fi
 }
@@ -58,7 +57,7 @@ check "generate, installed" test -s out
 as_user "inkling --version; inkling train --version; inkling generate --version" >out
 check "all say the version" test "$(grep -c "^[a-z]* $(cat "$here/VERSION")" out)" = 3
 for launcher in mpirun.openmpi mpirun.mpich mpirun; do
-  has_tool $launcher || continue
+  has $launcher "$launcher, installed" || continue
   kind=mpich flags=
   if $launcher --version 2>/dev/null | grep -qi open; then kind=openmpi flags='--oversubscribe --allow-run-as-root'; fi
   [ -e "$there/lib/inkling/inkling-$kind.so" ] || continue
@@ -72,7 +71,7 @@ done
 for program in train generate; do
   "$bin/$program" --help | grep -o -e '--[a-z][-a-z0-9]*' | sort -u >options
   page=$there/share/man/man1/inkling-$program.1
-  if has_tool man; then
+  if has man "man inkling-$program.1"; then
     MANWIDTH=1000 LC_ALL=C man --warnings -E ascii -l "$page" >text 2>err
     check "man inkling-$program.1 without warnings" test ! -s err
     missing=$(while read -r option; do grep -q -e "$option" text || echo "$option"; done <options)
@@ -80,7 +79,7 @@ for program in train generate; do
   else check "inkling-$program.1 has its heading" grep -q '^.TH ' "$page"; fi
 done
 
-if has_tool man; then
+if has man "man inkling.1"; then
   MANWIDTH=1000 LC_ALL=C man --warnings -E ascii -l "$there/share/man/man1/inkling.1" >text 2>err
   check "man inkling.1 without warnings" test ! -s err
   check "man inkling.1 names both" test "$(grep -c 'inkling-[a-z]*(1)' text)" = 3
@@ -107,7 +106,7 @@ offers() { # offers SHELL LINE WORD...
 }
 mkdir place && touch file.txt
 for shell in bash fish; do
-  has_tool $shell || continue
+  has $shell "$shell" || continue
   offers $shell 'inkling t' train
   offers $shell 'inkling train --lay' --layers
   case " $("${shell}_offers" 'inkling generate -p train --lay') " in
@@ -120,7 +119,7 @@ for shell in bash fish; do
   offers $shell 'inkling train --val fi' file.txt
   offers $shell 'inkling train --out pl' "place$([ $shell = bash ] || echo /)"
 done
-if has_tool zsh; then
+if has zsh "zsh"; then
   # Its functions run only in a terminal, so the test parses the specifications.
   for program in train generate; do
     zsh -fc "autoload -U compinit; compinit -D; _arguments() { print -l -- \"\$@\" }; words=(inkling $program ''); CURRENT=3

@@ -14,6 +14,7 @@ small="--layers 2 --heads 2 --dim 32 --ctx 64 --steps 60 --quiet --threads 1 $va
 
 if ! "$generate" byte.run --html page.html --quiet 2>/dev/null; then
   refused "--html: without the WebAssembly module it says how to build it" 2 "make wasm" "$generate" byte.run --html page.html
+  echo "skipped the engine of pages: these programs have no WebAssembly module (make wasm)"
   echo "done"
   exit 0
 fi
@@ -28,7 +29,7 @@ check "--html: a link stays a link" test -L link.html -a -s real.html
 cp -R byte.run huge.run
 sed 's/\("max_position_embeddings": *\)[0-9]*/\11048576/' byte.run/config.json >huge.run/config.json
 refused "--html: too large a context" 2 "in a browser" "$generate" huge.run --html page.html
-command -v node >/dev/null 2>&1 || { echo "skipped: node is missing"; echo "done"; exit 0; }
+has node "the engine of pages" || { echo "done"; exit; }
 
 mkdir pages
 hostile='</script><img src=x onerror=alert(1)>"'\''&<!--'$(printf '\342\200\250\342\200\256')
@@ -79,7 +80,7 @@ special = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
 t.train(["text.txt"], trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False))
 t.save("llama2/tokenizer.json")
 END
-python3 tokenizer.py 2>/dev/null || echo "skipped: python3 has no tokenizers"
+python3 tokenizer.py 2>/dev/null || echo "skipped tokenizers of pages: Python's package tokenizers is missing"
 if [ -e llama2/tokenizer.json ]; then
   sed "s|writes|</script><img src=x onerror=alert(1)>\"'\`<!--$(printf '\342\200\250\342\200\256')|" text.txt >hostile.txt
   for kind in llama3 llama2 hostile; do

@@ -45,9 +45,7 @@ refused "--json and --show" 2 "--json does not go with --show; leave out one of 
 refused "a plan on a full disk" 7 "stdout" sh -c "exec $train text.txt --dry-run --json >/dev/full"
 $train text.txt --dry-run --json --steps 7 --batch 3 --ctx 32 >plan.json 2>err
 check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"batch\": 3" plan.json && ! grep -q plan err'
-if command -v python3 >/dev/null; then
-  check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
-fi
+check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
 $train text.txt --dry-run --steps 1 --layers 1 --heads 1 --dim 16 2>err
 check "one of each" sh -c 'grep -q "^model .*: 1 layer x 16, 1 head, " err && grep -q "^run      1 step of " err && ! grep -q "[^0-9.]1 [a-z]*s " err'
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
@@ -311,7 +309,8 @@ $train --resume=same.run --steps 20 --quiet 2>err
 check "a text of the same length that has changed is noticed" grep -q "text has changed" err
 $train text.txt $few --tokenizer auto --vocab-size auto --out auto.run 2>/dev/null
 check "auto is a tokenizer" cmp auto.run/tokenizer.json a.run/tokenizer.json
-xz -k -c text.txt >text.xz 2>/dev/null && $train text.xz $few --dry-run 2>err
+{ printf '\3757zXZ\0' && cat text.txt; } >text.xz
+$train text.xz $few --dry-run 2>err
 check "compressed text is noticed" grep -q "is compressed.*xzcat text.xz" err
 $train - --dry-run <pairs.jsonl 2>err
 check "JSON from standard input is noticed" grep -q "looks like JSON" err

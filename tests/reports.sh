@@ -123,7 +123,7 @@ check "sorted by bits per byte" sh -c "$train --runs sweep -O csv | tr -d '\\015
 check "sorted as asked" sh -c "$train --runs sweep -O csv --sort -run | sed -n 2p | grep -q '^sweep/8/s2.run,'"
 cp -r done.run hollow.run && : >hollow.run/config.txt
 check "a run without settings adds no columns" sh -c "$train --runs done.run hollow.run --quiet | head -n 1 | grep -q '^| run | bits_per_byte '"
-if command -v python3 >/dev/null; then
+if has python3 "tables that Python reads"; then
   $train --runs . -O csv >table.csv
   $train --runs . -O json >table.json
   check "CSV and JSON hold the same" python3 - <<'EOF'
@@ -248,16 +248,14 @@ check "states are words" sh -c "grep -q '<dt>state</dt><dd>done (the time was up
 check "a summary for each run" sh -c "test \$(grep -c '<p class=\"summary\">[A-Z]' compare.html) -eq 3"
 check "of the model that is kept" grep -q "^<p class=\"summary\">Predicts unseen text (all of the validation text) at $(sed -n '/"kept":true/s/.*"bits_per_byte":\([0-9]*\)\(\.[0-9]*\).*/\1\2/p' done.run/metrics.jsonl | awk '{ printf "%.2f", $1 }') bits per byte" done.run/report.html
 check "settings are folded" grep -q '<details><summary>All settings</summary>' done.run/report.html
-if command -v xmllint >/dev/null; then
-  check "reports are well-formed" xmllint --noout done.run/report.html high.run/report.html nan.run/report.html 'a"<b>.run/report.html' compare.html
-fi
+check "reports are well-formed" xmllint --noout done.run/report.html high.run/report.html nan.run/report.html 'a"<b>.run/report.html' compare.html
 long=a-name-of-a-run-of-forty-characters
 for i in 1 2 3; do cp -r sweep/8/s$i.run $long-$i.run 2>/dev/null || cp -r done.run $long-$i.run; done
 $train --report $long-?.run --out long.html
-if command -v chromium >/dev/null && command -v python3 >/dev/null; then
+has chromium "boxes of reports" &&
   check "nothing overlaps on pages of any width" python3 "$here/tests/page_boxes.py" long.html done.run/report.html nan.run/report.html
-fi
-if python3 -c 'import html5lib' 2>/dev/null; then
+if ! python3 -c 'import html5lib' 2>/dev/null; then echo "skipped pages are valid HTML: Python's package html5lib is missing"
+else
   check "pages are valid HTML" python3 -c '
 import sys, html5lib
 for path in sys.argv[1:]: html5lib.HTMLParser(strict=True).parse(open(path, encoding="utf-8").read())

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the unit tests of a build directory and the tests of the programs, in parallel on all processors. Prints a line
-# for each test with its wall time and processor time in seconds, and `N passed, N failed` at the end.
+# for each test with its wall time and processor time in seconds, the checks that were skipped, and
+# `N passed, N failed, N skipped` at the end.
 #
 #   run.sh BUILD            all tests, or those in ONLY ("pool programs")
 #   run.sh --check NAME...  runs nothing; prints the full names of these tests, or similar names
@@ -8,6 +9,20 @@
 # BIN: directory of ./train and ./generate (default: .). EMULATED: build directory of the CUDA kernels for the CPU,
 # whose tests are also run (default: none); the other tests have no such card. FULL=1: the long tests, too.
 set -u
+
+# missing_for NAME: what a script needs and this machine does not have
+missing_for() {
+  case $1 in *.py | bench.sh | dist.sh) command -v python3 >/dev/null || { echo python3; return; } ;; esac
+  case $1 in
+    dist.sh)
+      [ -e .git ] || echo "the git repository"
+      [ -e "$build/library-sources/complete" ] || echo "the source of the libraries (make static fetches it)"
+      command -v "$(uname -m)-linux-gnu-gcc" >/dev/null || echo "$(uname -m)-linux-gnu-gcc"
+      ;;
+    foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null || echo "Python's package tokenizers" ;;
+    peers.py) { ls "${BIN:-.}"/inkling-*.so && command -v mpirun; } >/dev/null 2>&1 || echo "MPI" ;;
+  esac
+}
 
 # One job, for xargs below: run.sh --job BUILD NAME
 if [ "${1:-}" = --job ]; then
@@ -25,6 +40,8 @@ if [ "${1:-}" = --job ]; then
     *.py) set -- python3 "tests/$name" ;;
     *) set -- "$build/tests/$name" ;;
   esac
+  missing=$(missing_for "$name" | head -n 1)
+  [ -z "$missing" ] || set -- printf 'skipped %s: %s is missing\ndone\n' "$name" "$missing"
   "$@" >"$build/tests/$name.log" 2>&1
   echo "$? $(($(date +%s) - start))" >"$build/tests/$name.status"
   times >>"$build/tests/$name.status" # the last line: 0m1.25s 0m0.50s, of the test
@@ -51,19 +68,6 @@ is_long() {
     *sanitize*.sh | *sanitize*.py) true ;;
     *) false ;;
   esac
-}
-# Whether the requirements of a script are installed.
-is_possible() {
-  if [ ! "${FULL:-}" ] && is_long "$1"; then return 1; fi
-  case $1 in
-    dist.sh)
-      [ -e "$build/library-sources/complete" ] && [ -e .git ] && command -v python3 &&
-        command -v "$(uname -m)-linux-gnu-gcc"
-      ;;
-    foreign_tokenizers.py) python3 -c 'import tokenizers' 2>/dev/null ;;
-    peers.py) command -v python3 && ls "${BIN:-.}"/inkling-*.so && command -v mpirun ;;
-    *.py) command -v python3 ;;
-  esac >/dev/null 2>&1
 }
 # called WORD...: the tests with these names: "pool", "tests/test_pool.c", "programs"
 called() {
@@ -99,13 +103,15 @@ fi
 # ---- the run ----
 
 build=$1
-passed=0
-failed=0
+passed=0 failed=0 skipped=0
 # shellcheck disable=SC2086 # names are words
 if [ -n "${ONLY:-}" ]; then all=$(called $ONLY) || exit 2
-else all=$(for name in $(names); do if is_possible "$name"; then echo "$name"; fi; done); fi
+else all=$(for name in $(names); do if [ "${FULL:-}" ] || ! is_long "$name"; then echo "$name"; fi; done); fi
 rm -f "$build"/tests/*.status
 echo "$all" | sed "s|^|$build |" | xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
+
+# tests_that PASSED|FAILED|SKIPPED: so many of cmocka's did, in $log
+tests_that() { awk -v "word=$1" '$2 == word && $4 ~ /^[0-9]+$/ { n += $4 } END { print n + 0 }' "$log"; }
 
 while read -r name; do
   log=$build/tests/$name.log
@@ -116,19 +122,19 @@ while read -r name; do
     *.sh | *.py)
       ok=$(grep -a -c '^ok ' "$log")
       bad=$(grep -a -c '^not ok ' "$log")
+      left=$(grep -a -c '^skipped' "$log")
       grep -a -q '^done$' "$log" || bad=$((bad + 1))
       ;;
     *)
-      ok=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
-      bad=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+      ok=$(tests_that PASSED) bad=$(tests_that FAILED) left=$(tests_that SKIPPED)
       ;;
   esac
   # A crash, or a program that ran no test, is also a failure.
-  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$ok" -eq 0 ]; then bad=$((bad + 1)); fi
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ $((ok + left)) -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -a -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
-  printf '%-30s %4d passed, %d failed, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
-  passed=$((passed + ok))
-  failed=$((failed + bad))
+  printf '%-30s %4d passed, %d failed, %d skipped, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$left" "$seconds" "$cpu"
+  sed -n -e 's/^skipped/  &/p' -e 's/^\[  SKIPPED \] \([^0-9].*\)/  skipped \1/p' "$log" | sort -u
+  passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
 done <<END
 $all
 END
@@ -143,9 +149,11 @@ if [ -n "${EMULATED:-}" ]; then
   bad=$(sed -n '$s/^[0-9]* passed, \([0-9]*\) failed$/\1/p' "$EMULATED/tests/run.log")
   ok=${ok:-0} bad=${bad:-1}
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
-  passed=$((passed + ok))
-  failed=$((failed + bad))
+  passed=$((passed + ok)) failed=$((failed + bad))
+elif [ ! "${ONLY:-}" ]; then
+  echo "skipped the CUDA kernels on the CPU: CUDA's headers are missing"
+  skipped=$((skipped + 1))
 fi
 
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -22,6 +22,7 @@ $(if $(findstring no test is called,$(ONLY_TESTS)),$(error $(ONLY_TESTS)))
 ONLY_NEEDS := $(if $(filter-out test_%,$(ONLY_TESTS)),programs) $(patsubst %,$(BUILD)/tests/%,$(filter test_%,$(ONLY_TESTS)))
 endif
 # `deps` may have just installed packages, so a new make looks for them.
+test test-cuda-on-cpu: DEPS = tests
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)
@@ -88,7 +89,7 @@ EMULATED := $(if $(CUDA_ON_CPU),$(BUILD),$(if $(CUDA_INCLUDE),$(BUILD)/cuda-on-c
 #? make test-cuda-on-cpu [SANITIZE=race] [FULL=1] | test the CUDA kernels without a GPU
 .PHONY: test-cuda-on-cpu build-cuda-on-cpu emulated-programs
 test-cuda-on-cpu: deps build-cuda-on-cpu
-	@$(if $(EMULATED),FULL=$(FULL) tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE))
+	@$(if $(EMULATED),FULL=$(FULL) tests/cuda_on_cpu/run.sh $(EMULATED) $(SANITIZE),echo "skipped: CUDA's headers are missing")
 ifeq ($(EMULATED),$(BUILD))
 build-cuda-on-cpu: emulated-programs
 else ifneq ($(EMULATED),)
@@ -97,7 +98,6 @@ build-cuda-on-cpu: remember
 		$(if $(X86),ISA="v3 v2") emulated-programs
 else
 build-cuda-on-cpu:
-	@echo "note: the CUDA kernels are not tested on the CPU: CUDA's headers are missing"
 endif
 emulated-programs: gpu-programs $(BUILD)/tests/test_emulator
 

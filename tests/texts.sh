@@ -30,7 +30,6 @@ mended() {
   elif grep -q -e '^note:' -e '^warning:' err; then fail "$name" "$command leaves: $(cat err)"
   else pass "$name"; fi
 }
-has() { command -v "$1" >/dev/null 2>&1; }
 
 # ---- texts without problems ----
 silent "a story" text.txt
@@ -88,15 +87,15 @@ mended "gzip" 'text.txt.gz: it is compressed (gzip)' text.txt.gz
 awk '{ gsub(/["\\]/, ""); printf "{\"id\": %d, \"story\": \"%s\"}\n", NR, $0 }' text.txt >lines.json
 mended "JSON lines under another name" 'looks like JSON lines' lines.json
 awk 'BEGIN { print "id,story" } { gsub(/"/, ""); printf "%d,\"%s\"\n", NR, $0 }' text.txt >table.csv
-if has python3; then mended "CSV" 'looks like CSV (2 columns, the longest texts in "story")' table.csv; fi
+has python3 "CSV" && mended "CSV" 'looks like CSV (2 columns, the longest texts in "story")' table.csv
 { echo "[" && sed '$!s/$/,/' lines.json && echo "]"; } >array.json
-if has jq; then mended "a JSON array" 'JSON array of objects' array.json; fi
+has jq "a JSON array" && mended "a JSON array" 'JSON array of objects' array.json
 { echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
 said page.html >message
 check "HTML" grep -q "it is HTML, and .* are tags; extract its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
 said - <latin1.txt >message
 check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | .*train -$" message
-if has jq; then
+if has jq "an array that is called JSON lines"; then
   cp array.json array.jsonl
   mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | .*train - --jsonl-field story" array.jsonl
 fi
