@@ -22,7 +22,7 @@
 /* Files of an older run that a new run does not replace when it begins; first those that make it resumable. */
 #define LEFT_BY_OLD_RUN                                                                                                \
   CHECKPOINT_LAST_STATE, CHECKPOINT_PREV_STATE, CHECKPOINT_TUNING, CHECKPOINT_SAMPLES, CHECKPOINT_RESULT,              \
-      CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV
+      CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV, CHECKPOINT_STDIN_FASTA
 static const char *const old_run_files[] = {LEFT_BY_OLD_RUN};
 
 #define OF_SOURCE_TOKENIZER                                                                                            \

@@ -19,6 +19,7 @@
 #define CHECKPOINT_STDIN_TEXT "stdin.txt"
 #define CHECKPOINT_STDIN_JSONL "stdin.jsonl"
 #define CHECKPOINT_STDIN_TSV "stdin.tsv"
+#define CHECKPOINT_STDIN_FASTA "stdin.fa"
 /* Until the run begins, beside the files of an older one; deleted later if it is killed. */
 #define CHECKPOINT_STDIN_COPY FILE_SWEPT_NAME("stdin")
 #define CHECKPOINT_NEW_TOKENS FILE_SWEPT_NAME("tokens")

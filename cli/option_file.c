@@ -1,5 +1,6 @@
 /* Configuration files: reading and writing of `key = value` lines. */
 #include "cli/option_internal.h"
+#include "util/text.h"
 
 #include "util/utf8.h"
 
@@ -236,4 +237,29 @@ bool options_write_arguments(const Options *options, FILE *stream, OptionsResolv
       write_row(stream, row, true, resolve, context);
   }
   return !ferror(stream);
+}
+
+/* ---- a command line ---- */
+
+static void write_word(const Option *row, const char *text, char *out, size_t size) {
+  const bool alone = option_is_switch(row) || (row->kind == OPTION_OPTIONAL && !*text);
+  const char *no = option_is_switch(row) && strcmp(text, "no") == 0 ? "no-" : "";
+  const size_t used = strlen(out);
+  snprintf(out + used, size - used, " --%s%s%s%s", no, row->name, alone ? "" : row->kind == OPTION_OPTIONAL ? "=" : " ",
+           alone ? "" : text_shell_word(text, ONE_LINE_BYTES - 1).text);
+}
+
+void options_write_command(const Options *options, const char *beside, char *out, size_t size) {
+  char text[400];
+  *out = '\0';
+  for (const Option *row = options->rows; row < options->rows + options->count; row++) {
+    if (!row->name || row->origin != ORIGIN_COMMAND_LINE || option_is_among(beside, row->name, strlen(row->name))) continue;
+    const OptionValue value = option_load(row);
+    const TextList one = {.items = (const char *[]){value.text}, .count = 1};
+    const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;
+    const bool known = option_is_set(row, value);
+    if (known) option_format(row, value, text, sizeof text);
+    for (int i = 0; i < texts->count; i++)
+      write_word(row, !known ? "auto" : option_is_text(row) ? texts->items[i] : text, out, size);
+  }
 }

@@ -36,8 +36,8 @@
 
 /* ---- rows shared by both programs ---- */
 
-/* Options for reading texts. `s`: settings with jsonl_field, prompt_field, response_field, tsv; the remaining arguments
- * are members for all rows. */
+/* Options for reading texts. `s`: settings with jsonl_field, prompt_field, response_field, tsv, fasta; the remaining
+ * arguments are members for all rows. */
 #define FORMAT_ROWS(s, ...)                                                                                            \
   TEXT("jsonl-field", &(s)->jsonl_field, "NAME", "text",                                                               \
        "JSON field of .jsonl files that contains the document; also makes standard input JSON Lines", __VA_ARGS__),    \
@@ -45,7 +45,9 @@
            __VA_ARGS__),                                                                                               \
       TEXT("response-field", &(s)->response_field, "NAME", NULL,                                                       \
            "JSON field of the response; the loss counts only the response", __VA_ARGS__),                              \
-      FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__)
+      FLAG("tsv", &(s)->tsv, "read standard input as TSV, like .tsv files: prompt, tab, response", __VA_ARGS__),       \
+      FLAG("fasta", &(s)->fasta, "read standard input as FASTA, like .fa files: sequences without their headers",      \
+           __VA_ARGS__, .excludes = "tsv")
 
 /* Options for the device. `machine`: DeviceSettings of cli/device.h; then the choices of dtypes, the meaning of auto
  * and the help. */

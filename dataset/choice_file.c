@@ -106,7 +106,7 @@ static bool take_sentences(ChoiceFile *f, Error *error) {
   const bool pair = json_object_get(f->root, "sentence_good") && json_object_get(f->root, "sentence_bad");
   if (!pair)
     return fail(error, EXIT_INPUT, "%s, has %s; write \"choices\", or \"sentence_good\" and \"sentence_bad\"",
-                name_of(f).text, line_keys(f->root).text);
+                name_of(f).text, line_keys(f->root, false).text);
   return take_string(f, "sentence_good", NULL, &good, error) && add_text(f, good, error) &&
          take_string(f, "sentence_bad", NULL, &bad, error) && add_text(f, bad, error);
 }

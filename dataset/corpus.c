@@ -106,7 +106,10 @@ static bool list_inputs(Corpus *corpus, const char *const *inputs, int count, co
   if (count <= 0)
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
   const bool jsonl = options->field || options->prompt_field;
-  const TextFormat format = options->tsv ? FORMAT_TSV : jsonl ? FORMAT_JSONL : FORMAT_TEXT;
+  const TextFormat format = options->tsv     ? FORMAT_TSV
+                            : options->fasta ? FORMAT_FASTA
+                            : jsonl          ? FORMAT_JSONL
+                                             : FORMAT_TEXT;
   for (int i = 0; i < count; i++) {
     if (!path_is_stdin(inputs[i])) {
       if (!file_list_add(&corpus->list, inputs[i], error)) return false;

@@ -23,7 +23,7 @@ typedef struct Corpus Corpus;
 typedef struct CorpusOptions {
   const char *field;                         /* field of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither; if set, `field` must be NULL */
-  bool tsv;                                  /* standard input is TSV */
+  bool tsv, fasta;                           /* standard input is TSV, FASTA */
   const char *spool;                         /* file to copy standard input to; required for "-" */
   bool spooled;                              /* the file exists already, from an earlier run */
   Progress copying;                          /* bytes of standard input */
@@ -47,7 +47,7 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
 
 /* Finds, sorts and measures all files of the inputs, in the order given. An input is a file (the ending of its name
  * gives the format), a directory (dataset/file_list.h describes which files of it), or "-", at most once: standard
- * input, which is TSV if options->tsv is set, else JSON lines if a field is named, else text. The function copies
+ * input, which is TSV or FASTA if options say so, else JSON lines if a field is named, else text. The function copies
  * standard input to options->spool after it has found all other inputs.
  * `options` may be NULL. EXIT_INPUT, with path and cause, for no inputs, missing or unreadable ones, pipes and
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other

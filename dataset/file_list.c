@@ -31,13 +31,15 @@ static bool ends_in(const char *name, const char *ending) {
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
+/* The first four in the order of TextFormat. */
+static const struct {
+  const char *ending;
+  TextFormat format;
+} endings[] = {{".txt", FORMAT_TEXT},    {".jsonl", FORMAT_JSONL}, {".tsv", FORMAT_TSV},  {".fa", FORMAT_FASTA},
+               {".fasta", FORMAT_FASTA}, {".fna", FORMAT_FASTA},   {".faa", FORMAT_FASTA}};
+
 /* *named: whether the name has the ending of a format; another file is text. */
 static TextFormat format_of(const char *path, bool *named) {
-  static const struct {
-    const char *ending;
-    TextFormat format;
-  } endings[] = {{".txt", FORMAT_TEXT},    {".jsonl", FORMAT_JSONL}, {".tsv", FORMAT_TSV},  {".fa", FORMAT_FASTA},
-                 {".fasta", FORMAT_FASTA}, {".fna", FORMAT_FASTA},   {".faa", FORMAT_FASTA}};
   for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
     if ((*named = ends_in(path, endings[i].ending))) return endings[i].format;
   return FORMAT_TEXT;
@@ -47,6 +49,14 @@ TextFormat text_format_of(const char *path) {
   bool named;
   return format_of(path, &named);
 }
+
+bool text_has_ending(const char *path) {
+  bool named;
+  format_of(path, &named);
+  return named;
+}
+
+const char *text_ending(TextFormat format) { return endings[format].ending; }
 
 /* ---- the list ---- */
 

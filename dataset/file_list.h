@@ -11,6 +11,9 @@
 /* The format of a file: plain text, JSON lines, prompts and responses in columns, or sequences with header lines. */
 typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV, FORMAT_FASTA } TextFormat;
 TextFormat text_format_of(const char *path); /* from the ending of its name, in upper or lower case */
+/* Returns whether the name ends as that of some format, so that the file is read in a directory. */
+bool text_has_ending(const char *path);
+const char *text_ending(TextFormat format); /* ".txt" */
 
 #define TEXT_FILE_NAMES ".txt, .jsonl, .tsv or FASTA file" /* that is read in a directory */
 

@@ -63,13 +63,15 @@ json_t *line_object(const uint8_t *line, size_t size, const char *file, int64_t 
   return NULL;
 }
 
-LineKeys line_keys(json_t *object) {
-  LineKeys out = {"no fields at all"};
+LineKeys line_keys(json_t *object, bool strings) {
+  LineKeys out = {""};
+  if (!strings) strcpy(out.text, "no fields at all");
   size_t used = 0;
   int count = 0;
   const char *key;
   json_t *value;
   json_object_foreach(object, key, value) {
+    if (strings && !json_is_string(value)) continue;
     const char *gap = count > 0 ? ", " : "";
     const size_t left = sizeof out.text - used;
     const int length = count == LINE_KEYS

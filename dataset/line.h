@@ -38,10 +38,10 @@ json_t *line_value(const json_t *object, const char *key);
 
 const char *line_kind(const json_t *value); /* "a string" */
 
-/* The first keys of an object: "content", "id", ... */
+/* The first keys of an object: "content", "id", ..., or "no fields at all"; or only those of strings, or "". */
 typedef struct LineKeys {
   char text[LINE_KEYS * (LINE_KEY_BYTES + 4) + 8];
 } LineKeys;
-LineKeys line_keys(json_t *object);
+LineKeys line_keys(json_t *object, bool strings);
 
 #endif

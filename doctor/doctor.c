@@ -4,29 +4,36 @@
 #include "util/program_name.h"
 #include "util/utf8.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* ---- kinds ---- */
 
 static const struct {
   FindingLevel level;
-  const char *advice, *becomes;
-} kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "extract its text", ".txt"},
-                          [FINDING_WIDE] = {FINDING_REFUSED, "convert it", NULL},
-                          [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", NULL},
-                          [FINDING_ENCODING] = {FINDING_WARNING, "convert it", NULL},
-                          [FINDING_NULS] = {FINDING_WARNING, "remove them", NULL},
-                          [FINDING_MARKS] = {FINDING_NOTE, "remove them", NULL},
-                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "convert them", NULL},
-                          [FINDING_MARKUP] = {FINDING_WARNING, "extract its text", ".txt"},
-                          [FINDING_JSON] = {FINDING_WARNING, "convert it to JSON lines", ".jsonl"},
-                          [FINDING_JSON_LINES] = {FINDING_NOTE, "read it as documents", ".jsonl"},
-                          [FINDING_CSV] = {FINDING_NOTE, "read it as documents", ".jsonl"},
-                          [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", NULL},
-                          [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", NULL}};
+  const char *advice;
+  bool replaces;
+  TextFormat format; /* unless the text replaces the file */
+} kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "extract its text", false, FORMAT_TEXT},
+                          [FINDING_WIDE] = {FINDING_REFUSED, "convert it", true},
+                          [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", true},
+                          [FINDING_ENCODING] = {FINDING_WARNING, "convert it", true},
+                          [FINDING_NULS] = {FINDING_WARNING, "remove them", true},
+                          [FINDING_MARKS] = {FINDING_NOTE, "remove them", true},
+                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "convert them", true},
+                          [FINDING_MARKUP] = {FINDING_WARNING, "extract its text", false, FORMAT_TEXT},
+                          [FINDING_JSON] = {FINDING_WARNING, "convert it to JSON lines", false, FORMAT_JSONL},
+                          [FINDING_JSON_LINES] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
+                          [FINDING_FIELDS] = {FINDING_WARNING, "read both", true},
+                          [FINDING_CSV] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
+                          [FINDING_CHESS] = {FINDING_NOTE, "read the moves as documents", false, FORMAT_JSONL},
+                          [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", true},
+                          [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", true}};
 
 Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const char *command, const char *format, ...) {
   Finding *out = &findings->items[findings->count++];
@@ -34,7 +41,8 @@ Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const cha
                    .variant = variant,
                    .level = kinds[kind].level,
                    .advice = kinds[kind].advice,
-                   .becomes = kinds[kind].becomes};
+                   .replaces = kinds[kind].replaces,
+                   .format = kinds[kind].format};
   if (command) strcpy(out->command, command);
   va_list arguments;
   va_start(arguments, format);
@@ -95,12 +103,15 @@ static void find_marks(const DoctorView *view, Findings *out) {
 
 static void find_line_ends(const DoctorView *view, Findings *out) {
   const int64_t lines = count(view, "\n"), both = count(view, "\r\n"), returns = lines ? 0 : count(view, "\r");
+  const bool whole = view->count == 1;
+  char part[32] = "";
+  if (both < lines) snprintf(part, sizeof part, "%lld of ", (long long)both);
   if (returns >= 5)
     doctor_add(out, FINDING_LINE_ENDS, 1, "tr '\\r' '\\n' <@", "its lines end in CR alone (%lld of them)",
                (long long)returns);
   else if (both && both * 10 >= lines)
-    doctor_add(out, FINDING_LINE_ENDS, 0, "tr -d '\\r' <@", "%lld of %s%lld lines end in CR LF", (long long)both,
-               view->count > 1 ? "the first and some further " : "its ", (long long)lines);
+    doctor_add(out, FINDING_LINE_ENDS, 0, "tr -d '\\r' <@", "%s%s %lld %s end in CR LF", part, whole ? "its" : "the",
+               (long long)lines, whole ? "lines" : "lines looked at");
 }
 
 /* ---- Project Gutenberg ---- */
@@ -137,6 +148,24 @@ static void find_gutenberg(const DoctorView *view, Findings *out) {
              after);
 }
 
+/* ---- chess ---- */
+
+/* Finds games in PGN, by two of the tags that each game must have. */
+static bool find_chess(const DoctorView *view, Findings *out) {
+  const DoctorSample *head = &view->samples[0];
+  if (!doctor_begins(head->bytes, head->size, "[Event \"") ||
+      doctor_search(head->bytes, head->size, "\n[White \"") == head->size)
+    return false;
+  Finding *finding = doctor_add(out, FINDING_CHESS, 0, NULL,
+                                "it looks like chess games in PGN and is read as plain text, with tags and comments");
+  finding->advice = "read the moves as documents, with the Python package chess";
+  finding->makes_fields = true;
+  strcpy(finding->command, "python3 -c 'import chess.pgn as p,json; f=open(0); [print(json.dumps({\"text\":\" \".join("
+                           "m.uci() for m in g.mainline_moves())})) for g in iter(lambda:p.read_game(f),None)]' <@");
+  strcpy(finding->options, " --jsonl-field text --tokenizer words --pack docs");
+  return true;
+}
+
 /* ---- examination of a file ---- */
 
 static void take_sample(DoctorView *view, size_t at, size_t size) {
@@ -168,17 +197,23 @@ void doctor_identify(Findings *out, const uint8_t *bytes, size_t size, const cha
   identify(&(DoctorView){.bytes = bytes, .size = size, .name = name}, out);
 }
 
+static void examine(Findings *out, const DoctorView *view) {
+  const TextFormat format = view->format;
+  if (format == FORMAT_TEXT && !doctor_find_markup(view, out) && !doctor_find_json(view, out) &&
+      !doctor_find_csv(view, out) && !find_chess(view, out)) {
+    find_marks(view, out);
+    find_line_ends(view, out);
+    find_gutenberg(view, out);
+  }
+  if (format == FORMAT_JSONL) doctor_find_json(view, out);
+  if (format != FORMAT_FASTA) doctor_find_repeats(view, out); /* genomes repeat themselves */
+}
+
 void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat format, const char *name) {
   DoctorView view = {.bytes = bytes, .size = size, .format = format, .name = name};
-  if (identify(&view, out)) return;
-  if (format == FORMAT_TEXT && !doctor_find_markup(&view, out) && !doctor_find_json(&view, out) &&
-      !doctor_find_csv(&view, out)) {
-    find_marks(&view, out);
-    find_line_ends(&view, out);
-    find_gutenberg(&view, out);
-  }
-  if (format == FORMAT_JSONL) doctor_find_json(&view, out);
-  if (format != FORMAT_FASTA) doctor_find_repeats(&view, out); /* genomes repeat themselves */
+  if (!identify(&view, out)) examine(out, &view);
+  for (Finding *finding = out->items; finding < out->items + out->count; finding++)
+    if (finding->replaces) finding->format = format;
 }
 
 /* ---- commands ---- */
@@ -197,29 +232,37 @@ static void append_command(char *out, size_t size, const char *command, const ch
   const int before = (int)(mark ? mark - command : (ptrdiff_t)strlen(command));
   if (!mark) append(out, size, "%s", command);
   else if (name) append(out, size, "%.*s%s%s", before, command, name, mark + 1);
-  else if (mark[1]) append(out, size, "%.*s-%s", before, command, mark + 1);
-  else append(out, size, "%.*s", before - (mark[-1] == '<') - 1, command); /* without " @" or " <@" */
+  else if (mark[1] && mark[-1] != '<') append(out, size, "%.*s-%s", before, command, mark + 1);
+  else append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1); /* without " @" or " <@" */
 }
 
-/* Makes the command for one of several files: it writes another file, or replaces the file. */
-static void command_among(DoctorCommand *command, const Finding *finding, const char *name) {
+/* Returns whether the text is right, and only the options of ./train change. */
+static bool only_options(const Finding *finding) { return strcmp(finding->command, "cat @") == 0; }
+
+/* Makes the command for one of several files. It replaces the file, or moves a file away that a directory would offer
+ * again, and puts the text in its place. Names decide the format of files. */
+static void command_among(DoctorCommand *command, const Finding *finding, const char *name, const char *path) {
   char *out = command->text;
   const size_t size = sizeof command->text;
+  const bool listed = text_has_ending(path), same = listed && text_format_of(path) == finding->format;
+  const char *ending = text_ending(finding->format);
   out[0] = '\0';
   append_command(out, size, finding->command, name);
-  if (!finding->becomes) append(out, size, " >tmp && mv tmp %s", name);
-  else append(out, size, " >%s%s%s%s", name, finding->becomes, *finding->options ? ", and" : "", finding->options);
+  if (finding->replaces) append(out, size, " >tmp && mv tmp %s", name);
+  else if (same) append(out, size, " >tmp && mv %s %s.original && mv tmp %s", name, name, name);
+  else if (listed) append(out, size, " >%s%s && mv %s %s.original", name, ending, name, name);
+  else append(out, size, " >%s%s", name, ending);
 }
 
 /* Makes the command for the only file, or for standard input. */
 static void command_alone(DoctorCommand *command, const Finding *finding, const char *name, bool piped) {
   char *filters = command->filters;
   const bool first = !filters[0], kept = piped && strchr(finding->command, '#');
-  const bool reads = strcmp(finding->command, "cat @") == 0; /* only the options change */
+  const bool reads = only_options(finding);
   const ShellWord train = program_name("train");
   if (finding->options[0]) strcpy(command->options, finding->options);
   if (reads && !piped && first) {
-    snprintf(command->text, sizeof command->text, "%s -%s <%s", train.text, command->options, name);
+    snprintf(command->text, sizeof command->text, "%s -%s%s <%s", train.text, command->options, command->typed, name);
     return;
   }
   const char *before = kept             ? "... >tmp && "
@@ -230,17 +273,49 @@ static void command_alone(DoctorCommand *command, const Finding *finding, const 
   append(filters, sizeof command->filters, "%s", before);
   if (!reads)
     append_command(filters, sizeof command->filters, finding->command, kept ? "tmp" : first && !piped ? name : NULL);
-  snprintf(command->text, sizeof command->text, "%s | %s -%s", filters, train.text, command->options);
+  snprintf(command->text, sizeof command->text, "%s | %s -%s%s", filters, train.text, command->options, command->typed);
 }
 
 void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route) {
-  const ShellWord word = text_shell_word(name, 250);
-  const bool piped = route == DOCTOR_PIPED, among = route == DOCTOR_AMONG;
-  if (!finding->command[0])
-    snprintf(command->text, sizeof command->text, "%s%s %s --binary", piped ? "... | " : "", program_name("train").text,
-             among   ? "FILE..."
-             : piped ? "-"
-                     : word.text);
-  else if (among) command_among(command, finding, word.text);
-  else command_alone(command, finding, word.text, piped);
+  const bool piped = route == DOCTOR_PIPED, again = finding->replaces && only_options(finding) && !command->filters[0];
+  const ShellWord own = text_shell_word(name, 250), train = program_name("train");
+  const char *word = command->word ? command->word : own.text;
+  if (!finding->command[0] || again)
+    snprintf(command->text, sizeof command->text, "%s%s%s%s%s%s", piped ? "... | " : "", train.text,
+             command->inputs[0] ? command->inputs : " ", command->inputs[0] ? "" : piped ? "-" : word,
+             again ? finding->options : " --binary", command->typed);
+  else if (route == DOCTOR_AMONG) command_among(command, finding, word, name);
+  else command_alone(command, finding, word, piped);
+}
+
+/* ---- programs ---- */
+
+static bool is_installed(const char *program, size_t length) {
+  const char *path = getenv("PATH");
+  char file[PATH_MAX];
+  for (size_t size; path && *path; path += size + (path[size] == ':')) {
+    size = strcspn(path, ":");
+    snprintf(file, sizeof file, "%.*s/%.*s", (int)size, path, (int)length, program);
+    if (access(file, X_OK) == 0) return true;
+  }
+  return false;
+}
+
+OneLine doctor_missing(const Finding *finding) {
+  static const char *const packages[][2] = {{"7z", "p7zip-full"},          {"bzcat", "bzip2"},
+                                            {"djvutxt", "djvulibre-bin"},  {"lz4cat", "lz4"},
+                                            {"pdftotext", "poppler-utils"}, {"ps2ascii", "ghostscript"},
+                                            {"tesseract", "tesseract-ocr"}, {"xzcat", "xz-utils"},
+                                            {"zstdcat", "zstd"}};
+  OneLine out = {""};
+  const char *program = finding->command, *package = program;
+  const size_t length = strcspn(program, " ");
+  size_t size = length;
+  if (!length || is_installed(program, length)) return out;
+  for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
+    if (strlen(packages[i][0]) == length && memcmp(packages[i][0], program, length) == 0)
+      size = strlen(package = packages[i][1]);
+  if (is_installed("apt", 3)) snprintf(out.text, sizeof out.text, "after `sudo apt install %.*s`, ", (int)size, package);
+  else snprintf(out.text, sizeof out.text, "after you have installed %.*s, ", (int)length, program);
+  return out;
 }

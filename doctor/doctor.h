@@ -19,12 +19,19 @@ typedef enum DoctorRoute {
   DOCTOR_AMONG  /* one of several files: `zcat a.gz >a.gz.txt`, or in place: `tr -d '\r' <a >tmp && mv tmp a` */
 } DoctorRoute;
 
-/* The command for a file's findings. Begins as {0}. Except for DOCTOR_AMONG, the command of each finding includes the
- * commands of the earlier findings, so that the last command fixes all of them. */
+/* The command for a file's findings. Begins as {0}, or with the command line of the program. Except for DOCTOR_AMONG,
+ * the command of each finding includes the commands of the earlier findings, so that the last command fixes all of
+ * them. */
 typedef struct DoctorCommand {
+  char inputs[1024], typed[1024]; /* the files and the other options that the user gave, each after a blank */
+  const char *word;               /* stands for the name in the command: `"$f"`; NULL: the name */
   char filters[2048], options[320];
-  char text[4096]; /* the command line for the user */
+  char text[8192]; /* the command line for the user */
 } DoctorCommand;
 void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route);
+
+/* Returns what must be installed before the command of a finding can run, as the beginning of its advice: "after `sudo
+ * apt install pandoc`, "; "": nothing. */
+OneLine doctor_missing(const Finding *finding);
 
 #endif

@@ -20,7 +20,9 @@ typedef enum FindingKind {
   FINDING_MARKUP,     /* HTML, XML, PostScript */
   FINDING_JSON,       /* one JSON document: an array, or an object over many lines */
   FINDING_JSON_LINES, /* JSON lines under another name */
+  FINDING_FIELDS,     /* JSON lines of prompts and responses, or of chats */
   FINDING_CSV,        /* with a column of text */
+  FINDING_CHESS,      /* games in PGN */
   FINDING_GUTENBERG,  /* with Project Gutenberg's header and license */
   FINDING_REPEATS,    /* repeated text */
   FINDING_KINDS
@@ -36,10 +38,12 @@ typedef struct Finding {
   const char *advice; /* the purpose of the command: "convert it" */
   /* a command that prints the text to train on; "@" is the file or standard input, "#" only a file: "zcat @"; "":
    * none */
-  char command[256];
-  char options[320];   /* options of ./train for that text: " --jsonl-field story" */
-  const char *becomes; /* ending of the name of the file that the command makes; NULL: the same kind of text, which may
-                          replace the old file */
+  char command[512];
+  char options[320];  /* options of ./train for that text: " --jsonl-field story" */
+  bool replaces;      /* the command's output may replace the file, which is a text of the same format */
+  bool makes_fields;  /* only the fields in `options` exist, because the command makes them */
+  char prompt[68], response[68]; /* the fields of pairs; the field of chats and ""; or "" */
+  TextFormat format;  /* of the command's output */
 } Finding;
 
 /* The findings about a file, in the order in which their commands must be applied. */

@@ -1,8 +1,10 @@
 /* Recognizes files that are not text by their first bytes. */
 #include "doctor/findings.h"
 
+#include "util/path.h"
 #include "util/utf8.h"
 
+#include <limits.h>
 #include <string.h>
 
 typedef struct Magic {
@@ -75,12 +77,23 @@ static bool is_text(const DoctorSample *s) {
   return wrong * 10 < size;
 }
 
-static bool report(Findings *out, int variant, const char *what, const char *command) {
+static bool is_compressed(const char *what) { return strncmp(what, "compressed (", 12) == 0; }
+
+/* Returns the format of a compressed file's content: that of "p.tsv" for "p.tsv.gz". */
+static TextFormat content_format(const DoctorView *view) {
+  const char *base = path_base(view->name), *dot = strrchr(base, '.');
+  char inside[NAME_MAX + 1];
+  snprintf(inside, sizeof inside, "%.*s", dot ? (int)(dot - base) : 0, base);
+  return text_has_ending(inside) ? text_format_of(inside) : view->format;
+}
+
+static bool report(const DoctorView *view, Findings *out, int variant, const char *what, const char *command) {
   Finding *finding = doctor_add(out, FINDING_FOREIGN, variant, command, "it is %s, not plain text", what);
   if (!command) finding->advice = "to train on its bytes anyway";
+  if (is_compressed(what)) finding->format = content_format(view);
   if (command == pandas) {
     strcpy(finding->options, " --jsonl-field text");
-    finding->becomes = ".jsonl";
+    finding->format = FORMAT_JSONL;
   }
   return true;
 }
@@ -107,10 +120,10 @@ static bool report_zip(const DoctorView *view, Findings *out) {
     for (size_t at = 0; at < size; at++) {
       at += doctor_search(s->bytes + at, size - at, kinds[i].member);
       const bool begins = at >= 30 && at < size && memcmp(s->bytes + at - 30, "PK\3\4", 4) == 0;
-      if (at < size && (anywhere || begins)) return report(out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
+      if (at < size && (anywhere || begins)) return report(view, out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
     }
   }
-  return report(out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");
+  return report(view, out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");
 }
 
 static bool is_tar(const char *name) {
@@ -130,15 +143,15 @@ static bool is_pdf(const DoctorSample *s) {
 
 bool doctor_find_foreign(const DoctorView *view, Findings *out) {
   const DoctorSample *s = &view->samples[0];
-  if (is_pdf(s)) return report(out, VARIANT_PDF, "a PDF document", "pdftotext @ -");
+  if (is_pdf(s)) return report(view, out, VARIANT_PDF, "a PDF document", "pdftotext @ -");
   if (s->size >= 30 && memcmp(s->bytes, "PK\3\4", 4) == 0) return report_zip(view, out);
   for (int i = 0; i < MAGICS; i++) {
     const Magic *m = &magics[i];
     if (s->size < m->at + m->size || memcmp(s->bytes + m->at, m->bytes, m->size) != 0) continue;
     if (m->spelled && is_text(s)) continue;
-    if (strncmp(m->what, "compressed", 10) == 0 && is_tar(view->name))
-      return report(out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @");
-    return report(out, i, m->what, m->command);
+    if (is_compressed(m->what) && is_tar(view->name))
+      return report(view, out, VARIANT_TAR, "a compressed tar archive", "tar -xOf @");
+    return report(view, out, i, m->what, m->command);
   }
   return false;
 }

@@ -1,6 +1,7 @@
 /* Finds documents in records: JSON that is not JSON lines, JSON lines under another name, and CSV. */
 #include "doctor/findings.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,9 +22,68 @@ static Name name_of(const uint8_t *bytes, size_t size) {
   return out;
 }
 
-static void set_field_option(Finding *finding, const Name *name) {
-  snprintf(finding->options, sizeof finding->options, " --jsonl-field %.300s",
-           name->text[0] ? text_shell_word(name->text, NAME_BYTES).text : "text");
+/* ---- the fields of a record ---- */
+
+/* The fields that have texts. */
+typedef struct Fields {
+  Name names[MOST_FIELDS]; /* the first ones */
+  int count;
+  Name longest; /* the field of the longest text */
+} Fields;
+
+static void add_field(Fields *fields, const Name *name) {
+  if (fields->count < MOST_FIELDS) fields->names[fields->count++] = *name;
+}
+
+static bool has_field(const Fields *fields, const char *name) {
+  for (int i = 0; i < fields->count; i++)
+    if (strcmp(fields->names[i].text, name) == 0) return true;
+  return false;
+}
+
+/* Returns the first of the names, which end with NULL, that the record has, but not `other`; NULL: none. */
+static const char *find_field(const Fields *fields, const char *const *names, const char *other) {
+  for (; *names; names++)
+    if (has_field(fields, *names) && !(other && strcmp(*names, other) == 0)) return *names;
+  return NULL;
+}
+
+/* Makes jq print pairs. `piped`: it reads what the command prints; otherwise it is the command. */
+__attribute__((format(printf, 3, 4))) static void make_pairs(Finding *finding, bool piped, const char *filter, ...) {
+  char *command = finding->command;
+  const size_t size = sizeof finding->command, used = piped ? strlen(command) : 0;
+  va_list arguments;
+  snprintf(command + used, size - used, "%sjq -c '", piped ? " | " : "");
+  va_start(arguments, filter);
+  vsnprintf(command + strlen(command), size - strlen(command), filter, arguments);
+  va_end(arguments);
+  snprintf(command + strlen(command), size - strlen(command), "'%s", piped ? "" : " @");
+  strcpy(finding->options, " --prompt-field prompt --response-field response");
+  finding->makes_fields = true;
+  finding->replaces = false;
+}
+
+/* Sets the options that read the fields: a prompt and its response, else the longest text. If a prompt is in two fields,
+ * jq joins them. `path`: jq's expression for the records. Returns whether the records are pairs. */
+static bool set_fields(Finding *finding, const Fields *fields, const char *path, bool piped) {
+  static const char *const prompts[] = {"prompt", "instruction", "question", "query", "input", "source", NULL},
+                           *const more[] = {"input", "context", NULL},
+                           *const responses[] = {"response", "completion", "output", "answer", "chosen", "target", NULL};
+  const char *prompt = find_field(fields, prompts, NULL), *response = find_field(fields, responses, NULL);
+  const char *second = prompt ? find_field(fields, more, prompt) : NULL;
+  char *options = finding->options;
+  if (!prompt || !response) {
+    snprintf(options, sizeof finding->options, " --jsonl-field %.300s",
+             fields->longest.text[0] ? text_shell_word(fields->longest.text, NAME_BYTES).text : "text");
+    return false;
+  }
+  strcpy(finding->prompt, prompt);
+  strcpy(finding->response, response);
+  if (second)
+    make_pairs(finding, piped, "%s{prompt:([.%s,.%s|strings|select(.!=\"\")+\"\\n\"]|add),response:.%s}", path, prompt,
+               second, response);
+  else snprintf(options, sizeof finding->options, " --prompt-field %s --response-field %s", prompt, response);
+  return true;
 }
 
 /* ---- JSON ---- */
@@ -83,8 +143,7 @@ static bool skip_value(Json *j) {
 
 typedef struct JsonObject {
   bool closed;    /* it ends in the sample */
-  bool strings;   /* a field has a string */
-  Name text;      /* the field with the longest string */
+  Fields texts;   /* the fields with strings */
   int fields;     /* number of fields */
   Name list;      /* the first field whose value is an array of objects or strings */
   size_t list_at; /* the offset of that array */
@@ -94,10 +153,11 @@ static void note_value(const Json *j, JsonObject *out, const Name *key, size_t *
   Json value = *j;
   const uint8_t *text;
   size_t length;
-  if (is_next(&value, '"') && read_string(&value, &text, &length) && length >= *longest) {
+  const bool is_text = is_next(&value, '"') && read_string(&value, &text, &length);
+  if (is_text) add_field(&out->texts, key);
+  if (is_text && length >= *longest) {
     *longest = length;
-    out->strings = true;
-    out->text = *key;
+    out->texts.longest = *key;
   }
   if (out->list.text[0] || !is_next(&value, '[')) return;
   const size_t at = value.at++;
@@ -124,20 +184,49 @@ static JsonObject read_object(Json *j) {
   return out;
 }
 
-enum { JSON_ARRAY, JSON_STRINGS, JSON_INSIDE, JSON_OBJECTS, JSON_OBJECT };
+/* Returns jq's expression for a field; "" when it would need quotes. */
+static Name path_of(const Name *field) {
+  Name out = {"."};
+  for (const char *c = field->text; *c; c++)
+    if (!((*c | 0x20) >= 'a' && (*c | 0x20) <= 'z') && *c != '_') return (Name){""};
+  if (strlen(field->text) < NAME_BYTES) strcpy(out.text + 1, field->text);
+  return out;
+}
 
-static bool add_json(Findings *out, int variant, const char *what, const char *command, const Name *field,
-                     TextFormat format) {
-  Finding *finding = doctor_add(out, FINDING_JSON, variant, command, "%s", what);
-  set_field_option(finding, field);
-  if (format == FORMAT_JSONL) finding->level = FINDING_REFUSED; /* the reader of JSON lines would refuse it */
+/* Makes pairs of chats: of each answer, and of all messages before it. Returns whether the object is a chat, a list of
+ * messages: {"role": "user", "content": "Hello"} or {"from": "human", "value": "Hello"}. */
+static bool set_chat(Finding *finding, const JsonObject *object, const Json *j, const char *path) {
+  static const char *const keys[][3] = {{"role", "content", "assistant"}, {"from", "value", "gpt"}};
+  const Name list = path_of(&object->list);
+  Json at = {j->bytes, j->size, object->list_at + 1};
+  if (!list.text[0] || !list.text[1] || !is_next(&at, '{')) return false;
+  const JsonObject message = read_object(&at);
+  const char *const *key = keys[!has_field(&message.texts, keys[0][0])];
+  if (!has_field(&message.texts, key[0]) || !has_field(&message.texts, key[1])) return false;
+  make_pairs(finding, false,
+             "%s%s|range(length)as$i|select(.[$i].%s==\"%s\" and(.[$i].%s|type)==\"string\")|{prompt:(.[:$i]|"
+             "map(\"\\(.%s)\\n\\(.%s)\\n\\n\")|add+\"%s\\n\"),response:.[$i].%s}",
+             path, list.text, key[0], key[2], key[1], key[0], key[1], key[2], key[1]);
+  finding->advice = "make a prompt and a response of each answer";
   return true;
 }
 
+/* Sets the options, and for chats the command, that read the records. */
+static void set_record(Finding *finding, const JsonObject *object, const Json *j, const char *path) {
+  if (!set_chat(finding, object, j, path)) set_fields(finding, &object->texts, path, false);
+}
+
+enum { JSON_ARRAY, JSON_INSIDE, JSON_STRINGS, JSON_OBJECTS, JSON_OBJECT };
+
+static Finding *add_json(const DoctorView *view, Findings *out, int variant, const char *what, const char *command) {
+  Finding *finding = doctor_add(out, FINDING_JSON, variant, command, "%s", what);
+  if (view->format == FORMAT_JSONL) finding->level = FINDING_REFUSED; /* the reader of JSON lines would refuse it */
+  return finding;
+}
+
 /* Finds an array of objects or strings at `j`. `path`: jq's expression for it. */
-static bool find_array(Json *j, int variant, const char *path, TextFormat format, Findings *out) {
-  static const Name made = {"text"};
-  char command[200], what[160];
+static bool find_array(const DoctorView *view, Json *j, int variant, const char *path, Findings *out) {
+  char command[200], records[80], what[160];
   j->at++;
   const bool strings = is_next(j, '"');
   if (strings) {
@@ -151,17 +240,32 @@ static bool find_array(Json *j, int variant, const char *path, TextFormat format
   if (!strings && first.fields == 0) return false;
   snprintf(what, sizeof what, "it looks like a JSON array of %s%s, not like plain text or JSON lines",
            strings ? "strings" : "objects", path[1] ? " in an object" : "");
-  snprintf(command, sizeof command, "jq -c '%s[]%s' @", path, strings ? " | {text: .}" : "");
-  return add_json(out, strings ? JSON_STRINGS : variant, what, command, strings ? &made : &first.text, format);
+  snprintf(command, sizeof command, "jq -c '%s[]%s' @", path, strings ? "|{text:.}" : "");
+  snprintf(records, sizeof records, "%s[]|", path);
+  Finding *finding = add_json(view, out, strings ? JSON_STRINGS : variant, what, command);
+  if (!strings) set_record(finding, &first, j, records);
+  else strcpy(finding->options, " --jsonl-field text");
+  finding->makes_fields = finding->makes_fields || strings;
+  return true;
 }
 
-/* Returns jq's expression for a field; "" when it would need quotes. */
-static Name path_of(const Name *field) {
-  Name out = {"."};
-  for (const char *c = field->text; *c; c++)
-    if (!((*c | 0x20) >= 'a' && (*c | 0x20) <= 'z') && *c != '_') return (Name){""};
-  if (strlen(field->text) < NAME_BYTES) strcpy(out.text + 1, field->text);
-  return out;
+/* Finds the fields of JSON lines that are pairs or chats. The first line tells. */
+static bool find_fields(const Json *j, const JsonObject *object, Findings *out) {
+  Finding *finding = doctor_add(out, FINDING_FIELDS, 0, "cat @", "its records are chats");
+  finding->format = FORMAT_JSONL;
+  if (set_chat(finding, object, j, "")) {
+    strcpy(finding->prompt, object->list.text);
+    snprintf(finding->what, sizeof finding->what, "its records are chats (\"%s\"), but only prompts with responses are "
+             "read", object->list.text);
+  } else if (set_fields(finding, &object->texts, "", false)) {
+    snprintf(finding->what, sizeof finding->what, "its records have \"%s\" and \"%s\"", finding->prompt,
+             finding->response);
+  } else {
+    out->count--;
+    return false;
+  }
+  if (!has_field(&object->texts, "text")) finding->level = FINDING_REFUSED;
+  return true;
 }
 
 static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
@@ -172,33 +276,32 @@ static bool find_objects(const DoctorView *view, Json *j, Findings *out) {
   skip_blanks(j);
   const bool follows = object.closed && is_next(j, '{'), alone = !follows && (!object.closed || j->at == j->size);
   const Name path = path_of(&object.list);
-  if (view->format == FORMAT_JSONL) return false;
-  if (alone && path.text[0] && path.text[1]) {
+  Finding chat = {0};
+  if (view->format == FORMAT_JSONL) return one_line && find_fields(j, &object, out);
+  if (alone && path.text[0] && path.text[1] && !set_chat(&chat, &object, j, "")) {
     Json list = {j->bytes, j->size, object.list_at};
-    return find_array(&list, JSON_INSIDE, path.text, view->format, out);
+    return find_array(view, &list, JSON_INSIDE, path.text, out);
   }
-  if (alone && (!object.strings || object.fields > MOST_FIELDS)) {
+  if (alone && (object.texts.count == 0 || object.fields > MOST_FIELDS) && !chat.command[0]) {
     Finding *finding = doctor_add(out, FINDING_JSON, JSON_OBJECT, "jq -r '.. | strings' @",
                                   "it looks like one JSON object, not like plain text or JSON lines");
     finding->advice = "extract its strings";
-    finding->becomes = ".txt";
+    finding->format = FORMAT_TEXT;
     return true;
   }
-  if (one_line) {
-    set_field_option(
-        doctor_add(out, FINDING_JSON_LINES, 0, "cat @",
-                   "it looks like JSON lines and is read as plain text (names of files of JSON lines end in "
-                   ".jsonl)"),
-        &object.text);
-    return true;
-  }
-  return add_json(out, JSON_OBJECTS, "it looks like JSON objects over many lines, not like plain text or JSON lines",
-                  "jq -c . @", &object.text, view->format);
+  Finding *finding =
+      one_line ? doctor_add(out, FINDING_JSON_LINES, 0, "cat @",
+                            "it looks like JSON lines and is read as plain text (names of files of JSON lines end in "
+                            ".jsonl)")
+               : add_json(view, out, JSON_OBJECTS,
+                          "it looks like JSON objects over many lines, not like plain text or JSON lines", "jq -c . @");
+  set_record(finding, &object, j, "");
+  return true;
 }
 
 bool doctor_find_json(const DoctorView *view, Findings *out) {
   Json j = {view->samples[0].bytes, view->samples[0].size, 0};
-  if (is_next(&j, '[')) return find_array(&j, JSON_ARRAY, ".", view->format, out);
+  if (is_next(&j, '[')) return find_array(view, &j, JSON_ARRAY, ".", out);
   return is_next(&j, '{') && find_objects(view, &j, out);
 }
 
@@ -305,7 +408,9 @@ static bool find_separated(const DoctorView *view, char comma, Findings *out) {
            comma == ';'    ? ",delimiter=\";\""
            : comma == '\t' ? ",delimiter=\"\\t\""
                            : "");
-  set_field_option(finding, &csv.names[column]);
+  Fields fields = {.longest = csv.names[column]};
+  for (int i = 0; i < csv.columns; i++) add_field(&fields, &csv.names[i]);
+  set_fields(finding, &fields, "", true);
   return true;
 }
 

@@ -75,6 +75,7 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *err
                                 .prompt_field = s->prompt_field,
                                 .response_field = s->response_field,
                                 .tsv = s->tsv,
+                                .fasta = s->fasta,
                                 .spool = copy,
                                 .copying = startup_progress(&reading),
                                 .is_model = model_files_exist};

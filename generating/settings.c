@@ -55,7 +55,7 @@ enum {
 };
 
 /* What --heat and its like cannot be given with. */
-#define NOT_PLAIN "num-samples novelty per-line exact stride tsv jsonl-field prompt-field response-field"
+#define NOT_PLAIN "num-samples novelty per-line exact stride tsv fasta jsonl-field prompt-field response-field"
 
 static void add_sampling(Options *options, Sampling *sampling) {
   for (const SamplingSetting *s = sampling_settings; s->name; s++) {
@@ -179,7 +179,7 @@ void generate_options(Options *options, GenerateSettings *s) {
       FLAG("per-line", &s->per_line,
            "score each line of FILE separately, as the beginning of a text, and print nats, tokens and bytes as a line "
            "of JSON",
-           .excludes = "exact stride tsv jsonl-field prompt-field response-field"),
+           .excludes = "exact stride tsv fasta jsonl-field prompt-field response-field"),
       DOUBLE("above", &s->above, 0, 1e6, NULL,
              "with --per-line, print only lines with more than X nats per token, and add this number and the text",
              .needs = "per-line"),

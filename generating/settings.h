@@ -40,7 +40,7 @@ typedef struct GenerateSettings {
   const char *model; /* -m RUN */
   const char *prompt, *prompt_file, *answer, *score, *choose, *encode, *decode, *overlap;
   const char *jsonl_field, *prompt_field, *response_field;
-  bool tsv, binary;
+  bool tsv, fasta, binary;
   TextList attention, stops, biases, bans;
   const char *prompts, *surprisal_html, *dump, *gguf, *modelfile, *export, *html, *title;
   int export_type; /* ExportType: of the weights */

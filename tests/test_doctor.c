@@ -190,7 +190,7 @@ static void json(void **state) {
   expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", FINDING_JSON_LINES, FINDING_NOTE,
          "JSON lines", "./train - --jsonl-field text <a.json"); /* a name that is written otherwise */
   expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", FINDING_JSON, FINDING_WARNING, "array of strings",
-         "jq -c '.[] | {text: .}' a.json | ./train - --jsonl-field text");
+         "jq -c '.[]|{text:.}' a.json | ./train - --jsonl-field text");
 }
 
 static void markup(void **state) {
@@ -484,9 +484,8 @@ static void short_files(void **state) {
 
 /* ---- commands ---- */
 
-static void expect_command(const char *command, const char *becomes, const char *name, DoctorRoute route,
-                           const char *typed) {
-  Finding finding = {.becomes = becomes};
+static void expect_command(const char *command, bool replaces, const char *name, DoctorRoute route, const char *typed) {
+  Finding finding = {.replaces = replaces, .format = FORMAT_TEXT};
   DoctorCommand out = {0};
   strcpy(finding.command, command);
   doctor_command(&out, &finding, name, route);
@@ -495,18 +494,22 @@ static void expect_command(const char *command, const char *becomes, const char 
 
 static void commands(void **state) {
   (void)state;
-  expect_command("zcat @", ".txt", "a b.gz", DOCTOR_ALONE, "zcat 'a b.gz' | ./train -");
-  expect_command("zcat @", ".txt", "-", DOCTOR_PIPED, "... | zcat | ./train -");
-  expect_command("zcat @", ".txt", "d/a.gz", DOCTOR_AMONG, "zcat d/a.gz >d/a.gz.txt");
-  expect_command("tr -d x <@", NULL, "it's", DOCTOR_ALONE, "tr -d x <'it'\\''s' | ./train -");
-  expect_command("tr -d x <@", NULL, "-", DOCTOR_PIPED, "... | tr -d x | ./train -");
-  expect_command("tr -d x <@", NULL, "a", DOCTOR_AMONG, "tr -d x <a >tmp && mv tmp a");
-  expect_command("pdftotext @ -", ".txt", "-a", DOCTOR_ALONE, "pdftotext ./-a - | ./train -");
-  expect_command("pdftotext @ -", ".txt", "-", DOCTOR_PIPED, "... | pdftotext - - | ./train -");
-  expect_command("unzip -p #", ".txt", "-", DOCTOR_PIPED, "... >tmp && unzip -p tmp | ./train -");
-  expect_command("unzip -p #", ".txt", "a", DOCTOR_ALONE, "unzip -p a | ./train -");
-  expect_command("", NULL, "a", DOCTOR_ALONE, "./train a --binary");
-  expect_command("", NULL, "-", DOCTOR_PIPED, "... | ./train - --binary");
+  expect_command("zcat @", false, "a b.gz", DOCTOR_ALONE, "zcat 'a b.gz' | ./train -");
+  expect_command("zcat @", false, "-", DOCTOR_PIPED, "... | zcat | ./train -");
+  expect_command("zcat @", false, "d/a.gz", DOCTOR_AMONG, "zcat d/a.gz >d/a.gz.txt");
+  expect_command("zcat @", false, "d/a.txt", DOCTOR_AMONG,
+                 "zcat d/a.txt >tmp && mv d/a.txt d/a.txt.original && mv tmp d/a.txt");
+  expect_command("zcat @", false, "d/a.tsv", DOCTOR_AMONG, "zcat d/a.tsv >d/a.tsv.txt && mv d/a.tsv d/a.tsv.original");
+  expect_command("python3 x <@ | jq y", false, "-", DOCTOR_PIPED, "... | python3 x | jq y | ./train -");
+  expect_command("tr -d x <@", true, "it's", DOCTOR_ALONE, "tr -d x <'it'\\''s' | ./train -");
+  expect_command("tr -d x <@", true, "-", DOCTOR_PIPED, "... | tr -d x | ./train -");
+  expect_command("tr -d x <@", true, "a", DOCTOR_AMONG, "tr -d x <a >tmp && mv tmp a");
+  expect_command("pdftotext @ -", false, "-a", DOCTOR_ALONE, "pdftotext ./-a - | ./train -");
+  expect_command("pdftotext @ -", false, "-", DOCTOR_PIPED, "... | pdftotext - - | ./train -");
+  expect_command("unzip -p #", false, "-", DOCTOR_PIPED, "... >tmp && unzip -p tmp | ./train -");
+  expect_command("unzip -p #", false, "a", DOCTOR_ALONE, "unzip -p a | ./train -");
+  expect_command("", true, "a", DOCTOR_ALONE, "./train a --binary");
+  expect_command("", true, "-", DOCTOR_PIPED, "... | ./train - --binary");
   assert_string_equal(text_shell_word("", 40).text, "''");
   assert_string_equal(text_shell_word("caf\u00e9/a_1.txt", 40).text, "caf\u00e9/a_1.txt");
   assert_string_equal(text_shell_word("a\n$b", 40).text, "'a?$b'");

@@ -23,7 +23,10 @@ enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
 static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
 
 const char *run_stdin_file(const TrainSettings *s) {
-  return s->tsv ? CHECKPOINT_STDIN_TSV : names_fields(s) ? CHECKPOINT_STDIN_JSONL : CHECKPOINT_STDIN_TEXT;
+  return s->tsv            ? CHECKPOINT_STDIN_TSV
+         : s->fasta        ? CHECKPOINT_STDIN_FASTA
+         : names_fields(s) ? CHECKPOINT_STDIN_JSONL
+                           : CHECKPOINT_STDIN_TEXT;
 }
 
 OneLine run_text_name(const TrainSettings *s) { return text_one_line(path_shown(s->data.items[0]), 250); }
@@ -43,6 +46,7 @@ bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out,
                                  .prompt_field = s->prompt_field,
                                  .response_field = s->response_field,
                                  .tsv = s->tsv,
+                                 .fasta = s->fasta,
                                  .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = startup_progress(&reading),
@@ -80,18 +84,20 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->val && path_is_stdin(s->val))
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
-  if (s->tsv && !reads_stdin(s))
-    return fail(error, EXIT_USAGE, "--tsv is for standard input, which is not read; files of pairs end in .tsv");
+  if ((s->tsv || s->fasta) && !reads_stdin(s))
+    return fail(error, EXIT_USAGE, "--%s is for standard input, which is not read; a file's name says its format: %s",
+                s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
   if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
   if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
-  if (names_fields(s) && !corpus_jsonl_files(*train) && !(*val && corpus_jsonl_files(*val)))
-    return fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
-                s->jsonl_field ? "jsonl-field" : "prompt-field");
   check_measures(&r->console, s, *train, *val);
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
                               (size_t)corpus_stdin_bytes(*train)};
-  return s->resume || s->binary ||
-         (run_examine_text(r, *train, true, error) && (!*val || run_examine_text(r, *val, false, error)));
+  if (!s->resume && !s->binary &&
+      (!run_examine_text(r, *train, true, error) || (*val && !run_examine_text(r, *val, false, error))))
+    return false;
+  return !names_fields(s) || corpus_jsonl_files(*train) || (*val && corpus_jsonl_files(*val)) ||
+         fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
+              s->jsonl_field ? "jsonl-field" : "prompt-field");
 }
 
 /* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
@@ -368,11 +374,13 @@ static bool check_text_length(const Run *r, Error *error) {
   const int64_t train = token_range_size(&r->text.train);
   const bool docs = r->settings.pack == PACK_DOCS;
   const int least = docs ? 1 : r->model.config.ctx + 1;
+  char shorter[48] = "";
   if (train >= least) return true;
+  if (train > 1) snprintf(shorter, sizeof shorter, ", or --ctx %" PRId64 " or less", train - 1);
   return fail(error, EXIT_INPUT,
               "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more text%s",
               run_text_name(&r->settings).text, text_plural((double)train, "token").text,
-              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, train < 9 ? "" : ", or a smaller --ctx");
+              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, shorter);
 }
 
 /* Notes that validation was asked for but there is too little text for it. */

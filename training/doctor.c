@@ -5,17 +5,20 @@
 #include "doctor/doctor.h"
 #include "util/array.h"
 #include "util/file.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { NAME_SHOWN = 250 }; /* longest path in a message, in bytes */
 
-/* All findings of one kind and variant: the first one, the file it is in, and their number. */
+/* All findings that the same command fixes: the first one, and the files that they are in. */
 typedef struct Group {
   Finding finding;
-  int first, files;
+  int *files;
+  size_t count, capacity;
 } Group;
 
 typedef struct Examination {
@@ -26,17 +29,41 @@ typedef struct Examination {
   size_t count, capacity;
 } Examination;
 
+static const char *name_of(const Examination *e, int file) {
+  return corpus_is_stdin(e->corpus, file) ? "standard input" : corpus_file(e->corpus, file)->path;
+}
+
+/* Returns whether the same command fixes the finding in another file. */
+static bool same_command(const Examination *e, const Group *g, const Finding *finding, int file) {
+  const Finding *known = &g->finding;
+  const char *path = name_of(e, g->files[0]), *other = name_of(e, file);
+  return known->kind == finding->kind && known->variant == finding->variant && known->format == finding->format &&
+         strcmp(known->command, finding->command) == 0 && strcmp(known->options, finding->options) == 0 &&
+         text_has_ending(path) == text_has_ending(other) && text_format_of(path) == text_format_of(other);
+}
+
 static bool add_finding(Examination *e, const Finding *finding, int file, Error *error) {
-  for (size_t i = 0; i < e->count; i++) {
-    Group *known = &e->groups[i];
-    if (known->finding.kind != finding->kind || known->finding.variant != finding->variant) continue;
-    known->files++;
-    return true;
+  Group *group = e->groups, *end = e->groups + e->count;
+  while (group < end && !same_command(e, group, finding, file)) group++;
+  if (group == end) {
+    if (!array_reserve(&e->groups, &e->capacity, e->count + 1, sizeof *e->groups))
+      return error_memory(error, "what was found in the text");
+    group = &e->groups[e->count++];
+    *group = (Group){.finding = *finding};
   }
-  if (!array_reserve(&e->groups, &e->capacity, e->count + 1, sizeof *e->groups))
+  if (!array_reserve(&group->files, &group->capacity, group->count + 1, sizeof *group->files))
     return error_memory(error, "what was found in the text");
-  e->groups[e->count++] = (Group){*finding, file, 1};
+  group->files[group->count++] = file;
   return true;
+}
+
+/* Returns whether a finding about the fields of JSON lines concerns this run, which may read other fields. One field of
+ * a pair can be read alone, but half of the data is then lost. */
+static bool take_fields(const TrainSettings *s, Finding *finding) {
+  const char *field = s->jsonl_field ? s->jsonl_field : "text";
+  const bool half = strcmp(field, finding->prompt) == 0 || strcmp(field, finding->response) == 0;
+  if (half && finding->response[0]) finding->level = FINDING_WARNING;
+  return !s->prompt_field && (half || (strcmp(field, "text") == 0 && finding->level == FINDING_REFUSED));
 }
 
 static bool examine_file(Examination *e, int index, Error *error) {
@@ -49,63 +76,118 @@ static bool examine_file(Examination *e, int index, Error *error) {
   doctor_examine(&findings, map.bytes, map.size, file->format, file->path);
   file_unmap(&map);
   bool ok = startup_go_on("examining the text", error);
-  for (int i = 0; ok && i < findings.count; i++) ok = add_finding(e, &findings.items[i], index, error);
+  for (Finding *f = findings.items; ok && f < findings.items + findings.count; f++)
+    if (f->kind != FINDING_FIELDS || take_fields(&e->run->settings, f)) ok = add_finding(e, f, index, error);
   return ok;
 }
 
 /* ---- saying it ---- */
 
-static const char *name_of(const Examination *e, int file) {
-  return corpus_is_stdin(e->corpus, file) ? "standard input" : corpus_file(e->corpus, file)->path;
-}
-
-/* Returns the option that reads a pipe in the format of the file. */
-static void set_options(const Examination *e, int file, DoctorCommand *command) {
-  const TrainSettings *s = &e->run->settings;
-  const TextFormat format = corpus_file(e->corpus, file)->format;
-  char *out = command->options;
-  const size_t size = sizeof command->options;
-  if (format == FORMAT_TSV) snprintf(out, size, " --tsv");
-  if (format != FORMAT_JSONL) return;
-  if (!s->prompt_field)
-    snprintf(out, size, " --jsonl-field %.300s", s->jsonl_field ? text_shell_word(s->jsonl_field, 64).text : "text");
-  else
+/* Sets the options that read the command's output, or standard input, in its format. */
+static void set_options(const TrainSettings *s, Finding *finding) {
+  char *out = finding->options;
+  const size_t size = sizeof finding->options;
+  if (finding->format == FORMAT_TSV) snprintf(out, size, " --tsv");
+  if (finding->format == FORMAT_FASTA) snprintf(out, size, " --fasta");
+  if (finding->format != FORMAT_JSONL || finding->makes_fields || finding->kind == FINDING_FIELDS) return;
+  if (s->prompt_field)
     snprintf(out, size, " --prompt-field %.120s --response-field %.120s", text_shell_word(s->prompt_field, 64).text,
              text_shell_word(s->response_field, 64).text);
+  else if (s->jsonl_field) snprintf(out, size, " --jsonl-field %.300s", text_shell_word(s->jsonl_field, 64).text);
+  else if (!out[0]) snprintf(out, size, " --jsonl-field text");
 }
 
-static DoctorRoute route_of(const Examination *e, int file) {
+/* Writes the command line of this program, except for the options that the finding sets. */
+static void set_command_line(const Run *r, const Finding *finding, DoctorCommand *command) {
+  const TextList *data = &r->settings.data;
+  const size_t size = sizeof command->inputs;
+  char *out = command->inputs;
+  *out = '\0';
+  for (int i = 0; i < data->count; i++)
+    snprintf(out + strlen(out), size - strlen(out), " %s",
+             path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text);
+  options_write_command(&r->options, finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data",
+                        command->typed, sizeof command->typed);
+}
+
+/* Options that name fields make standard input JSON lines. */
+static DoctorRoute route_of(const Examination *e, int file, const Finding *finding) {
+  const TrainSettings *s = &e->run->settings;
   if (corpus_is_stdin(e->corpus, file)) return DOCTOR_PIPED;
+  if ((s->jsonl_field || s->prompt_field) && finding->format != FORMAT_JSONL) return DOCTOR_AMONG;
   return e->trained && corpus_files(e->corpus) == 1 ? DOCTOR_ALONE : DOCTOR_AMONG;
+}
+
+/* Returns whether the user named the file, instead of its directory. */
+static bool is_named(const TrainSettings *s, const char *path) {
+  for (int i = 0; i < s->data.count; i++)
+    if (strcmp(s->data.items[i], path) == 0) return true;
+  return s->val && strcmp(s->val, path) == 0;
+}
+
+/* Says what else must change when the command has written another file. */
+static void add_next(const Examination *e, const Finding *finding, const char *path, char *out, size_t size) {
+  const TrainSettings *s = &e->run->settings;
+  const bool moves = !finding->replaces && !(text_has_ending(path) && text_format_of(path) == finding->format);
+  const bool options = finding->format == FORMAT_JSONL && (finding->makes_fields || !(s->jsonl_field || s->prompt_field));
+  if (moves && is_named(s, path)) snprintf(out + strlen(out), size - strlen(out), ", and name that file instead");
+  if (!finding->replaces && options && strcmp(finding->options, " --jsonl-field text") != 0)
+    snprintf(out + strlen(out), size - strlen(out), ", and give%s", finding->options);
+}
+
+/* Writes the command for all files of the group: a loop over them, where there are several. Returns the number of files
+ * in the loop: not all names may fit. */
+static size_t write_command(const Examination *e, const Group *g, const Finding *finding, DoctorCommand *command,
+                            char *out, size_t size) {
+  enum { NAMES = 1000 };
+  const char *path = name_of(e, g->files[0]);
+  const DoctorRoute route = route_of(e, g->files[0], finding);
+  const bool loop = route == DOCTOR_AMONG && g->count > 1 && strchr(finding->command, ' ');
+  size_t done = 0;
+  command->word = loop ? "\"$f\"" : NULL;
+  doctor_command(command, finding, path, route);
+  *out = '\0';
+  if (loop) snprintf(out, size, "for f in");
+  for (; loop && done < g->count && strlen(out) < NAMES; done++)
+    snprintf(out + strlen(out), size - strlen(out), " %s", text_shell_word(name_of(e, g->files[done]), NAME_SHOWN).text);
+  snprintf(out + strlen(out), size - strlen(out), loop ? "; do %s; done" : "%s", command->text);
+  if (route == DOCTOR_AMONG) add_next(e, finding, path, out, size);
+  return loop ? done : g->count;
 }
 
 /* "a.txt: ...; convert it: iconv ..." */
 static void group_text(const Examination *e, const Group *g, DoctorCommand *command, char *out, size_t size) {
-  const OneLine name = text_one_line(name_of(e, g->first), NAME_SHOWN);
-  char many[64] = "";
-  if (g->files > 1) snprintf(many, sizeof many, "%d files, the first of them ", g->files);
-  const DoctorRoute route = route_of(e, g->first);
-  if (route != DOCTOR_AMONG && !command->options[0]) set_options(e, g->first, command);
-  doctor_command(command, &g->finding, name_of(e, g->first), route);
-  const bool insists = g->finding.command[0] && (g->finding.kind == FINDING_FOREIGN || g->finding.kind == FINDING_WIDE);
-  snprintf(out, size, "%s%s: %s%s; %s%s: %s", many, name.text, g->finding.what,
-           insists ? " (--binary trains on its bytes anyway)" : "", g->files > 1 ? "for each, " : "", g->finding.advice,
-           command->text);
+  const TrainSettings *s = &e->run->settings;
+  Finding finding = g->finding;
+  char many[80] = "", typed[9000];
+  set_options(s, &finding);
+  set_command_line(e->run, &finding, command);
+  const size_t done = write_command(e, g, &finding, command, typed, sizeof typed);
+  if (g->count > 1) snprintf(many, sizeof many, "%zu files, the first of them ", g->count);
+  const char *fields = finding.kind != FINDING_FIELDS || !finding.response[0] ? ""
+                       : finding.level == FINDING_REFUSED                ? ", and no \"text\""
+                                                                         : ", and only one of them is read";
+  const bool insists = finding.kind == FINDING_FOREIGN && finding.command[0];
+  char first[40] = "";
+  if (done < g->count) snprintf(first, sizeof first, "for the first %zu, ", done);
+  snprintf(out, size, "%s%s: %s%s%s; %s%s%s: %s", many, text_one_line(name_of(e, g->files[0]), NAME_SHOWN).text,
+           finding.what, fields, insists ? " (--binary trains on its bytes anyway)" : "", doctor_missing(&finding).text,
+           first, finding.advice, typed);
 }
 
+/* All files are reported at once, so that the user can fix all of them. */
 static bool report(const Examination *e, Error *error) {
   DoctorCommand command = {0};
-  char text[6000];
-  const Group *end = e->groups + e->count;
+  char text[9600];
+  const Group *refused = NULL, *end = e->groups + e->count;
+  for (const Group *g = e->groups; g < end; g++)
+    if (g->finding.level == FINDING_REFUSED) refused = g; /* the last one */
   for (const Group *g = e->groups; g < end; g++) {
-    if (g->finding.level != FINDING_REFUSED) continue;
+    if (refused && g->finding.level != FINDING_REFUSED) continue;
     group_text(e, g, &command, text, sizeof text);
-    return fail(error, EXIT_INPUT, "%s", text);
-  }
-  for (const Group *g = e->groups; g < end; g++) {
-    group_text(e, g, &command, text, sizeof text);
-    if (g->finding.level == FINDING_WARNING) console_warning(&e->run->console, "%s", text);
-    else console_note(&e->run->console, "%s", text);
+    if (g == refused) return fail(error, EXIT_INPUT, "%s", text);
+    if (g->finding.level == FINDING_NOTE) console_note(&e->run->console, "%s", text);
+    else console_warning(&e->run->console, "%s", text);
   }
   return true;
 }
@@ -120,6 +202,7 @@ bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) 
   }
   console_work_end(&r->console);
   ok = ok && report(&e, error);
+  for (size_t i = 0; i < e.count; i++) free(e.groups[i].files);
   free(e.groups);
   return ok;
 }

@@ -93,6 +93,12 @@ static const OptionHint hints[] = {
     {"compile flash-attention flash recompute use-flash-attn gradient-checkpointing",
      "there is no such switch here; leave it out"},
     {"wandb wandb-log tensorboard report-to", "runs are logged in metrics.jsonl, report.html and result.json"},
+    {"lora lora-r lora-rank lora-alpha lora-dropout lora-target-modules qlora peft use-peft adapter load-in-4bit "
+     "load-in-8bit",
+     "there is no LoRA and no other adapter: all weights of --init are trained"},
+    {"chat-template template chat apply-chat-template",
+     "chat templates are not applied: give prompts and responses (--prompt-field, --response-field), or texts as the "
+     "model shall learn them"},
     {"verbose", "all messages are printed unless --quiet is given"},
     {"force overwrite-output-dir", HERE("overwrite")},
 };

@@ -28,7 +28,7 @@ typedef struct TrainSettings {
   const char *val;
   double val_frac;
   const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
-  bool tsv;                                                /* standard input is TSV */
+  bool tsv, fasta;                                         /* standard input is TSV, FASTA */
   bool binary;                                             /* binary files are accepted as training data */
   int pack;                                                /* PackKind */
   const char *tokenizer;                                   /* "byte", "bpe", that of a WordLevelKind, or a path; NULL:

@@ -119,7 +119,8 @@ static bool compare(Pair *pair, Error *error) {
 
 /* Returns the run's copy of its standard input; "": it read files. */
 static PathText copy_of_stdin(const char *dir) {
-  static const char *const names[] = {CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV};
+  static const char *const names[] = {CHECKPOINT_STDIN_TEXT, CHECKPOINT_STDIN_JSONL, CHECKPOINT_STDIN_TSV,
+                                      CHECKPOINT_STDIN_FASTA};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (access(path_in(dir, names[i]).text, R_OK) == 0) return path_in(dir, names[i]);
   return (PathText){""};

@@ -27,7 +27,7 @@ typedef enum ExitCode {
 
 typedef struct Error {
   ExitCode code; /* EXIT_DONE while nothing has gone wrong */
-  char text[1024];
+  char text[2048];
 } Error;
 
 /* Fills `error` (the first error is kept: a second call changes nothing) and returns false, so that a caller can write
