@@ -64,6 +64,8 @@ bool corpus_is_stdin(const Corpus *corpus, int index); /* whether that file is t
 const char *corpus_shown_file(const Corpus *corpus);   /* name of the file that is read, for messages */
 int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines files */
 int64_t corpus_skipped(const Corpus *corpus);          /* number of names in directories that were skipped */
+/* Does what file_list_skipped() does for all of them. */
+OneLine corpus_skipped_names(const Corpus *corpus, bool texts);
 int64_t corpus_bytes(const Corpus *corpus);            /* sum of the files' sizes */
 int64_t corpus_stdin_bytes(const Corpus *corpus);      /* bytes of these that came from standard input */
 int64_t corpus_position(const Corpus *corpus);         /* bytes consumed so far, corpus_bytes at the end */

@@ -75,6 +75,8 @@ static TextFile *append(FileList *list, char *path, TextFormat format, Error *er
 
 void file_list_free(FileList *list) {
   for (int i = 0; i < list->count; i++) free(list->files[i].path);
+  for (size_t i = 0; i < list->skipped_count; i++) free(list->skipped[i]);
+  free(list->skipped);
   free(list->files);
   *list = (FileList){0};
 }
@@ -162,6 +164,47 @@ static void forget(Walk *walk) {
   }
 }
 
+/* Takes ownership of the path. */
+static bool skip(FileList *list, char *path, Error *error) {
+  if (!array_reserve(&list->skipped, &list->skipped_capacity, list->skipped_count + 1, sizeof *list->skipped)) {
+    free(path);
+    return error_memory(error, "a list of files");
+  }
+  list->skipped[list->skipped_count++] = path;
+  return true;
+}
+
+static bool may_be_text(const char *path) {
+  static const char *const others[] = {".md",  ".markdown", ".text", ".rst",  ".tex", ".org", ".html", ".htm",
+                                        ".rtf", ".doc",      ".docx", ".odt",  ".pdf", ".epub", ".fb2", ".mobi",
+                                        ".csv", ".json",     ".pgn",  ".gz",   ".xz",  ".bz2",  ".zst", ".zip"};
+  const bool hidden = path_base(path)[0] == '.';
+  for (size_t i = 0; !hidden && i < sizeof others / sizeof *others; i++)
+    if (ends_in(path, others[i])) return true;
+  return false;
+}
+
+/* Those that may be texts come first. */
+static int compare_skipped(const void *a, const void *b) {
+  const char *x = *(char *const *)a, *y = *(char *const *)b;
+  const int texts = may_be_text(y) - may_be_text(x);
+  return texts ? texts : strcmp(x, y);
+}
+
+OneLine file_list_skipped(const FileList *list, size_t from, bool texts) {
+  enum { NAMED = 3, PATH_BYTES = 80 };
+  OneLine out = {""};
+  size_t count = 0, used = 0;
+  for (size_t i = from; i < list->skipped_count; i++) {
+    const char *path = list->skipped[i];
+    if ((!texts || may_be_text(path)) && count++ < NAMED)
+      used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%s", used ? ", " : "",
+                               text_one_line(path, PATH_BYTES).text);
+  }
+  if (count > NAMED) snprintf(out.text + used, sizeof out.text - used, " and %zu more", count - NAMED);
+  return out;
+}
+
 /* Adds a directory entry. Takes ownership of the path. */
 static bool take_entry(Walk *walk, char *path, Error *error) {
   struct stat st;
@@ -176,11 +219,10 @@ static bool take_entry(Walk *walk, char *path, Error *error) {
     return file && measure(walk->found, file, &st, error);
   }
   /* A broken link is an error only if its name is that of a text file. */
-  bool lost = !there && (wanted || (cause != ENOENT && cause != ELOOP));
-  if (lost) cannot_read(path, cause, error);
+  if (there || !(wanted || (cause != ENOENT && cause != ELOOP))) return skip(walk->found, path, error);
+  cannot_read(path, cause, error);
   free(path);
-  walk->found->skipped++;
-  return !lost;
+  return false;
 }
 
 static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error) {
@@ -190,13 +232,9 @@ static bool read_entries(Walk *walk, DIR *entries, const char *dir, Error *error
     if (!entry) return errno == 0 || cannot_read(dir, errno, error);
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
-    if (name[0] == '.') {
-      walk->found->skipped++;
-      continue;
-    }
     char *path = strdup(path_in(dir, name).text);
     if (!path) return error_memory(error, "a list of files");
-    if (!take_entry(walk, path, error)) return false;
+    if (!(name[0] == '.' ? skip(walk->found, path, error) : take_entry(walk, path, error))) return false;
   }
 }
 
@@ -219,7 +257,7 @@ static bool read_directory(Walk *walk, const char *dir, Error *error) {
 static bool add_directory(FileList *list, const char *path, Error *error) {
   Walk walk = {.found = list};
   int first = list->count;
-  int64_t skipped = list->skipped;
+  const size_t skipped = list->skipped_count;
   bool ok = file_list_reserve(&walk.directories, path, FORMAT_TEXT, error) == 0;
   for (int i = 0; ok && i < walk.directories.count; i++)
     ok = read_directory(&walk, walk.directories.files[i].path, error);
@@ -227,11 +265,13 @@ static bool add_directory(FileList *list, const char *path, Error *error) {
   forget(&walk);
   if (!ok) return false;
   sort_from(list, first);
-  return list->count > first ||
-         fail(error, EXIT_INPUT,
-              "the directory %s has no " TEXT_FILE_NAMES " (%lld other names in it); to read a file with another "
-              "ending, give its name",
-              text_one_line(path, NAME_SHOWN).text, (long long)(list->skipped - skipped));
+  if (list->skipped_count > skipped)
+    qsort(list->skipped + skipped, list->skipped_count - skipped, sizeof *list->skipped, compare_skipped);
+  if (list->count > first) return true;
+  fail(error, EXIT_INPUT, "the directory %s has no " TEXT_FILE_NAMES, text_one_line(path, NAME_SHOWN).text);
+  const OneLine names = file_list_skipped(list, skipped, false);
+  return *names.text ? error_append(error, ", only %s; to read a file with another ending, give its name", names.text)
+                     : false;
 }
 
 bool file_list_add(FileList *list, const char *path, Error *error) {

@@ -3,6 +3,7 @@
 #define INKLING_DATASET_FILE_LIST_H
 
 #include "util/error.h"
+#include "util/text.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,8 +32,10 @@ typedef struct FileList {
   TextFile *files;
   int count;
   size_t capacity;
-  int64_t bytes;   /* sum of the sizes */
-  int64_t skipped; /* number of skipped names in directories: hidden names, other endings, models, special files */
+  int64_t bytes; /* sum of the sizes */
+  /* the paths of skipped names in directories: hidden names, other endings, models, special files */
+  char **skipped;
+  size_t skipped_count, skipped_capacity;
 } FileList;
 
 /* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .tsv, .fa,
@@ -49,6 +52,10 @@ int file_list_reserve(FileList *list, const char *path, TextFormat format, Error
 bool file_list_measure(FileList *list, int index, Error *error);
 
 void file_list_free(FileList *list);
+
+/* Returns the first of the skipped paths, from number `from`: "book/6.docx, book/8.md, book/.git and 2 more"; "": none.
+ * `texts`: only those whose names end as those of documents or of compressed texts, which the user may want to read. */
+OneLine file_list_skipped(const FileList *list, size_t from, bool texts);
 
 /* Checks that the file at that path still has the size, time and inode that it had when it was listed. EXIT_INPUT. */
 bool file_list_unchanged(const TextFile *file, Error *error);

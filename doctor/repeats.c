@@ -111,5 +111,6 @@ static bool find_copies(const DoctorView *view, Findings *out) {
 }
 
 void doctor_find_repeats(const DoctorView *view, Findings *out) {
-  if (!find_block(view, out) && !find_copies(view, out)) find_lines(view, out);
+  /* other findings change the size of a copy: they are mended first */
+  if (!find_block(view, out) && !(out->count == 0 && find_copies(view, out))) find_lines(view, out);
 }

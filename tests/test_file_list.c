@@ -45,9 +45,9 @@ static void directories_are_sorted_and_sifted(void **state) {
 static void empty_inputs(void **state) {
   Fixture *f = *state;
   make_dir(f, "d");
-  refuse(at(f, "d"), "has no .txt, .jsonl, .tsv or FASTA file (0 other names");
+  refuse(at(f, "d"), "has no .txt, .jsonl, .tsv or FASTA file");
   put_text(f, "d/a.md", "a");
-  refuse(at(f, "d"), "(1 other names");
+  refuse(at(f, "d"), "FASTA file, only ");
   put_text(f, "d/a.txt", "");
   refuse(at(f, "d"), "d/a.txt is empty");
   put_text(f, "d/b.txt", "");
@@ -60,6 +60,22 @@ static void empty_inputs(void **state) {
   const char *const sources[] = {at(f, "d"), at(f, "missing")};
   refuse_with(sources, 2, NULL, EXIT_INPUT, "missing: No such file");
   corpus_close(NULL);
+}
+
+static void skipped_names(void **state) {
+  Fixture *f = *state;
+  static const char *const files[] = {"d/a.txt", "d/.hidden.md", "d/z.PDF", "d/8.md", "d/6.docx", "d/b.jpg", "d/t.tsv.gz"};
+  make_dir(f, "d");
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) put_text(f, files[i], "x");
+  Corpus *corpus = open_one(at(f, "d"));
+  char all[1000];
+  snprintf(all, sizeof all, "%s, ", at(f, "d/6.docx"));
+  snprintf(all + strlen(all), sizeof all - strlen(all), "%s, ", at(f, "d/8.md"));
+  snprintf(all + strlen(all), sizeof all - strlen(all), "%s and 3 more", at(f, "d/t.tsv.gz"));
+  assert_string_equal(corpus_skipped_names(corpus, false).text, all);
+  strcpy(strrchr(all, '3'), "1 more");
+  assert_string_equal(corpus_skipped_names(corpus, true).text, all);
+  corpus_close(corpus);
 }
 
 static void link_loops_end(void **state) {
@@ -214,6 +230,7 @@ int main(void) {
       WITH_FIXTURE(sources_keep_their_order),
       WITH_FIXTURE(directories_are_sorted_and_sifted),
       WITH_FIXTURE(empty_inputs),
+      WITH_FIXTURE(skipped_names),
       WITH_FIXTURE(link_loops_end),
       WITH_FIXTURE(link_lattices_end),
       WITH_FIXTURE(special_files),

@@ -90,8 +90,14 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
   if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
   check_measures(&r->console, s, *train, *val);
-  r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), corpus_skipped(*train),
-                              (size_t)corpus_stdin_bytes(*train)};
+  r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), (size_t)corpus_stdin_bytes(*train),
+                              corpus_skipped_names(*train, false)};
+  const OneLine texts = corpus_skipped_names(*train, true);
+  if (*texts.text && !s->resume)
+    console_warning(&r->console,
+                    "not read, although these may be texts: %s; in a directory, only " TEXT_FILE_NAMES
+                    "s are read: give the names of the others, too",
+                    texts.text);
   if (!s->resume && !s->binary &&
       (!run_examine_text(r, *train, true, error) || (*val && !run_examine_text(r, *val, false, error))))
     return false;
@@ -195,7 +201,8 @@ static bool count_characters(Run *r, Corpus *corpus, Characters *out, Error *err
 
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
-  if (run_base(r)) return run_open_base_tokenizers(r, error);
+  if (run_base(r))
+    return run_open_base_tokenizers(r, error) && (s->resume || run_check_special_tokens(r, corpus, error));
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
   if (!s->tokenizer && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
@@ -226,7 +233,8 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   /* a teacher may have more rows of embeddings than tokens */
   if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
     tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
-  return !separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error);
+  return (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error)) &&
+         (!settings_tokenizer_is_path(s->tokenizer) || run_check_special_tokens(r, corpus, error));
 }
 
 /* ---- token files and ranges ---- */

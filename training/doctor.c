@@ -118,11 +118,17 @@ static DoctorRoute route_of(const Examination *e, int file, const Finding *findi
   return e->trained && corpus_files(e->corpus) == 1 ? DOCTOR_ALONE : DOCTOR_AMONG;
 }
 
-/* Returns whether the user named the file, instead of its directory. */
-static bool is_named(const TrainSettings *s, const char *path) {
-  for (int i = 0; i < s->data.count; i++)
-    if (strcmp(s->data.items[i], path) == 0) return true;
-  return s->val && strcmp(s->val, path) == 0;
+/* Returns whether the user named the file; *inside: whether a directory that holds it was named. */
+static bool is_named(const TrainSettings *s, const char *path, bool *inside) {
+  bool named = s->val && strcmp(s->val, path) == 0;
+  *inside = false;
+  for (int i = 0; i < s->data.count; i++) {
+    const char *item = s->data.items[i];
+    const size_t size = strlen(item);
+    named = named || strcmp(item, path) == 0;
+    *inside = *inside || (size && strncmp(item, path, size) == 0 && (item[size - 1] == '/' || path[size] == '/'));
+  }
+  return named;
 }
 
 /* Says what else must change when the command has written another file. */
@@ -130,7 +136,9 @@ static void add_next(const Examination *e, const Finding *finding, const char *p
   const TrainSettings *s = &e->run->settings;
   const bool moves = !finding->replaces && !(text_has_ending(path) && text_format_of(path) == finding->format);
   const bool options = finding->format == FORMAT_JSONL && (finding->makes_fields || !(s->jsonl_field || s->prompt_field));
-  if (moves && is_named(s, path)) snprintf(out + strlen(out), size - strlen(out), ", and name that file instead");
+  bool inside;
+  if (moves && is_named(s, path, &inside))
+    snprintf(out + strlen(out), size - strlen(out), inside ? ", and leave out this file" : ", and name that file instead");
   if (!finding->replaces && options && strcmp(finding->options, " --jsonl-field text") != 0)
     snprintf(out + strlen(out), size - strlen(out), ", and give%s", finding->options);
 }

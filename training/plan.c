@@ -55,9 +55,9 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
               text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train)).text,
               text_count((double)token_range_size(&text->val)).text,
               text_plural((double)text->tokens_file.info.documents, "document").text);
-  if (facts->skipped)
-    console_row(c, "", "%s in directories skipped: only " TEXT_FILE_NAMES "s are read, no hidden files, no runs",
-                text_plural((double)facts->skipped, "name").text);
+  if (*facts->skipped.text)
+    console_row(c, "", "skipped in directories: %s; only " TEXT_FILE_NAMES "s are read, no hidden files, no runs",
+                facts->skipped.text);
   if (text->windows.pairs) print_pairs(c, text->windows.pairs);
   else if (text->windows.packing) print_packing(c, text->windows.packing);
 }

@@ -26,8 +26,9 @@
 /* The size of the text, found before it is read. */
 typedef struct TextFacts {
   int files;
-  int64_t bytes, skipped; /* skipped: names in directories that are not read */
-  size_t stdin_bytes;     /* the part of `bytes` that came from standard input */
+  int64_t bytes;
+  size_t stdin_bytes; /* the part of `bytes` that came from standard input */
+  OneLine skipped;    /* names in directories that are not read; "": none */
 } TextFacts;
 
 /* The progress of a run with --minutes (time_budget.c). Times are clock_seconds(), durations seconds; lengths count
@@ -338,6 +339,8 @@ bool run_read_base(Run *r, Error *error);
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
+/* Warns of special tokens of another model's tokenizer in the text, where they are plain text. */
+bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
