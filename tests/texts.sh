@@ -24,7 +24,7 @@ mended() {
   name=$1 words=$2
   shift 2
   said "$@" >message
-  command=$(sed -n '$s/.*; [^:]*: //p' message)
+  command=$(sed -n '$s/.*: //p' message)
   if ! grep -q -e "$words" message; then fail "$name" "no \"$words\" in: $(cat message)"
   elif ! eval "$command --dry-run --device cpu" 2>err; then fail "$name" "$command: $(cat err)"
   elif grep -q -e '^note:' -e '^warning:' err; then fail "$name" "$command leaves: $(cat err)"
@@ -92,9 +92,9 @@ has python3 "CSV" && mended "CSV" 'looks like CSV (2 columns, the longest texts 
 has jq "a JSON array" && mended "a JSON array" 'JSON array of objects' array.json
 { echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
 said page.html >message
-check "HTML" grep -q "it is HTML, and .* are tags; extract its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
+check "HTML" grep -q "it is HTML, and .* are tags; .*extract its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
 said - <latin1.txt >message
-check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | .*train -$" message
+check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f latin1 -t utf-8 | .*train - --tokenizer byte --device cpu --dry-run$" message
 if has jq "an array that is called JSON lines"; then
   cp array.json array.jsonl
   mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | .*train - --jsonl-field story" array.jsonl
@@ -133,10 +133,92 @@ cp crlf.txt many/other.txt
 cp text.txt many/plain.txt
 said many >message
 check "of many files one line each kind" test "$(grep -c '' message)" -eq 2
-check "with their number and the first" grep -q "^warning: 30 files, the first of them many/0.txt: .*; for each, convert it: iconv -f latin1 -t utf-8 many/0.txt >tmp && mv tmp many/0.txt$" message
-for file in many/[0-9]*.txt; do eval "$(sed -n "s|many/0.txt|$file|g; s/^warning: .*: //p" message)"; done
-eval "$(sed -n 's/^note: .*: //p' message)"
+check "with their number and the first" grep -q '^warning: 30 files, the first of them many/0.txt: .*; convert it: for f in many/0.txt many/1.txt .*; do iconv -f latin1 -t utf-8 "$f" >tmp && mv tmp "$f"; done$' message
+sed -n 's/^[a-z]*: .*: //p' message >commands
+. ./commands
 silent "which mend them" many
+
+mkdir "bad texts"
+cp text.txt "bad texts/good.txt"
+cp paper.pdf "bad texts/a.txt"
+gzip -c text.txt >"bad texts/it's b.txt"
+gzip -c text.txt >"bad texts/c.txt"
+cp wide.txt "bad texts/d.txt"
+cp array.json "bad texts/e.jsonl"
+said "bad texts" >message
+check "all files that cannot be read are named, a line for each problem" test "$(grep -c -e '^warning:.*a.txt: it is a PDF' -e '^warning: 2 files' -e '^warning:.*d.txt: it is UTF-16' -e '^train:.*e.jsonl: it looks like' message)" -eq 4
+rm "bad texts/a.txt" "bad texts/e.jsonl"
+said "bad texts" | sed 's/^[a-z]*: .*: //' >commands
+. ./commands
+silent "the commands mend the directory" "bad texts"
+check "and keep the files that they replace" cmp "bad texts/c.txt.original" "bad texts/it's b.txt.original"
+touch "bad texts/6.docx" "bad texts/8.md" "bad texts/.hidden"
+./train "bad texts" --dry-run 2>plan
+check "skipped names" grep -q 'skipped in directories: bad texts/6.docx, bad texts/8.md, bad texts/.hidden and 2 more; only' plan
+check "a warning of those that may be texts" grep -q '^warning: not read, .*: bad texts/6.docx, bad texts/8.md; in' plan
+
+# ---- commands read what the file would give, with the options that were given ----
+# as_file NAME FILE OPTIONS...: what the command of the message shows is what FILE.plain, which has the right name, shows
+as_file() {
+  name=$1 file=$2 plain=$3
+  shift 3
+  ./train "$file" "$@" --tokenizer byte --ctx 64 --val-frac 0 --dry-run --show 2 >/dev/null 2>message
+  command=$(sed -n 's/^[a-z]*: .*: //p' message | tail -n 1)
+  ./train "$plain" "$@" --tokenizer byte --ctx 64 --val-frac 0 --dry-run --show 2 >expected 2>/dev/null
+  eval "$command" >got 2>err
+  check "$name" cmp got expected
+}
+seq 300 | awk '{ printf "%d+1=\tanswer %d\n", $1, $1 + 1 }' >p.tsv
+gzip -k p.tsv
+as_file "compressed TSV" p.tsv.gz p.tsv
+iconv -f utf-8 -t utf-16 p.tsv >w.tsv
+as_file "UTF-16 TSV" w.tsv p.tsv
+seq 90 | awk '{ printf ">seq%d\nACGTACGTACGTACGTA\nCGTACGTACGT\n", $1 }' >s.fa
+gzip -k s.fa
+as_file "compressed FASTA" s.fa.gz s.fa
+iconv -f utf-8 -t utf-16 s.fa >w.fa
+as_file "UTF-16 FASTA" w.fa s.fa
+refused "--fasta without standard input" 2 'a file.s name says its format: .fa' "$train" s.fa --fasta
+awk -F '\t' '{ printf "{\"text\": \"%s\"}\n", $2 }' p.tsv >t.jsonl
+gzip -k t.jsonl
+as_file "compressed JSON lines" t.jsonl.gz t.jsonl
+zcat s.fa.gz | ./train - --fasta $few --tokenizer byte --out fasta.run 2>/dev/null
+check "--fasta trains" cmp s.fa fasta.run/stdin.fa
+./train --resume=fasta.run --steps 4 --quiet 2>err
+check "and resumes" test $? -eq 0 -a ! -s err
+as_file "options that were given" text.txt.gz text.txt --seed 7 --no-tie --pack stream
+check "are in the command" grep -q -e '- --val-frac 0 --pack stream --tokenizer byte --ctx 64 .*--no-tie' message
+
+# ---- prompts and responses, and chats ----
+awk -F '\t' '{ printf "{\"question\": \"%s\", \"answer\": \"%s\"}\n", $1, $2 }' p.tsv >qa.jsonl
+refused "pairs" 3 'have "question" and "answer", and no "text"; .*: .*train qa.jsonl --prompt-field question --response-field answer --seed 7$' "$train" qa.jsonl --seed 7
+as_file "are read by the command" qa.jsonl p.tsv
+check "half of them is not enough" sh -c "./train qa.jsonl --jsonl-field question --dry-run 2>&1 | grep -q '^warning: .* only one of them is read; .* --prompt-field question --response-field answer'"
+silent "as pairs" qa.jsonl --prompt-field question --response-field answer
+if has jq "an array that is called JSON lines"; then
+  cut -f 2 p.tsv >answers.txt
+  awk -F '\t' '{ printf "{\"instruction\": \"%s\", \"input\": \"\", \"output\": \"%s\"}\n", $1, $2 }' p.tsv >alpaca.jsonl
+  { echo "[" && sed '$!s/$/,/' alpaca.jsonl && echo "]"; } >alpaca.json
+  awk -F '\t' '{ printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", $1, $2 }' p.tsv >messages.jsonl
+  sed 's/messages/conversations/; s/role/from/g; s/content/value/g; s/"user"/"human"/; s/"assistant"/"gpt"/' messages.jsonl >sharegpt.jsonl
+  { echo "[" && sed '$!s/$/,/' sharegpt.jsonl && echo "]"; } >sharegpt.json
+  for file in alpaca.jsonl alpaca.json messages.jsonl sharegpt.jsonl sharegpt.json; do
+    said $file >message
+    command=$(sed -n '$s/.*: //p' message)
+    case $file in
+      alpaca*) cut -f 1 p.tsv | sed 's/$/\\n/' >expected ;;
+      messages*) cut -f 1 p.tsv | sed 's/.*/user\\n&\\n\\nassistant\\n/' >expected ;;
+      *) cut -f 1 p.tsv | sed 's/.*/human\\n&\\n\\ngpt\\n/' >expected ;;
+    esac
+    eval "${command% | *}" 2>err | jq -c .prompt | tr -d '"' >got
+    check "the prompts of $file" cmp got expected
+    eval "${command% | *}" 2>err | jq -r .response | cmp - answers.txt
+    check "and its answers" test $? -eq 0
+    check "and the options" test "${command##*train -}" = " --prompt-field prompt --response-field response --tokenizer byte --device cpu --dry-run"
+  done
+  refused "chats in a field" 3 'its records are chats ("messages")' "$train" messages.jsonl --jsonl-field messages
+fi
+refused "no field with a string" 3 'none of its fields is a string: "ids"' sh -c "echo '{\"ids\": [1]}' | $train - --jsonl-field text"
 
 # ---- messages printed once ----
 ./train latin1.txt $few --out once.run 2>err
