@@ -245,7 +245,10 @@ static void write_word(const Option *row, const char *text, char *out, size_t si
   const bool alone = option_is_switch(row) || (row->kind == OPTION_OPTIONAL && !*text);
   const char *no = option_is_switch(row) && strcmp(text, "no") == 0 ? "no-" : "";
   const size_t used = strlen(out);
-  snprintf(out + used, size - used, " --%s%s%s%s", no, row->name, alone ? "" : row->kind == OPTION_OPTIONAL ? "=" : " ",
+  snprintf(out + used, size - used, " --%s%s%s%s", no, row->name,
+           alone                          ? ""
+           : row->kind == OPTION_OPTIONAL ? "="
+                                          : " ",
            alone ? "" : text_shell_word(text, ONE_LINE_BYTES - 1).text);
 }
 
@@ -253,7 +256,8 @@ void options_write_command(const Options *options, const char *beside, char *out
   char text[400];
   *out = '\0';
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (!row->name || row->origin != ORIGIN_COMMAND_LINE || option_is_among(beside, row->name, strlen(row->name))) continue;
+    if (!row->name || row->origin != ORIGIN_COMMAND_LINE || option_is_among(beside, row->name, strlen(row->name)))
+      continue;
     const OptionValue value = option_load(row);
     const TextList one = {.items = (const char *[]){value.text}, .count = 1};
     const TextList *texts = row->kind == OPTION_LIST ? row->value : &one;

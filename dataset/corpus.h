@@ -66,9 +66,9 @@ int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines f
 int64_t corpus_skipped(const Corpus *corpus);          /* number of names in directories that were skipped */
 /* Does what file_list_skipped() does for all of them. */
 OneLine corpus_skipped_names(const Corpus *corpus, bool texts);
-int64_t corpus_bytes(const Corpus *corpus);            /* sum of the files' sizes */
-int64_t corpus_stdin_bytes(const Corpus *corpus);      /* bytes of these that came from standard input */
-int64_t corpus_position(const Corpus *corpus);         /* bytes consumed so far, corpus_bytes at the end */
+int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes */
+int64_t corpus_stdin_bytes(const Corpus *corpus); /* bytes of these that came from standard input */
+int64_t corpus_position(const Corpus *corpus);    /* bytes consumed so far, corpus_bytes at the end */
 
 /* Returns whether documents have prompts and responses: from fields of JSON lines, or from a TSV file. In other files
  * prompts are empty. */

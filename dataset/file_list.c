@@ -175,9 +175,9 @@ static bool skip(FileList *list, char *path, Error *error) {
 }
 
 static bool may_be_text(const char *path) {
-  static const char *const others[] = {".md",  ".markdown", ".text", ".rst",  ".tex", ".org", ".html", ".htm",
-                                        ".rtf", ".doc",      ".docx", ".odt",  ".pdf", ".epub", ".fb2", ".mobi",
-                                        ".csv", ".json",     ".pgn",  ".gz",   ".xz",  ".bz2",  ".zst", ".zip"};
+  static const char *const others[] = {".md",  ".markdown", ".text", ".rst", ".tex", ".org",  ".html", ".htm",
+                                       ".rtf", ".doc",      ".docx", ".odt", ".pdf", ".epub", ".fb2",  ".mobi",
+                                       ".csv", ".json",     ".pgn",  ".gz",  ".xz",  ".bz2",  ".zst",  ".zip"};
   const bool hidden = path_base(path)[0] == '.';
   for (size_t i = 0; !hidden && i < sizeof others / sizeof *others; i++)
     if (ends_in(path, others[i])) return true;

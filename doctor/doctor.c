@@ -282,7 +282,10 @@ void doctor_command(DoctorCommand *command, const Finding *finding, const char *
   const char *word = command->word ? command->word : own.text;
   if (!finding->command[0] || again)
     snprintf(command->text, sizeof command->text, "%s%s%s%s%s%s", piped ? "... | " : "", train.text,
-             command->inputs[0] ? command->inputs : " ", command->inputs[0] ? "" : piped ? "-" : word,
+             command->inputs[0] ? command->inputs : " ",
+             command->inputs[0] ? ""
+             : piped            ? "-"
+                                : word,
              again ? finding->options : " --binary", command->typed);
   else if (route == DOCTOR_AMONG) command_among(command, finding, word, name);
   else command_alone(command, finding, word, piped);
@@ -302,10 +305,14 @@ static bool is_installed(const char *program, size_t length) {
 }
 
 OneLine doctor_missing(const Finding *finding) {
-  static const char *const packages[][2] = {{"7z", "p7zip-full"},          {"bzcat", "bzip2"},
-                                            {"djvutxt", "djvulibre-bin"},  {"lz4cat", "lz4"},
-                                            {"pdftotext", "poppler-utils"}, {"ps2ascii", "ghostscript"},
-                                            {"tesseract", "tesseract-ocr"}, {"xzcat", "xz-utils"},
+  static const char *const packages[][2] = {{"7z", "p7zip-full"},
+                                            {"bzcat", "bzip2"},
+                                            {"djvutxt", "djvulibre-bin"},
+                                            {"lz4cat", "lz4"},
+                                            {"pdftotext", "poppler-utils"},
+                                            {"ps2ascii", "ghostscript"},
+                                            {"tesseract", "tesseract-ocr"},
+                                            {"xzcat", "xz-utils"},
                                             {"zstdcat", "zstd"}};
   OneLine out = {""};
   const char *program = finding->command, *package = program;
@@ -315,7 +322,8 @@ OneLine doctor_missing(const Finding *finding) {
   for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
     if (strlen(packages[i][0]) == length && memcmp(packages[i][0], program, length) == 0)
       size = strlen(package = packages[i][1]);
-  if (is_installed("apt", 3)) snprintf(out.text, sizeof out.text, "after `sudo apt install %.*s`, ", (int)size, package);
+  if (is_installed("apt", 3))
+    snprintf(out.text, sizeof out.text, "after `sudo apt install %.*s`, ", (int)size, package);
   else snprintf(out.text, sizeof out.text, "after you have installed %.*s, ", (int)length, program);
   return out;
 }

@@ -39,11 +39,11 @@ typedef struct Finding {
   /* a command that prints the text to train on; "@" is the file or standard input, "#" only a file: "zcat @"; "":
    * none */
   char command[512];
-  char options[320];  /* options of ./train for that text: " --jsonl-field story" */
-  bool replaces;      /* the command's output may replace the file, which is a text of the same format */
-  bool makes_fields;  /* only the fields in `options` exist, because the command makes them */
+  char options[320];             /* options of ./train for that text: " --jsonl-field story" */
+  bool replaces;                 /* the command's output may replace the file, which is a text of the same format */
+  bool makes_fields;             /* only the fields in `options` exist, because the command makes them */
   char prompt[68], response[68]; /* the fields of pairs; the field of chats and ""; or "" */
-  TextFormat format;  /* of the command's output */
+  TextFormat format;             /* of the command's output */
 } Finding;
 
 /* The findings about a file, in the order in which their commands must be applied. */

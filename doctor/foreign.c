@@ -120,7 +120,8 @@ static bool report_zip(const DoctorView *view, Findings *out) {
     for (size_t at = 0; at < size; at++) {
       at += doctor_search(s->bytes + at, size - at, kinds[i].member);
       const bool begins = at >= 30 && at < size && memcmp(s->bytes + at - 30, "PK\3\4", 4) == 0;
-      if (at < size && (anywhere || begins)) return report(view, out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
+      if (at < size && (anywhere || begins))
+        return report(view, out, VARIANT_ZIP + 1 + i, kinds[i].what, kinds[i].command);
     }
   }
   return report(view, out, VARIANT_ZIP, "compressed (zip)", "unzip -p #");

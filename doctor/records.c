@@ -63,12 +63,14 @@ __attribute__((format(printf, 3, 4))) static void make_pairs(Finding *finding, b
   finding->replaces = false;
 }
 
-/* Sets the options that read the fields: a prompt and its response, else the longest text. If a prompt is in two fields,
- * jq joins them. `path`: jq's expression for the records. Returns whether the records are pairs. */
+/* Sets the options that read the fields: a prompt and its response, else the longest text. If a prompt is in two
+ * fields, jq joins them. `path`: jq's expression for the records. Returns whether the records are pairs. */
 static bool set_fields(Finding *finding, const Fields *fields, const char *path, bool piped) {
   static const char *const prompts[] = {"prompt", "instruction", "question", "query", "input", "source", NULL},
-                           *const more[] = {"input", "context", NULL},
-                           *const responses[] = {"response", "completion", "output", "answer", "chosen", "target", NULL};
+                           *const more[] = {"input", "context", NULL}, *const responses[] = {"response", "completion",
+                                                                                             "output",   "answer",
+                                                                                             "chosen",   "target",
+                                                                                             NULL};
   const char *prompt = find_field(fields, prompts, NULL), *response = find_field(fields, responses, NULL);
   const char *second = prompt ? find_field(fields, more, prompt) : NULL;
   char *options = finding->options;
@@ -255,8 +257,10 @@ static bool find_fields(const Json *j, const JsonObject *object, Findings *out) 
   finding->format = FORMAT_JSONL;
   if (set_chat(finding, object, j, "")) {
     strcpy(finding->prompt, object->list.text);
-    snprintf(finding->what, sizeof finding->what, "its records are chats (\"%s\"), but only prompts with responses are "
-             "read", object->list.text);
+    snprintf(finding->what, sizeof finding->what,
+             "its records are chats (\"%s\"), but only prompts with responses are "
+             "read",
+             object->list.text);
   } else if (set_fields(finding, &object->texts, "", false)) {
     snprintf(finding->what, sizeof finding->what, "its records have \"%s\" and \"%s\"", finding->prompt,
              finding->response);

@@ -64,7 +64,8 @@ static void empty_inputs(void **state) {
 
 static void skipped_names(void **state) {
   Fixture *f = *state;
-  static const char *const files[] = {"d/a.txt", "d/.hidden.md", "d/z.PDF", "d/8.md", "d/6.docx", "d/b.jpg", "d/t.tsv.gz"};
+  static const char *const files[] = {"d/a.txt",  "d/.hidden.md", "d/z.PDF",   "d/8.md",
+                                      "d/6.docx", "d/b.jpg",      "d/t.tsv.gz"};
   make_dir(f, "d");
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) put_text(f, files[i], "x");
   Corpus *corpus = open_one(at(f, "d"));

@@ -106,7 +106,8 @@ static void set_command_line(const Run *r, const Finding *finding, DoctorCommand
   for (int i = 0; i < data->count; i++)
     snprintf(out + strlen(out), size - strlen(out), " %s",
              path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text);
-  options_write_command(&r->options, finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data",
+  options_write_command(&r->options,
+                        finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data",
                         command->typed, sizeof command->typed);
 }
 
@@ -135,10 +136,12 @@ static bool is_named(const TrainSettings *s, const char *path, bool *inside) {
 static void add_next(const Examination *e, const Finding *finding, const char *path, char *out, size_t size) {
   const TrainSettings *s = &e->run->settings;
   const bool moves = !finding->replaces && !(text_has_ending(path) && text_format_of(path) == finding->format);
-  const bool options = finding->format == FORMAT_JSONL && (finding->makes_fields || !(s->jsonl_field || s->prompt_field));
+  const bool options =
+      finding->format == FORMAT_JSONL && (finding->makes_fields || !(s->jsonl_field || s->prompt_field));
   bool inside;
   if (moves && is_named(s, path, &inside))
-    snprintf(out + strlen(out), size - strlen(out), inside ? ", and leave out this file" : ", and name that file instead");
+    snprintf(out + strlen(out), size - strlen(out),
+             inside ? ", and leave out this file" : ", and name that file instead");
   if (!finding->replaces && options && strcmp(finding->options, " --jsonl-field text") != 0)
     snprintf(out + strlen(out), size - strlen(out), ", and give%s", finding->options);
 }
@@ -157,7 +160,8 @@ static size_t write_command(const Examination *e, const Group *g, const Finding 
   *out = '\0';
   if (loop) snprintf(out, size, "for f in");
   for (; loop && done < g->count && strlen(out) < NAMES; done++)
-    snprintf(out + strlen(out), size - strlen(out), " %s", text_shell_word(name_of(e, g->files[done]), NAME_SHOWN).text);
+    snprintf(out + strlen(out), size - strlen(out), " %s",
+             text_shell_word(name_of(e, g->files[done]), NAME_SHOWN).text);
   snprintf(out + strlen(out), size - strlen(out), loop ? "; do %s; done" : "%s", command->text);
   if (route == DOCTOR_AMONG) add_next(e, finding, path, out, size);
   return loop ? done : g->count;
@@ -173,8 +177,8 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
   const size_t done = write_command(e, g, &finding, command, typed, sizeof typed);
   if (g->count > 1) snprintf(many, sizeof many, "%zu files, the first of them ", g->count);
   const char *fields = finding.kind != FINDING_FIELDS || !finding.response[0] ? ""
-                       : finding.level == FINDING_REFUSED                ? ", and no \"text\""
-                                                                         : ", and only one of them is read";
+                       : finding.level == FINDING_REFUSED                     ? ", and no \"text\""
+                                                                              : ", and only one of them is read";
   const bool insists = finding.kind == FINDING_FOREIGN && finding.command[0];
   char first[40] = "";
   if (done < g->count) snprintf(first, sizeof first, "for the first %zu, ", done);
