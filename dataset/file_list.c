@@ -278,12 +278,14 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   struct stat st;
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
   if (S_ISDIR(st.st_mode) && is_model(list, path))
-    return fail(error, EXIT_INPUT, "%s is a model directory, not text; --resume=%s resumes a run",
-                text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
+    return fail(error, EXIT_INPUT,
+                "%s is a model directory, not text; --resume=%s resumes a run, and --init %s trains a model on a text",
+                text_one_line(path, NAME_SHOWN).text, text_shell_word(path, NAME_SHOWN).text,
+                text_shell_word(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);
   if (!S_ISREG(st.st_mode))
     return fail(error, EXIT_INPUT, "%s is neither a file nor a directory; give it as standard input: - < %s",
-                text_one_line(path, NAME_SHOWN).text, text_one_line(path, NAME_SHOWN).text);
+                text_one_line(path, NAME_SHOWN).text, text_shell_word(path, NAME_SHOWN).text);
   TextFile *file = append(list, strdup(path), text_format_of(path), error);
   return file && measure(list, file, &st, error);
 }

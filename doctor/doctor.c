@@ -162,7 +162,7 @@ static bool find_chess(const DoctorView *view, Findings *out) {
   finding->makes_fields = true;
   strcpy(finding->command, "python3 -c 'import chess.pgn as p,json; f=open(0); [print(json.dumps({\"text\":\" \".join("
                            "m.uci() for m in g.mainline_moves())})) for g in iter(lambda:p.read_game(f),None)]' <@");
-  strcpy(finding->options, " --jsonl-field text --tokenizer words --pack docs");
+  strcpy(finding->options, " --jsonl-field text --pack docs");
   return true;
 }
 

@@ -403,6 +403,49 @@ static void lines_with_commas(void **state) {
   expect_nothing(sets, "a.txt");
 }
 
+static void chess(void **state) {
+  (void)state;
+  Bytes games = {0};
+  for (int i = 0; i < 20; i++)
+    format(&games, "[Event \"Open\"]\n[Site \"?\"]\n[White \"A %d\"]\n\n1. e4 e5 2. Nf3 Nc%d 1-0\n\n", i, i);
+  const Findings found = examine(games, "games.pgn");
+  assert_int_equal(found.count, 1);
+  assert_int_equal(found.items[0].kind, FINDING_CHESS);
+  contains(found.items[0].what, "chess games in PGN and is read as plain text");
+}
+
+/* The fields of records, in each of their forms. */
+static void fields(void **state) {
+  (void)state;
+  static const struct {
+    const char *record, *options;
+  } cases[] = {
+      {"\"prompt\": \"a\", \"response\": \"b\"", " --prompt-field prompt --response-field response"},
+      {"\"completion\": \"a long answer\", \"prompt\": \"b\"", " --prompt-field prompt --response-field completion"},
+      {"\"question\": \"a\", \"answer\": \"b\"", " --prompt-field question --response-field answer"},
+      {"\"instruction\": \"a\", \"output\": \"b\"", " --prompt-field instruction --response-field output"},
+      {"\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"",
+       " --prompt-field prompt --response-field response"},
+      {"\"input\": \"a\", \"output\": \"b\"", " --prompt-field input --response-field output"},
+      {"\"source\": \"a web page\", \"story\": \"b\"", " --jsonl-field source"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const bool pairs = strstr(cases[i].options, "prompt-field");
+    Bytes array = {0}, lines = {0};
+    format(&array, "[{%s}]", cases[i].record);
+    format(&lines, "{%s}\n{%s}\n", cases[i].record, cases[i].record);
+    assert_string_equal(examine(array, "a.json").items[0].options, cases[i].options);
+    Findings found = examine(lines, "a.jsonl");
+    assert_int_equal(found.count, pairs);
+    if (!pairs) continue;
+    assert_int_equal(found.items[0].level, FINDING_REFUSED);
+    assert_string_equal(found.items[0].options, cases[i].options);
+  }
+  Bytes table = {0};
+  add_text(&table, "id,question,answer\n");
+  for (int i = 0; i < 40; i++) format(&table, "%d,what is it number %d,a much longer answer than that %d\n", i, i, i);
+  assert_string_equal(examine(table, "a.csv").items[0].options, " --prompt-field question --response-field answer");
+}
+
 /* Near the borders of what is said. */
 static void hardly_anything(void **state) {
   (void)state;
@@ -532,6 +575,8 @@ int main(void) {
       cmocka_unit_test(csv),
       cmocka_unit_test(csv_of_short_fields),
       cmocka_unit_test(lines_with_commas),
+      cmocka_unit_test(chess),
+      cmocka_unit_test(fields),
       cmocka_unit_test(line_ends_and_marks),
       cmocka_unit_test(project_gutenberg),
       cmocka_unit_test(repeats),

@@ -195,7 +195,7 @@ refused "pairs" 3 'have "question" and "answer", and no "text"; .*: .*train qa.j
 as_file "are read by the command" qa.jsonl p.tsv
 check "half of them is not enough" sh -c "./train qa.jsonl --jsonl-field question --dry-run 2>&1 | grep -q '^warning: .* only one of them is read; .* --prompt-field question --response-field answer'"
 silent "as pairs" qa.jsonl --prompt-field question --response-field answer
-if has jq "an array that is called JSON lines"; then
+if has jq "chats and records of instructions"; then
   cut -f 2 p.tsv >answers.txt
   awk -F '\t' '{ printf "{\"instruction\": \"%s\", \"input\": \"\", \"output\": \"%s\"}\n", $1, $2 }' p.tsv >alpaca.jsonl
   { echo "[" && sed '$!s/$/,/' alpaca.jsonl && echo "]"; } >alpaca.json

@@ -197,7 +197,8 @@ static bool read_state(Run *r, Error *error) {
   if (!run_leads(r->peers)) return true;
   if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
-    return error_append(error, "; start it again: %s FILE --out %s --overwrite", program_name("train").text,
+    return error_append(error, "; start it again: %s --config %s --out %s --overwrite", program_name("train").text,
+                        text_shell_word(path_in(r->files.dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text,
                         text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text);
   }
   bool ok = read_notes(r, &state, error);
