@@ -20,7 +20,7 @@ static bool no_memory(const WindowFiller *f, Error *error) {
 }
 
 bool window_filler_begin(WindowFiller *f, WindowTable *table, int rows, int slots, Error *error) {
-  *f = (WindowFiller){.table = table, .rows = rows, .slots = slots};
+  *f = (WindowFiller){.table = table, .rows = rows, .slots = slots, .most_open = OPEN_WINDOWS};
   if (!array_reserve(&table->firsts, &f->firsts_capacity, 1, sizeof *table->firsts)) return no_memory(f, error);
   table->firsts[0] = 0;
   return true;
@@ -70,7 +70,7 @@ static OpenWindow *tightest(WindowFiller *f, const int *sizes) {
 static OpenWindow *window_for(WindowFiller *f, const int *sizes, Error *error) {
   OpenWindow *window = tightest(f, sizes);
   if (window) return window;
-  if (f->open_count < OPEN_WINDOWS) {
+  if (f->open_count < f->most_open) {
     window = &f->open[f->open_count++];
     empty_window(f, window);
     return window;
@@ -146,14 +146,26 @@ static bool add_document(void *context, int64_t begin, int64_t stop) {
   return add_span(p, begin, (int)(stop - begin));
 }
 
-bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress, Error *error) {
+/* With one open window, documents stay in order. */
+static bool pack(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, int most_open, Progress progress,
+                 Error *error) {
   *out = (Packing){.range = *range, .ctx = ctx, .tokens = tokens};
   Packer packer = {.packing = out, .error = error};
-  const bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error) &&
-                  token_range_documents(range, tokens.end, add_document, &packer, progress, error);
+  bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error);
+  packer.filler.most_open = most_open;
+  ok = ok && token_range_documents(range, tokens.end, add_document, &packer, progress, error);
   if (window_filler_end(&packer.filler, ok, error)) return true;
   packing_free(out);
   return error->code == EXIT_MEMORY ? error_append(error, "; use --pack stream") : false;
+}
+
+bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress, Error *error) {
+  return pack(out, range, ctx, tokens, OPEN_WINDOWS, progress, error);
+}
+
+bool packing_make_in_order(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress,
+                           Error *error) {
+  return pack(out, range, ctx, tokens, 1, progress, error);
 }
 
 void packing_free(Packing *packing) {

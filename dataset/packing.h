@@ -44,7 +44,7 @@ typedef struct WindowFiller {
   WindowTable *table;
   int rows, slots;
   OpenWindow open[OPEN_WINDOWS];
-  int open_count;
+  int open_count, most_open;
   size_t spans, spans_capacity, firsts_capacity; /* of the table */
 } WindowFiller;
 
@@ -87,6 +87,9 @@ bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out,
 /* Packs the documents of the range with window_filler_add. Memory: 8 bytes per document and 8 per window. Errors as
  * above. On failure there is nothing to free. */
 bool packing_make(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress, Error *error);
+/* The same, but documents and their parts stay in the order of the range, which takes more windows. */
+bool packing_make_in_order(Packing *out, const TokenRange *range, int ctx, PackTokens tokens, Progress progress,
+                           Error *error);
 void packing_free(Packing *packing); /* harmless on a zeroed struct */
 
 /* Reads window `index`; windows from table.windows on have only padding. Padding attends only to itself and the loss

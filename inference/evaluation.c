@@ -2,6 +2,8 @@
 
 #include "inference/batch.h"
 
+#include <stdlib.h>
+
 /* The target of a token is the token that follows it. */
 static int64_t bytes_of(const Tokenizer *tokenizer, const int32_t *tokens, const int32_t *targets, int count) {
   int64_t bytes = 0;
@@ -26,6 +28,22 @@ static bool fill_batch(const EvaluationPlan *plan, int64_t first, int64_t window
   return true;
 }
 
+/* Evaluates the batch; its targets and their losses go to the reader. */
+static bool read_batch(Model *model, const EvaluationPlan *plan, const TokenBatch *tokens, Evaluation *out,
+                       Error *error) {
+  const TargetReader *reader = plan->reader;
+  const int ctx = plan->windows.ctx, count = plan->batch * ctx;
+  const size_t vocab = (size_t)model_config(model)->vocab;
+  float *losses = malloc((size_t)count * sizeof *losses);
+  float *logits = reader->logits ? malloc((size_t)count * vocab * sizeof *logits) : NULL;
+  const bool ok = ((losses && (logits || !reader->logits)) || error_memory(error, "the logits of a window")) &&
+                  model_losses(model, tokens, plan->batch, ctx, losses, &out->nats, &out->tokens, logits, error) &&
+                  reader->take(reader->context, tokens->targets, losses, logits, count, error);
+  free(losses);
+  free(logits);
+  return ok;
+}
+
 int64_t evaluation_windows(const EvaluationPlan *plan) {
   const int64_t windows = windows_count(&plan->windows, plan->stride);
   return plan->limit > 0 && plan->limit < windows ? plan->limit : windows;
@@ -47,10 +65,11 @@ bool evaluation_run(Model *model, const EvaluationPlan *plan, Evaluation *out, P
     const int64_t mine = first + (int64_t)plan->rank * plan->batch, done = first + round;
     if (mine < windows)
       ok = fill_batch(plan, mine, windows, &batch, &out->bytes, error) &&
-           model_evaluate(model, &tokens, plan->batch, ctx, &out->nats, &out->tokens, NULL, error);
+           (plan->reader ? read_batch(model, plan, &tokens, out, error)
+                         : model_evaluate(model, &tokens, plan->batch, ctx, &out->nats, &out->tokens, NULL, error));
     go_on = progress_report(progress, done < windows ? done : windows, error);
     ok = ok && !error->code;
   }
   batch_free(&batch);
-  return ok;
+  return !error->code;
 }

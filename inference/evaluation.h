@@ -23,6 +23,15 @@ static inline double evaluation_bits_per_byte(const Evaluation *s) {
   return s->bytes ? s->nats / NATS_PER_BIT / (double)s->bytes : 0.0 / 0.0;
 }
 
+/* Receives the targets of an evaluation, in order. False without an error ends it, as with a Progress. */
+typedef struct TargetReader {
+  /* targets [count], of which IGNORE_INDEX is not counted; losses [count], nats; logits [count][vocab], or NULL */
+  bool (*take)(void *context, const int32_t *targets, const float *losses, const float *logits, int count,
+               Error *error);
+  void *context;
+  bool logits; /* whether `take` needs them */
+} TargetReader;
+
 /* The targets that are counted: those of all windows in order (dataset/windows.h), or of the first `limit`. */
 typedef struct EvaluationPlan {
   Windows windows;
@@ -31,6 +40,7 @@ typedef struct EvaluationPlan {
   int64_t limit;   /* 0: none */
   int rank, ranks; /* each process evaluates every ranks-th batch; ranks 0: one process */
   const Tokenizer *tokenizer;
+  const TargetReader *reader; /* NULL: none */
 } EvaluationPlan;
 
 /* Returns the number of windows that are read. */

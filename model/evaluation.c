@@ -61,10 +61,9 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   return model_check_backend(m, error);
 }
 
-bool model_losses(Model *m, const TokenBatch *tokens, int batch, int length, float *losses, Error *error) {
-  double sum = 0;
-  int64_t count = 0;
-  if (!model_evaluate(m, tokens, batch, length, &sum, &count, NULL, error)) return false;
+bool model_losses(Model *m, const TokenBatch *tokens, int batch, int length, float *losses, double *sum, int64_t *count,
+                  float *logits, Error *error) {
+  if (!model_evaluate(m, tokens, batch, length, sum, count, logits, error)) return false;
   const Pass pass = model_evaluation_pass(m, batch, length);
   m->ops->download(m->context, losses, pass.acts->losses, (size_t)batch * (size_t)length * sizeof *losses);
   return model_check_backend(m, error);

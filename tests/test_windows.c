@@ -263,6 +263,24 @@ static void test_prompts_alone_are_left_out(void **state) {
   packing_free(&p);
 }
 
+/* Documents of 5, 2, 7 and 20 tokens in windows of 8 are packed in this order, as far as they fit. */
+static void test_packing_in_order(void **state) {
+  Fixture *f = *state;
+  Packing p;
+  Error error = {0};
+  const int sizes[] = {5, 2, 7, 20};
+  const int64_t spans[] = {0, 5, 7, 14, 22, 30}, firsts[] = {0, 2, 3, 4, 5, 6};
+  f->tokens = 0;
+  for (int i = 0; i < 4; i++) add_document(f, 0, sizes[i]);
+  write_file(f);
+  const TokenRange all = {&f->file, 0, f->tokens};
+  assert_true(packing_make_in_order(&p, &all, 8, (PackTokens){END, END}, (Progress){0}, &error));
+  assert_int_equal(p.table.windows, 5);
+  assert_memory_equal(p.table.spans, spans, sizeof spans);
+  assert_memory_equal(p.table.firsts, firsts, sizeof firsts);
+  packing_free(&p);
+}
+
 /* More documents than windows that are open at a time, and little padding all the same. */
 static void test_packing_is_tight(void **state) {
   Fixture *f = *state;
@@ -353,6 +371,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_stream_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packing, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_prompts_alone_are_left_out, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_packing_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packing_is_tight, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packed_windows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_errors, set_up, tear_down),
