@@ -59,14 +59,8 @@ static json_t *base64(const uint8_t *bytes, size_t size) {
   return take_text(text, used);
 }
 
-/* Returns the name of a token: its text, the name of a special token, or "bytes:\xe2\x80" where its bytes are not whole
- * characters. */
-static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
-  size_t size;
-  const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
+json_t *completion_bytes(const uint8_t *bytes, size_t size) {
   bool valid;
-  if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
-  if (!tokenizer_has_id(tokenizer, id)) return json_string(tokenizer_show(tokenizer, id).text);
   json_t *text = completion_string(bytes, size, &valid);
   if (valid) return text;
   json_decref(text);
@@ -74,6 +68,15 @@ static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
   if (name) strcpy(name, "bytes:");
   for (size_t i = 0; name && i < size; i++) sprintf(name + 6 + 4 * i, "\\x%02x", (unsigned)bytes[i]);
   return take_text(name, 6 + 4 * size);
+}
+
+/* Returns the name of a token: its text as completion_bytes() writes it, or the name of a special token. */
+static json_t *token_name(const Tokenizer *tokenizer, int32_t id) {
+  size_t size;
+  const uint8_t *bytes = tokenizer_decode(tokenizer, id, &size);
+  if (tokenizer_special(tokenizer, id)) return json_string(tokenizer_special(tokenizer, id));
+  return tokenizer_has_id(tokenizer, id) ? completion_bytes(bytes, size)
+                                         : json_string(tokenizer_show(tokenizer, id).text);
 }
 
 /* ---- log-probabilities ---- */

@@ -26,6 +26,9 @@ void completion_free(Completion *completion);
  * whether there is none. NULL: no memory. */
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
+/* The same, but "bytes:\xe2\x80" where the bytes are not whole characters. */
+json_t *completion_bytes(const uint8_t *bytes, size_t size);
+
 /* Adds a finished text. EXIT_MEMORY. */
 bool completion_add(const Tokenizer *tokenizer, Completion *completion, const Output *output, Error *error);
 

@@ -186,9 +186,10 @@ bool dump_check(const GenerateSettings *settings, Error *error);
 /* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,
  * EXIT_MEMORY, errors of `take`. */
 typedef struct TextScore {
-  /* NULL, or called with each token and the logits [vocab] that predict it */
-  bool (*take)(void *context, int32_t id, const float *logits, Error *error);
+  /* NULL, or called with each token, its loss in nats, and the logits [vocab] that predict it, or NULL */
+  bool (*take)(void *context, int32_t id, float loss, const float *logits, Error *error);
   void *context;
+  bool logits; /* whether `take` needs them */
   double nats; /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;

@@ -1,9 +1,11 @@
-/* Loss of the model (--score): on a text, or with --per-line on each line of a file, as the lines arrive. */
+/* Loss of the model (--score): on a text, or with --per-line on each line of a file, as the lines arrive. With
+ * --per-token and --per-word, the loss on each token or word of these. */
 #include "cli/startup.h"
 #include "dataset/packing.h"
 #include "dataset/pairs.h"
 #include "generating/completion.h"
 #include "generating/line_input.h"
+#include "generating/records.h"
 #include "generating/surprisal.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
@@ -15,6 +17,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- a text, or each line ---- */
 
@@ -23,7 +26,8 @@ typedef struct TextScoring {
   Console *console;
   BpeIds ids;       /* the token that starts a text, then those of the text */
   int32_t *targets; /* [ctx] */
-  float *logits;    /* [ctx][vocab]; NULL: score->take is NULL */
+  float *losses;    /* [ctx] */
+  float *logits;    /* [ctx][vocab]; NULL: not needed */
   TextScore *score;
 } TextScoring;
 
@@ -34,9 +38,11 @@ static bool score_window(TextScoring *s, int64_t first, int length, int64_t scor
   const size_t vocab = (size_t)m->config.vocab;
   int64_t counted = 0;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
-  if (!model_evaluate(m->model, &batch, 1, length, &s->score->nats, &counted, s->logits, error)) return false;
-  for (int64_t i = scored - first; s->logits && i < length; i++)
-    if (!s->score->take(s->score->context, s->targets[i], s->logits + (size_t)i * vocab, error)) return false;
+  if (!model_losses(m->model, &batch, 1, length, s->losses, &s->score->nats, &counted, s->logits, error)) return false;
+  for (int64_t i = scored - first; s->score->take && i < length; i++)
+    if (!s->score->take(s->score->context, s->targets[i], s->losses[i],
+                        s->logits ? s->logits + (size_t)i * vocab : NULL, error))
+      return false;
   return true;
 }
 
@@ -59,16 +65,19 @@ bool score_text(const LoadedModel *m, Console *console, const void *text, size_t
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
   const size_t ctx = (size_t)m->config.ctx;
   TextScoring s = {.model = m, .console = console, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
-  s.logits = score->take ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
-  const bool ok = ((s.targets && (s.logits || !score->take)) || error_memory(error, "the logits of a window")) &&
-                  bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
-                  tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
-                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
+  s.losses = malloc(ctx * sizeof *s.losses);
+  s.logits = score->logits ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
+  const bool ok =
+      ((s.targets && s.losses && (s.logits || !score->logits)) || error_memory(error, "the logits of a window")) &&
+      bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
+      tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
+      model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
   console_work_end(console);
   score->tokens = (int64_t)s.ids.count - 1;
   score->bytes = (int64_t)size;
   free(s.ids.ids);
   free(s.targets);
+  free(s.losses);
   free(s.logits);
   return ok;
 }
@@ -81,44 +90,83 @@ static bool print_text(const uint8_t *text, size_t size, Error *error) {
   return ok || json_memory_ok(error, "a line");
 }
 
-/* Prints the score of a line, unless it is not above --above. A line with a piece that the vocabulary lacks is skipped
- * with a warning. */
-static bool score_line(Program *p, const LineInput *input, const uint8_t *line, size_t size, int64_t *skipped,
-                       Error *error) {
-  const double above = p->settings.above;
-  TextScore score = {.take = NULL};
-  Error why = {0};
-  const bool scored = score_text(&p->model, &p->console, line, size, &score, &why);
-  if (!scored && why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, input->taken);
-  if (!scored) {
-    console_warning(&p->console, "%s:%" PRId64 ": %s", input->name, input->taken, why.text);
-    ++*skipped;
-    return true;
-  }
-  const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
-  if (!isnan(above) && !(nats_per_token > above)) return true;
-  printf("{\"line\": %" PRId64 ", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, input->taken,
-         score.nats, score.tokens, score.bytes);
-  if (!isnan(above)) {
-    printf(", \"nats_per_token\": %.6f, \"text\": ", nats_per_token);
-    if (!print_text(line, size, error)) return false;
-  }
-  puts("}");
-  return stdout_check(&p->out, error);
+/* A line of the file: the text to score, and before it, in TSV, its id. */
+typedef struct ScoredLine {
+  int64_t number; /* from 1 */
+  const uint8_t *text, *id;
+  size_t size, id_size;
+} ScoredLine;
+
+static bool split_line(const GenerateSettings *s, const LineInput *input, ScoredLine *line, Error *error) {
+  if (!records_have_ids(s)) return true;
+  const uint8_t *tab = memchr(line->text, '\t', line->size);
+  if (!tab)
+    return fail(error, EXIT_INPUT, "%s:%" PRId64 ": with --per-line, a line of TSV is an id, a tab and the text",
+                input->name, line->number);
+  line->id = line->text;
+  line->id_size = (size_t)(tab - line->id);
+  line->text = tab + 1;
+  line->size -= line->id_size + 1;
+  return true;
 }
 
-static bool score_lines(Program *p, Error *error) {
+static bool take_record(void *records, int32_t id, float loss, const float *logits, Error *error) {
+  return records_add(records, id, (double)loss, logits, error);
+}
+
+/* Prints the records of a line. */
+static bool print_line_records(Records *records, const ScoredLine *line, Error *error) {
+  Program *p = records->p;
+  TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
+  records_begin_text(records, line->number, line->id, line->id_size);
+  return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_text(records, error);
+}
+
+/* Prints the score of a line, unless it is not above --above. */
+static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
+  const double above = p->settings.above;
+  TextScore score = {.take = NULL};
+  if (!score_text(&p->model, &p->console, line->text, line->size, &score, error)) return false;
+  const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
+  if (!isnan(above) && !(nats_per_token > above)) return true;
+  printf("{\"line\": %" PRId64, line->number);
+  if (line->id) fputs(", \"id\": ", stdout);
+  if (line->id && !print_text(line->id, line->id_size, error)) return false;
+  printf(", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, score.nats, score.tokens, score.bytes);
+  if (!isnan(above)) {
+    printf(", \"nats_per_token\": %.6f, \"text\": ", nats_per_token);
+    if (!print_text(line->text, line->size, error)) return false;
+  }
+  puts("}");
+  return true;
+}
+
+/* A line with a piece that the vocabulary lacks is skipped with a warning. `records` NULL: none are printed. */
+static bool score_line(Program *p, Records *records, const char *name, const ScoredLine *line, int64_t *skipped,
+                       Error *error) {
+  Error why = {0};
+  if (records ? print_line_records(records, line, &why) : print_line_score(p, line, &why))
+    return stdout_check(&p->out, error);
+  if (why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, line->number);
+  console_warning(&p->console, "%s:%" PRId64 ": %s", name, line->number, why.text);
+  ++*skipped;
+  return true;
+}
+
+static bool score_lines(Program *p, Records *records, Error *error) {
   LineInput input = {.fd = -1};
   int64_t skipped = 0;
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, &p->check, error);
   while (ok && !p->out.error) {
-    const uint8_t *line;
-    size_t size;
-    ok = line_input_next(&input, true, &line, &size, error);
-    if (!ok || !line) break;
-    ok = startup_go_on("scoring", error) && score_line(p, &input, line, size, &skipped, error);
+    ScoredLine line = {0};
+    ok = line_input_next(&input, true, &line.text, &line.size, error);
+    if (!ok || !line.text) break;
+    line.number = input.taken;
+    if (!line.size && records_have_ids(&p->settings)) continue;
+    ok = startup_go_on("scoring", error) && split_line(&p->settings, &input, &line, error) &&
+         score_line(p, records, input.name, &line, &skipped, error);
   }
   if (ok && skipped && !p->out.error)
     ok = fail(error, EXIT_INPUT, "%" PRId64 " of %s have no score; the warnings say why", skipped,
@@ -134,21 +182,27 @@ typedef struct Scoring {
   EvaluationPlan plan;
   Packing packing;
   Pairs pairs;         /* of a model with an encoder, and for --exact */
+  Records *records;    /* NULL: none are printed */
+  int64_t next;        /* the token of the file after the last one that has a record */
   Evaluation result;   /* over windows `plan.stride` apart */
   Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
   ExactCount exact;
 } Scoring;
+
+static bool check_result(const Scoring *s, Error *error) {
+  const char *file = s->p->settings.score;
+  if (s->result.bytes == 0) return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", file);
+  return isfinite(s->result.nats) ||
+         fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
+              file);
+}
 
 static bool print_score(const Scoring *scoring, Error *error) {
   const GenerateSettings *s = &scoring->p->settings;
   const EvaluationPlan *plan = &scoring->plan;
   const Evaluation *result = &scoring->result;
   const ExactCount *exact = &scoring->exact;
-  if (result->bytes == 0)
-    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", s->score);
-  if (!isfinite(result->nats))
-    return fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
-                s->score);
+  if (!check_result(scoring, error)) return false;
   printf("{\"file_tokens\": %" PRId64 ", \"scored_tokens\": %" PRId64 ", \"bytes\": %" PRId64
          ", \"nats_per_token\": %.6f, \"bits_per_byte\": %.6f, \"perplexity\": %.6g, \"ctx\": %d, \"stride\": %d, "
          "\"val_loss\": %.6f, \"val_bits_per_byte\": %.6f",
@@ -173,8 +227,8 @@ static bool make_windows(Scoring *s, Error *error) {
   if ((encoder || s->p->settings.exact) &&
       !pairs_make(&s->pairs, &windows->range, windows->ctx, tokens_of, (Progress){0}, error))
     return false;
-  if (packed &&
-      !packing_make(&s->packing, &windows->range, windows->ctx, pack_tokens(m->tokenizer), (Progress){0}, error))
+  if (packed && !(s->records ? packing_make_in_order : packing_make)(&s->packing, &windows->range, windows->ctx,
+                                                                     pack_tokens(m->tokenizer), (Progress){0}, error))
     return false;
   windows->packing = packed ? &s->packing : NULL;
   windows->pairs = encoder ? &s->pairs : NULL;
@@ -202,6 +256,58 @@ static bool evaluate(const Scoring *s, int stride, const char *name, Evaluation 
   return ok;
 }
 
+/* ---- records of a file ---- */
+
+/* Adds the next token of the file; NaN: it was no target. */
+static bool add_token(Scoring *s, double nats, const float *logits, Error *error) {
+  int32_t id;
+  if (!token_file_read(s->plan.windows.range.file, s->next++, 1, &id, error) ||
+      !records_add(s->records, id, nats, logits, error))
+    return false;
+  if (id != tokenizer_end(s->p->model.tokenizer)) return true;
+  if (!records_end_text(s->records, error)) return false;
+  records_begin_text(s->records, s->records->text + 1, NULL, 0);
+  return true;
+}
+
+/* Adds the tokens before `end`, which were no targets. */
+static bool add_others(Scoring *s, int64_t end, Error *error) {
+  while (s->next < end)
+    if (!add_token(s, NAN, NULL, error)) return false;
+  return true;
+}
+
+/* Targets are all tokens in the loss, but for the first of a stream. */
+static bool take_targets(void *context, const int32_t *targets, const float *losses, const float *logits, int count,
+                         Error *error) {
+  Scoring *s = context;
+  const TokenRange *all = &s->plan.windows.range;
+  const size_t vocab = (size_t)s->p->model.config.vocab;
+  for (int i = 0; i < count; i++) {
+    if (targets[i] == IGNORE_INDEX) continue;
+    if (!add_others(s, token_file_find(all->file, s->next, all->end, true), error) ||
+        !add_token(s, (double)losses[i], logits ? logits + (size_t)i * vocab : NULL, error))
+      return false;
+  }
+  return stdout_check(&s->p->out, error) && !s->p->out.error;
+}
+
+static bool print_records(Scoring *s, Error *error) {
+  const TargetReader reader = {.take = take_targets, .context = s, .logits = s->p->settings.entropy};
+  s->plan.reader = &reader;
+  if (s->plan.windows.range.file->info.loss_mask)
+    console_note(&s->p->console,
+                 "prompts have no surprisal; with --per-line, the first column of TSV is an id, not a prompt");
+  records_begin_text(s->records, 1, NULL, 0);
+  bool ok = (s->plan.windows.packing || add_others(s, 1, error)) &&
+            evaluate(s, s->plan.stride, "evaluating", &s->result, error);
+  ok = ok &&
+       (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_text(s->records, error)));
+  return ok && check_result(s, error);
+}
+
+/* ---- the score ---- */
+
 /* Windows of packed documents and of pairs do not overlap with any stride. */
 static bool measure(Scoring *s, Error *error) {
   const int ctx = s->plan.windows.ctx;
@@ -211,25 +317,29 @@ static bool measure(Scoring *s, Error *error) {
   return !overlap || evaluate(s, s->plan.stride, "evaluating overlapping windows", &s->result, error);
 }
 
-static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Error *error) {
-  enum { BATCH = 8 };
+static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Records *records, Error *error) {
   const LoadedModel *m = &p->model;
   const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
-  Scoring s = {.p = p, .plan = {.windows = all, .stride = stride, .batch = BATCH, .tokenizer = m->tokenizer}};
-  const bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, BATCH, m->config.ctx, error) &&
-                  measure(&s, error) && (!p->settings.exact || count_exact(&s, error)) && print_score(&s, error);
+  const int batch = p->settings.entropy ? 1 : 8; /* logits are large */
+  Scoring s = {.p = p,
+               .plan = {.windows = all, .stride = stride, .batch = batch, .tokenizer = m->tokenizer},
+               .records = records};
+  bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, batch, m->config.ctx, error);
+  if (records) ok = ok && print_records(&s, error);
+  else ok = ok && measure(&s, error) && (!p->settings.exact || count_exact(&s, error)) && print_score(&s, error);
   packing_free(&s.packing);
   pairs_free(&s.pairs);
   return ok;
 }
 
-static bool score_file(Program *p, Error *error) {
+/* `records` NULL: none are printed. */
+static bool score_file(Program *p, Records *records, Error *error) {
   const GenerateSettings *s = &p->settings;
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
   if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
-  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, error)
+  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, records, error)
                                     : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
                                            s->score, tokens.info.tokens);
   token_file_close(&tokens);
@@ -238,5 +348,11 @@ static bool score_file(Program *p, Error *error) {
 
 bool program_score(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  return s->per_line ? score_lines(p, error) : surprisal_is_shown(s) ? surprisal_score(p, error) : score_file(p, error);
+  bool (*score)(Program * p, Records * records, Error * error) = s->per_line ? score_lines : score_file;
+  Records records = {0};
+  if (surprisal_is_shown(s)) return surprisal_score(p, error);
+  if (!records_wanted(s)) return score(p, NULL, error);
+  const bool ok = records_open(&records, p, error) && score(p, &records, error) && records_finish(&records, error);
+  records_free(&records);
+  return ok;
 }

@@ -2,6 +2,7 @@
 
 #include "cli/option_rows.h"
 #include "formats/gguf_model.h"
+#include "generating/records.h"
 #include "inference/generation.h"
 #include "inference/sampling.h"
 #include "tokenizer/tokenizer.h"
@@ -31,6 +32,7 @@ static const OptionHint hints[] = {
     {"ctx ctx-size context-size n-ctx max-seq-len", "the context length is fixed by the model"},
     {"ngl n-gpu-layers gpu-layers gpu gpus", "that is --device cuda here"},
     {"perplexity ppl eval evaluate", HERE("--score FILE")},
+    {"surprisal words", HERE("--score FILE --per-word")},
     {"multiple-choice hellaswag blimp minimal-pairs lm-eval tasks", HERE("--choose FILE")},
     {"n-samples num-return-sequences n", HERE("-N")},
     {"reverse-prompt stop-string stop-strings", HERE("--stop")},
@@ -54,8 +56,11 @@ enum {
   MODES_READING = MODES_PROMPTED | MODE_DUMP
 };
 
+#define RECORDS "per-token per-word"
+
 /* What --heat and its like cannot be given with. */
-#define NOT_PLAIN "num-samples novelty per-line exact stride tsv fasta jsonl-field prompt-field response-field"
+#define NOT_PLAIN                                                                                                      \
+  "num-samples novelty json per-line per-token per-word exact stride tsv fasta jsonl-field prompt-field response-field"
 
 static void add_sampling(Options *options, Sampling *sampling) {
   for (const SamplingSetting *s = sampling_settings; s->name; s++) {
@@ -178,11 +183,25 @@ void generate_options(Options *options, GenerateSettings *s) {
           "whose windows do not overlap"),
       FLAG("per-line", &s->per_line,
            "score each line of FILE separately, as the beginning of a text, and print nats, tokens and bytes as a line "
-           "of JSON",
-           .excludes = "exact stride tsv fasta jsonl-field prompt-field response-field"),
+           "of JSON; a line of TSV (.tsv or --tsv) is an id, a tab and the text",
+           .excludes = "exact stride fasta jsonl-field prompt-field response-field"),
       DOUBLE("above", &s->above, 0, 1e6, NULL,
              "with --per-line, print only lines with more than X nats per token, and add this number and the text",
-             .needs = "per-line"),
+             .needs = "per-line", .excludes = RECORDS),
+      FLAG("per-token", &s->per_token,
+           "print the surprisal of each token of FILE, or of each line with --per-line: a record with the text, its "
+           "place in bytes, nats and bits",
+           .excludes = "per-word exact"),
+      FLAG("per-word", &s->per_word,
+           "the same for each word: a run of characters that are not white space. White space counts for the word "
+           "after it",
+           .excludes = "exact"),
+      FLAG("entropy", &s->entropy,
+           "add the entropy of the prediction in bits and the rank of the token in it; for a word, of its first token",
+           .needs = RECORDS),
+      CHOICE("output-format", &s->record_format, record_format_names, NULL,
+             "format of these records; json: JSON Lines, the same as --json", .letter = 'O', .needs = RECORDS,
+             .excludes = "json"),
       FLAG("exact", &s->exact, "also report the fraction of prompts whose greedy answer equals the response"),
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
@@ -197,8 +216,8 @@ void generate_options(Options *options, GenerateSettings *s) {
            .selects = MODE_INTERACTIVE, .common = true),
       FLAG("json", &s->json,
            "write one JSON object in the format of OpenAI's completions API, instead of text; with --choose, one for "
-           "each line and one of the totals",
-           .selects = MODE_JSON, .modes = MODE_CHOOSE),
+           "each line and one of the totals; --score writes JSON anyway, and with --per-token or --per-word JSON Lines",
+           .selects = MODE_JSON, .modes = MODE_CHOOSE | MODE_SCORE),
       FLAG("lines", &s->lines,
            "answer each line of -f FILE or standard input with one line, until the text ends or the context is full; a "
            "newline in an answer is written as \\n, a backslash as \\\\",

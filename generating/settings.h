@@ -49,7 +49,8 @@ typedef struct GenerateSettings {
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
   double above;                              /* NaN: not given */
-  bool json, per_line, escapes, special, params, lens;
+  int record_format;                         /* RecordFormat */
+  bool json, per_line, per_token, per_word, entropy, escapes, special, params, lens;
   Sampling sampling;
   bool greedy, ignore_end, echo, lines, exact, interactive, compare;
   int on_full; /* OnFull */

@@ -222,7 +222,8 @@ typedef struct Reading {
   bool at_start;         /* of the text */
 } Reading;
 
-static bool take_token(void *context, int32_t id, const float *logits, Error *error) {
+static bool take_token(void *context, int32_t id, float loss, const float *logits, Error *error) {
+  (void)loss;
   Reading *r = context;
   size_t size;
   const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
@@ -248,7 +249,7 @@ bool surprisal_score(Program *p, Error *error) {
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
   const int alternatives = surprisal_alternatives(s, m->config.vocab);
   Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
-  TextScore score = {.take = take_token, .context = &r};
+  TextScore score = {.take = take_token, .context = &r, .logits = true};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
   const bool ok =
       (r.top || error_memory(error, "a text")) && prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&

@@ -69,6 +69,17 @@ float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *
   return (float)((double)logits[id] - all);
 }
 
+PredictionMeasures prediction_measure(const float *logits, int vocab, int32_t id) {
+  const double all = log_sum(logits, vocab);
+  PredictionMeasures out = {.rank = 1};
+  for (int i = 0; i < vocab; i++) {
+    const double logprob = (double)logits[i] - all, p = exp(logprob);
+    if (p > 0) out.entropy -= p * logprob / log(2);
+    out.rank += logits[i] > logits[id];
+  }
+  return out;
+}
+
 /* ---- a text in progress ---- */
 
 typedef struct TextRow {

@@ -79,6 +79,13 @@ typedef struct Generation {
  * ties by lower id. NaN when no logit is finite. */
 float logprobs_of(const float *logits, int vocab, int32_t id, TokenAlternative *top, int count);
 
+/* The distribution from which a token comes. */
+typedef struct PredictionMeasures {
+  double entropy; /* bits: -sum p log2 p */
+  int rank;       /* of the token: 1 + the number of likelier ones */
+} PredictionMeasures;
+PredictionMeasures prediction_measure(const float *logits, int vocab, int32_t id);
+
 /* What turns a prompt into tokens. */
 typedef struct PromptEncoder {
   Tokenizer *source; /* of the encoder's texts; NULL: the model has no encoder */

@@ -112,13 +112,6 @@ static void markdown_text(FILE *stream, const char *text) {
     fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
 }
 
-static void csv_text(FILE *stream, const char *text) {
-  const bool quoted = strpbrk(text, ",\"\r\n");
-  if (quoted) fputc('"', stream);
-  for (const char *c = text; *c; c++) fprintf(stream, "%s%c", *c == '"' ? "\"" : "", *c);
-  if (quoted) fputc('"', stream);
-}
-
 /* Prints the values of a row, or the names of the columns (row NULL). */
 static void print_cells(const Table *table, const json_t *row, bool markdown, FILE *stream) {
   for (size_t i = 0; i < table->column_count; i++) {
@@ -130,7 +123,7 @@ static void print_cells(const Table *table, const json_t *row, bool markdown, FI
       markdown_text(stream, shown);
       fputc(' ', stream);
     } else {
-      csv_text(stream, shown);
+      text_print_csv(stream, shown, strlen(shown), ',');
     }
     free(text);
   }

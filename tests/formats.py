@@ -158,8 +158,11 @@ def main():
     compare("--score", docs["./generate --score"][0],
             [json.loads(run("generate", "text.run", "--score", "text.txt", "--quiet")),
              json.loads(run("generate", "pairs.run", "--score", "pairs.tsv", "--exact", "--quiet"))])
+    records = lambda *options: json.loads(run("generate", "text.run", "--score", "choices.tsv", *options, "--json", "--quiet").split("\n")[0])
     compare("--score --per-line", docs["./generate --score"][1],
-            [json.loads(run("generate", "text.run", "--score", "text.txt", "--per-line", "--above", 0, "--quiet").split("\n")[0])])
+            [records("--per-line", "--above", 0)])
+    compare("--score --per-token", docs["./generate --score"][2],
+            [records("--per-token"), records("--per-word", "--per-line", "--entropy")])
     *questions, totals = map(json.loads, run("generate", "text.run", "--choose", "choices.tsv", "--json", "--quiet").splitlines())
     compare("--choose: questions", docs["./generate --choose"][0], questions)
     compare("--choose: totals", docs["./generate --choose"][1], [totals])

@@ -243,6 +243,104 @@ check "a line of several contexts" python3 -c 'import json; s = json.load(open("
 refused "lines without a score" 2 '--per-line belongs to --score' "$generate" a.run --per-line
 refused "scores to a full disk" 7 'cannot write' sh -c "exec $generate a.run --score lines.txt --per-line >/dev/full"
 
+# ---- surprisal of each token and word (--per-token, --per-word) ----
+write --score text.txt --json >got.txt
+check "a score is JSON, asked for or not" sh -c "$generate a.run --quiet --score text.txt | cmp - got.txt"
+head -c 3000 text.txt >given.txt
+printf '\ncaf\303\251 x, "q"\t\303\263\n\360\237\230\200\343\200\200NA  \nlast\r\n' >>given.txt
+printf '{"text": "Once upon a time"}\n\n{"text": "the end"}\n' >given.jsonl
+printf 'what is\tthe end\nwho\tme\n' >given.tsv
+printf 's1\tThe cat sat.\n\ns 2\tA "dog" ate\t\360\237\230\200.\n' >ids.tsv
+printf 'Once upon a' >once.txt
+write --score given.txt >given.json
+write --score given.txt --per-token --entropy >tokens.csv
+write --score given.txt --per-word --entropy -O tsv >words.tsv
+write --score - --per-word --json <given.txt >words.jsonl
+write --score given.txt --per-token --stride 7 --json >stride.jsonl
+write --score given.txt --stride 7 >stride.json
+for file in given.jsonl given.tsv; do
+  write --score $file >$file.json
+  write --score $file --per-token --json 2>/dev/null >$file.tokens
+done
+write --score ids.tsv --per-line >ids.json
+write --score - --tsv --per-line --per-token --json <ids.tsv >ids.tokens
+write --score ids.tsv --per-line --per-word >ids.csv
+write --score once.txt --per-token --entropy --json >once.tokens
+write -p 'Once upon' -n 1 --json --logprobs 1000 >once.json
+printf 'One.\n<|endoftext|>\nA second one, longer than two windows.\n<|endoftext|>\nx\n' >documents.txt
+$train documents.txt --tokenizer byte --pack docs --val-frac 0 --layers 1 --heads 1 --dim 16 --ctx 12 --batch 2 --steps 2 --sample-tokens 0 \
+  --quiet --out packed.run 2>/dev/null
+$generate packed.run --quiet --score documents.txt >packed.json
+$generate packed.run --quiet --score documents.txt --per-token --json >packed.tokens
+check "records of tokens and words" python3 - <<'EOF'
+import csv, json, math
+def of(name): return [json.loads(line) for line in open(name, encoding="utf-8", newline="\n")]
+def table(name, separator): return list(csv.DictReader(open(name, encoding="utf-8", newline=""), delimiter=separator, strict=True))
+def total(rows): return sum(float(r["nats"]) for r in rows if r["nats"] not in ("", None))
+def near(a, b): return abs(a - b) <= 1e-5 * (1 + abs(b))
+def is_score(rows, name): # of which the mean has six decimals
+    score, = of(name)
+    known = [r for r in rows if r["nats"] not in ("", None)]
+    assert len(rows) == score["file_tokens"] and len(known) == score["scored_tokens"], (name, len(rows), len(known), score)
+    assert abs(total(rows) / len(known) - score["nats_per_token"]) < 2e-6, (name, total(rows) / len(known), score)
+tokens, words = table("tokens.csv", ","), table("words.tsv", "\t")
+is_score(tokens, "given.json")
+is_score(of("stride.jsonl"), "stride.json")
+is_score(of("given.jsonl.tokens"), "given.jsonl.json")
+is_score(of("given.tsv.tokens"), "given.tsv.json")
+is_score(of("packed.tokens"), "packed.json")
+packed = [[r["text"] for r in of("packed.tokens") if r["document"] == d] for d in (1, 2, 3)]
+assert ["".join(d) for d in packed] == ["One.\n<|endoftext|>", "A second one, longer than two windows.\n<|endoftext|>", "x\n<|endoftext|>"]
+assert all((r["nats"] is None) == (r["end"] <= 3) for r in of("given.tsv.tokens") if r["document"] == 2) # the prompt
+# places, bytes and texts
+documents = open("given.txt", "rb").read().split(b"<|endoftext|>\n")
+for rows in tokens, words:
+    assert list(rows[0])[:6] == ["document", "token" if rows is tokens else "word", "start", "end", "bytes", "text"]
+    for r in rows:
+        piece = documents[int(r["document"]) - 1][int(r["start"]):int(r["end"])]
+        assert len(piece) == int(r["bytes"]) and near(float(r["bits"] or 0), float(r["nats"] or 0) / math.log(2)), r
+        try: want = piece.decode() or "<|endoftext|>"
+        except UnicodeDecodeError: want = "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
+        assert r["text"] == want, (r, want)
+assert any(r["text"].startswith("bytes:") for r in tokens)
+assert tokens[0]["nats"] == tokens[0]["bits"] == tokens[0]["rank"] == "" and tokens[1]["nats"]
+assert [r["text"] for r in words] == [word for d in documents for word in d.decode().split()]
+assert [r["text"] for r in words[-7:]] == ["caf\u00e9", "x,", '"q"', "\u00f3", "\U0001f600", "NA", "last"]
+# white space counts for the word after it: a word has the tokens that end after the word before it, up to its own end
+for before, r in zip(words, words[1:]):
+    begin = int(before["end"]) if before["document"] == r["document"] else 0
+    own = [t for t in tokens if t["document"] == r["document"] and begin <= int(t["start"]) < int(r["end"])]
+    assert len(own) == int(r["tokens"]) and near(total(own), float(r["nats"])), (r, own)
+    assert (r["entropy"], r["rank"]) == (own[0]["entropy"], own[0]["rank"])
+assert [(r["text"], r["nats"]) for r in of("words.jsonl")][1:] == [(r["text"], float(r["nats"])) for r in words[1:]]
+# sentences with ids
+lines, rows = of("ids.json"), table("ids.csv", ",")
+assert [(r["line"], r["id"]) for r in lines] == [(1, "s1"), (3, "s 2")], lines
+assert [(r["id"], r["word"], r["text"]) for r in rows] == [("s1", "1", "The"), ("s1", "2", "cat"), ("s1", "3", "sat."),
+  ("s 2", "1", "A"), ("s 2", "2", '"dog"'), ("s 2", "3", "ate"), ("s 2", "4", "\U0001f600.")], rows
+for line in lines:
+    for records in rows, of("ids.tokens"):
+        assert abs(total(r for r in records if r["id"] == line["id"]) - line["nats"]) < 1e-4, line
+# the whole distribution, as generation knows it
+choice = json.load(open("once.json"))["choices"][0]["logprobs"]["top_logprobs"][0]
+record, = [r for r in of("once.tokens") if r["start"] == 9]
+assert abs(record["nats"] + choice[record["text"]]) < 1e-3, record
+assert abs(record["entropy"] + sum(p * math.exp(p) for p in choice.values()) / math.log(2)) < 1e-2, record
+assert record["rank"] == 1 + sum(p > choice[record["text"]] for p in choice.values()), record
+EOF
+: | write --score - --tsv --per-line --per-word >got.txt
+check "a table without sentences has a title" test "$(tr -d '\r' <got.txt)" = line,id,word,start,end,bytes,text,tokens,nats,bits
+refused "records of nothing" 3 'is empty' "$generate" a.run --score empty.txt --per-word
+refused "records of two kinds" 2 '--per-token does not go with --per-word' "$generate" a.run --score text.txt --per-word --per-token
+refused "records and colors" 2 '--heat does not go with --per-token' "$generate" a.run --score text.txt --per-token --heat
+refused "colors as JSON" 2 '--heat does not go with --json' "$generate" a.run --score text.txt --heat --json
+refused "a format of no records" 2 '-O needs --per-token or --per-word' "$generate" a.run --score text.txt -O tsv
+cp once.txt no-ids.tsv
+refused "an id without a text" 3 'no-ids.tsv:1: .*an id, a tab and the text' "$generate" a.run --score no-ids.tsv --per-line --per-word
+refused "records to a full disk" 7 'cannot write' sh -c "exec $generate a.run --score given.txt --per-token >/dev/full"
+yes 'a long line' | head -n 100000 >long.txt
+check "a closed pipe ends records" sh -c "{ timeout 60 $generate a.run --quiet --score long.txt --per-word; echo \$? >status; } | head -n 2 >/dev/null; grep -q '^0$' status"
+
 # ---- JSON ----
 write -p 'Once upon' -n 30 -N 3 -s 11 --json --logprobs 3 >one.json
 for seed in 11 12 13; do write -p 'Once upon' -n 30 -s $seed >"text.$seed"; done
@@ -473,7 +571,7 @@ refused "a format of no file" 2 '--tsv needs --novelty or --score' "$generate" a
 refused "an interactive session with JSON" 2 'use only one of -i and --json' "$generate" a.run -i --json
 refused "--export-type without --export" 2 '--export-type belongs to --export DIR' "$generate" a.run -p x --export-type bf16
 refused "-n where nothing is written" 2 '-n does not go with --params; it is for text generation, -i' "$generate" a.run --params -n 3
-refused "lines alone, and their format" 2 '--per-line does not go with --tsv' "$generate" a.run --score - --per-line --tsv
+refused "lines alone, and their format" 2 '--per-line does not go with --jsonl-field' "$generate" a.run --score - --per-line --jsonl-field text
 refused "-p with lines" 2 '-p does not go with --lines' "$generate" a.run --lines -p x
 refused "a prompt and lines from one input" 2 'both read standard input' "$generate" a.run -i -f -
 printf 'temp = 0.5\n' >settings.txt

@@ -154,6 +154,7 @@ check_learned "the lens: the decoder's layers, after a source" sh -c "test \"\$(
 $generate reverse-after.run -p 12 --answer 2 --lens --quiet >out
 check_learned "the lens: after the beginning of an answer" sh -c "tail -n 1 out | grep -q \"^layer  2  '1' \""
 refused "the heat of a text without a source" 2 "without an encoder" $generate reverse-after.run --score text.txt --heat
+refused "surprisal of pairs" 2 "without an encoder" $generate reverse-after.run --score reverse.test.tsv --per-word
 refused "the lens without a source" 2 "needs a prompt" $generate reverse-after.run --lens
 
 # ---- training ----

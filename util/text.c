@@ -128,6 +128,17 @@ PluralText text_plural_short(double count, const char *noun) { return plural_of(
 
 /* ---- lines ---- */
 
+void text_print_csv(FILE *stream, const char *text, size_t size, char separator) {
+  bool quoted = false;
+  for (size_t i = 0; i < size; i++) quoted = quoted || text[i] == separator || strchr("\"\r\n", text[i]);
+  if (quoted) fputc('"', stream);
+  for (size_t i = 0; i < size; i++) {
+    if (text[i] == '"') fputc('"', stream);
+    fputc(text[i], stream);
+  }
+  if (quoted) fputc('"', stream);
+}
+
 void text_print_wrapped(FILE *stream, const char *text, int column, int indent, int limit) {
   bool first = true;
   while (*text) {

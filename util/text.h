@@ -36,6 +36,9 @@ bool text_ends_with(const char *text, const char *ending);
  * `indent`. A column is a character. It does not break groups such as "> 0" or "auto: preset". */
 void text_print_wrapped(FILE *stream, const char *text, int column, int indent, int limit);
 
+/* Prints a field of CSV as RFC 4180 says: in quotes if it has the separator, a quote or a line break. */
+void text_print_csv(FILE *stream, const char *text, size_t size, char separator);
+
 /* ---- numbers: `printf("%s tok/s", text_count(48211).text)`; NaN: "-" ---- */
 
 typedef struct ShortText {
