@@ -260,6 +260,12 @@ done
 check "a byte-order mark is no part of a text" cmp bare.out marked.out
 check "of a prompt, of lines, of scores" test "$(wc -l <bare.out)" -gt 10
 
+# ---- special tokens ----
+{ cat text.txt && printf 'one<|endoftext|>two\n<|endoftext|>\nthree\n'; } >special.txt
+./train special.txt --init once.run --dry-run 2>err
+check "special tokens in the text are counted" grep -q '^warning: the text contains special tokens of the tokenizer: <|endoftext|> 1 time\. They are learned as plain text' err
+refused "an option that other programs have" 2 "there is no LoRA" "$train" text.txt --lora 8
+
 # ---- windows ----
 shown() { ./train "$@" --dry-run --quiet 2>err; }
 refused "--show without --dry-run" 2 "--show belongs to --dry-run" "$train" text.txt --show 3
