@@ -354,13 +354,23 @@ static bool read_choice(const ConfigReader *r, const ConfigKey *key) {
 
 /* ---- rotary positions ---- */
 
-/* Refuses every rope type but "default". */
-static bool check_rope_type(const ConfigReader *r, const json_t *rope, const char *key, const char *name) {
+/* Returns whether a factor of 1 switches the scaling off. */
+static bool is_unscaled(const json_t *rope, const char *type) {
+  const bool yarn = strcmp(type, "yarn") == 0 && !lookup(rope, "attention_factor") && !lookup(rope, "mscale") &&
+                    !lookup(rope, "mscale_all_dim");
+  return json_number_value(lookup(rope, "factor")) == 1 &&
+         (yarn || strcmp(type, "linear") == 0 || strcmp(type, "llama3") == 0);
+}
+
+/* Refuses rope types that change positions within the context; "dynamic" changes only those beyond it. */
+static bool check_rope_type(const ConfigReader *r, const json_t *rope) {
+  const char *const key = lookup(rope, "rope_type") ? "rope_type" : "type"; /* of transformers before 4.45 */
   const json_t *value = lookup(rope, key);
+  const char *type = json_string_value(value);
   if (!value) return true;
-  if (!json_is_string(value)) return refuse(r, "%s is not a string", name);
-  if (strcmp(json_string_value(value), "default") == 0) return true;
-  return refuse(r, "%s is %s; only \"default\" is supported", name, shown(value).text);
+  if (!type) return refuse(r, "%s is not a string", key);
+  return strcmp(type, "default") == 0 || strcmp(type, "dynamic") == 0 || is_unscaled(rope, type) ||
+         refuse(r, "%s is %s; only \"default\" is supported", key, shown(value).text);
 }
 
 static bool check_scaling(const ConfigReader *r, const char *key) {
@@ -374,7 +384,7 @@ static bool check_scaling(const ConfigReader *r, const char *key) {
       return refuse(r, "%s has parameters for kinds of layers (%.40s); only one set for all layers is supported", key,
                     name);
   }
-  return check_rope_type(r, rope, "rope_type", "rope_type") && check_rope_type(r, rope, "type", "rope type");
+  return check_rope_type(r, rope);
 }
 
 /* Reads the rotated fraction of a head, which in rope_parameters takes precedence. */

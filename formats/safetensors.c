@@ -138,6 +138,7 @@ static bool read_tensor(const Reader *r, SafeTensor *tensor, const char *key, co
 }
 
 static bool read_metadata(const Reader *r, SafeTensors *out, json_t *metadata) {
+  if (json_is_null(metadata)) return true;
   if (!json_is_object(metadata)) return invalid(r, "its __metadata__ is not an object");
   out->metadata = calloc(json_object_size(metadata) + 1, sizeof *out->metadata);
   if (!out->metadata) return error_memory(r->error, r->path);

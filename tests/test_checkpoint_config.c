@@ -108,9 +108,13 @@ static void test_config_refused(void **state) {
       {"{" LLAMA ",\"hidden_act\":true}", "hidden_act is true"},
       {"{" LLAMA ",\"hidden_act\":[\"silu\"]}", "hidden_act is [\"silu\"]"},
       {"{" LLAMA ",\"mlp_bias\":1}", "mlp_bias is neither true nor false"},
-      {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "rope type is \"linear\""},
+      {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}", "type is \"linear\"; only"},
       {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\"}}", "rope_type is \"llama3\""},
       {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "rope_type is \"yarn\""},
+      {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"default\",\"factor\":2}}",
+       "rope_type is \"linear\""},
+      {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":1.0,\"attention_factor\":1.2}}", "\"yarn\""},
+      {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":1.5}}", "rope_type is \"llama3\""},
       {"{" LLAMA ",\"rope_parameters\":5}", "rope_parameters is not an object"},
       {"{" LLAMA ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", "partial_rotary_factor is 0.5"},
       {"{" LLAMA ",\"quantization_config\":{}}", "quantized"},
@@ -308,6 +312,27 @@ static void test_no_windows(void **state) {
   }
 }
 
+/* Scalings of RoPE that change nothing within the context. (transformers: the same logits as without.) */
+static void test_no_scaling(void **state) {
+  static const char *const cases[] = {"null",
+                                      "{}",
+                                      "{\"factor\":2.0}",
+                                      "{\"type\":\"default\",\"factor\":4.0}",
+                                      "{\"type\":\"linear\",\"factor\":1.0}",
+                                      "{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2.0}",
+                                      "{\"type\":\"dynamic\",\"factor\":4.0}",
+                                      "{\"rope_type\":\"llama3\",\"factor\":1,\"low_freq_factor\":1.0}",
+                                      "{\"rope_type\":\"yarn\",\"factor\":1.0,\"attention_factor\":null}"};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ModelConfig config;
+    SpecialTokens tokens;
+    Error error;
+    char text[200];
+    snprintf(text, sizeof text, "{" LLAMA ",\"%s\":%s}", i % 2 ? "rope_parameters" : "rope_scaling", cases[i]);
+    expect_done(read_config_text(state, text, &config, &tokens, &error), &error);
+  }
+}
+
 /* ---- what cannot be read ---- */
 
 static void test_classes_refused(void **state) {
@@ -501,8 +526,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_config_round_trip), TEST(test_config_foreign), TEST(test_config_refused),
       TEST(test_defaults),          TEST(test_rotary),         TEST(test_classes_refused),
-      TEST(test_no_windows),        TEST(test_end_tokens),     TEST(test_hostile_values),
-      TEST(test_modeling_file),
+      TEST(test_no_windows),        TEST(test_no_scaling),     TEST(test_end_tokens),
+      TEST(test_hostile_values),    TEST(test_modeling_file),
   };
   return cmocka_run_group_tests_name("checkpoint_config", tests, NULL, NULL);
 }

@@ -342,15 +342,21 @@ static void end_token_is_found(void **state) {
   const struct {
     const char *tokenizer, *model;
     int end;
-  } cases[] = {{"{}", "{}", 256},
-               {"{\"eos_token\": \"<|im_end|>\"}", "{}", 257},
-               {"{\"eos_token\": {\"content\": \"<|im_end|>\"}}", "{\"eos_token_id\": 258}", 257},
-               {"{\"eos_token\": null}", "{\"eos_token_id\": 258}", 258},
-               {"{\"eos_token\": \"<none>\"}", "{\"eos_token_id\": [257, 258]}", 257},
-               {"[", "{\"eos_token_id\": 65}", 256},
-               {"{\"eos_token\": 7}", "{\"eos_token_id\": \"x\"}", 256}};
-  char model[128];
+    const char *generation; /* of the model; NULL: no such file */
+  } cases[] = {{"{}", "{}", 256, NULL},
+               {"{}", "{}", 257, "{\"eos_token_id\": [257, 258]}"},
+               {"{}", "{\"eos_token_id\": null}", 258, "{\"eos_token_id\": 258}"},
+               {"{}", "{\"eos_token_id\": 65}", 258, "{\"eos_token_id\": 258}"},
+               {"{}", "{\"eos_token_id\": 257}", 257, "{\"eos_token_id\": 258}"},
+               {"{\"eos_token\": \"<|im_end|>\"}", "{}", 257, NULL},
+               {"{\"eos_token\": {\"content\": \"<|im_end|>\"}}", "{\"eos_token_id\": 258}", 257, NULL},
+               {"{\"eos_token\": null}", "{\"eos_token_id\": 258}", 258, NULL},
+               {"{\"eos_token\": \"<none>\"}", "{\"eos_token_id\": [257, 258]}", 257, NULL},
+               {"[", "{\"eos_token_id\": 65}", 256, NULL},
+               {"{\"eos_token\": 7}", "{\"eos_token_id\": \"x\"}", 256, NULL}};
+  char model[128], generation[128];
   snprintf(model, sizeof model, "%s/config.json", f->dir);
+  snprintf(generation, sizeof generation, "%s/generation_config.json", f->dir);
   json_t *root = saved_json(f);
   change(root, "added_tokens",
          "[" ADDED("256", END_OF_TEXT) ", " ADDED("257", "<|im_end|>") ", " ADDED("258", "<e>") "]");
@@ -358,10 +364,12 @@ static void end_token_is_found(void **state) {
     assert_int_equal(json_dump_file(root, f->path, 0), 0);
     put_text(f->config, cases[i].tokenizer);
     put_text(model, cases[i].model);
+    if (cases[i].generation) put_text(generation, cases[i].generation);
     Tokenizer *loaded = load(f);
     assert_int_equal(tokenizer_end(loaded), cases[i].end);
     save(f, loaded); /* says so to the next reader */
     unlink(model);
+    unlink(generation);
     tokenizer_free(loaded);
     loaded = load(f);
     assert_int_equal(tokenizer_end(loaded), cases[i].end);

@@ -51,14 +51,18 @@ static const AddedToken *numbered_token(const TokenizerReader *r, const json_t *
   return tokenizer_added(r->out, json_id(id));
 }
 
-/* Takes the token from tokenizer_config.json, else from config.json, else the name that GPT-2 or Llama 2 use. */
+/* Takes the token from tokenizer_config.json, else from the files of the model, else the name that GPT-2 or Llama 2
+ * use. */
 static const AddedToken *find_end(const TokenizerReader *r) {
-  json_t *model = json_read_beside(r->path, "config.json");
+  static const char *const files[] = {"config.json", "generation_config.json"};
   const AddedToken *end = named_token(r, json_object_get(r->config, "eos_token"));
-  if (!end) end = numbered_token(r, json_object_get(model, "eos_token_id"));
+  for (int i = 0; !end && i < 2; i++) {
+    json_t *model = json_read_beside(r->path, files[i]);
+    end = numbered_token(r, json_object_get(model, "eos_token_id"));
+    json_decref(model);
+  }
   if (!end) end = find_text(r, END_OF_TEXT);
   if (!end) end = find_text(r, "</s>");
-  json_decref(model);
   return end;
 }
 
