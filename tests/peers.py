@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -58,9 +59,10 @@ class Run:
         if not launcher:
             command = [TRAIN, *flags]
         elif programs:
-            command = list(launcher)
-            for i, program in enumerate(programs):
-                command += [":"] * (i > 0) + ["-n", "1", *program]
+            # not by `mpirun PROGRAM : PROGRAM`, with which Open MPI 5.0.7 of Debian 13 crashes
+            cases = " ".join(f"{rank}) exec {shlex.join(program)} ;;" for rank, program in enumerate(programs))
+            choice = f"case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in {cases} esac"
+            command = [*launcher, "-n", str(len(programs)), "sh", "-c", choice]
         else:
             command = [*launcher, "-n", str(ranks), TRAIN, *flags]
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -111,7 +111,7 @@ rm -f "$build"/tests/*.status
 echo "$all" | sed "s|^|$build |" | xargs -P "$(nproc 2>/dev/null || echo 2)" -L 1 sh "$0" --job
 
 # tests_that PASSED|FAILED|SKIPPED: so many of cmocka's did, in $log
-tests_that() { awk -v "word=$1" '$2 == word && $4 ~ /^[0-9]+$/ { n += $4 } END { print n + 0 }' "$log"; }
+tests_that() { awk -v "word=$1" '$2 == word && match($0, /[0-9]+ test\(s\)/) { n += substr($0, RSTART) } END { print n + 0 }' "$log"; }
 
 while read -r name; do
   log=$build/tests/$name.log
@@ -133,7 +133,7 @@ while read -r name; do
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ $((ok + left)) -eq 0 ]; then bad=$((bad + 1)); fi
   [ "$bad" -eq 0 ] || grep -a -E -v '^(ok |\[ +(RUN|OK) +\])' "$log" | tail -n 60
   printf '%-30s %4d passed, %d failed, %d skipped, %d s, %d s of CPU\n' "$name" "$ok" "$bad" "$left" "$seconds" "$cpu"
-  sed -n -e 's/^skipped/  &/p' -e 's/^\[  SKIPPED \] \([^0-9].*\)/  skipped \1/p' "$log" | sort -u
+  sed -n -e '/test(s)/d; s/^skipped/  &/p; s/^\[  SKIPPED \]/  skipped/p' "$log" | sort -u
   passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
 done <<END
 $all
