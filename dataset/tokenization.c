@@ -336,22 +336,23 @@ bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, 
   enum { BLOCK = 4096 };
   static const uint8_t mark = 0xFF;
   const PairTokens tokens = pair_tokens(tokenizer, source);
-  TextSum s = {0};
   int32_t ids[BLOCK], before = -1;
-  for (int64_t at = range->begin; at < range->end; at += BLOCK) {
+  TextSum *s = calloc(1, sizeof *s);
+  bool ok = s || error_memory(error, "the checksum of a text");
+  for (int64_t at = range->begin; ok && at < range->end; at += BLOCK) {
     const int64_t left = range->end - at, count = left < BLOCK ? left : BLOCK;
-    if (!token_file_read(range->file, at, count, ids, error)) return false;
-    for (int64_t i = 0; i < count; i++) {
+    ok = token_file_read(range->file, at, count, ids, error);
+    for (int64_t i = 0; ok && i < count; i++) {
       const bool of_source = tokens.source_first && ids[i] >= tokens.source_first;
       size_t size;
       const uint8_t *bytes = of_source ? tokenizer_decode(source, ids[i] - tokens.source_first, &size)
                                        : tokenizer_decode_after(tokenizer, before, ids[i], &size);
       before = ids[i];
-      if (ids[i] == tokens.end) sum_bytes(&s, &mark, 1);
-      else sum_bytes(&s, bytes, size);
+      if (ids[i] == tokens.end) sum_bytes(s, &mark, 1);
+      else sum_bytes(s, bytes, size);
     }
   }
-  sum_block(&s);
-  *out = s.sum;
-  return true;
+  if (ok) sum_block(s), *out = s->sum;
+  free(s);
+  return ok;
 }

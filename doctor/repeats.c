@@ -12,7 +12,7 @@ enum {
   SMALLEST = 2048, /* smallest sample to examine, in bytes */
   FOLLOWING = 8,   /* least number of repetitions of a block */
   LONG_LINE = 40,  /* bytes; many texts repeat shorter lines */
-  SLOTS = 1 << 14, /* hash table of lines */
+  SLOTS = 1 << 11, /* hash table of the long lines of a sample, which is never full */
   COPIES = 10,     /* most copies of the whole text in a file */
   PROBE = 256      /* bytes compared at both ends of each copy */
 };
@@ -64,6 +64,8 @@ static bool find_block(const DoctorView *view, Findings *out) {
 
 /* ---- lines ---- */
 
+_Static_assert(SLOTS > DOCTOR_HEAD / LONG_LINE && DOCTOR_HEAD >= DOCTOR_MIDDLE, "the table must have an empty slot");
+
 /* Returns the total size of the lines that occur earlier in the sample. */
 static size_t repeated_lines(const DoctorSample *s) {
   uint64_t seen[SLOTS] = {0};
@@ -73,9 +75,10 @@ static size_t repeated_lines(const DoctorSample *s) {
     const size_t length = (size_t)(newline - at);
     if (length < LONG_LINE) continue;
     const uint64_t sum = checksum_xxh64(at, length, 0) | 1;
-    uint64_t *slot = &seen[sum >> 1 & (SLOTS - 1)];
-    if (*slot == sum) out += length + 1;
-    *slot = sum;
+    size_t slot = sum >> 1 & (SLOTS - 1);
+    while (seen[slot] && seen[slot] != sum) slot = (slot + 1) & (SLOTS - 1);
+    if (seen[slot]) out += length + 1;
+    seen[slot] = sum;
   }
   return out;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOKENS = 32 << 20 /* reading a larger token file takes too long */, BLOCK = 4096 };
+enum { MOST_TOKENS = 32 << 20 /* reading a larger token file takes too long */, BLOCK = 1024 };
 
 /* ---- training prompts ---- */
 

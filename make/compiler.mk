@@ -19,6 +19,8 @@ endif
 # ---- flags ----
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
+# The stack of a thread may be as small as 128 KiB (ulimit -s).
+FRAMES := $(if $(SANITIZE),,-Wframe-larger-than=32768)
 SANITIZERS := $(if $(filter 1 address,$(SANITIZE)),\
 	-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -g -DINKLING_SANITIZE)
 # Fuzzing (make fuzz, with clang): coverage is counted, checksums are not compared.
@@ -31,7 +33,7 @@ SEARCHED_LDFLAGS = $(LDFLAGS) $(PACKAGE_LDFLAGS) $(HOMEBREW:%=-L%/lib)
 ARITHMETIC := -ffp-contract=fast -fno-math-errno
 # On macOS _XOPEN_SOURCE alone hides the functions that are not POSIX.
 ALL_CFLAGS = -std=c11 $(SEARCHED_CPPFLAGS) $(CFLAGS) $(ARITHMETIC) -pthread -fopenmp-simd \
-	-D_XOPEN_SOURCE=700 -D_DARWIN_C_SOURCE -I. $(WARNINGS) -MMD -MP \
+	-D_XOPEN_SOURCE=700 -D_DARWIN_C_SOURCE -I. $(WARNINGS) $(FRAMES) -MMD -MP \
 	$(SANITIZERS) $(DEFINES) $(PACKAGE_CFLAGS)
 ALL_LDFLAGS = $(SEARCHED_LDFLAGS) -pthread $(SANITIZERS) $(if $(CUDA_ON_CPU),-rdynamic)
 

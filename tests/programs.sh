@@ -140,6 +140,21 @@ if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
   fits=$(sed -n 's/.*; \(--batch [0-9]* --grad-accum [0-9]*\) would fit$/\1/p' err)
   limited "$train" text.txt $large ${fits:-none} --quiet --out fits.run
   check "what is said to fit does" test $? -eq 0 -a -s fits.run/result.json
+  # A stack of 128 KiB, in most modes.
+  # shellcheck disable=SC3045 # dash and bash have it
+  on_small_stack() { check "on a small stack: $1" sh -c 'ulimit -s 128; shift; exec "$@" >out 2>err <one.txt' - "$@"; }
+  on_small_stack "a plan" $train text.txt --tokenizer byte --dry-run
+  on_small_stack "a run with a report" $train text.txt $tiny --steps 4 --sample-tokens 9 --vocab-size 300 --keep-at steps:2 --out small.run
+  on_small_stack "in bf16" $train text.txt $tiny --steps 4 --sample-tokens 0 --dtype bf16 --out half.run
+  on_small_stack "resumed" $train --resume=small.run --steps 6
+  on_small_stack "fine-tuned" $train text.txt --init a.run --steps 2 --sample-tokens 0 --out tuned.run
+  on_small_stack "a sweep" $train text.txt $tiny --steps 2 --sample-tokens 0 --sweep lr=1e-3,1e-2 --out small
+  on_small_stack "a table" $train --runs . --columns all
+  on_small_stack "a repeated run" $train --verify a.run
+  for mode in "-n 20" -i --params "--bench 5" "--score text.txt" "-p x --lens" "-p x --heat-html x.html" "--novelty a.run" \
+    "--export small.model" "--gguf small.gguf" "-p x --dump small.safetensors"; do
+    on_small_stack "generate $mode" $generate a.run --quiet $mode
+  done
 fi
 $train text.txt $tiny --out closed.run --log-every 1 <&- 2>&-
 check "closed streams: metrics hold only metrics" test "$(grep -c -v '^{' closed.run/metrics.jsonl)" -eq 0

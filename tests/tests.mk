@@ -1,5 +1,7 @@
 # Tests, checks and benchmarks. `make test` builds all programs and runs the suite; what it needs is installed first.
 
+# Only the programs must run on a small stack.
+$(BUILD)/tests/%.o: private FRAMES :=
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 # make keeps the objects of the tests.
 .SECONDARY: $(TESTS:%=%.o)

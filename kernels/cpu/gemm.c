@@ -341,7 +341,7 @@ typedef struct WeightGradient {
 typedef struct PackedBlock {
   int *first; /* row, -1 = none */
   Word *x;    /* [passes][panels][X_PANEL] */
-  Word *dy;   /* [SPAN_STRIPS][DY_STRIP] */
+  Word *dy;   /* [SPAN_STRIPS][DY_STRIP]; in bf16 a strip that is not transposed yet follows */
 } PackedBlock;
 
 static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock *packed) {
@@ -356,7 +356,7 @@ static void pack_block(const WeightGradient *g, int first, int rows, PackedBlock
 static void pack_dy(const WeightGradient *g, int i, int cols, int n, int depth, Word *to) {
   const Element *from = g->dy + (int64_t)n * g->outputs + i;
 #if CPU_BF16
-  Word words[WEIGHT_WORDS * STRIP];
+  Word *words = to + SPAN_STRIPS * DY_STRIP;
   for (int at = 0; at < cols; at += STRIP, to += DY_STRIP) {
     int some = smaller(cols - at, STRIP);
     pack_columns(STRIP, depth, some, from + at, g->outputs, words, 0);
@@ -439,7 +439,7 @@ static void weight_gradient(Context *c, WeightGradient *g) {
   size_t elements = (size_t)g->outputs * (size_t)g->inputs, sums = g->segments > 1 ? (size_t)g->segments * elements : 0;
   sums = (sums + LANES - 1) / LANES * LANES;
   g->packed_x = (size_t)divide_up(g->block_rows, WEIGHT_DEPTH) * (size_t)g->panels * X_PANEL;
-  g->packed_size = g->packed_x + SPAN_STRIPS * DY_STRIP;
+  g->packed_size = g->packed_x + SPAN_STRIPS * DY_STRIP + (CPU_BF16 ? WEIGHT_WORDS * STRIP : 0);
   float *memory = CPU(scratch)(c, sums + (g->packed_size + 1) * (size_t)c->threads);
   if (!memory) return;
   g->sums = sums ? memory : NULL;
@@ -499,14 +499,18 @@ void CPU(linear_backward_weight)(Context *c, const Parameters *params, Linear la
   if (layer.bias.rows) bias_gradient(c, params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
 }
 
+typedef struct CacheProducts {
+  const Microkernel *by;
+  Word *tiles; /* [threads][words]: a panel, the rows that are multiplied with it, and the sums */
+  size_t words;
+} CacheProducts;
+
 /* Multiplies tiles that stay in the first-level cache, at the rate of a perfect GEMM. */
 static void multiply_in_cache(const void *job, int begin, int end, int thread) {
-  (void)thread;
-  const Microkernel *by = job;
-  _Alignas(64) Word a[SPAN * DEPTH], b[DEPTH * TILE_COLS];
-  _Alignas(64) float sum[SPAN * TILE_COLS];
-  memset(a, 0x3C, sizeof a); /* about 0.01 in both dtypes; zeros would need less power */
-  memset(b, 0x3C, sizeof b);
+  const CacheProducts *p = job;
+  const Microkernel *by = p->by;
+  Word *b = p->tiles + (size_t)thread * p->words, *a = b + DEPTH * TILE_COLS;
+  float *sum = (float *)(a + by->rows * DEPTH);
   microkernel_begin(by);
   for (int round = begin; round < end; round++)
     by->multiply(by->rows, TILE_COLS, DEPTH, (const Element *)a, DEPTH * PER_WORD, 1, b, TILE_COLS, sum, TILE_COLS,
@@ -516,12 +520,17 @@ static void multiply_in_cache(const void *job, int begin, int end, int thread) {
 
 double CPU(peak_flops)(Context *c) {
   enum { ROUNDS = 4000, TRIES = 5 };
+  const int rows = c->microkernel->rows;
+  CacheProducts p = {.by = c->microkernel, .words = (size_t)(DEPTH * TILE_COLS + rows * (DEPTH + TILE_COLS))};
+  p.tiles = (Word *)CPU(scratch)(c, p.words * (size_t)c->threads);
+  if (!p.tiles) return 0;
+  memset(p.tiles, 0x3C, p.words * (size_t)c->threads * sizeof *p.tiles); /* about 0.01; zeros would need less power */
   double best = 0;
   for (int try = 0; try < TRIES; try++) {
     double start = clock_seconds();
-    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, c->microkernel);
+    pool_run(c->pool, ROUNDS * c->threads, 16, 256, multiply_in_cache, &p);
     double seconds = clock_seconds() - start;
-    int64_t products = (int64_t)ROUNDS * c->threads * c->microkernel->rows * TILE_COLS * DEPTH * PER_WORD;
+    int64_t products = (int64_t)ROUNDS * c->threads * rows * TILE_COLS * DEPTH * PER_WORD;
     double flops = 2.0 * (double)products / seconds;
     best = flops > best ? flops : best;
   }
