@@ -1,6 +1,7 @@
-/* util/memory: limits of resources and of control groups, each read from files made for it. */
+/* util/memory and util/threads: limits of resources and of control groups, each read from files made for it. */
 #include "tests/cli_helpers.h"
 #include "util/memory.h"
+#include "util/threads.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,30 +28,33 @@ static void put(const char *path, const char *text) {
 }
 
 static AvailableMemory room_of(const char *membership) {
-  char list[300], mount[300];
-  put("list", membership);
-  snprintf(list, sizeof list, "%s/list", dir);
-  snprintf(mount, sizeof mount, "%s/cgroup", dir);
-  return memory_available_in_groups(list, mount);
+  put("proc/self/cgroup", membership);
+  return memory_available_in_groups(dir);
+}
+
+static double quota_of(const char *membership) {
+  put("proc/self/cgroup", membership);
+  return threads_quota(dir);
 }
 
 static void unlimited(void **state) {
   (void)state;
-  const AvailableMemory none = memory_available_in_groups("/nonexistent/list", "/nonexistent");
+  const AvailableMemory none = memory_available_in_groups("/nonexistent");
   assert_true(isinf(none.bytes) && !none.set_by);
   assert_string_equal(memory_limit_text(&none).text, "");
   const AvailableMemory bad = room_of("\n:\nmemory\n3:memory\n9:cpu,cpuset:/a\n0::/nowhere/at/all\n");
   assert_true(isinf(bad.bytes) && !bad.set_by);
+  assert_true(isinf(threads_quota("/nonexistent")) && isinf(quota_of("\n:\ncpu\n3:cpu\n9:cpuset:/a\n0::/nowhere\n")));
 }
 
 static void version_2(void **state) {
   (void)state;
-  put("cgroup/slice/memory.max", "3145728000\n");
-  put("cgroup/slice/memory.current", "1048576000\n");
-  put("cgroup/slice/memory.stat", "anon 1\ninactive_file 48576000\nactive_file 7\n");
-  put("cgroup/slice/unit/memory.max", "max\n");
-  put("cgroup/slice/unit/memory.current", "1000\n");
-  put("cgroup/slice/unit/tight/memory.max", "1000000\n");
+  put("sys/fs/cgroup/slice/memory.max", "3145728000\n");
+  put("sys/fs/cgroup/slice/memory.current", "1048576000\n");
+  put("sys/fs/cgroup/slice/memory.stat", "anon 1\ninactive_file 48576000\nactive_file 7\n");
+  put("sys/fs/cgroup/slice/unit/memory.max", "max\n");
+  put("sys/fs/cgroup/slice/unit/memory.current", "1000\n");
+  put("sys/fs/cgroup/slice/unit/tight/memory.max", "1000000\n");
   const AvailableMemory parent = room_of("0::/slice/unit\n");
   assert_true(parent.limit == 3145728000 && parent.bytes == 2145728000);
   assert_string_equal(memory_limit_text(&parent).text, "this process may use 2.9 GiB (cgroup)");
@@ -61,17 +65,45 @@ static void version_2(void **state) {
 /* A container whose own name for its group is that of its host finds its limits at the mount. */
 static void version_1(void **state) {
   (void)state;
-  put("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put("cgroup/memory/memory.usage_in_bytes", "5000\n");
-  put("cgroup/memory/job/memory.limit_in_bytes", "500000000\n");
-  put("cgroup/memory/job/memory.usage_in_bytes", "100000000\n");
-  put("cgroup/memory/job/memory.stat", "inactive_file 3\ntotal_inactive_file 20000000\n");
-  put("cgroup/memory/job/task/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
+  put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "500000000\n");
+  put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "100000000\n");
+  put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 3\ntotal_inactive_file 20000000\n");
+  put("sys/fs/cgroup/memory/job/task/memory.limit_in_bytes", "9223372036854771712\n");
   const AvailableMemory room = room_of("4:cpuset,memory:/job/task\n0::/\n");
   assert_true(room.limit == 5e8 && room.bytes == 4.2e8);
   assert_true(isinf(room_of("4:memory:/docker/1f2e\n").bytes));
-  put("cgroup/memory/memory.limit_in_bytes", "700000\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "700000\n");
   assert_true(room_of("4:memory:/docker/1f2e\n").bytes == 695000);
+}
+
+static void quotas_of_version_2(void **state) {
+  (void)state;
+  put("sys/fs/cgroup/slice/cpu.max", "150000 100000\n");
+  put("sys/fs/cgroup/slice/unit/cpu.max", "max 100000\n");
+  put("sys/fs/cgroup/slice/unit/tight/cpu.max", "25000 50000\n");
+  assert_true(isinf(quota_of("0::/\n")) && isinf(quota_of("0::/other\n")));
+  assert_true(quota_of("0::/slice/unit\n") == 1.5);
+  assert_true(quota_of("1:memory:/\n0::/slice/unit/tight\n") == 0.5);
+  put("sys/fs/cgroup/cpu.max", "20000 100000\n"); /* of a container */
+  assert_true(quota_of("0::/slice/unit/tight\n") == 0.2);
+  put("sys/fs/cgroup/cpu.max", "0 0\n");
+  assert_true(isinf(quota_of("0::/\n")));
+}
+
+static void quotas_of_version_1(void **state) {
+  (void)state;
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  put("sys/fs/cgroup/cpu/job/task/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/job/task/cpu.cfs_period_us", "100000\n");
+  assert_true(quota_of("4:cpu,cpuacct:/job/task\n0::/\n") == 3);
+  assert_true(isinf(quota_of("4:cpu:/docker/1f2e\n")) && isinf(quota_of("4:cpuset,cpuacct:/job\n")));
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
+  assert_true(quota_of("4:cpuacct,cpu:/docker/1f2e\n") == 0.5 && quota_of("2:cpu:/job\n") == 0.5);
 }
 
 static void resource_limits(void **state) {
@@ -115,7 +147,8 @@ static int end(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(unlimited), cmocka_unit_test(version_2),
-                                     cmocka_unit_test(version_1), cmocka_unit_test(resource_limits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(unlimited),           cmocka_unit_test(version_2),
+                                     cmocka_unit_test(version_1),           cmocka_unit_test(quotas_of_version_2),
+                                     cmocka_unit_test(quotas_of_version_1), cmocka_unit_test(resource_limits)};
   return cmocka_run_group_tests(tests, begin, end);
 }

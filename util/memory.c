@@ -1,10 +1,10 @@
 #define _DEFAULT_SOURCE /* madvise */
 #include "util/memory.h"
 
+#include "util/control_group.h"
 #include "util/system.h"
 #include "util/text.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,75 +28,29 @@ static void take_resource(AvailableMemory *least, int resource, const char *used
   take_least(least, (double)limit.rlim_cur, read_status(used), set_by);
 }
 
-/* The files in the directory of a control group, for versions 2 and 1. */
-typedef struct GroupFiles {
-  const char *mount; /* below /sys/fs/cgroup */
-  const char *limit, *used, *cached;
-} GroupFiles;
-
-static const GroupFiles group_files[] = {
-    {"", "memory.max", "memory.current", "inactive_file %lf"},
-    {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file %lf"}};
-
-static double read_group(const char *group, const char *name, const char *format, double otherwise) {
-  char path[PATH_MAX + 64];
-  snprintf(path, sizeof path, "%s/%s", group, name);
-  return system_read_number(path, format, otherwise);
-}
-
-/* Does not count inactive pages of files, because the kernel frees them when memory is needed. */
-static double used_by_group(const char *group, const GroupFiles *files) {
-  const double used = read_group(group, files->used, "%lf", 0);
-  return fmax(0, used - read_group(group, "memory.stat", files->cached, 0));
-}
-
-/* Reads the limits of `group` and its ancestors, up to the mount, which is its first `top` bytes. If the group of a
- * container has a name that exists only on the host, its directory is missing and the container's own group is at the
- * mount. The limit of a group without one is "max", or a number far above any memory. */
-static void take_groups(AvailableMemory *least, const GroupFiles *files, char *group, size_t top) {
+/* Does not count inactive pages of files, because the kernel frees them when memory is needed. The limit of a group
+ * without one is "max", or a number far above any memory. */
+static void take_group(const char *directory, int version, void *least) {
+  static const struct GroupFiles {
+    const char *limit, *used, *cached;
+  } files[] = {{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file %lf"},
+               {"memory.max", "memory.current", "inactive_file %lf"}};
+  const struct GroupFiles *f = &files[version - 1];
   const double NONE = 0x1p60;
-  for (;;) {
-    const double limit = read_group(group, files->limit, "%lf", INFINITY);
-    if (limit < NONE) take_least(least, limit, used_by_group(group, files), "cgroup");
-    char *slash = strrchr(group + top, '/');
-    if (!slash) return;
-    *slash = '\0';
-  }
+  const double limit = control_group_number(directory, f->limit, "%lf", INFINITY);
+  if (limit >= NONE) return;
+  const double used = control_group_number(directory, f->used, "%lf", 0);
+  take_least(least, limit, fmax(0, used - control_group_number(directory, "memory.stat", f->cached, 0)), "cgroup");
 }
 
-/* Parses a line of the list of groups: "0::/path" of version 2, "4:memory:/path" of version 1. NULL: another group. */
-static const GroupFiles *read_membership(char *line, const char **path) {
-  line[strcspn(line, "\n")] = '\0';
-  char *controllers = strchr(line, ':'), *colon = controllers ? strchr(controllers + 1, ':') : NULL;
-  if (!colon) return NULL;
-  *colon = '\0';
-  *path = colon + 1;
-  if (!controllers[1]) return &group_files[0];
-  char *rest = NULL;
-  for (char *name = strtok_r(controllers + 1, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
-    if (strcmp(name, "memory") == 0) return &group_files[1];
-  return NULL;
-}
-
-AvailableMemory memory_available_in_groups(const char *membership, const char *mount) {
+AvailableMemory memory_available_in_groups(const char *root) {
   AvailableMemory least = {INFINITY, INFINITY, NULL};
-  FILE *file = fopen(membership, "r");
-  if (!file) return least;
-  char line[PATH_MAX], group[PATH_MAX];
-  const char *path;
-  while (fgets(line, sizeof line, file)) {
-    const GroupFiles *files = read_membership(line, &path);
-    if (!files) continue;
-    const int top = snprintf(group, sizeof group, "%s%s", mount, files->mount);
-    const int length = snprintf(group, sizeof group, "%s%s%s", mount, files->mount, path);
-    if (length < (int)sizeof group) take_groups(&least, files, group, (size_t)top);
-  }
-  fclose(file);
+  control_groups_take(root, "memory", take_group, &least);
   return least;
 }
 
 AvailableMemory memory_available(void) {
-  AvailableMemory least = memory_available_in_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+  AvailableMemory least = memory_available_in_groups("");
   const double machine = system_free_memory();
   take_resource(&least, RLIMIT_AS, "VmSize: %lf", "ulimit -v");
   take_resource(&least, RLIMIT_DATA, "VmData: %lf", "ulimit -d");

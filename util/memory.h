@@ -15,9 +15,8 @@ typedef struct AvailableMemory {
 /* Returns the minimum of the memory of the machine, of resource limits and of control groups. */
 AvailableMemory memory_available(void);
 
-/* Returns the part of control groups, versions 1 and 2: the minimum of the limits of the group and its ancestors.
- * `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. */
-AvailableMemory memory_available_in_groups(const char *membership, const char *mount);
+/* Returns the part of control groups: the minimum of their limits. root: see control_groups_take(). */
+AvailableMemory memory_available_in_groups(const char *root);
 
 /* "this process may use 1.9 GiB (ulimit -v)"; "": only the memory of the machine limits it. */
 typedef struct MemoryLimitText {

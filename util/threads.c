@@ -1,8 +1,11 @@
 #define _GNU_SOURCE /* sched_getaffinity() */
 #include "util/threads.h"
 
+#include "util/control_group.h"
+
+#include <math.h>
 #include <sched.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,16 +28,19 @@ static int allowed_cpus(void) {
   return online > 0 ? (int)online : 1;
 }
 
-int threads_count(int wanted) {
-  if (wanted > 0) return wanted;
-  int threads = allowed_cpus();
-  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
-  if (!file) return threads;
-  long quota, period;
-  if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0) {
-    int granted = (int)((quota + period - 1) / period);
-    threads = granted < threads ? granted : threads;
-  }
-  fclose(file);
-  return threads;
+/* A group of version 1 without a quota has the number -1, one of version 2 the word "max". */
+static void take_quota(const char *directory, int version, void *cpus) {
+  const bool first = version == 1;
+  const double quota = control_group_number(directory, first ? "cpu.cfs_quota_us" : "cpu.max", "%lf", -1);
+  const double period =
+      control_group_number(directory, first ? "cpu.cfs_period_us" : "cpu.max", first ? "%lf" : "%*s %lf", 0);
+  if (quota > 0 && period > 0) *(double *)cpus = fmin(*(double *)cpus, quota / period);
 }
+
+double threads_quota(const char *root) {
+  double cpus = INFINITY;
+  control_groups_take(root, "cpu", take_quota, &cpus);
+  return cpus;
+}
+
+int threads_count(int wanted) { return wanted > 0 ? wanted : (int)fmin(allowed_cpus(), ceil(threads_quota(""))); }

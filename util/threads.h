@@ -2,9 +2,12 @@
 #ifndef INKLING_UTIL_THREADS_H
 #define INKLING_UTIL_THREADS_H
 
-/* Returns `wanted` if it is positive, else the number of CPUs that the process may use, from its affinity mask and, in
- * a container, the quota of its control group. */
+/* Returns `wanted` if it is positive, else the number of CPUs that the process may use, from its affinity mask and the
+ * quotas of its control groups. */
 int threads_count(int wanted);
+
+/* Returns the CPUs that the quotas grant, for example 0.5; infinity: no quota. root: see control_groups_take(). */
+double threads_quota(const char *root);
 
 /* Stores the affinity mask, one bit per CPU; zeros where it is unknown. */
 enum { THREADS_MASK_BYTES = 128 };
