@@ -144,7 +144,7 @@ check_learned "on a terminal what was copied is underlined" python3 - "$generate
 import os, pty, subprocess, sys
 def on_terminal(*flags):
     terminal, stdout = pty.openpty()
-    command = [sys.argv[1], "short.run", "-p", "Zebras", "-n", "300", "-s", "1", "--temp", "1.2", "--quiet", *flags]
+    command = [sys.argv[1], "short.run", "-p", "Zebras", "-n", "300", "-s", "1", "--ignore-eos", "--quiet", *flags]
     process = subprocess.Popen(command, stdout=stdout, env={**os.environ, "TERM": "xterm"})
     os.close(stdout)
     written = b""
