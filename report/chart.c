@@ -2,6 +2,7 @@
 
 #include "util/html.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +17,11 @@ enum {
   TICKS = 6,
   MOST_TICKS = 20,
   MOST_DOTS = 100,
-  NAME_BYTES = 60 /* of a curve's name in the legend */
+  NAME_BYTES = 60, /* of a curve's name in the legend */
+  AXIS_NAME_BYTES = 24,
+  CHARACTER = 9, /* width of a character in the larger of the two font sizes of the style sheet */
+  LINE = 19,     /* height of a line */
+  WIDEST = 78    /* a name under the last tick is cut off by the edge of the picture if it is wider */
 };
 
 /* ---- ranges ---- */
@@ -29,6 +34,7 @@ typedef struct Plot {
   const Chart *chart;
   bool log;   /* chart->log, and y spans more than a decade */
   Range x, y; /* with `log`, y is the logarithm to base 10; with CHART_LOGARITHMS, x is */
+  int below;  /* more height under the axis, for names that stand upright; 0: they do not */
 } Plot;
 
 static bool is_shown(const Chart *chart, const ChartPoint *p) {
@@ -101,14 +107,16 @@ static double nice_seconds(Range range) {
 
 static void write_x_tick(FILE *stream, const Plot *plot, double x, const char *text) {
   const double at = pixel_x(plot, x);
-  fprintf(stream, "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text x=\"%.1f\" y=\"%d\">", at,
-          at, BOTTOM, BOTTOM + 4, at, BOTTOM + 20);
+  fprintf(stream, "<line class=\"tick\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, BOTTOM, BOTTOM + 4);
+  if (plot->below)
+    fprintf(stream, "<text class=\"end\" transform=\"translate(%.1f %d) rotate(-90)\">", at + 4, BOTTOM + 8);
+  else fprintf(stream, "<text x=\"%.1f\" y=\"%d\">", at, BOTTOM + 20);
   html_write_text(stream, text);
   fputs("</text>\n", stream);
 }
 
-static void write_x_name(FILE *stream, const char *name) {
-  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">", RIGHT, BOTTOM + 40);
+static void write_x_name(FILE *stream, const Plot *plot, const char *name) {
+  fprintf(stream, "<text class=\"end\" x=\"%d\" y=\"%d\">", RIGHT, BOTTOM + 40 + plot->below);
   html_write_text(stream, name);
   fputs("</text>\n", stream);
 }
@@ -124,7 +132,7 @@ static void write_even_axis(FILE *stream, const Plot *plot) {
     snprintf(number, sizeof number, "%.6g", x);
     write_x_tick(stream, plot, x, steps ? text_count(x).text : time && step >= 1 ? text_duration(x).text : number);
   }
-  write_x_name(stream, steps ? "step" : !time ? plot->chart->x_name : step < 1 ? "seconds" : "time");
+  write_x_name(stream, plot, steps ? "step" : !time ? plot->chart->x_name : step < 1 ? "seconds" : "time");
 }
 
 static void write_logarithmic_axis(FILE *stream, const Plot *plot) {
@@ -137,14 +145,29 @@ static void write_logarithmic_axis(FILE *stream, const Plot *plot) {
       if (log10(x) >= plot->x.low && log10(x) <= plot->x.high)
         write_x_tick(stream, plot, x, text_number(x, false).text);
     }
-  write_x_name(stream, plot->chart->x_name);
+  write_x_name(stream, plot, plot->chart->x_name);
 }
 
+static OneLine axis_name(const Plot *plot, int index) {
+  return text_one_line(plot->chart->x_names[index], AXIS_NAME_BYTES);
+}
+
+/* Names that are wider than the space between them stand upright. */
+static int height_of_names(const Plot *plot) {
+  int widest = 0;
+  if (plot->chart->x != CHART_NAMES) return 0;
+  for (int i = 0; i < plot->chart->x_name_count; i++) {
+    const int width = CHARACTER * utf8_characters(axis_name(plot, i).text);
+    if (width > widest) widest = width;
+  }
+  return widest < fmin(WIDEST, pixel_x(plot, 1) - pixel_x(plot, 0)) ? 0 : widest;
+}
+
+/* Where more names stand than there is room for, the axis has every second one, every third one, ... */
 static void write_names_axis(FILE *stream, const Plot *plot) {
-  const size_t longest = 4 + (size_t)(64 / plot->chart->x_name_count); /* characters */
-  for (int i = 0; i < plot->chart->x_name_count; i++)
-    write_x_tick(stream, plot, i, text_one_line(plot->chart->x_names[i], longest).text);
-  write_x_name(stream, plot->chart->x_name);
+  const int each = plot->below ? (int)ceil(LINE / (pixel_x(plot, 1) - pixel_x(plot, 0))) : 1;
+  for (int i = 0; i < plot->chart->x_name_count; i += each) write_x_tick(stream, plot, i, axis_name(plot, i).text);
+  write_x_name(stream, plot, plot->chart->x_name);
 }
 
 static void write_x_axis(FILE *stream, const Plot *plot) {
@@ -308,9 +331,10 @@ void chart_write(FILE *stream, const Chart *chart) {
   }
   fputs("<figure>\n", stream);
   write_caption(stream, &plot);
+  plot.below = height_of_names(&plot);
   fprintf(stream,
           "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title\" aria-describedby=\"%s-note\">\n", WIDTH,
-          HEIGHT, chart->id, chart->id);
+          HEIGHT + plot.below, chart->id, chart->id);
   write_x_axis(stream, &plot);
   write_y_axis(stream, &plot);
   write_levels(stream, &plot);

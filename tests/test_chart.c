@@ -118,6 +118,60 @@ static void options(void **state) {
   assert_non_null(strstr(svg, "&lt;silu&gt;"));
 }
 
+/* The names of values neither overlap nor leave the picture; a few pixels may be between the letters' real widths. */
+static void check_names(int count, int characters, bool all) {
+  enum { MOST = 100, CHARACTER = 8, LINE = 16 };
+  static char texts[MOST][40];
+  const char *names[MOST];
+  ChartPoint points[MOST];
+  double before = -INFINITY;
+  int shown = 0;
+  for (int i = 0; i < count; i++) {
+    snprintf(texts[i], sizeof texts[i], "%0*d", characters, i);
+    names[i] = texts[i];
+    points[i] = (ChartPoint){i, 1 + i % 3, (double)NAN, (double)NAN, ""};
+  }
+  const ChartCurve curve = {"c", 0, true, points, count, false};
+  const Chart chart = {.title = "t",
+                       .note = "n",
+                       .id = "i",
+                       .x = CHART_NAMES,
+                       .x_name = "option",
+                       .x_names = names,
+                       .x_name_count = count,
+                       .curves = &curve,
+                       .curve_count = 1};
+  const char *svg = draw(&chart), *text = svg;
+  double left, top, width, height;
+  assert_int_equal(sscanf(strstr(svg, "viewBox=\""), "viewBox=\"%lf %lf %lf %lf", &left, &top, &width, &height), 4);
+  for (int i = 0; i < count; i++) {
+    char shown_text[60];
+    snprintf(shown_text, sizeof shown_text, ">%s</text>", names[i]);
+    const char *found = strstr(text, shown_text);
+    double x, y;
+    if (!found) continue;
+    for (text = found; *text != '<'; text--) {
+    }
+    const bool stands = sscanf(text, "<text class=\"end\" transform=\"translate(%lf %lf)", &x, &y) == 2;
+    assert_true(stands || sscanf(text, "<text x=\"%lf\" y=\"%lf\"", &x, &y) == 2);
+    const double half = stands ? LINE / 2.0 : CHARACTER * characters / 2.0;
+    assert_true(x - half >= before && x - half >= 0 && x + half <= width);
+    assert_true(y + (stands ? CHARACTER * characters : 0) <= height - LINE);
+    before = x + half;
+    text = found;
+    shown++;
+  }
+  assert_true(all ? shown == count : shown > 15);
+}
+
+static void names_of_values_have_room(void **state) {
+  (void)state;
+  for (int count = 2; count <= 21; count++)
+    for (int characters = 2; characters <= 24; characters++) check_names(count, characters, true);
+  check_names(60, 4, false);
+  check_names(100, 24, false);
+}
+
 /* Numbers that cannot be drawn leave a gap, and a chart of nothing says so. */
 static void gaps(void **state) {
   (void)state;
@@ -201,8 +255,9 @@ static void text_is_escaped(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(points_are_read_back), cmocka_unit_test(options),
-                                     cmocka_unit_test(gaps), cmocka_unit_test(names_stand_above_the_picture),
-                                     cmocka_unit_test(text_is_escaped)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(points_are_read_back),          cmocka_unit_test(options),
+      cmocka_unit_test(names_of_values_have_room),     cmocka_unit_test(gaps),
+      cmocka_unit_test(names_stand_above_the_picture), cmocka_unit_test(text_is_escaped)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
