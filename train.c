@@ -321,6 +321,7 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
                            .sort = s->runs_sort,
                            .columns = s->runs_columns,
                            .fit = s->runs_fit,
+                           .by_seed = s->by_seed,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
                            .console = console};
@@ -338,7 +339,7 @@ static bool write_report(const TrainSettings *s, Error *error) {
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  return page_write_runs(s->data.items, s->data.count, s->out, error);
+  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, error);
 }
 
 static bool plot_runs(const Console *console, const TrainSettings *s, Error *error) {
@@ -371,10 +372,11 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return !run_leads(r->peers) || show_runs(r, error);
-  if (s->jobs > 0 && r->options.mode != TRAIN_MODE_SWEEP && !(s->resume && sweep_is(s->resume)))
-    return fail(error, EXIT_USAGE, "--jobs needs --sweep, or the --resume=DIR of a sweep");
-  if (r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume)))
-    return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
+  const bool sweeps = r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume));
+  if ((s->jobs > 0 || s->by_seed) && !sweeps)
+    return fail(error, EXIT_USAGE, "--%s needs --sweep%s, or the --resume=DIR of a sweep",
+                s->jobs > 0 ? "jobs" : "by-seed", s->jobs > 0 ? "" : ", --runs or --report");
+  if (sweeps) return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))

@@ -84,6 +84,10 @@ static bool fail_fit(const Points *points, const LawFit *fit, LawProblem problem
   return false;
 }
 
+static const char *unit_of(const Points *points) {
+  return strcmp(points->column, "val_loss") == 0 ? "nats per token" : "bits per byte";
+}
+
 static json_t *rows_of(const LawFit *fit, const char *unit) {
   static const char *const meanings[LAW_TERMS] = {"what remains of the loss with any size and text",
                                                   "A/N^a: the loss from a limited size", "",
@@ -138,15 +142,15 @@ static void tell(const Points *points, const LawFit *fit, Console *console) {
   law_optimum(fit, most, &params, &tokens);
   console_note(console,
                "the most operations of a run are %.2g (6 N D): by the law, the best use of them is %s parameters "
-               "and %s tokens, with a loss of %.4f",
-               most, text_count(params).text, text_count(tokens).text, law_loss(fit, params, tokens));
+               "and %s tokens, with a loss of %.4f %s",
+               most, text_count(params).text, text_count(tokens).text, law_loss(fit, params, tokens), unit_of(points));
 }
 
 static bool print(const Points *points, const LawFit *fit, TableFormat format, FILE *stream, Console *console,
                   Error *error) {
   static const char *columns[] = {"name", "value", "low", "high", "meaning"};
   enum { COLUMNS = sizeof columns / sizeof *columns, WIDEST = 80 };
-  json_t *rows = rows_of(fit, strcmp(points->column, "val_loss") == 0 ? "nats per token" : "bits per byte");
+  json_t *rows = rows_of(fit, unit_of(points));
   json_t *items[LAW_TERMS];
   Table table = {.rows = items, .columns = columns, .column_count = COLUMNS, .widest = WIDEST};
   for (size_t i = 0; i < json_array_size(rows); i++) items[table.row_count++] = json_array_get(rows, i);
@@ -154,7 +158,7 @@ static bool print(const Points *points, const LawFit *fit, TableFormat format, F
   if (built) table_print(&table, format, stream);
   json_decref(rows);
   if (!built || !file_flush(stream, "stdout", error)) return false;
-  if (format <= TABLE_MARKDOWN) tell(points, fit, console);
+  if (format <= TABLE_LAST_FOR_PEOPLE) tell(points, fit, console);
   return true;
 }
 

@@ -9,10 +9,10 @@ extern const char page_style[]; /* the style sheet of pages with charts, for htm
 
 /* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
  * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
- * EXIT_MEMORY. */
-bool page_write(const FoundRun *found, int count, const char *path, Error *error);
+ * EXIT_MEMORY. Several runs are also in a table (report/runs.h), each in a row of its own if `by_seed`. */
+bool page_write(const FoundRun *found, int count, bool by_seed, const char *path, Error *error);
 
 /* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
-bool page_write_runs(const char *const *dirs, int count, const char *path, Error *error);
+bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Error *error);
 
 #endif

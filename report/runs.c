@@ -2,9 +2,11 @@
 #include "report/runs.h"
 
 #include "checkpoint/directory.h"
+#include "cli/options.h"
 #include "report/find_runs.h"
 #include "report/fit.h"
 #include "report/result.h"
+#include "report/seeds.h"
 #include "report/table.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -24,12 +26,18 @@ enum { WIDEST = 32, RESULTS = 6 };
  * people shows the first columns that have values. */
 static const char *const measured[] = {"run",
                                        "bits_per_byte",
+                                       "bits_per_byte_sd",
+                                       "seeds",
                                        "val_text",
                                        "bits_per_byte_beginning",
+                                       "bits_per_byte_beginning_sd",
                                        "exact",
+                                       "exact_sd",
                                        "accuracy",
+                                       "accuracy_sd",
                                        "state",
                                        "val_loss",
+                                       "val_loss_sd",
                                        "step",
                                        "kept_step",
                                        "seconds",
@@ -38,8 +46,11 @@ static const char *const measured[] = {"run",
                                        "tokens",
                                        "epochs",
                                        "val_loss_beginning",
+                                       "val_loss_beginning_sd",
                                        "exact_beginning",
-                                       "accuracy_beginning"};
+                                       "exact_beginning_sd",
+                                       "accuracy_beginning",
+                                       "accuracy_beginning_sd"};
 enum { MEASURED = sizeof measured / sizeof *measured };
 
 static bool is_setting(const char *name) {
@@ -104,6 +115,83 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   return error->code == EXIT_DONE && json_memory_ok(error, "a table of runs");
 }
 
+/* ---- seeds ---- */
+
+typedef struct ColumnName {
+  char text[40];
+} ColumnName;
+
+/* Returns the name of the column with the standard deviation of another one. */
+static ColumnName deviation_of(const char *column) {
+  ColumnName name;
+  snprintf(name.text, sizeof name.text, "%s_sd", column);
+  return name;
+}
+
+/* Returns what is equal in runs that differ only in their seed: settings, validation text, how and where they ended. */
+static json_t *shared_values(const json_t *row) {
+  const char *state = json_string_value(json_object_get(row, "state"));
+  json_t *same = json_copy((json_t *)row);
+  for (int i = 0; i < MEASURED; i++)
+    if (!option_is_among("val_text state step", measured[i], strlen(measured[i]))) json_object_del(same, measured[i]);
+  if (state && strcmp(state, run_end_names[RUN_PATIENCE]) == 0) json_object_del(same, "step");
+  return same;
+}
+
+/* Replaces a measurement of the first row of a group by the mean over the rows, and sets its standard deviation. Equal
+ * values stay as they are; a value that a row lacks is unknown. */
+static void set_mean(const json_t *rows, const int *groups, int first, const char *name) {
+  json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, name);
+  const ColumnName deviation = deviation_of(name);
+  SeedSum sum = {0};
+  bool equal = true, known = true;
+  for (int i = first; i < (int)json_array_size(rows); i++) {
+    const json_t *value = json_object_get(json_array_get(rows, (size_t)i), name);
+    if (groups[i] != first) continue;
+    equal = equal && json_equal(own, value);
+    known = known && json_is_number(value);
+    seeds_add(&sum, json_number_value(value));
+  }
+  if (!equal) set(row, name, result_number(known ? seeds_mean(&sum) : (double)NAN));
+  if (!is_setting(deviation.text)) set(row, deviation.text, result_number(known ? seeds_deviation(&sum) : (double)NAN));
+}
+
+/* Makes the first row of a group that of the whole group: it keeps its name and lists the seeds. */
+static json_t *group_row(const json_t *rows, const int *groups, int first) {
+  json_t *row = json_array_get(rows, (size_t)first), *seeds = json_array();
+  for (int i = 0; i < MEASURED; i++)
+    if (!option_is_among("run val_text state seeds", measured[i], strlen(measured[i])) &&
+        !text_ends_with(measured[i], "_sd"))
+      set_mean(rows, groups, first, measured[i]);
+  for (int i = first; i < (int)json_array_size(rows); i++)
+    if (groups[i] == first) {
+      json_t *seed = json_object_get(json_array_get(rows, (size_t)i), "seed");
+      json_array_append(seeds, seed ? seed : json_null());
+    }
+  set(row, "seeds", json_integer((json_int_t)json_array_size(seeds)));
+  if (json_array_size(seeds) > 1) json_object_set(row, "seed", seeds);
+  json_decref(seeds);
+  return row;
+}
+
+/* Returns rows in which runs that differ only in their seed are one; `apart`: each run is a row. EXIT_MEMORY. */
+static json_t *group_rows(const json_t *rows, bool apart, Error *error) {
+  const int count = (int)json_array_size(rows);
+  int *groups = malloc((size_t)count * sizeof *groups);
+  json_t *out = json_array(), *known = json_object();
+  if (!groups) error_memory(error, "a table of runs");
+  for (int i = 0; groups && i < count; i++) {
+    json_t *same = shared_values(json_array_get(rows, (size_t)i));
+    groups[i] = apart ? i : seeds_group(known, same, i, error);
+    json_decref(same);
+  }
+  for (int i = 0; groups && i < count; i++)
+    if (groups[i] == i) json_array_append(out, group_row(rows, groups, i));
+  free(groups);
+  json_decref(known);
+  return out;
+}
+
 /* ---- names ---- */
 
 /* Returns whether runs differ in a setting. A damaged run without any settings is ignored. */
@@ -153,10 +241,12 @@ static bool check_sort(const json_t *known, const char *sort, Error *error) {
 
 /* ---- the most informative columns ---- */
 
+/* A number of seeds says nothing where it is one in all rows. */
 static bool is_empty(const Table *table, const char *name) {
+  const bool seeds = strcmp(name, "seeds") == 0;
   for (size_t i = 0; i < table->row_count; i++) {
     const json_t *value = json_object_get(table->rows[i], name);
-    if (value && !json_is_null(value)) return false;
+    if (value && !json_is_null(value) && !(seeds && json_integer_value(value) == 1)) return false;
   }
   return true;
 }
@@ -208,7 +298,7 @@ static void add_if_it_fits(Fit *fit, const char *name) {
 
 /* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
 static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
-  enum { SCORES = 3 }; /* the score, its validation text, the score on the beginning of it */
+  enum { SCORES = 6 }; /* the score, the number of seeds, the validation text, the score on its beginning */
   Fit fit = {table, json_object(), width};
   json_t *results = comparable_results(table, ranking), *settings = informative_settings(table, known);
   void *setting = json_object_iter(settings);
@@ -266,7 +356,8 @@ static bool set_columns(Table *table, const json_t *known, json_t *chosen, bool 
  * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
 static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
                            size_t *left_out, Error *error) {
-  const bool for_people = runs->format <= TABLE_MARKDOWN, named = runs->columns && strcmp(runs->columns, "all") != 0;
+  const bool for_people = runs->format <= TABLE_LAST_FOR_PEOPLE,
+             named = runs->columns && strcmp(runs->columns, "all") != 0;
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
   json_t *all = choose_all(table, known, !for_people);
   json_t *chosen = named                          ? choose_named(known, runs->columns, error)
@@ -295,6 +386,17 @@ static json_t *bases_of(const json_t *paths) {
   return all ? all : json_null();
 }
 
+/* Writes means and standard deviations into one cell. */
+static void join_deviations(json_t *row, const char *sign) {
+  for (int i = 0; i < MEASURED; i++) {
+    const ColumnName deviation = deviation_of(measured[i]);
+    const double mean = result_value(row, measured[i]), width = result_value(row, deviation.text);
+    if (is_setting(deviation.text)) continue;
+    if (!isnan(width)) set(row, measured[i], json_sprintf("%.5g %s %.2g", mean, sign, width));
+    set(row, deviation.text, json_null());
+  }
+}
+
 /* Replaces the state by words, and each path by the part after its last slash. */
 static void make_readable(json_t *row) {
   json_t *value;
@@ -312,14 +414,25 @@ static void make_readable(json_t *row) {
 static bool order(const RunsTable *runs, Table *table, Ranking *ranking, Error *error) {
   const char *sort = runs->sort ? runs->sort : "bits_per_byte";
   if (!ranking_sort(ranking, table->rows, table->row_count, sort, error)) return false;
-  if (runs->format > TABLE_MARKDOWN) return true;
+  if (runs->format > TABLE_LAST_FOR_PEOPLE) return true;
   ranking_label(table->rows, table->row_count);
-  for (size_t i = 0; i < table->row_count; i++) make_readable(table->rows[i]);
+  for (size_t i = 0; i < table->row_count; i++) {
+    make_readable(table->rows[i]);
+    if (!runs->columns)
+      join_deviations(table->rows[i], runs->format != TABLE_TEXT || runs->console->utf8 ? "\xC2\xB1" : "+-");
+  }
   return true;
 }
 
-static void print_notes(const RunsTable *runs, const Ranking *ranking, size_t left_out) {
-  if (runs->format > TABLE_MARKDOWN) return;
+static void print_notes(const RunsTable *runs, const Table *table, const Ranking *ranking, size_t left_out) {
+  size_t means = 0;
+  if (runs->format > TABLE_LAST_FOR_PEOPLE) return;
+  for (size_t i = 0; i < table->row_count; i++) means += result_value(table->rows[i], "seeds") > 1;
+  if (means)
+    console_note(runs->console,
+                 "rows with several seeds: %zu; they have the mean and the standard deviation of runs that differ only "
+                 "in their seed, and the name of the first; --by-seed shows each run",
+                 means);
   ranking_tell(ranking, runs->sort ? runs->sort : "bits_per_byte", runs->console);
   if (left_out)
     console_note(runs->console, "%s: --columns all, or -O csv", text_plural((double)left_out, "more column").text);
@@ -336,8 +449,8 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
   bool ok = check_sort(known, runs->sort, error) && order(runs, &table, &ranking, error) &&
             choose_columns(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
   if (ok) table_print(&table, runs->format, stream);
-  ok = ok && file_flush(stream, "stdout", error) && json_memory_ok(error, "a table of runs");
-  if (ok) print_notes(runs, &ranking, left_out);
+  ok = ok && (!runs->console || file_flush(stream, "stdout", error)) && json_memory_ok(error, "a table of runs");
+  if (ok && runs->console) print_notes(runs, &table, &ranking, left_out);
   free(table.rows);
   free(table.columns);
   json_decref(known);
@@ -350,7 +463,11 @@ bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
   bool ok = find_runs(&found, table->dirs, table->count, error);
   for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, error);
   if (ok && table->fit) ok = fit_print(rows, table->format, stream, table->console, error);
-  else ok = ok && print_rows(table, rows, stream, error);
+  else if (ok) {
+    json_t *grouped = group_rows(rows, table->by_seed, error);
+    ok = !error->code && print_rows(table, grouped, stream, error);
+    json_decref(grouped);
+  }
   json_decref(rows);
   find_runs_free(&found);
   return ok;

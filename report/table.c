@@ -1,5 +1,6 @@
 #include "report/table.h"
 
+#include "util/html.h"
 #include "util/json.h"
 #include "util/text.h"
 #include "util/utf8.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const table_format_names[] = {"text", "md", "csv", "json", NULL};
+const char *const table_format_names[] = {"text", "md", "html", "csv", "json", NULL};
 
 enum { DIGITS = 10 };
 
@@ -142,6 +143,24 @@ static void print_csv(const Table *table, FILE *stream) {
   for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], false, stream);
 }
 
+/* ---- HTML ---- */
+
+static void print_html(const Table *table, FILE *stream) {
+  fputs("<div class=\"wide\"><table>\n<thead><tr>", stream);
+  for (size_t i = 0; i < table->column_count; i++) html_write_element(stream, "th", table->columns[i]);
+  fputs("</tr></thead>\n<tbody>\n", stream);
+  for (size_t row = 0; row < table->row_count; row++) {
+    fputs("<tr>", stream);
+    for (size_t i = 0; i < table->column_count; i++) {
+      char *text = readable(json_object_get(table->rows[row], table->columns[i]));
+      html_write_element(stream, i ? "td" : "th", text ? text : "");
+      free(text);
+    }
+    fputs("</tr>\n", stream);
+  }
+  fputs("</tbody></table></div>\n", stream);
+}
+
 /* ---- JSON ---- */
 
 static void print_object(const Table *table, const json_t *row, FILE *stream) {
@@ -163,7 +182,10 @@ static void print_json(const Table *table, FILE *stream) {
 }
 
 void table_print(const Table *table, TableFormat format, FILE *stream) {
-  static void (*const prints[])(const Table *, FILE *) = {
-      [TABLE_TEXT] = print_text, [TABLE_MARKDOWN] = print_markdown, [TABLE_CSV] = print_csv, [TABLE_JSON] = print_json};
+  static void (*const prints[])(const Table *, FILE *) = {[TABLE_TEXT] = print_text,
+                                                          [TABLE_MARKDOWN] = print_markdown,
+                                                          [TABLE_HTML] = print_html,
+                                                          [TABLE_CSV] = print_csv,
+                                                          [TABLE_JSON] = print_json};
   prints[format](table, stream);
 }

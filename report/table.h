@@ -6,7 +6,14 @@
 
 #include <jansson.h>
 
-typedef enum TableFormat { TABLE_TEXT, TABLE_MARKDOWN, TABLE_CSV, TABLE_JSON } TableFormat;
+typedef enum TableFormat {
+  TABLE_TEXT,
+  TABLE_MARKDOWN,
+  TABLE_HTML,
+  TABLE_LAST_FOR_PEOPLE = TABLE_HTML,
+  TABLE_CSV,
+  TABLE_JSON
+} TableFormat;
 extern const char *const table_format_names[]; /* as TableFormat, then NULL */
 
 enum { TABLE_GAP = 2 }; /* spaces between columns of text */

@@ -212,9 +212,10 @@ static void people_read_no_paths_and_nothing_aside(void **state) {
   assert_true(print(f, (RunsTable){.format = TABLE_CSV}));
   assert_has(f->table, "/home/me/one.txt");
   assert_has(f->table, ",minutes,");
-  assert_has(f->table, "run,data,threads,lr,bits_per_byte,val_text,bits_per_byte_beginning,exact,accuracy,state,"
-                       "val_loss,step,kept_step,seconds,params,tokens_per_s,tokens,epochs,val_loss_beginning,"
-                       "exact_beginning,accuracy_beginning\r\n");
+  assert_has(f->table, "run,data,threads,lr,bits_per_byte,bits_per_byte_sd,seeds,val_text,bits_per_byte_beginning,"
+                       "bits_per_byte_beginning_sd,exact,exact_sd,accuracy,accuracy_sd,state,val_loss,val_loss_sd,step,"
+                       "kept_step,seconds,params,tokens_per_s,tokens,epochs,val_loss_beginning,val_loss_beginning_sd,"
+                       "exact_beginning,exact_beginning_sd,accuracy_beginning,accuracy_beginning_sd\r\n");
 }
 
 static void columns_are_chosen(void **state) {
@@ -237,7 +238,7 @@ static void names_of_columns_are_told(void **state) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     assert_false(print(f, (RunsTable){.format = TABLE_CSV, .columns = names[i]}));
     assert_int_equal(f->error.code, EXIT_USAGE);
-    assert_has(f->error.text, "the columns are run, bits_per_byte, val_text, ");
+    assert_has(f->error.text, "the columns are run, bits_per_byte, bits_per_byte_sd, seeds, val_text, ");
   }
   assert_false(print(f, (RunsTable){.format = TABLE_CSV, .sort = "tokenizer"}));
   assert_has(f->error.text, "--sort: there is no column tokenizer; the columns are run, bits_per_byte, ");
@@ -330,6 +331,65 @@ static void unlike_runs_fit(void **state) {
   assert_has(f->table, "/12a_name_that_is_much_longer_than_thirty-two_columns_12.run | ");
 }
 
+/* ---- seeds ---- */
+
+static void add_seed(const Runs *f, const char *name, const char *settings, double bits, const char *state, int step) {
+  char metrics[300], result[100];
+  snprintf(metrics, sizeof metrics,
+           "{\"step\":%d,\"tokens\":50,\"val_loss\":%.10g,\"bits_per_byte\":%.10g,\"seconds\":1,\"over\":\"all\","
+           "\"val_text\":\"aa\",\"best\":true}\n",
+           step, bits / 2, bits);
+  snprintf(result, sizeof result, "{\"end\":\"%s\",\"step\":%d}", state, step);
+  add_run(f, name, settings, metrics, result);
+}
+
+/* Python: statistics.mean([2.044, 2.0453, 2.0431]), statistics.stdev([2.044, 2.0453, 2.0431]) and so on. */
+static void runs_of_several_seeds_are_one_row(void **state) {
+  Runs *f = *state;
+  add_seed(f, "a1", "out = a1\nlr = 0.1\nseed = 1\n", 2.044, "done", 9);
+  add_seed(f, "a2", "out = a2\nlr = 0.1\nseed = 2\n", 2.0453, "done", 9);
+  add_seed(f, "a3", "out = a3\nlr = 0.1\nseed = 3\n", 2.0431, "done", 9);
+  add_seed(f, "b1", "out = b1\nlr = 0.2\nseed = 1\n", 2.161, "done", 9);
+  add_seed(f, "b2", "out = b2\nlr = 0.2\nseed = 7\n", 2.18, "done", 9);
+  add_seed(f, "c1", "out = c1\nlr = 0.3\nseed = 1\n", 3.5, "done", 9);
+  assert_true(
+      print(f, (RunsTable){.format = TABLE_CSV,
+                           .columns = "lr,seed,seeds,bits_per_byte,bits_per_byte_sd,val_loss,val_loss_sd,step"}));
+  assert_string_equal(f->table, "lr,seed,seeds,bits_per_byte,bits_per_byte_sd,val_loss,val_loss_sd,step\r\n"
+                                "0.1,\"[1, 2, 3]\",3,2.044133333,0.001106044002,1.022066667,0.0005530220008,9\r\n"
+                                "0.2,\"[1, 7]\",2,2.1705,0.01343502884,1.08525,0.006717514421,9\r\n"
+                                "0.3,1,1,3.5,,1.75,,9\r\n");
+  assert_true(print(f, (RunsTable){.format = TABLE_MARKDOWN}));
+  assert_has(f->table, "| run | lr | seed | bits_per_byte | seeds |");
+  assert_has(f->table, "/a1 | 0.1 | [1, 2, 3] | 2.0441 \xC2\xB1 0.0011 | 3 |");
+  assert_has(f->table, "/c1 | 0.3 | 1 | 3.5 | 1 |");
+  assert_has(f->notes, "note: rows with several seeds: 2; ");
+  assert_true(print(f, (RunsTable){.format = TABLE_TEXT}));
+  assert_has(f->table, "2.1705 +- 0.013"); /* no UTF-8 in this locale */
+  assert_true(print(f, (RunsTable){.format = TABLE_HTML}));
+  assert_has(f->table, "<td>2.1705 \xC2\xB1 0.013</td><td>2</td>");
+  assert_true(print(f, (RunsTable){.format = TABLE_MARKDOWN, .by_seed = true}));
+  assert_has(f->table, "/a2 | 0.1 | 2 | 2.0453 |");
+  assert_has_not(f->table, "seeds");
+  assert_has_not(f->notes, "seed");
+}
+
+/* A copy, another length, a failed run and another text are not averaged. */
+static void what_differs_in_more_than_the_seed_is_apart(void **state) {
+  Runs *f = *state;
+  add_seed(f, "a", "lr = 0.1\nseed = 1\n", 1, "done", 9);
+  add_seed(f, "b", "lr = 0.1\nseed = 1\n", 2, "done", 9);
+  add_seed(f, "c", "lr = 0.1\nseed = 2\n", 3, "nonfinite", 9);
+  add_seed(f, "d", "lr = 0.1\nseed = 3\n", 4, "signal", 7);
+  add_seed(f, "e", "lr = 0.1\nseed = 4\n", 5, "signal", 8);
+  add_seed(f, "f", "lr = 0.1\nseed = 5\nthreads = 2\n", 6, "done", 9);
+  add_measured(f, "g", "all", "00000000000000bb", 7, 7);
+  assert_order(f, NULL, "abcdefg");
+  add_seed(f, "h", "lr = 0.1\nseed = 6\n", 8, "patience", 7); /* these end where they may */
+  add_seed(f, "i", "lr = 0.1\nseed = 7\n", 9, "patience", 8);
+  assert_order(f, NULL, "abcdefhg");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       WITH_RUNS(runs_on_the_same_text_are_ranked),
@@ -343,6 +403,8 @@ int main(void) {
       WITH_RUNS(columns_are_chosen),
       WITH_RUNS(names_of_columns_are_told),
       WITH_RUNS(few_answers_are_not_all),
+      WITH_RUNS(runs_of_several_seeds_are_one_row),
+      WITH_RUNS(what_differs_in_more_than_the_seed_is_apart),
       WITH_RUNS(parts_of_runs_are_left_out),
       WITH_RUNS(unlike_runs_fit),
   };

@@ -330,7 +330,7 @@ void train_options(Options *options, TrainSettings *s) {
       FLAG("plot", &s->plot, "plot the losses of runs in the terminal; FILE... are directories with runs",
            .transient = true, .selects = TRAIN_MODE_PLOT),
       CHOICE("output-format", &s->runs_format, table_format_names, "auto: text on a terminal, else md",
-             "table format: aligned columns that fit the terminal (text), Markdown (md), or all columns (csv, json)",
+             "table format: columns that fit the terminal (text), Markdown (md), HTML, or all columns (csv, json)",
              .letter = 'O', .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("sort", &s->runs_sort, "COLUMN", "bits_per_byte",
            "column to sort the table by; -COLUMN: largest first; losses are ranked among runs with the same "
@@ -338,6 +338,10 @@ void train_options(Options *options, TrainSettings *s) {
            .transient = true, .modes = TRAIN_MODE_RUNS),
       TEXT("columns", &s->runs_columns, "NAME,...|all", "csv, json: all; else the most useful ones that fit",
            "columns of the table, in this order", .transient = true, .modes = TRAIN_MODE_RUNS),
+      FLAG("by-seed", &s->by_seed,
+           "show each run; without it, runs that differ only in their seed are one row with the mean and the standard "
+           "deviation",
+           .transient = true, .modes = TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),
       FLAG("fit", &s->runs_fit,
            "fit the scaling law E + A/N^a + B/D^b to the losses of runs with N parameters and D tokens",
            .transient = true, .modes = TRAIN_MODE_RUNS),
@@ -348,7 +352,8 @@ void train_options(Options *options, TrainSettings *s) {
       GROUP("Sweep"),
       TEXT("sweep", &s->sweep, "'lr=A,B wd=C..D'|FILE", "one run",
            "train with different settings and print a table: each combination of the values, or values drawn between two "
-           "numbers; FILE: such a line for each group of runs. --minutes is the time of all runs together",
+           "numbers; \"a b\": a value with blanks or commas; FILE: such a line for each group of runs. --minutes is "
+           "the time of all runs together",
            .transient = true, .selects = TRAIN_MODE_SWEEP, .excludes = "resume overwrite"),
       INT("jobs", &s->jobs, 1, 1024, "auto: one per processor, at most 4 on a GPU", "number of runs at a time",
           .transient = true, .modes = TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),

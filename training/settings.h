@@ -42,9 +42,9 @@ typedef struct TrainSettings {
   int arch;          /* ArchitectureKind; -1: chosen automatically, or that of the initial model */
   ModelConfig model; /* incomplete until auto_model(); vocab, source_vocab and head_dim are no settings */
   float dropout, embed_dropout, attention_dropout, mlp_dropout; /* NaN: chosen automatically */
-  const char *init; /* directory of the initial model; NULL: random weights */
+  const char *init;    /* directory of the initial model; NULL: random weights */
   const char *license; /* NULL: none is known */
-  int init_like;    /* InitKind */
+  int init_like;       /* InitKind */
   float init_std;
   /* optimizer */
   int optimizer; /* OptimizerKind */
@@ -74,7 +74,7 @@ typedef struct TrainSettings {
   bool overwrite;
   Interval save_every;
   const char *keep_at; /* models to keep, as text (series.c); NULL: none */
-  const char *resume; /* "" for --resume alone; NULL when not given */
+  const char *resume;  /* "" for --resume alone; NULL when not given */
   int64_t log_every;
   /* machine */
   DeviceSettings machine;
@@ -85,7 +85,7 @@ typedef struct TrainSettings {
   bool runs, report, plot, verify; /* for existing runs: print a table, write a page, draw a plot, repeat */
   int runs_format;
   const char *runs_sort, *runs_columns;
-  bool runs_fit;
+  bool runs_fit, by_seed;
   const char *sweep; /* its description, or a file with it; NULL: one run */
   int jobs, draws;
   bool dry_run, json; /* json: print the plan as JSON */

@@ -32,8 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   FILE *nowhere = fopen("/dev/null", "w");
   FUZZ_REQUIRE(nowhere);
   Error error = {0};
-  fuzz_require_done(page_write_runs(dirs, 1, page, &error), &error);
-  fuzz_require_done(page_write_runs(dirs, 2, page, &error), &error);
+  fuzz_require_done(page_write_runs(dirs, 1, false, page, &error), &error);
+  fuzz_require_done(page_write_runs(dirs, 2, false, page, &error), &error);
   Console quiet = {.quiet = true};
   for (TableFormat format = TABLE_TEXT; format <= TABLE_JSON; format++) {
     const RunsTable table = {.dirs = &dir, .count = 1, .format = format, .width = 80, .console = &quiet};
