@@ -12,15 +12,16 @@ int sweep_left_after(const SweepStage *stage, int groups) {
   return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
 }
 
+SeedSum sweep_group_scores(const SweepRuns *runs, int group, int stage) {
+  SeedSum sum = {0};
+  for (int i = group; i < runs->count; i++)
+    if (runs->items[i].group == group) seeds_add(&sum, runs->items[i].scores[stage]);
+  return sum;
+}
+
 double sweep_group_score(const SweepRuns *runs, int group, int stage) {
-  double sum = 0;
-  int count = 0;
-  for (int i = group; i < runs->count; i++) {
-    if (runs->items[i].group != group) continue;
-    sum += runs->items[i].scores[stage];
-    count++;
-  }
-  return sum / count;
+  const SeedSum sum = sweep_group_scores(runs, group, stage);
+  return seeds_mean(&sum);
 }
 
 /* Returns the best run after all steps, by the mean of its seeds and then by itself, or by itself alone. */
@@ -42,10 +43,35 @@ const SweepRun *sweep_best(const SweepRuns *runs) {
   return best ? best : best_run(runs, false); /* each setting has a failed run */
 }
 
+const char *sweep_run_unit(const SweepRun *run) { return run->in_nats ? "nats per token" : "bits per byte"; }
+
 const char *sweep_unit(const SweepRuns *runs) {
-  for (int i = 0; i < runs->count; i++)
-    if (runs->items[i].in_nats) return "nats per token";
-  return "bits per byte";
+  const SweepRun *run = runs->items;
+  while (run < runs->items + runs->count - 1 && !run->in_nats) run++;
+  return sweep_run_unit(run);
+}
+
+OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
+  char text[1000];
+  size_t used = 0;
+  const char *name;
+  json_t *value;
+  const SeedSum sum = sweep_group_scores(runs, run->group, SWEEP_STAGES - 1);
+  json_object_foreach(run->settings, name, value) {
+    if (strcmp(name, "seed") == 0 || used >= sizeof text) continue;
+    used +=
+        (size_t)snprintf(text + used, sizeof text - used, "%s%s=%s", used ? ", " : "", name, json_string_value(value));
+  }
+  OneLine line = text_one_line(used ? text : "the setting", ONE_LINE_BYTES / 2);
+  used = strlen(line.text);
+  const bool all = isfinite(seeds_mean(&sum));
+  used += (size_t)snprintf(line.text + used, sizeof line.text - used, ": %.4f %s%s",
+                           all ? seeds_mean(&sum) : run->scores[SWEEP_STAGES - 1], sweep_run_unit(run),
+                           all ? "" : " (with another seed, it failed)");
+  if (all && sum.count > 1)
+    snprintf(line.text + used, sizeof line.text - used, " (mean of %d seeds, standard deviation %.4f)", sum.count,
+             seeds_deviation(&sum));
+  return line;
 }
 
 /* ---- options ---- */
@@ -145,13 +171,15 @@ bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
     sweep_options_free(options, count);
     return false;
   }
-  console_line(console, "%s, best of each value after %s of the steps:", sweep_unit(runs), sweep_stages[0].name);
+  console_line(console, "%s after %s of the steps, of the best setting with each value%s:", sweep_unit(runs),
+               sweep_stages[0].name, runs->groups < runs->count ? " (mean of its seeds)" : "");
   for (int i = 0; i < count; i++) tell_values(&options[i], console);
   for (int i = 0; best && i < count; i++)
     if (options[i].edge)
       console_note(console, "the best %s, %s, is the %s that was tried: try %s ones, too", options[i].name,
                    value_of(best, options[i].name), options[i].edge < 0 ? "smallest" : "largest",
                    options[i].edge < 0 ? "smaller" : "larger");
+  if (best) console_line(console, "best setting: %s", sweep_setting_text(runs, best).text);
   if (best) console_line(console, "best: %s", best->dir.text);
   sweep_options_free(options, count);
   return true;

@@ -3,7 +3,9 @@
 #define INKLING_SWEEP_FINDINGS_H
 
 #include "cli/console.h"
+#include "report/seeds.h"
 #include "util/path.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -24,7 +26,7 @@ typedef struct SweepRun {
   PathText dir;
   json_t *settings; /* {"lr": "0.001"}; borrowed */
   int64_t steps, eval_every;
-  int group;    /* the first of the runs that differ only in the seed */
+  int group;    /* the first of the runs that differ only in the seed: seeds_group() */
   bool stopped; /* worse than others */
   bool failed;
   uint64_t val_text; /* History.val_text; 0: unknown */
@@ -39,16 +41,23 @@ typedef struct SweepRuns {
   int count, groups;
 } SweepRuns;
 
-/* Returns the mean score of run `group` and those that differ from it only in the seed. NaN: they did not reach the
- * stage; INFINITY: one of them failed. */
-double sweep_group_score(const SweepRuns *runs, int group, int stage);
+/* Returns the scores of run `group` and those that differ from it only in the seed. Their mean is NaN: they did not
+ * reach the stage; INFINITY: one of them failed. */
+SeedSum sweep_group_scores(const SweepRuns *runs, int group, int stage);
+double sweep_group_score(const SweepRuns *runs, int group, int stage); /* their mean */
 
 /* Returns the best run of the setting with the best mean after all steps, or the best run if each setting has a failed
  * one; NULL: no run got there. */
 const SweepRun *sweep_best(const SweepRuns *runs);
 
+/* Returns the unit of a run's scores: "bits per byte", or "nats per token". */
+const char *sweep_run_unit(const SweepRun *run);
 /* Returns "bits per byte", or "nats per token" if a run has no others. */
 const char *sweep_unit(const SweepRuns *runs);
+
+/* Returns the setting of a run, without the seed, and its score after all steps: "lr=3e-3, wd=1: 2.0440 bits per byte
+ * (mean of 2 seeds, standard deviation 0.0010)". */
+OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run);
 
 /* What a value of an option is worth: its best setting after the first stage, which all settings have reached. */
 typedef struct SweepValue {
@@ -73,7 +82,8 @@ void sweep_options_free(SweepOption *options, int count);
 /* Prints the best score of each value, warnings of bests on an edge, and the best run. EXIT_MEMORY. */
 bool sweep_tell(const SweepRuns *runs, Console *console, Error *error);
 
-/* Writes report.html of a sweep: the best setting, a picture of each option, and all runs. EXIT_OUTPUT, EXIT_MEMORY. */
-bool sweep_page_write(const SweepRuns *runs, const char *dir, const char *path, Error *error);
+/* Writes report.html of a sweep: the best setting, a picture of each option, and the table of --runs. EXIT_OUTPUT,
+ * EXIT_MEMORY. */
+bool sweep_page_write(const SweepRuns *runs, const char *dir, bool by_seed, const char *path, Error *error);
 
 #endif

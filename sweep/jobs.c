@@ -53,6 +53,14 @@ bool sweep_jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *wo
   return json_memory_ok(error, "a sweep");
 }
 
+/* A path is given as it was when the sweep began, in whatever directory it is continued. */
+static void add_setting(const Sweep *s, json_t *words, const char *name, const char *value) {
+  json_t *word = json_sprintf("--%s=%s", name, value);
+  json_t *absolute = json_object_get(json_object_get(s->file, "absolute"), word ? json_string_value(word) : "");
+  json_array_append(words, json_is_string(absolute) ? absolute : word);
+  json_decref(word);
+}
+
 void sweep_add_word(json_t *words, const char *name, const char *value) {
   json_array_append_new(words, json_sprintf("--%s=%s", name, value));
 }
@@ -68,7 +76,7 @@ json_t *sweep_words(const Sweep *s, const SweepRun *run) {
   json_array_foreach(json_object_get(s->file, "arguments"), i,
                      value) if (!s->threads || strncmp(json_string_value(value), "--threads=", 10) != 0)
       json_array_append(words, value);
-  json_object_foreach(run->settings, name, value) sweep_add_word(words, name, json_string_value(value));
+  json_object_foreach(run->settings, name, value) add_setting(s, words, name, json_string_value(value));
   if (s->threads) sweep_add_count(words, "threads", s->threads);
   if (s->eval_tokens) sweep_add_count(words, "eval-tokens", s->eval_tokens);
   return words;

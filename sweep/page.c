@@ -1,6 +1,7 @@
 /* report.html of a sweep. */
 #include "report/chart.h"
 #include "report/page.h"
+#include "report/runs.h"
 #include "sweep/findings.h"
 #include "util/array.h"
 #include "util/file.h"
@@ -13,25 +14,13 @@
 
 /* ---- what was found ---- */
 
-static void write_settings(FILE *stream, const SweepRun *run) {
-  const char *name, *between = "";
-  json_t *value;
-  json_object_foreach(run->settings, name, value) {
-    fputs(between, stream);
-    html_write_text(stream, name);
-    fputs("=", stream);
-    html_write_text(stream, json_string_value(value));
-    between = ", ";
-  }
-}
-
 static void write_summary(FILE *stream, const SweepRuns *runs, const SweepOption *options, int count) {
   const SweepRun *best = sweep_best(runs);
   fputs("<p class=\"summary\">", stream);
   if (best) {
-    fputs("The best run has ", stream);
-    write_settings(stream, best);
-    fprintf(stream, ": %.4f %s after all steps.</p>\n", best->scores[SWEEP_STAGES - 1], sweep_unit(runs));
+    fputs("After all steps, the best setting is ", stream);
+    html_write_text(stream, sweep_setting_text(runs, best).text);
+    fputs(".</p>\n", stream);
   } else {
     fputs("No run has made all of its steps.</p>\n", stream);
   }
@@ -112,10 +101,11 @@ static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption 
   for (int i = 0; ok && i < option->count; i++) names[i] = option->values[i].text;
   if (ok) fill_curves(curves, runs, option);
   snprintf(id, sizeof id, "option-%d", number);
-  snprintf(note, sizeof note,
-           "Validation loss in %s after %s of the steps; lower is better. A band is the range of the seeds. Much worse "
-           "settings are drawn at the upper edge, failed ones are not.",
-           sweep_unit(runs), sweep_stages[0].name);
+  snprintf(
+      note, sizeof note,
+      "Validation loss in %s after %s of the steps; lower is better. A dot is the mean of a setting's seeds, and a "
+      "band their range. Much worse settings are drawn at the upper edge, failed ones are not.",
+      sweep_unit(runs), sweep_stages[0].name);
   const Chart chart = {.title = option->name,
                        .note = note,
                        .id = id,
@@ -132,61 +122,13 @@ static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption 
   return ok;
 }
 
-/* ---- all runs ---- */
-
-static int stages_of(const SweepRun *run) {
-  int stages = 0;
-  while (stages < SWEEP_STAGES && isfinite(run->scores[stages])) stages++;
-  return stages;
-}
-
-/* The runs that came farthest first, and among them the best. */
-static int compare_runs(const void *a, const void *b) {
-  const SweepRun *x = *(const SweepRun *const *)a, *y = *(const SweepRun *const *)b;
-  const int more = stages_of(y) - stages_of(x), last = stages_of(x) - 1;
-  if (more || last < 0) return more;
-  return (x->scores[last] > y->scores[last]) - (x->scores[last] < y->scores[last]);
-}
-
-static void write_run(FILE *stream, const SweepRun *run, const SweepOption *options, int count) {
-  static const char *const ends[] = {"not begun", "at a quarter", "at a half", "done"};
-  fputs("<tr>", stream);
-  html_write_element(stream, "th", run->name);
-  for (int i = 0; i < count; i++) {
-    const char *value = json_string_value(json_object_get(run->settings, options[i].name));
-    html_write_element(stream, "td", value ? value : "");
-  }
-  for (int stage = 0; stage < SWEEP_STAGES; stage++)
-    if (isfinite(run->scores[stage])) fprintf(stream, "<td>%.4f</td>", run->scores[stage]);
-    else fputs("<td></td>", stream);
-  html_write_element(stream, "td",
-                     run->failed                                      ? "failed"
-                     : run->stopped || stages_of(run) == SWEEP_STAGES ? ends[stages_of(run)]
-                                                                      : "");
-  fputs("</tr>\n", stream);
-}
-
-static bool write_runs(FILE *stream, const SweepRuns *runs, const SweepOption *options, int count) {
-  const SweepRun **sorted = malloc((size_t)runs->count * sizeof *sorted);
-  if (!sorted) return false;
-  for (int i = 0; i < runs->count; i++) sorted[i] = &runs->items[i];
-  qsort(sorted, (size_t)runs->count, sizeof *sorted, compare_runs);
-  fputs("<section><h2>Runs</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>run</th>", stream);
-  for (int i = 0; i < count; i++) html_write_element(stream, "th", options[i].name);
-  for (int stage = 0; stage < SWEEP_STAGES; stage++)
-    fprintf(stream, "<th>%s after %s%s</th>", sweep_unit(runs), sweep_stages[stage].name,
-            stage == SWEEP_STAGES - 1 ? " steps" : " of the steps");
-  fputs("<th>state</th></tr></thead>\n<tbody>\n", stream);
-  for (int i = 0; i < runs->count; i++) write_run(stream, sorted[i], options, count);
-  fputs("</tbody></table></div></section>\n", stream);
-  free(sorted);
-  return true;
-}
-
 /* ---- the page ---- */
 
-static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, const SweepOption *options, int count) {
+static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, bool by_seed, const SweepOption *options,
+                       int count, Error *error) {
   const double most = worst_shown(runs);
+  const RunsTable table = {
+      .dirs = &dir, .count = 1, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH, .by_seed = by_seed};
   bool ok = !isnan(most);
   html_begin(stream, page_style);
   html_write_element(stream, "title", dir);
@@ -196,19 +138,18 @@ static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, con
   fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
   for (int i = 0; ok && i < count; i++)
     if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i, most);
-  fputs("</div>\n</section>\n", stream);
-  ok = ok && write_runs(stream, runs, options, count);
-  fputs("</body>\n</html>\n", stream);
+  fputs("</div>\n</section>\n<section><h2>Runs</h2>\n", stream);
+  ok = (ok || error_memory(error, "a report")) && (!(most > 0) || runs_print(&table, stream, error));
+  fputs("</section>\n</body>\n</html>\n", stream);
   return ok;
 }
 
-bool sweep_page_write(const SweepRuns *runs, const char *dir, const char *path, Error *error) {
+bool sweep_page_write(const SweepRuns *runs, const char *dir, bool by_seed, const char *path, Error *error) {
   FileWriter file;
   SweepOption *options;
   int count;
   bool ok = sweep_options(runs, &options, &count, error) && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, runs, dir, options, count) || error_memory(error, "a report")))
-    file_writer_abort(&file);
+  if (ok && !(ok = write_page(file.stream, runs, dir, by_seed, options, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
   sweep_options_free(options, count);
   return ok;

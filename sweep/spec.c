@@ -53,6 +53,28 @@ static bool check_value(Reader *r, const char *name, const char *value, const Op
   return *row || refuse(r, "%s", wrong.text);
 }
 
+static const char BLANKS[] = " \t\r";
+
+/* Cuts off a value, which ends before a comma or a blank, or is "quoted", with "" for a quote. Moves *at behind what
+ * ends it, which is stored. NULL: a quote is missing. */
+static char *cut_value(char **at, char *end, bool *quoted) {
+  char *value = *at, *in = value, *out = value;
+  *quoted = *in == '"';
+  bool closed = !*quoted;
+  if (closed)
+    while (*in && *in != ',' && !strchr(BLANKS, *in)) *out++ = *in++;
+  for (in += *quoted; *in && !closed; in++) {
+    closed = *in == '"' && in[1] != '"';
+    if (*in == '"' && !closed) in++;
+    if (!closed) *out++ = *in;
+  }
+  closed = closed && (!*in || *in == ',' || strchr(BLANKS, *in));
+  *end = *in;
+  *at = in + (*in != 0);
+  *out = 0;
+  return closed ? value : NULL;
+}
+
 static bool take_range(Reader *r, Axis *axis, char *text, const Option **row) {
   char *dots = strstr(text, "..");
   *dots = 0;
@@ -69,8 +91,15 @@ static bool take_range(Reader *r, Axis *axis, char *text, const Option **row) {
          refuse(r, "%s=%s..%s: the first number must be smaller than the second", axis->name, text, high);
 }
 
-static bool take_list(Reader *r, Axis *axis, char *text, const Option **row) {
-  for (char *value; (value = strsep(&text, ","));) {
+static bool take_values(Reader *r, Axis *axis, char **at, const Option **row) {
+  for (char end = ','; end == ',';) {
+    bool quoted;
+    char *value = cut_value(at, &end, &quoted);
+    if (!value)
+      return refuse(r, "%s: a quoted value ends with a quote before a comma or a blank; write \"\" for a quote in it",
+                    axis->name);
+    const bool alone = !axis->count && end != ',' && !quoted;
+    if (alone && strstr(value, "..") && !strchr(value, '/')) return take_range(r, axis, value, row);
     if (axis->count == VALUES) return refuse(r, "%s has more than %d values", axis->name, VALUES);
     if (!check_value(r, axis->name, value, row)) return false;
     axis->values[axis->count++] = value;
@@ -78,19 +107,23 @@ static bool take_list(Reader *r, Axis *axis, char *text, const Option **row) {
   return true;
 }
 
-/* `word`: "name=values", which is modified */
-static bool take_word(Reader *r, char *word) {
+/* Takes a word "name=values" at *at, which is modified, and moves *at behind it. */
+static bool take_word(Reader *r, char **at) {
   const Option *row = NULL;
-  char *equals = strchr(word, '=');
-  if (!equals || equals == word) return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,VALUE,...", word);
+  char *word = *at, *equals = word + strcspn(word, "= \t\r");
+  if (*equals != '=' || equals == word) {
+    *equals = 0;
+    return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,VALUE,...; put a value with blanks or commas in \"\"",
+                  word);
+  }
   if (r->count == AXES) return refuse(r, "more than %d options", AXES);
   Axis *axis = &r->axes[r->count++];
   *equals = 0;
   *axis = (Axis){.name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0)};
   for (const Axis *other = r->axes; other < axis; other++)
     if (strcmp(other->name, axis->name) == 0) return refuse(r, "%s is given twice", axis->name);
-  const bool range = strstr(equals + 1, "..") && !strpbrk(equals + 1, ",/");
-  if (!(range ? take_range(r, axis, equals + 1, &row) : take_list(r, axis, equals + 1, &row))) return false;
+  *at = equals + 1;
+  if (!take_values(r, axis, at, &row)) return false;
   /* Runs are compared on the same text, after the same parts of their steps. */
   const bool compared =
       option_is_among("out minutes val val-frac eval-every eval-tokens threads", row->name, strlen(row->name));
@@ -145,10 +178,9 @@ static void add_run(Reader *r, int number, int draw) {
 }
 
 static bool take_line(Reader *r, char *line) {
-  line[strcspn(line, "#\r")] = 0;
   r->count = 0;
-  for (char *word; (word = strsep(&line, " \t"));)
-    if (*word && !take_word(r, word)) return false;
+  for (line += strspn(line, BLANKS); *line && *line != '#'; line += strspn(line, BLANKS))
+    if (!take_word(r, &line)) return false;
   int64_t combinations = r->count > 0;
   bool range = false;
   for (int i = 0; i < r->count && combinations <= SWEEP_MAX_RUNS; i++)

@@ -20,9 +20,11 @@ typedef struct SweepSpec {
  *   lr=1e-3,3e-3 layers=2,4     one run for each combination: here four
  *   lr=1e-4..1e-2 layers=2,4    values drawn between two numbers, here `draws` times for each of two numbers of layers
  *
- * Positive numbers that are a factor of 10 or more apart are drawn uniformly on a logarithmic scale. A '#' begins a
- * comment. Equal runs occur once. EXIT_USAGE: an option that does not exist or that a sweep cannot set, an invalid
- * value, more than SWEEP_MAX_RUNS runs; EXIT_INPUT: the file. Messages name the file and the line. */
+ *   tokenizer="my vocab.json",b.json    a value with blanks, commas or a quote (""), or with ".."
+ *
+ * Positive numbers that are a factor of 10 or more apart are drawn uniformly on a logarithmic scale. A word that begins
+ * with '#' begins a comment. Equal runs occur once. EXIT_USAGE: an option that does not exist or that a sweep cannot
+ * set, an invalid value, more than SWEEP_MAX_RUNS runs; EXIT_INPUT: the file. Messages name the file and the line. */
 json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *error);
 
 #endif

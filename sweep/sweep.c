@@ -39,7 +39,7 @@ static bool make_directory(Sweep *s, Error *error) {
   if (!s->created && errno != EEXIST) return fail(error, EXIT_OUTPUT, "cannot create %s: %s", s->dir, strerror(errno));
   if (sweep_is(s->dir))
     return fail(error, EXIT_USAGE, "%s already holds a sweep; --resume=%s continues it, --out DIR writes elsewhere",
-                s->dir, s->dir);
+                s->dir, text_shell_word(s->dir, ONE_LINE_BYTES - 1).text);
   if (!file_directory_is_empty(s->dir, CHECKPOINT_LOCK))
     return fail(error, EXIT_USAGE, "%s is no empty directory; choose another one with --out DIR", s->dir);
   return checkpoint_lock_directory(s->dir, &s->lock, error);
@@ -59,19 +59,6 @@ static void name_run(SweepRun *run, int number, int digits) {
   run->name[utf8_complete((const uint8_t *)run->name, strlen(run->name))] = 0;
   for (char *c = run->name; *c; c++)
     if (strchr("/ \t", *c)) *c = '_';
-}
-
-/* Returns the first run that differs from run i only in the seed. `known`: {settings: run}. */
-static int group_of(const Sweep *s, int i, json_t *known, Error *error) {
-  json_t *settings = json_copy(s->runs.items[i].settings);
-  json_object_del(settings, "seed");
-  char *key = json_text(settings, JSON_SORT_KEYS, "a sweep", error);
-  json_decref(settings);
-  if (!key) return i;
-  if (!json_object_get(known, key)) json_object_set_new(known, key, json_integer(i));
-  const int group = (int)json_integer_value(json_object_get(known, key));
-  free(key);
-  return group;
 }
 
 static bool is_valid(const json_t *file) {
@@ -105,7 +92,7 @@ static bool take_runs(Sweep *s, Error *error) {
     name_run(run, i + 1, digits);
     snprintf(name, sizeof name, "%s.run", run->name);
     run->dir = path_in(s->dir, name);
-    run->group = group_of(s, i, groups, error);
+    run->group = seeds_group(groups, run->settings, i, error);
     for (int stage = 0; stage < SWEEP_STAGES; stage++) run->scores[stage] = (double)NAN;
   }
   s->runs.groups = (int)json_object_size(groups);
@@ -172,7 +159,8 @@ static bool tell_end(void *context, int which) {
   work->done++;
   run->failed = !look_at(run, work->stage, &unknown) || process->status || !isfinite(run->scores[work->stage]);
   if (!run->failed) {
-    console_line(work->console, "%d/%d  %s: %.4f", work->done, work->jobs.count, run->name, run->scores[work->stage]);
+    console_line(work->console, "%d/%d  %s: %.4f %s", work->done, work->jobs.count, run->name, run->scores[work->stage],
+                 sweep_run_unit(run));
     return true;
   }
   const OneLine message = sweep_message_of(process);
@@ -211,8 +199,10 @@ static bool check_texts(const Sweep *s, Error *error) {
     if (!run->val_text) continue;
     if (!first) first = run;
     if (run->val_text != first->val_text)
-      return fail(error, EXIT_INPUT, "%s and %s were validated on different texts, so their losses cannot be compared",
-                  first->dir.text, run->dir.text);
+      return fail(
+          error, EXIT_INPUT,
+          "%s and %s were validated on different texts, so their losses cannot be compared; give one with --val FILE",
+          first->dir.text, run->dir.text);
   }
   return true;
 }
@@ -228,7 +218,7 @@ static bool run_stage(Sweep *s, int stage, Error *error) {
     ok = !error->code && sweep_jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
   }
   if (ok && b->count)
-    console_line(s->console, "%s of the steps: %s, %d at a time; validation losses:", sweep_stages[stage].name,
+    console_line(s->console, "%s of the steps: %s, %d at a time; loss on validation text:", sweep_stages[stage].name,
                  text_plural(b->count, "run").text, s->at_once);
   ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
   for (int i = 0; i < b->count; i++)
@@ -261,6 +251,7 @@ static bool print_table(const Sweep *s, Error *error) {
   const char *const dirs[] = {s->dir};
   const RunsTable table = {.dirs = dirs,
                            .count = 1,
+                           .by_seed = s->settings->by_seed,
                            .format = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN,
                            .width = console_width(stdout) > 0 ? console_width(stdout) : 100,
                            .console = s->console};
@@ -276,6 +267,25 @@ static bool check_word(const char *word, Error *error) {
          (json_memory_ok(error, "a sweep") &&
           fail(error, EXIT_USAGE, "\"%s\" is not UTF-8, which the arguments and the directory of a sweep must be",
                text_one_line(word, 200).text));
+}
+
+/* Returns {"--tokenizer=a.json": "--tokenizer=/home/me/a.json"} for the paths among the settings of the runs. */
+static json_t *absolute_words(const Sweep *s, const json_t *runs, Error *error) {
+  json_t *words = json_object(), *run, *value;
+  const char *name;
+  size_t i;
+  json_array_foreach(runs, i, run) {
+    json_object_foreach(run, name, value) {
+      const Option *row = options_check(s->options, name, json_string_value(value), error);
+      char *path = row ? run_absolute_path(s->options, s->settings, row->value, json_string_value(value), error) : NULL;
+      json_t *word = path ? json_sprintf("--%s=%s", name, json_string_value(value)) : NULL;
+      if (word && check_word(path, error))
+        json_object_set_new(words, json_string_value(word), json_sprintf("--%s=%s", name, path));
+      json_decref(word);
+      free(path);
+    }
+  }
+  return words;
 }
 
 static bool open_new(Sweep *s, Error *error) {
@@ -299,16 +309,18 @@ static bool open_new(Sweep *s, Error *error) {
     else if (strncmp(at, "--out=", 6) != 0 && strncmp(at, "--minutes=", 10) != 0)
       json_array_append_new(words, json_string(at));
   free(arguments);
+  json_t *absolute = absolute_words(s, runs, error);
+  ok = ok && !error->code;
   for (size_t i = 0; i < json_array_size(runs); i++)
     json_array_append_new(items, json_pack("{s:O}", "settings", json_array_get(runs, i)));
   json_decref(runs);
   s->timed = !isnan(t->minutes);
-  s->file = json_pack("{s:o,s:b,s:o}", "arguments", words, "timed", s->timed, "runs", items);
+  s->file = json_pack("{s:o,s:o,s:b,s:o}", "arguments", words, "absolute", absolute, "timed", s->timed, "runs", items);
   return ok && json_memory_ok(error, "a sweep") && make_directory(s, error);
 }
 
 static bool open_old(Sweep *s, const char *dir, Error *error) {
-  const char *other = options_typed_beside(s->options, "resume jobs threads quiet");
+  const char *other = options_typed_beside(s->options, "resume jobs threads quiet by-seed");
   if (other)
     return fail(error, EXIT_USAGE, "--resume of a sweep continues it as it was begun; leave out %s%s",
                 strcmp(other, "data") == 0 ? "the text" : "--", strcmp(other, "data") == 0 ? "" : other);
@@ -332,7 +344,7 @@ static bool make_runs(Sweep *s, Error *error) {
   }
   for (int stage = 0; stage < SWEEP_STAGES; stage++)
     if (!run_stage(s, stage, error) || !choose(s, stage, error) ||
-        !sweep_page_write(&s->runs, s->dir, path_in(s->dir, CHECKPOINT_REPORT).text, error))
+        !sweep_page_write(&s->runs, s->dir, s->settings->by_seed, path_in(s->dir, CHECKPOINT_REPORT).text, error))
       return false;
   if (!sweep_tell(&s->runs, s->console, error)) return false;
   console_line(s->console, "report: %s", path_in(s->dir, CHECKPOINT_REPORT).text);

@@ -25,12 +25,36 @@ sweep --sweep "$grid" --out grid
 check "a sweep" test $? -eq 0
 check "all runs are there" test "$(ls -d grid/*.run | wc -l)" = 8
 check "without other files" test "$(ls grid | grep -v '\.run$' | tr '\n' ' ')" = "report.html sweep.json "
-check "a report with a picture of the option, and all runs" test "$(grep -c '<svg' grid/report.html) $(grep -c '<tr><th>[1-8]-' grid/report.html)" = "1 8"
+check "a report with a picture of the option, and all settings" test "$(grep -c '<svg' grid/report.html) $(grep -c '<tr><th>grid/[1-8]-' grid/report.html)" = "1 4"
 check "the best, which is on the edge" grep -q 'Its muon-lr is the largest that was tried: a larger one may be better' grid/report.html
 check "which is well-formed" xmllint --noout grid/report.html
 states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | tr -s ' \n' ' '; }
 check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "
-check "the table" test "$(grep -c '^| grid/' out)" = 8
+check "the table has a row for each setting" test "$(grep -c '^| grid/.* ± .* | 2 | ' out)" = 4
+check "every loss has its unit" test "$(grep -c '^[0-9]*/[0-9]* .*: [0-9.]* bits per byte$' err) $(grep -c 'validation losses' err)" = "16 0"
+check "what is compared is said" grep -q '^bits per byte after a quarter of the steps, of the best setting with each value (mean of its seeds):$' err
+check "a sweep with --by-seed" sh -c '"$0" --resume=grid --by-seed >apart 2>/dev/null && test "$(grep -c "^| grid/" apart)" = 8 -a "$(grep -c "<tr><th>grid/" grid/report.html)" = 8' "$train"
+"$train" --runs grid -O json >together.json
+"$train" --runs grid -O json --by-seed >apart.json
+"$train" --report grid --out together.html
+"$train" --report grid --by-seed --out apart.html
+check "the report has rows of settings, or of runs" test "$(grep -c '<tr><th>grid/' together.html) $(grep -c '<tr><th>grid/' apart.html)" = "4 8"
+has python3 "means and deviations" && python3 - <<'END'
+import json, math, re, statistics
+together, apart = json.load(open("together.json")), json.load(open("apart.json"))
+of = {}
+for run in apart: of.setdefault(run["muon-lr"], []).append(run)
+near = lambda a, b: math.isclose(a, b, rel_tol=1e-6)
+right = len(together) == 4 and all(
+    row["seeds"] == 2 and near(row[name], statistics.mean(run[name] for run in of[row["muon-lr"]])) and
+    near(row[name + "_sd"], statistics.stdev(run[name] for run in of[row["muon-lr"]]))
+    for row in together for name in ("bits_per_byte", "val_loss"))
+print("ok means and deviations" if right else f"not ok means and deviations: {together}")
+best = min(together[:2], key=lambda row: row["bits_per_byte"])
+said = re.search(r"best setting: muon-lr=(\S+): ([0-9.]+) bits per byte \(mean of 2 seeds, standard deviation ([0-9.]+)\)", open("err").read())
+right = said and float(said[1]) == best["muon-lr"] and said[2] == f'{best["bits_per_byte"]:.4f}' and said[3] == f'{best["bits_per_byte_sd"]:.4f}'
+print("ok the best setting" if right else f"not ok the best setting: {said}, {best}")
+END
 check "with the best first" sh -c 'sed -n 3p out | grep -q "grid/[5-8]-"'
 check "values are compared" grep -q 'muon-lr .*1e-4: [0-9.]* .*5e-2: [0-9.]*' err
 check "a value on the edge" grep -q '^note: the best muon-lr, 5e-2, is the largest that was tried' err
@@ -39,7 +63,7 @@ check "a run is as alone" cmp alone.run/model.safetensors grid/8-*.run/model.saf
 check "a stopped run can be resumed" "$train" --resume="$(echo grid/1-*.run)" --quiet
 check "and reaches its end" test "$(step_of grid/1-*.run)" = 60
 "$train" --runs grid -O csv >table.csv
-check "csv" test "$(cut -d , -f 1 table.csv | grep -c run)" = 9
+check "csv: a run that went on alone is a row of its own" test "$(cut -d , -f 1 table.csv | grep -c run)" = 6
 refused "a sweep is not replaced" 2 'grid already holds a sweep' "$train" text.txt $small --sweep "$grid" --out grid
 refused "nor a directory" 2 'no empty directory' "$train" text.txt $small --sweep "$grid" --out alone.run/last
 refused "a lost sweep.json" 4 'damaged' sh -c 'mkdir lost && echo {} >lost/sweep.json && "$0" --resume=lost; s=$?; rm -r lost; exit $s' "$train"
@@ -53,7 +77,7 @@ wait $process
 check "Ctrl-C" test $? -eq 130
 check "says how to continue the sweep" grep -q 'continue with: .*--resume=again' err
 check "nothing goes on" test "$(running again)" = 0
-(mkdir away && cd away && "$train" --resume=../again >../out 2>../err)
+(mkdir -p away && cd away && "$train" --resume=../again >../out 2>../err)
 check "goes on" test $? -eq 0
 "$train" text.txt $small --steps 600 --jobs 1 --sweep "$grid" --out once >/dev/null 2>&1
 for run in again/*.run; do
@@ -68,6 +92,24 @@ check "begun with that number of threads" grep -q '^threads = 2$' "$(echo again/
 rm -r again/3-*.run
 "$train" --resume=again --threads 1 --quiet >/dev/null 2>&1
 check "unless another one is given" grep -q '^threads = 1$' "$(echo again/3-*.run)/config.txt"
+
+"$train" text.txt $small --steps 60 --jobs 2 --sweep 'lr=1e-3,2e-3,3e-3,4e-3,5e-3,6e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6' --out planning >out 2>planning.err &
+process=$!
+while ! grep -qs '^sweep ' planning.err && kill -0 $process; do sleep 0.01; done
+kill -INT $process
+wait $process
+check "Ctrl-C while planning" test $? -eq 130 -a ! -e planning
+
+# ---- values with blanks, commas and quotes ----
+mkdir -p "a dir" away
+"$train" text.txt $small --steps 1 --tokenizer bpe --vocab-size 300 --quiet --out bpe.run 2>/dev/null
+cp bpe.run/tokenizer.json "a dir/my, \"tok\".json"
+cp bpe.run/tokenizer.json "a dir/b..c#d.json"
+sweep --val text.txt --sweep 'tokenizer="a dir/my, ""tok"".json","a dir/b..c#d.json",bpe.run/tokenizer.json # three' --out "a sweep"
+check "names of any letters" test $? -eq 0 -a "$(ls -d "a sweep"/*.run | wc -l)" = 3
+rm -r "a sweep"/3-*.run
+(cd away && "$train" --resume="../a sweep" >/dev/null 2>../err)
+check "a path is that of the beginning, wherever the sweep goes on" test $? -eq 0 -a -e "$(echo "a sweep"/3-*.run)/model.safetensors"
 
 # ---- runs that fail ----
 sweep --steps 400 --dim 32 --ctx 32 --sweep 'muon-lr=1e-3,10' --out fails
@@ -128,6 +170,10 @@ unable 'cannot differ' 'out=a,b'
 unable 'cannot differ' 'val-frac=0.1,0.2'
 unable 'cannot differ' 'threads=1,2'
 unable 'config cannot differ' 'config=a,b'
+unable 'data cannot differ' 'data=a.txt,b.txt'
+unable 'put a value with blanks or commas in ""' 'tokenizer=a dir/x.json'
+for quoted in 'prompt="a b' 'prompt="a"b' 'prompt="a""' 'prompt="' 'prompt=a,"b'; do unable 'a quoted value ends with a quote' "$quoted"; done
+refused "--by-seed of one run" 2 'by-seed needs --sweep' "$train" text.txt --by-seed
 refused "steps and minutes" 2 'steps cannot differ .* with --minutes' "$train" text.txt $small --minutes 1 --sweep 'steps=10,20' --out never
 sweep --sweep 'beta2=0.99..0.9999' --draws 8 --out fine
 check "draws have the digits that they need" test $? -eq 0 -a "$(ls -d fine/*.run | wc -l)" = 8

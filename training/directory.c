@@ -82,24 +82,27 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
 
+char *run_absolute_path(const Options *options, const TrainSettings *s, const void *value, const char *text,
+                        Error *error) {
+  const bool is_source = (value == &s->data || value == &s->val || value == &s->choose) && !path_is_stdin(text);
+  const bool is_tokenizer =
+      (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
+  const bool is_file = value == &s->init || value == &s->teacher || value == &options->config;
+  if (!is_source && !is_tokenizer && !is_file) return NULL;
+  char *path = realpath(text, NULL);
+  if (!path && errno == ENOMEM) error_memory(error, CHECKPOINT_SETTINGS);
+  return path;
+}
+
 typedef struct Resolving {
   const Options *options;
   const TrainSettings *settings;
   Error *error;
 } Resolving;
 
-/* Makes paths of existing files absolute, so that config.txt can be used from any directory. */
-static char *absolute_path(const void *context, const void *value, const char *text) {
-  const Resolving *resolving = context;
-  const TrainSettings *s = resolving->settings;
-  const bool is_source = (value == &s->data || value == &s->val || value == &s->choose) && !path_is_stdin(text);
-  const bool is_tokenizer =
-      (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  const bool is_file = value == &s->init || value == &s->teacher || value == &resolving->options->config;
-  if (!is_source && !is_tokenizer && !is_file) return NULL;
-  char *path = realpath(text, NULL);
-  if (!path && errno == ENOMEM) error_memory(resolving->error, CHECKPOINT_SETTINGS);
-  return path;
+static char *resolve(const void *context, const void *value, const char *text) {
+  const Resolving *r = context;
+  return run_absolute_path(r->options, r->settings, value, text, r->error);
 }
 
 typedef bool WriteOptions(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
@@ -108,7 +111,7 @@ static bool options_text(WriteOptions *write, const Options *options, const Trai
                          Error *error) {
   const Resolving resolving = {options, s, error};
   FILE *stream = open_memstream(text, size);
-  bool ok = stream && write(options, stream, absolute_path, &resolving);
+  bool ok = stream && write(options, stream, resolve, &resolving);
   if (stream && fclose(stream) != 0) ok = false;
   return (ok && !error->code) || error_memory(error, CHECKPOINT_SETTINGS);
 }
