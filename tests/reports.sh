@@ -77,6 +77,9 @@ $train --config minutes.run/config.txt --steps 50 --warmup 0 --out other.run --q
 check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt && ! grep -q earlier other.run/config.txt"
 $train --resume=minutes.run --minutes 0.02 --quiet
 check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
+$train $tiny --steps 900000 --warmup 800000 --stop-at 1 --out warm.run --quiet 2>/dev/null
+$train --resume=warm.run --minutes 0.01 --quiet
+check "with a warm-up that fits" test $? -eq 0
 $train $long --sample-tokens 0 --minutes 0.1 --quiet --out xz.run
 check "what is done once does not shorten a run" awk "BEGIN { exit !($(value xz.run seconds) >= 4) }"
 

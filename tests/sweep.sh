@@ -255,8 +255,8 @@ done
 refused "--keep-at steps:5,3" 2 '3 follows 5' "$train" text.txt $small --keep-at steps:5,3 --out never
 
 # ---- --verify ----
-"$train" --verify whole.run >out 2>/dev/null
-check "--verify" test $? -eq 0 -a "$(cat out)" = "whole.run is reproduced: $(wc -l <whole.run/metrics.jsonl) lines of metrics.jsonl, samples and weights are equal"
+"$train" --verify whole.run --quiet >out 2>err
+check "--verify --quiet" test $? -eq 0 -a ! -s err -a "$(cat out)" = "whole.run is reproduced: $(wc -l <whole.run/metrics.jsonl) lines of metrics.jsonl, samples and weights are equal"
 cp -r whole.run byte.run
 printf '\001' | dd of=byte.run/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
 TMPDIR=$work "$train" --verify byte.run >out 2>err

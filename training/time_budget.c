@@ -157,6 +157,8 @@ bool run_fit_minutes(Run *r, Error *error) {
         "longer run give --epochs N instead",
         text_plural(p->most, "step").text);
   s->steps = (int64_t)fmin(steps, p->most);
+  /* A warm-up that was chosen for a longer run is chosen again. */
+  if (s->resume && !options_typed(&r->options, "warmup") && s->warmup > s->steps) s->warmup = -1;
   p->minutes = minutes;
   p->deadline = end;
   return true;

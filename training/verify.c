@@ -53,7 +53,8 @@ static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error
     else {
       const char *name = metrics_difference(&own, &other, &x, &y);
       if (!name) continue;
-      snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now", own.step, name, x, y);
+      snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now%s", own.step, name, x, y,
+               strcmp(name, "lr") == 0 ? "; a run whose length was changed with --resume had another schedule" : "");
     }
     return differ(CHECKPOINT_METRICS, where, error);
   }
@@ -126,12 +127,12 @@ static PathText copy_of_stdin(const char *dir) {
   return (PathText){""};
 }
 
-static bool repeat(const Pair *pair, Error *error) {
+static bool repeat(const Pair *pair, bool quiet, Error *error) {
   const PathText in = copy_of_stdin(pair->dir);
   char config[sizeof(PathText) + 16], out[sizeof(PathText) + 16];
   snprintf(config, sizeof config, "--config=%s", path_in(pair->dir, CHECKPOINT_SETTINGS).text);
   snprintf(out, sizeof out, "--out=%s", pair->again);
-  const char *const arguments[] = {config, out, NULL};
+  const char *const arguments[] = {config, out, quiet ? "--quiet" : NULL, NULL};
   Process process = {.arguments = arguments, .in = *in.text ? in.text : NULL};
   if (!processes_run(&process, 1, 1, NULL, NULL, error)) return false;
   return process.status == EXIT_DONE || fail(error, (ExitCode)process.status, "the repetition has failed");
@@ -155,7 +156,7 @@ bool verify_run(const char *dir, Console *console, Error *error) {
   if (!check_run(dir, error) || !file_temporary_directory(&scratch, error)) return false;
   const PathText again = path_in(scratch, "again.run");
   Pair pair = {dir, again.text, 0};
-  const bool repeated = repeat(&pair, error), ok = repeated && compare(&pair, error);
+  const bool repeated = repeat(&pair, console->quiet, error), ok = repeated && compare(&pair, error);
   if (ok)
     printf("%s is reproduced: %s of " CHECKPOINT_METRICS ", samples and weights are equal\n",
            text_one_line(dir, 200).text, text_plural((double)pair.lines, "line").text);
