@@ -106,7 +106,7 @@ $(eval $(call remade_for,version,$(VERSION)))
 
 # ---- demos ----
 
-#? make demo [MINUTES=3] | train on a sample corpus (1.5 minutes) and show what the model learned
+#? make demo [MINUTES=3] | train on a sample corpus (at most 1.5 minutes) and show what the model learned
 #? make demo-page | train a small model on the corpus and write it as a page for browsers (0.6 MB, for a release)
 #? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:

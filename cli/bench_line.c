@@ -18,10 +18,11 @@ bool bench_line_print(const BenchLine *line, Error *error, const char *format, .
   const char *isa = line->backend->isa, *quote = isa ? "\"" : "";
   line->backend->info(line->context, &info);
   errno = 0;
-  printf("{\"tokens_per_s\": %.1f, \"step_ms\": %.4f, \"step_ms_p10\": %.4f, \"step_ms_p90\": %.4f, "
+  printf("{\"tokens_per_s\": %.1f, \"tokens_per_s_mean\": %.1f, \"step_ms\": %.4f, \"step_ms_p10\": %.4f, "
+         "\"step_ms_p90\": %.4f, "
          "\"step_ms_mean\": %.4f, \"steps\": %" PRId64 ", \"peak_memory_bytes\": %zu, ",
-         (double)line->tokens_per_step / s->median, 1e3 * s->median, 1e3 * s->p10, 1e3 * s->p90, 1e3 * s->mean,
-         line->steps, peak_memory(&info));
+         (double)line->tokens_per_step / s->median, (double)line->tokens_per_step / s->mean, 1e3 * s->median,
+         1e3 * s->p10, 1e3 * s->p90, 1e3 * s->mean, line->steps, peak_memory(&info));
   printf("\"device\": \"%s\", \"isa\": %s%s%s, \"dtype\": \"%s\", \"weights\": \"%s\", \"threads\": %d, \"compiler\": "
          "\"%s\", "
          "\"commit\": \"%s\", \"params\": %" PRId64 ", \"batch\": %d, \"ctx\": %d, ",

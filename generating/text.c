@@ -2,6 +2,7 @@
 #include "generating/overlap.h"
 #include "generating/surprisal.h"
 #include "tokenizer/bpe_encode.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -52,6 +53,7 @@ static bool generate(TextMode *m, Output *text, Error *error) {
     overlap_print(overlap, 0);
   }
   if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
+  else if (!p->console.quiet && path_same("/dev/stdout", "/dev/stderr")) fputc('\n', stderr); /* `>log 2>&1` */
   program_note_result(&p->console, &text->request, &text->result);
   if (overlap && ok) overlap_note(overlap);
   return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(&p->out, error) &&

@@ -54,6 +54,8 @@ check "Ctrl-C" test $? -eq 130
 printf 'a<|endoftext|>b' >special.txt
 check "special tokens are text" sh -c "$generate a.run --encode special.txt | wc -l | grep -qv '^ *3\$'"
 check "--special finds them" sh -c "$generate a.run --encode special.txt --special | wc -l | grep -q '^ *3\$'"
+$generate a.run -p a -n 3 --ban "\n" >log 2>&1
+check "a note begins a line of a log" grep -q "^note: " log
 check "--special in a prompt" sh -c "$generate a.run -p 'a<|endoftext|>' --special -n 1 2>&1 >/dev/null | grep -q 'after a prompt of 2;'"
 refused "--special with a score" 2 '--special does not go with --score' "$generate" a.run --special --score text.txt
 

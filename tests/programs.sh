@@ -114,7 +114,7 @@ check "--dry-run makes nothing" test ! -e e.run
 $train text.txt --out a.run --dry-run 2>err
 check "--dry-run says what the run would be refused for" grep -q '^output   a.run, which holds a run: it needs --overwrite$' err
 # the output of both programs
-bench_keys='^{"tokens_per_s": [0-9].*"step_ms": .*"step_ms_p10": .*"step_ms_p90": .*"peak_memory_bytes": .*"isa": .*"dtype": ".*"compiler": ".*"commit": ".*}$'
+bench_keys='^{"tokens_per_s": [0-9].*"tokens_per_s_mean": [0-9].*"step_ms": .*"step_ms_p10": .*"step_ms_p90": .*"peak_memory_bytes": .*"isa": .*"dtype": ".*"compiler": ".*"commit": ".*}$'
 $train text.txt $tiny --bench 5 >out 2>/dev/null
 check "--bench prints one JSON line" test "$(grep -c "$bench_keys" out)" -eq 1
 

@@ -215,6 +215,7 @@ bool run_print_plan_json(const Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
+  if (!model_parameters(&r->model.config) || !run_memory(r).total) return free(settings), error_memory(error, "the plan");
   json_t *plan = plan_json(r, settings, error);
   char *text = json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error);
   if (text) puts(text);
