@@ -197,10 +197,13 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   bool own;
   const int64_t per_step = settings_tokens_per_step(s), tokens = per_step * s->steps;
   const MemoryPlan memory = run_memory(r);
+  const int64_t params = model_parameters(&r->model.config);
+  const int64_t params_without_embeddings = model_parameters_without_embeddings(&r->model.config);
+  if (!memory.weights || !params || !params_without_embeddings) return error_memory(error, "the plan"), NULL;
   return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text",
                    text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
-                   (json_int_t)model_parameters(&r->model.config), "params_without_embeddings",
-                   (json_int_t)model_parameters_without_embeddings(&r->model.config), "processes", r->peers->size,
+                   (json_int_t)params, "params_without_embeddings",
+                   (json_int_t)params_without_embeddings, "processes", r->peers->size,
                    "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
                    (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
                    (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
@@ -215,7 +218,6 @@ bool run_print_plan_json(const Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
-  if (!model_parameters(&r->model.config) || !run_memory(r).total) return free(settings), error_memory(error, "the plan");
   json_t *plan = plan_json(r, settings, error);
   char *text = json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error);
   if (text) puts(text);
