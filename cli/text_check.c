@@ -23,7 +23,7 @@ static void describe(const Finding *finding, DoctorCommand *command, const char 
 bool text_check(TextCheck *check, const uint8_t *bytes, size_t size, const char *name, bool whole, Error *error) {
   Findings findings;
   DoctorCommand command = {0};
-  char text[6000];
+  char text[3000];
   if (!check->console) return true;
   doctor_identify(&findings, bytes, size, name);
   for (int i = 0; i < findings.count; i++) {

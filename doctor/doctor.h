@@ -26,7 +26,7 @@ typedef struct DoctorCommand {
   char inputs[1024], typed[1024]; /* the files and the other options that the user gave, each after a blank */
   const char *word;               /* stands for the name in the command: `"$f"`; NULL: the name */
   char filters[2048], options[320];
-  char text[8192]; /* the command line for the user */
+  char text[5120]; /* the command line for the user */
 } DoctorCommand;
 void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route);
 
