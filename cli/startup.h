@@ -34,7 +34,7 @@ Progress startup_progress(StartupWork *work);
 
 /* The program that main() passes to startup_run(). */
 typedef struct Startup {
-  const char *version; /* "1.0.0 (39f3a86)" */
+  const char *version; /* "1.1.0 (39f3a86)" */
   Options *options;
   Console *console;
   /* NULL: processes started together run independently. Else startup_run() connects them, or starts them (--gpus);

@@ -75,6 +75,8 @@ def main():
     check("files that are named are there", [line for page in texts for line in missing_files(page, texts[page])])
     check("functions are in their files", [line for page in texts for line in missing_functions(page, texts[page])])
     check("scripts are executable", list(scripts_without_permission()))
+    heading = "## " + open("VERSION", encoding="utf-8").read().strip() + " (20"  # the date, which man pages have
+    check("CHANGELOG.md dates the version", [] if heading in open("CHANGELOG.md", encoding="utf-8").read() else [heading])
     check("the README has at most 160 lines", [] if texts["README.md"].count("\n") <= 160 else ["README.md is longer"])
     print("done")
     return 1 if failed else 0
