@@ -412,9 +412,15 @@ rm adamw.txt
 cp -r muon.run empty.run
 rm -r empty.run/last empty.run/prev
 refused "a run without a state" 4 "no state to resume from" "$train" --resume=empty.run --steps $more
-refused "a finished run needs more steps" 2 "finished" "$train" --resume=parts.run
+# finished COMMAND...: says that nothing is left to do, ends with 0 and changes no file
+finished() {
+  before=$(listing)
+  said=$("$@" 2>&1) && test "$(listing)" = "$before" &&
+    echo "$said" | grep -q '^note: .* is finished at step [0-9]*; give --steps with a larger number to continue$'
+}
+check "a finished run needs more steps" finished "$train" --resume=parts.run
 head -c 3000 text.txt >other.txt
-refused "with another text, too, and the run keeps its tokens" 2 "finished" "$train" --resume=parts.run other.txt
+check "with another text, too, and the run keeps its tokens" finished "$train" --resume=parts.run other.txt
 refused "so it does in a step before its own" 2 "past --steps" "$train" --resume=parts.run other.txt --val other.txt --steps 2
 refused "and when a new run in its place is refused" 2 "longer than the run of 3 steps; give --warmup auto" "$train" other.txt $tiny --steps 3 \
   --warmup 100 --out parts.run --overwrite
@@ -483,10 +489,7 @@ $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out ear
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
 refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run was trained with 0" "$train" --resume=late.run --encoder-layers 1 --steps 50
-before=$(listing)
-said=$($train --resume=late.run --steps auto 2>&1)
-check "auto is the length that it has: nothing is left to do" test $? -eq 0 -a "$(listing)" = "$before" -a "$said" = \
-  "note: late.run is finished at step 40; give --steps with a larger number to continue"
+check "auto is the length that it has: nothing is left to do" finished "$train" --resume=late.run --steps auto
 cp -r late.run same-again.run
 check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet
 check "a run named by --out" "$train" --resume --out same-again.run --steps 42 --quiet

@@ -63,7 +63,7 @@ $train moves.txt --tokenizer lines --unk $few --steps 5 --out lines.run 2>/dev/n
 check "lines" test "$(vocab lines.run)" = $(($(sort -u moves.txt | wc -l) + 2))
 $train numbers.txt --tokenizer ids $few --steps 5 --out ids.run 2>/dev/null
 printf "17 4 4 9\n3 17 0\n" >few.txt
-refused "too few ids for a window" 3 "give more text, or a smaller --ctx" "$train" few.txt --tokenizer ids --out no.run
+refused "too few ids for a window" 3 "give more text, or --ctx 6 or less" "$train" few.txt --tokenizer ids --out no.run
 check "ids: up to the largest one" test "$(vocab ids.run)" = 12
 refused "an id outside the vocabulary" 3 "numbers.txt:1: '[0-9]*' is not an id of the vocabulary: expected whole numbers from 0 to 3" \
   "$train" numbers.txt --tokenizer ids --vocab-size 4 $few --out no.run
