@@ -48,7 +48,8 @@ static bool open_run(Program *p, Error *error) {
 static void allow_binary(Program *p) {
   Error none = {0};
   json_t *settings = result_settings(p->model.dir, &none);
-  if (json_is_true(json_object_get(settings, "binary"))) p->check.console = NULL;
+  const bool binary = p->settings.binary || json_is_true(json_object_get(settings, "binary"));
+  p->check.console = binary ? NULL : &p->console;
   json_decref(settings);
 }
 

@@ -381,7 +381,7 @@ static bool run(void *context, Error *error) {
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))
     return false; /* refuse before the plan is printed */
-  if (r->progress.finished) return true;
+  if (r->progress.finished && !s->dry_run) return true;
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);

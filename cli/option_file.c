@@ -241,18 +241,18 @@ bool options_write_arguments(const Options *options, FILE *stream, OptionsResolv
 
 /* ---- a command line ---- */
 
-static void write_word(const Option *row, const char *text, char *out, size_t size) {
+/* Returns false if it does not fit, or cannot be shown in one line. */
+static bool write_word(const Option *row, const char *text, char *out, size_t size) {
   const bool alone = option_is_switch(row) || (row->kind == OPTION_OPTIONAL && !*text);
   const char *no = option_is_switch(row) && strcmp(text, "no") == 0 ? "no-" : "";
+  const char *before = alone ? "" : row->kind == OPTION_OPTIONAL ? "=" : " ";
   const size_t used = strlen(out);
-  snprintf(out + used, size - used, " --%s%s%s%s", no, row->name,
-           alone                          ? ""
-           : row->kind == OPTION_OPTIONAL ? "="
-                                          : " ",
-           alone ? "" : text_shell_word(text, ONE_LINE_BYTES - 1).text);
+  const int length = snprintf(out + used, size - used, " --%s%s%s%s", no, row->name, before,
+                              alone ? "" : text_shell_value(text, ONE_LINE_BYTES - 1).text);
+  return (size_t)length < size - used && strcmp(text_one_line(text, ONE_LINE_BYTES - 1).text, text) == 0;
 }
 
-void options_write_command(const Options *options, const char *beside, char *out, size_t size) {
+bool options_write_command(const Options *options, const char *beside, char *out, size_t size) {
   char text[400];
   *out = '\0';
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
@@ -264,6 +264,7 @@ void options_write_command(const Options *options, const char *beside, char *out
     const bool known = option_is_set(row, value);
     if (known) option_format(row, value, text, sizeof text);
     for (int i = 0; i < texts->count; i++)
-      write_word(row, !known ? "auto" : option_is_text(row) ? texts->items[i] : text, out, size);
+      if (!write_word(row, !known ? "auto" : option_is_text(row) ? texts->items[i] : text, out, size)) return false;
   }
+  return true;
 }

@@ -222,8 +222,9 @@ const Option *options_check(const Options *options, const char *name, const char
 /* Writes what the command line gave as arguments for another call of the program, each with a zero after it, without
  * transient rows. `resolve` as for options_write(). Returns false when the stream has an error. */
 bool options_write_arguments(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
-/* Writes what the command line gave, except for the options `beside`, as words for a shell, each after a blank. */
-void options_write_command(const Options *options, const char *beside, char *out, size_t size);
+/* Writes what the command line gave, except for the options `beside`, as words for a shell, each after a space. Returns
+ * false if that is longer than `size`, or not one line of visible text. */
+bool options_write_command(const Options *options, const char *beside, char *out, size_t size);
 
 /* Returns a random seed. */
 uint64_t options_random_seed(void);

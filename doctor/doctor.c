@@ -236,8 +236,10 @@ static void append_command(char *out, size_t size, const char *command, const ch
   else append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1); /* without " @" or " <@" */
 }
 
-/* Returns whether the text is right, and only the options of ./train change. */
-static bool only_options(const Finding *finding) { return strcmp(finding->command, "cat @") == 0; }
+/* Returns whether the command prints the text as it is. */
+static bool only_prints(const Finding *finding) { return strcmp(finding->command, "cat @") == 0; }
+
+bool doctor_keeps_text(const Finding *finding) { return finding->replaces && only_prints(finding); }
 
 /* Makes the command for one of several files. It replaces the file, or moves a file away that a directory would offer
  * again, and puts the text in its place. Names decide the format of files. */
@@ -258,7 +260,7 @@ static void command_among(DoctorCommand *command, const Finding *finding, const 
 static void command_alone(DoctorCommand *command, const Finding *finding, const char *name, bool piped) {
   char *filters = command->filters;
   const bool first = !filters[0], kept = piped && strchr(finding->command, '#');
-  const bool reads = only_options(finding);
+  const bool reads = only_prints(finding);
   const ShellWord train = program_name("train");
   if (finding->options[0]) strcpy(command->options, finding->options);
   if (reads && !piped && first) {
@@ -277,7 +279,7 @@ static void command_alone(DoctorCommand *command, const Finding *finding, const 
 }
 
 void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route) {
-  const bool piped = route == DOCTOR_PIPED, again = finding->replaces && only_options(finding) && !command->filters[0];
+  const bool piped = route == DOCTOR_PIPED, again = doctor_keeps_text(finding) && !command->filters[0];
   const ShellWord own = text_shell_word(name, 250), train = program_name("train");
   const char *word = command->word ? command->word : own.text;
   if (!finding->command[0] || again)

@@ -23,11 +23,14 @@ typedef enum DoctorRoute {
  * the command of each finding includes the commands of the earlier findings, so that the last command fixes all of
  * them. */
 typedef struct DoctorCommand {
-  char inputs[1024], typed[1024]; /* the files and the other options that the user gave, each after a blank */
+  /* the files and the other options that the user gave, each after a space; " ...": they are too long */
+  char inputs[512], typed[512];
   const char *word;               /* stands for the name in the command: `"$f"`; NULL: the name */
   char filters[2048], options[320];
   char text[5120]; /* the command line for the user */
 } DoctorCommand;
+/* Returns whether the text is right as it is, so that only the options of the program change. */
+bool doctor_keeps_text(const Finding *finding);
 void doctor_command(DoctorCommand *command, const Finding *finding, const char *name, DoctorRoute route);
 
 /* Returns what must be installed before the command of a finding can run, as the beginning of its advice: "after `sudo

@@ -82,7 +82,7 @@ static bool set_fields(Finding *finding, const Fields *fields, const char *path,
   strcpy(finding->prompt, prompt);
   strcpy(finding->response, response);
   if (second)
-    make_pairs(finding, piped, "%s{prompt:([.%s,.%s|strings|select(.!=\"\")+\"\\n\"]|add),response:.%s}", path, prompt,
+    make_pairs(finding, piped, "%s{prompt:([.%s,.%s|strings|select(.!=\"\")+\"\\n\"]|add//\"\"),response:.%s}", path, prompt,
                second, response);
   else snprintf(options, sizeof finding->options, " --prompt-field %s --response-field %s", prompt, response);
   return true;

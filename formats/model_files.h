@@ -46,8 +46,9 @@ typedef struct ModelFiles ModelFiles;
 
 /* Reads config.json of our own or any other model of the classes above; absent and null keys have transformers'
  * defaults. Refuses features that are not supported here (other classes and activations, scaled RoPE, sliding windows,
- * quantization ...) and unreasonable sizes, then calls model_config_check(). Of config.json
- * and generation_config.json, all eos ids are used, except those outside the vocabulary, which no text has. When a class groups the biases of several products, our own key "missing_biases" names those that the model does not have.
+ * quantization ...) and unreasonable sizes, then calls model_config_check(). Of config.json and generation_config.json,
+ * all eos ids are used, except those outside the vocabulary, which no text has. When a class groups the biases of several
+ * products, our own key "missing_biases" names those that the model does not have.
  * If `dir` is not a model directory, the error says what it is. Weights are opened at first use. */
 bool model_files_open(ModelFiles **out, const char *dir, Error *error);
 void model_files_close(ModelFiles *files); /* NULL is allowed */
@@ -57,8 +58,8 @@ SpecialTokens model_files_special_tokens(const ModelFiles *files);
  * apart: numbers 0, 2, 4, ... of the class come before numbers 1, 3, 5, ... */
 bool model_files_interleaved(const ModelFiles *files);
 
-/* Reads tokenizer.json, and the tokens that end a text. The model must have a row for each of its ids, and may have more. A decoder-only model does not
- * read text with the end token appended. */
+/* Reads tokenizer.json, and the tokens that end a text. The model must have a row for each of its ids, and may have more.
+ * A decoder-only model does not read text with the end token appended. */
 bool model_files_read_tokenizer(const ModelFiles *files, Tokenizer **out, Error *error);
 /* Reads the tokenizer of sources. *out NULL: there is none, and sources use the other tokenizer. It must exist when the
  * vocabularies differ in size, or when `target`, the other tokenizer, has separate vocabularies. */

@@ -61,7 +61,7 @@ static void put_integer(Records *r, const char *name, int64_t value) {
 /* A missing value is empty, which R and pandas read as NA in a column of numbers; "NA" is also a word. */
 static void put_number(Records *r, const char *name, double value) {
   if (!begin_column(r, name)) return;
-  if (!isnan(value)) printf("%.9g", value + 0.0); /* not -0 */
+  if (isfinite(value)) printf("%.9g", value + 0.0); /* not -0 */
   else if (format_of(r) == RECORDS_JSON) fputs("null", stdout);
 }
 

@@ -227,7 +227,8 @@ def examine(place, name, call, options, pool, work):
     shutil.rmtree(folder("count"))
     if not total:
         missing = call in ALWAYS
-        print(f"{'not ok' if missing else 'skipped'} {name}: it makes no {call}", flush=True)
+        if missing:
+            print(f"not ok {name}: it makes no {call}", flush=True)
         return not missing
     shutil.copytree(place.start, folder("expected"))
     done = start(place, scenario.command, folder("expected"))

@@ -59,42 +59,6 @@ check "a note begins a line of a log" grep -q "^note: " log
 check "--special in a prompt" sh -c "$generate a.run -p 'a<|endoftext|>' --special -n 1 2>&1 >/dev/null | grep -q 'after a prompt of 2;'"
 refused "--special with a score" 2 '--special does not go with --score' "$generate" a.run --special --score text.txt
 
-# ---- several end tokens: in ends.run, a text also ends at "e", a special token ----
-cp -r a.run ends.run
-python3 - <<'EOF'
-import json
-def change(name, change):
-    value = json.load(open("ends.run/" + name))
-    change(value)
-    json.dump(value, open("ends.run/" + name, "w"))
-change("generation_config.json", lambda c: c.update(eos_token_id=[c["eos_token_id"], ord("e")]))
-change("tokenizer.json", lambda t: t["added_tokens"].append({"id": ord("e"), "content": "e", "special": True}))
-EOF
-ends() { $generate ends.run --quiet --bias 'e=+40' -n 4 -p Once --json "$@"; }
-ends >one.json
-check "a text ends at each of them" sh -c 'grep -q "\"text\":\"\",\"finish_reason\":\"stop\".*\"token_ids\":\[\].*\"completion_tokens\":1," one.json'
-ends --ignore-eos --logprobs 1 >one.json
-check "unless --ignore-eos; then all tokens are listed" python3 -c '
-import json
-o = json.load(open("one.json"))
-c = o["choices"][0]
-assert c["finish_reason"] == "length" and c["token_ids"] == [101] * 4 and len(c["logprobs"]["tokens"]) == 4 == o["usage"]["completion_tokens"]
-assert c["text"] == "" and c["logprobs"]["text_offset"] == [0] * 4'
-ends --ignore-eos --bias 't=+45' --presence-penalty 60 --repeat-last-n 2 --stop t >one.json
-check "also those before a stop text" grep -q '"finish_reason":"stop".*"token_ids":\[\(101,\)*\(101\)\{0,1\}\]' one.json
-echo '{"prompt": "Once"}' | $generate ends.run --quiet --bias 'e=+40' -n 4 --prompts - >one.json
-check "with --prompts, too" grep -q '"finish_reason":"stop"' one.json
-$generate ends.run --quiet --export ends.out && $generate ends.run --quiet --gguf ends.gguf 2>/dev/null
-ends_of() { tr -d ' \n' <"$1/generation_config.json" | grep -o '"eos_token_id":[^]]*]'; }
-check "an export has all of them" test "$(ends_of ends.out)" = "$(ends_of ends.run)"
-$train text.txt --init ends.run --steps 1 --sample-tokens 0 --eval-every 0 --quiet --out tuned.run 2>/dev/null
-check "and so has a fine-tuned model" test "$(ends_of tuned.run)" = "$(ends_of ends.run)"
-
-cp -r a.run chat.run
-echo '{{ messages }}' >chat.run/chat_template.jinja
-check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"
-check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/null | grep -q 'chat template'"
-
 # ---- copied passages (--novelty) ----
 "$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
 for _ in $(seq 20); do cat once.txt; done >short.txt
@@ -141,6 +105,42 @@ refused "of two texts from standard input" 2 'both read' "$generate" short.run -
 refused "of too many tokens" 2 'at most [0-9]* tokens' "$generate" short.run -p a -N 1000 -n 2000 --novelty short.run
 
 has python3 "what Python reads of generate.sh" || { echo "done"; exit; }
+
+# ---- several end tokens: in ends.run, a text also ends at "e", a special token ----
+cp -r a.run ends.run
+python3 - <<'EOF'
+import json
+def change(name, change):
+    value = json.load(open("ends.run/" + name))
+    change(value)
+    json.dump(value, open("ends.run/" + name, "w"))
+change("generation_config.json", lambda c: c.update(eos_token_id=[c["eos_token_id"], ord("e")]))
+change("tokenizer.json", lambda t: t["added_tokens"].append({"id": ord("e"), "content": "e", "special": True}))
+EOF
+ends() { $generate ends.run --quiet --bias 'e=+40' -n 4 -p Once --json "$@"; }
+ends >one.json
+check "a text ends at each of them" sh -c 'grep -q "\"text\":\"\",\"finish_reason\":\"stop\".*\"token_ids\":\[\].*\"completion_tokens\":1," one.json'
+ends --ignore-eos --logprobs 1 >one.json
+check "unless --ignore-eos; then all tokens are listed" python3 -c '
+import json
+o = json.load(open("one.json"))
+c = o["choices"][0]
+assert c["finish_reason"] == "length" and c["token_ids"] == [101] * 4 and len(c["logprobs"]["tokens"]) == 4 == o["usage"]["completion_tokens"]
+assert c["text"] == "" and c["logprobs"]["text_offset"] == [0] * 4'
+ends --ignore-eos --bias 't=+45' --presence-penalty 60 --repeat-last-n 2 --stop t >one.json
+check "also those before a stop text" grep -q '"finish_reason":"stop".*"token_ids":\[\(101,\)*\(101\)\{0,1\}\]' one.json
+echo '{"prompt": "Once"}' | $generate ends.run --quiet --bias 'e=+40' -n 4 --prompts - >one.json
+check "with --prompts, too" grep -q '"finish_reason":"stop"' one.json
+$generate ends.run --quiet --export ends.out && $generate ends.run --quiet --gguf ends.gguf 2>/dev/null
+ends_of() { tr -d ' \n' <"$1/generation_config.json" | grep -o '"eos_token_id":[^]]*]'; }
+check "an export has all of them" test "$(ends_of ends.out)" = "$(ends_of ends.run)"
+$train text.txt --init ends.run --steps 1 --sample-tokens 0 --eval-every 0 --quiet --out tuned.run 2>/dev/null
+check "and so has a fine-tuned model" test "$(ends_of tuned.run)" = "$(ends_of ends.run)"
+
+cp -r a.run chat.run
+echo '{{ messages }}' >chat.run/chat_template.jinja
+check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"
+check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/null | grep -q 'chat template'"
 
 check_learned "on a terminal what was copied is underlined" python3 - "$generate" <<'EOF'
 import os, pty, subprocess, sys
@@ -284,7 +284,7 @@ def is_score(rows, name): # of which the mean has six decimals
     score, = of(name)
     known = [r for r in rows if r["nats"] not in ("", None)]
     assert len(rows) == score["file_tokens"] and len(known) == score["scored_tokens"], (name, len(rows), len(known), score)
-    assert abs(total(rows) / len(known) - score["nats_per_token"]) < 2e-6, (name, total(rows) / len(known), score)
+    assert abs(total(rows) / len(known) - score["nats_per_token"]) < 2e-5, (name, total(rows) / len(known), score)
 tokens, words = table("tokens.csv", ","), table("words.tsv", "\t")
 is_score(tokens, "given.json")
 is_score(of("stride.jsonl"), "stride.json")
@@ -314,7 +314,7 @@ for before, r in zip(words, words[1:]):
     own = [t for t in tokens if t["document"] == r["document"] and begin <= int(t["start"]) < int(r["end"])]
     assert len(own) == int(r["tokens"]) and near(total(own), float(r["nats"])), (r, own)
     assert (r["entropy"], r["rank"]) == (own[0]["entropy"], own[0]["rank"])
-assert [(r["text"], r["nats"]) for r in of("words.jsonl")][1:] == [(r["text"], float(r["nats"])) for r in words[1:]]
+assert all(a["text"] == b["text"] and near(a["nats"], float(b["nats"])) for a, b in zip(of("words.jsonl")[1:], words[1:]))
 # sentences with ids
 lines, rows = of("ids.json"), table("ids.csv", ",")
 assert [(r["line"], r["id"]) for r in lines] == [(1, "s1"), (3, "s 2")], lines
@@ -328,7 +328,8 @@ choice = json.load(open("once.json"))["choices"][0]["logprobs"]["top_logprobs"][
 record, = [r for r in of("once.tokens") if r["start"] == 9]
 assert abs(record["nats"] + choice[record["text"]]) < 1e-3, record
 assert abs(record["entropy"] + sum(p * math.exp(p) for p in choice.values()) / math.log(2)) < 1e-2, record
-assert record["rank"] == 1 + sum(p > choice[record["text"]] for p in choice.values()), record
+own = choice[record["text"]] # the rank, but for tokens whose probability is the same but for rounding
+assert sum(p > own + 1e-3 for p in choice.values()) < record["rank"] <= 1 + sum(p > own - 1e-3 for p in choice.values()), record
 EOF
 : | write --score - --tsv --per-line --per-word >got.txt
 check "a table without sentences has a title" test "$(tr -d '\r' <got.txt)" = line,id,word,start,end,bytes,text,tokens,nats,bits

@@ -11,8 +11,9 @@ build=$1
 tests=${ONLY:-programs.sh pairs.sh kept init export vocabularies page generate texts choose.sh dump.sh reports.sh sweep.sh}
 train=${BIN:-.}/train
 
-# One line for each combination: ISA DTYPE THREADS SEED
+# One line for each combination: ISA DTYPE THREADS SEED; first "default", what the programs choose.
 rows() {
+  echo default
   seed=1
   for isa in $("$train" --version | grep -o 'cpu-[a-z0-9]*' | cut -c 5-); do
     for dtype in f32 bf16; do
@@ -24,8 +25,9 @@ rows() {
     done
   done
 }
-settings() { # settings ISA DTYPE THREADS SEED
-  echo "INKLING_ISA=$1 TRAIN_FLAGS='--dtype $2 --threads $3 --seed $4'"
+settings() { # settings ISA DTYPE THREADS SEED, or settings default
+  if [ "$1" = default ]; then echo "INKLING_ISA= TRAIN_FLAGS="
+  else echo "INKLING_ISA=$1 TRAIN_FLAGS='--dtype $2 --threads $3 --seed $4'"; fi
 }
 
 if [ "${2:-}" = --row ]; then
@@ -38,10 +40,12 @@ fi
 
 bad=0
 log=$build/tests/matrix.log
-while read -r isa dtype threads seed; do
-  echo "$(settings "$isa" "$dtype" "$threads" "$seed"):"
-  INKLING_ISA=$isa TRAIN_FLAGS="--dtype $dtype --threads $threads --seed $seed" ONLY=$tests EMULATED='' \
-    tests/run.sh "$build" >"$log" 2>&1 </dev/null || { bad=$((bad + 1)); sed '$d' "$log"; }
+while read -r row; do
+  # shellcheck disable=SC2086 # words
+  values=$(settings $row)
+  echo "$values:"
+  (eval "export $values" && ONLY=$tests EMULATED='' tests/run.sh "$build" >"$log" 2>&1 </dev/null) ||
+    { bad=$((bad + 1)); sed '$d' "$log"; }
   tail -n 1 "$log"
 done <<END
 $(rows)

@@ -93,7 +93,7 @@ rm -r again/3-*.run
 "$train" --resume=again --threads 1 --quiet >/dev/null 2>&1
 check "unless another one is given" grep -q '^threads = 1$' "$(echo again/3-*.run)/config.txt"
 
-"$train" text.txt $small --steps 60 --jobs 2 --sweep 'lr=1e-3,2e-3,3e-3,4e-3,5e-3,6e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6' --out planning >out 2>planning.err &
+"$train" text.txt $small --steps 60 --jobs 2 --sweep 'lr=1e-3,2e-3,3e-3,4e-3,5e-3,6e-3 wd=0.1,0.2,0.3,0.4,0.5,0.6 dropout=0,0.1,0.2,0.3,0.4 beta2=0.9,0.95,0.98' --out planning >out 2>planning.err &
 process=$!
 while ! grep -qs '^sweep ' planning.err && kill -0 $process; do sleep 0.01; done
 kill -INT $process

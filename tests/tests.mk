@@ -24,7 +24,7 @@ $(if $(findstring no test is called,$(ONLY_TESTS)),$(error $(ONLY_TESTS)))
 ONLY_NEEDS := $(if $(filter-out test_%,$(ONLY_TESTS)),programs) $(patsubst %,$(BUILD)/tests/%,$(filter test_%,$(ONLY_TESTS)))
 endif
 # `deps` may have just installed packages, so a new make looks for them.
-test test-cuda-on-cpu: DEPS = tests
+test test-matrix test-cuda-on-cpu: DEPS = tests
 test: deps
 	@$(MAKE) --no-print-directory run-tests
 run-tests: $(or $(ONLY_NEEDS),programs build-cuda-on-cpu)

@@ -193,6 +193,11 @@ check "are in the command" grep -q -e '- --val-frac 0 --pack stream --tokenizer 
 awk -F '\t' '{ printf "{\"question\": \"%s\", \"answer\": \"%s\"}\n", $1, $2 }' p.tsv >qa.jsonl
 refused "pairs" 3 'have "question" and "answer", and no "text"; .*: .*train qa.jsonl --prompt-field question --response-field answer --seed 7$' "$train" qa.jsonl --seed 7
 as_file "are read by the command" qa.jsonl p.tsv
+cp qa.jsonl qb.jsonl
+refused "pairs in two files" 3 "train qa.jsonl qb.jsonl --prompt-field question --response-field answer --prompt '- a' --seed 7$" \
+  "$train" qa.jsonl qb.jsonl --prompt '- a' --seed 7
+refused "options that do not fit in a message" 3 'train qa.jsonl --prompt-field question --response-field answer \.\.\.$' \
+  "$train" qa.jsonl --prompt "$(printf '%0400d' 0)" --seed 7
 check "half of them is not enough" sh -c "./train qa.jsonl --jsonl-field question --dry-run 2>&1 | grep -q '^warning: .* only one of them is read; .* --prompt-field question --response-field answer'"
 silent "as pairs" qa.jsonl --prompt-field question --response-field answer
 if has jq "chats and records of instructions"; then

@@ -100,15 +100,15 @@ static void set_options(const TrainSettings *s, Finding *finding) {
 /* Writes the command line of this program, except for the options that the finding sets. */
 static void set_command_line(const Run *r, const Finding *finding, DoctorCommand *command) {
   const TextList *data = &r->settings.data;
-  const size_t size = sizeof command->inputs;
-  char *out = command->inputs;
-  *out = '\0';
-  for (int i = 0; i < data->count; i++)
-    snprintf(out + strlen(out), size - strlen(out), " %s",
-             path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text);
-  options_write_command(&r->options,
-                        finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data",
-                        command->typed, sizeof command->typed);
+  const char *beside = finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data";
+  size_t used = 0;
+  command->inputs[0] = '\0';
+  for (int i = 0; i < data->count && used < sizeof command->inputs; i++)
+    used += (size_t)snprintf(command->inputs + used, sizeof command->inputs - used, " %s",
+                             path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text);
+  if (used >= sizeof command->inputs) strcpy(command->inputs, " ...");
+  if (!options_write_command(&r->options, beside, command->typed, sizeof command->typed))
+    strcpy(command->typed, " ...");
 }
 
 /* Options that name fields make standard input JSON lines. */
@@ -153,7 +153,8 @@ static size_t write_command(const Examination *e, const Group *g, const Finding 
   enum { NAMES = 1000 };
   const char *path = name_of(e, g->files[0]);
   const DoctorRoute route = route_of(e, g->files[0], finding);
-  const bool loop = route == DOCTOR_AMONG && g->count > 1 && strchr(finding->command, ' ');
+  const bool loop =
+      route == DOCTOR_AMONG && g->count > 1 && strchr(finding->command, ' ') && !doctor_keeps_text(finding);
   size_t done = 0;
   command->word = loop ? "\"$f\"" : NULL;
   doctor_command(command, finding, path, route);

@@ -31,18 +31,21 @@ static bool is_plain(char c) {
          (c && strchr("_-./+,:@%=", c));
 }
 
-ShellWord text_shell_word(const char *text, size_t limit) {
+static ShellWord shell_word(const char *text, size_t limit, const char *before) {
   ShellWord out;
   const OneLine line = text_one_line(text, limit);
   bool plain = line.text[0] != '\0';
   for (const char *c = line.text; *c; c++) plain = plain && is_plain(*c);
-  char *to = out.text + sprintf(out.text, "%s%s", plain ? "" : "'", line.text[0] == '-' ? "./" : "");
+  char *to = out.text + sprintf(out.text, "%s%s", plain ? "" : "'", before);
   for (const char *c = line.text; *c; c++)
     if (*c == '\'') to += sprintf(to, "'\\''");
     else *to++ = *c;
   strcpy(to, plain ? "" : "'");
   return out;
 }
+
+ShellWord text_shell_word(const char *text, size_t limit) { return shell_word(text, limit, text[0] == '-' ? "./" : ""); }
+ShellWord text_shell_value(const char *text, size_t limit) { return shell_word(text, limit, ""); }
 
 void text_make_visible(char *text) {
   for (char *c = text, *end = text + strlen(text); c < end;) {
@@ -130,7 +133,7 @@ PluralText text_plural_short(double count, const char *noun) { return plural_of(
 
 void text_print_csv(FILE *stream, const char *text, size_t size, char separator) {
   bool quoted = false;
-  for (size_t i = 0; i < size; i++) quoted = quoted || text[i] == separator || strchr("\"\r\n", text[i]);
+  for (size_t i = 0; i < size; i++) quoted = quoted || text[i] == separator || memchr("\"\r\n", text[i], 3);
   if (quoted) fputc('"', stream);
   for (size_t i = 0; i < size; i++) {
     if (text[i] == '"') fputc('"', stream);

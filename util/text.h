@@ -21,6 +21,7 @@ typedef struct ShellWord {
   char text[4 * ONE_LINE_BYTES + 8];
 } ShellWord;
 ShellWord text_shell_word(const char *text, size_t limit);
+ShellWord text_shell_value(const char *text, size_t limit); /* without "./": no file name */
 
 /* Replaces control characters except newlines, and bytes that are not UTF-8, by '?', in place. Messages contain names
  * and contents of files, and control sequences in them must not reach a terminal. */
