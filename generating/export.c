@@ -93,12 +93,24 @@ static void write_tokenizer(FILE *out, const json_t *settings, const char *key) 
   fprintf(out, " --%s %s", key, tokenizer_is_trained_name(name) ? name : "TOKENIZER");
 }
 
+/* Writes the options that say how the text is read. */
+static void write_reading(FILE *out, const json_t *settings) {
+  static const char *const keys[] = {"binary", "tsv", "fasta", "jsonl-field", "prompt-field", "response-field"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const json_t *value = json_object_get(settings, keys[i]);
+    const char *field = json_string_value(value);
+    if (field) fprintf(out, " --%s %s", keys[i], text_shell_word(field, ONE_LINE_BYTES - 1).text);
+    else if (json_is_true(value)) fprintf(out, " --%s", keys[i]);
+  }
+}
+
 static void write_command(FILE *out, const json_t *settings) {
   const char *key;
   json_t *value;
   const bool based = json_object_get(settings, "init");
   fprintf(out, "\nTrained with Inkling:\n\n```\n%s TEXT", program_name_elsewhere("train").text);
   if (json_object_get(settings, "val")) fputs(" --val VALIDATION", out);
+  write_reading(out, settings);
   if (based) fputs(" --init MODEL", out);
   if (json_object_get(settings, "teacher")) fputs(" --teacher MODEL", out);
   write_tokenizer(out, settings, "tokenizer");

@@ -82,6 +82,15 @@ command=$(grep '^./train TEXT' tuned/README.md | sed 's/^.\/train TEXT --init MO
 "$train" text.txt --init plain.run $command --threads 1 --sample-tokens 0 --out again.run --overwrite --quiet
 check "the command of a fine-tuned model" cmp again.run/model.safetensors tuned.run/model.safetensors
 
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "{\"my question\": \"%d\", \"answer\": \"number %d\"}\n", i, i * 7 }' >asked.jsonl
+"$train" asked.jsonl $small --prompt-field "my question" --response-field answer --out asked.run
+"$generate" asked.run --export asked --quiet
+command=$(grep '^./train TEXT' asked/README.md | sed 's/^.\/train TEXT//')
+eval '"$train"' asked.jsonl "$command" --threads 1 --sample-tokens 0 --out again.run --overwrite --quiet
+check "the command of a model of pairs names the fields" cmp again.run/model.safetensors asked.run/model.safetensors
+"$train" text.txt $small --binary --steps 2 --out binary.run && "$generate" binary.run --export binary --quiet
+check "the command of a model of bytes" grep -q '^./train TEXT --binary ' binary/README.md
+
 "$train" text.txt $small --norm-place branch --out own.run
 "$generate" own.run --export own -n 10 >said 2>err
 check "a class of our own comes with it" cmp own.run/modeling_inkling.py own/modeling_inkling.py
