@@ -230,7 +230,7 @@ int model_reports(Model *model, StepReport *out, int capacity, bool wait, Error 
 /* Allocates activations for forward passes of up to `batch` sequences of `length` tokens, unless training has. */
 bool model_evaluate_begin(Model *model, int batch, int length, Error *error);
 /* Adds the unsmoothed losses (nats) of `batch` sequences of `length` tokens to *sum and the targets that are not
- * ignored to *count. `logits` NULL, or host fp32 [batch*length][vocab]. */
+ * ignored to *count; both may be NULL. `logits` NULL, or host fp32 [batch*length][vocab]. */
 bool model_evaluate(Model *model, const TokenBatch *tokens, int batch, int length, double *sum, int64_t *count,
                     float *logits, Error *error);
 /* The same, with the loss of each target: host fp32 [batch*length], 0 for ignored ones. */

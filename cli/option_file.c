@@ -1,7 +1,6 @@
 /* Configuration files: reading and writing of `key = value` lines. */
 #include "cli/option_internal.h"
 #include "util/text.h"
-
 #include "util/utf8.h"
 
 #include <ctype.h>

@@ -194,8 +194,6 @@ const char *corpus_shown_file(const Corpus *corpus) {
 
 int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL); }
 
-int64_t corpus_skipped(const Corpus *corpus) { return (int64_t)corpus->list.skipped_count; }
-
 OneLine corpus_skipped_names(const Corpus *corpus, bool texts) { return file_list_skipped(&corpus->list, 0, texts); }
 
 int64_t corpus_bytes(const Corpus *corpus) { return corpus->list.bytes; }

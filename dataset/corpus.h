@@ -63,7 +63,6 @@ const TextFile *corpus_file(const Corpus *corpus, int index);
 bool corpus_is_stdin(const Corpus *corpus, int index); /* whether that file is the copy of standard input */
 const char *corpus_shown_file(const Corpus *corpus);   /* name of the file that is read, for messages */
 int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines files */
-int64_t corpus_skipped(const Corpus *corpus);          /* number of names in directories that were skipped */
 /* Does what file_list_skipped() does for all of them. */
 OneLine corpus_skipped_names(const Corpus *corpus, bool texts);
 int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes */

@@ -93,14 +93,14 @@ static json_t *top_of(const Tokenizer *tokenizer, const TokenAlternative *top, i
   return object;
 }
 
-/* Returns the number of tokens of the text: all, or those before a stop text or an interruption. Tokens without text,
- * such as special ones, may begin and end where the text ends. */
+/* Returns the number of tokens of the text. At a stop text or an interruption, tokens that begin behind the end of the
+ * text are dropped, and of those that begin at its end, the last: the others have no text, such as special ones. */
 static size_t token_count(const Output *o) {
   const int64_t size = (int64_t)o->text.size;
   size_t count = o->ids.count;
   if (o->result.reason != STOP_TEXT && o->result.reason != STOP_CALLER) return count;
-  for (int64_t end = INT64_MAX; count > 0 && o->tokens[count - 1].begin >= size && end > size; count--)
-    end = o->tokens[count - 1].begin;
+  while (count > 0 && o->tokens[count - 1].begin > size) count--;
+  if (count > 0 && o->tokens[count - 1].begin == size) count--;
   return count;
 }
 

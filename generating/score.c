@@ -36,9 +36,8 @@ static bool score_window(TextScoring *s, int64_t first, int length, int64_t scor
   const TokenBatch batch = {.tokens = s->ids.ids + first, .targets = s->targets};
   const LoadedModel *m = s->model;
   const size_t vocab = (size_t)m->config.vocab;
-  int64_t counted = 0;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
-  if (!model_losses(m->model, &batch, 1, length, s->losses, &s->score->nats, &counted, s->logits, error)) return false;
+  if (!model_losses(m->model, &batch, 1, length, s->losses, &s->score->nats, NULL, s->logits, error)) return false;
   for (int64_t i = scored - first; s->score->take && i < length; i++)
     if (!s->score->take(s->score->context, s->targets[i], s->losses[i],
                         s->logits ? s->logits + (size_t)i * vocab : NULL, error))

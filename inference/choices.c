@@ -182,14 +182,12 @@ static double sum_row(const Scoring *s, int row, int length) {
 
 static bool score_texts(const Scoring *s, size_t end, Progress progress, Error *error) {
   Choice *texts = s->set->texts;
-  double sum = 0;
-  int64_t counted = 0;
   for (size_t first = 0; first < end;) {
     int length;
     const int rows = rows_of(s, first, end, &length);
     for (int i = 0; i < rows; i++) fill_row(s, &texts[first + (size_t)i], i, length);
     const TokenBatch batch = {.tokens = s->tokens, .targets = s->targets};
-    if (!model_losses(s->model, &batch, rows, length, s->losses, &sum, &counted, NULL, error)) return false;
+    if (!model_losses(s->model, &batch, rows, length, s->losses, NULL, NULL, NULL, error)) return false;
     for (int i = 0; i < rows; i++) texts[first + (size_t)i].loglikelihood = sum_row(s, i, length);
     first += (size_t)rows;
     if (!progress_report(progress, (int64_t)first, error)) return !error->code;

@@ -1,5 +1,6 @@
 #include "inference/generation.h"
 
+#include "inference/evaluation.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/array.h"
 #include "util/clock.h"
@@ -74,7 +75,7 @@ PredictionMeasures prediction_measure(const float *logits, int vocab, int32_t id
   PredictionMeasures out = {.rank = 1};
   for (int i = 0; i < vocab; i++) {
     const double logprob = (double)logits[i] - all, p = exp(logprob);
-    if (p > 0) out.entropy -= p * logprob / log(2);
+    if (p > 0) out.entropy -= p * logprob / NATS_PER_BIT;
     out.rank += logits[i] > logits[id];
   }
   return out;

@@ -75,25 +75,24 @@ static bool in_range(const char *name, int value, int low, int high, ExitCode co
          fail(error, code, "%s is %d; it must be from %d to %d", name, value, low, high);
 }
 
-/* Whether `value` has a name; the list of names ends with NULL. */
-static bool is_named(const char *name, int value, const char *const *names, Error *error) {
-  int count = 0;
-  while (names[count]) count++;
-  return in_range(name, value, 0, count - 1, EXIT_INTERNAL, error);
-}
-
 /* Checks that nothing is left open. */
 static bool is_decided(const ModelConfig *c, Error *error) {
-  return is_named("norm", (int)c->norm, model_norm_names, error) &&
-         is_named("norm-place", (int)c->norm_place, model_norm_place_names, error) &&
-         is_named("act", (int)c->activation, model_activation_names, error) &&
-         is_named("positions", (int)c->positions, model_position_names, error) &&
-         in_range("tie", c->tie, 0, 1, EXIT_INTERNAL, error) &&
-         in_range("gated", c->gated, 0, 1, EXIT_INTERNAL, error) &&
-         in_range("bias", c->bias, 0, 1, EXIT_INTERNAL, error) &&
-         in_range("qkv-bias", c->qkv_bias, 0, 1, EXIT_INTERNAL, error) &&
-         in_range("head-bias", c->head_bias, 0, 1, EXIT_INTERNAL, error) &&
-         in_range("qk-norm", c->qk_norm, 0, 1, EXIT_INTERNAL, error);
+  const struct {
+    const char *name;
+    int value, last;
+  } choices[] = {{"norm", (int)c->norm, NORM_KINDS - 1},
+                 {"norm-place", (int)c->norm_place, NORM_PARALLEL},
+                 {"act", (int)c->activation, ACTIVATION_KINDS - 1},
+                 {"positions", (int)c->positions, POSITIONS_NONE},
+                 {"tie", c->tie, 1},
+                 {"gated", c->gated, 1},
+                 {"bias", c->bias, 1},
+                 {"qkv-bias", c->qkv_bias, 1},
+                 {"head-bias", c->head_bias, 1},
+                 {"qk-norm", c->qk_norm, 1}};
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+    if (!in_range(choices[i].name, choices[i].value, 0, choices[i].last, EXIT_INTERNAL, error)) return false;
+  return true;
 }
 
 bool model_config_check(const ModelConfig *c, ExitCode code, Error *error) {

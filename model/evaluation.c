@@ -56,8 +56,8 @@ bool model_evaluate(Model *m, const TokenBatch *tokens, int batch, int length, d
   else m->ops->submit(m->context, &m->graphs[GRAPH_EVALUATION], evaluate, &evaluation);
   StepState state = {0};
   m->ops->download(m->context, &state, m->eval_state, sizeof state);
-  *sum += state.loss_sum;
-  *count += state.loss_count;
+  if (sum) *sum += state.loss_sum;
+  if (count) *count += state.loss_count;
   return model_check_backend(m, error);
 }
 

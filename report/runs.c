@@ -128,6 +128,8 @@ static ColumnName deviation_of(const char *column) {
   return name;
 }
 
+static bool has_deviation(const char *column) { return !is_setting(deviation_of(column).text); }
+
 /* Returns what is equal in runs that differ only in their seed: settings, validation text, how and where they ended. */
 static json_t *shared_values(const json_t *row) {
   const char *state = json_string_value(json_object_get(row, "state"));
@@ -142,7 +144,6 @@ static json_t *shared_values(const json_t *row) {
  * values stay as they are; a value that a row lacks is unknown. */
 static void set_mean(const json_t *rows, const int *groups, int first, const char *name) {
   json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, name);
-  const ColumnName deviation = deviation_of(name);
   SeedSum sum = {0};
   bool equal = true, known = true;
   for (int i = first; i < (int)json_array_size(rows); i++) {
@@ -153,7 +154,8 @@ static void set_mean(const json_t *rows, const int *groups, int first, const cha
     seeds_add(&sum, json_number_value(value));
   }
   if (!equal) set(row, name, result_number(known ? seeds_mean(&sum) : (double)NAN));
-  if (!is_setting(deviation.text)) set(row, deviation.text, result_number(known ? seeds_deviation(&sum) : (double)NAN));
+  if (has_deviation(name))
+    set(row, deviation_of(name).text, result_number(known ? seeds_deviation(&sum) : (double)NAN));
 }
 
 /* Makes the first row of a group that of the whole group: it keeps its name and lists the seeds. */
@@ -389,9 +391,9 @@ static json_t *bases_of(const json_t *paths) {
 /* Writes means and standard deviations into one cell. */
 static void join_deviations(json_t *row, const char *sign) {
   for (int i = 0; i < MEASURED; i++) {
+    if (!has_deviation(measured[i])) continue;
     const ColumnName deviation = deviation_of(measured[i]);
     const double mean = result_value(row, measured[i]), width = result_value(row, deviation.text);
-    if (is_setting(deviation.text)) continue;
     if (!isnan(width)) set(row, measured[i], json_sprintf("%.5g %s %.2g", mean, sign, width));
     set(row, deviation.text, json_null());
   }

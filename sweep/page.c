@@ -127,6 +127,7 @@ static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption 
 static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, bool by_seed, const SweepOption *options,
                        int count, Error *error) {
   const double most = worst_shown(runs);
+  const bool any_score = most > 0;
   const RunsTable table = {
       .dirs = &dir, .count = 1, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH, .by_seed = by_seed};
   bool ok = !isnan(most);
@@ -139,7 +140,8 @@ static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, boo
   for (int i = 0; ok && i < count; i++)
     if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i, most);
   fputs("</div>\n</section>\n<section><h2>Runs</h2>\n", stream);
-  ok = (ok || error_memory(error, "a report")) && (!(most > 0) || runs_print(&table, stream, error));
+  if (!ok) error_memory(error, "a report");
+  if (ok && any_score) ok = runs_print(&table, stream, error);
   fputs("</section>\n</body>\n</html>\n", stream);
   return ok;
 }

@@ -67,9 +67,9 @@ void tokenizer_set_other_ends(Tokenizer *t, const EndTokens *ends) {
 }
 
 bool tokenizer_is_end(const Tokenizer *t, int32_t id) {
-  int i = 0;
-  while (i < t->others.count && t->others.ids[i] != id) i++;
-  return id == t->end || i < t->others.count;
+  for (int i = 0; i < t->others.count; i++)
+    if (t->others.ids[i] == id) return true;
+  return id == t->end;
 }
 
 int tokenizer_begin(const Tokenizer *t) { return t->begin; }
