@@ -90,7 +90,7 @@ static void fill_fields(Field fields[FIELDS], const ConsoleProgress *numbers, bo
     snprintf(fields[FIELD_ETA], FIELD_BYTES, "ETA %s", text_duration(numbers->seconds_left).text);
 }
 
-/* One blank stands beside the bar and before the trend of a loss, two between other fields. */
+/* One space stands beside the bar and before the trend of a loss, two between other fields. */
 static int gap_before(const Field fields[FIELDS], int field) {
   if (field == FIELD_STEP) return 0;
   return field == FIELD_BAR || field == FIELD_TREND || (field == FIELD_LOSS && *fields[FIELD_BAR]) ? 1 : 2;
@@ -242,7 +242,7 @@ static char *find_command(char *text) {
   return end && (is_command(end, "train") || is_command(end, "generate")) ? end : NULL;
 }
 
-/* Prints `text` and a newline; `column` is the cursor's. On a terminal it is folded at blanks, except for a final
+/* Prints `text` and a newline; `column` is the cursor's. On a terminal it is folded at spaces, except for a final
  * command, which is meant to be copied. */
 static void print_folded(const Console *console, char *text, int column, int indent) {
   const int width = line_width(console);

@@ -115,6 +115,9 @@ void generate_options(Options *options, GenerateSettings *s) {
            "recognize special tokens such as " END_OF_TEXT
            " in prompts and in the text of --encode; otherwise they are plain text",
            .modes = MODES_READING | MODE_ENCODE),
+      FLAG("binary", &s->binary,
+           "read the bytes of any file and skip the text checks; the default for a run that was trained with --binary",
+           .modes = MODES_READING | MODE_SCORE | MODE_CHOOSE),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
              "for a prompt longer than the context: reject it (no), or drop its beginning (left)",
              .modes = MODES_PROMPTED & ~MODE_INTERACTIVE),
@@ -206,9 +209,6 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
       FORMAT_ROWS(s, .needs = "score novelty"),
-      FLAG("binary", &s->binary,
-           "read the bytes of any file and skip the text checks; the default for a run that was trained with --binary",
-           .modes = MODES_READING | MODE_SCORE | MODE_CHOOSE),
 
       GROUP("Other modes (at most one)"),
       FLAG("interactive", &s->interactive,

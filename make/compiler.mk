@@ -53,8 +53,8 @@ KNOWN_ISAS := $(filter-out %_bf16,$(ALL_CPU_BUILDS))
 $(if $(filter-out $(KNOWN_ISAS),$(ISA)),$(error ISA is "$(ISA)": give one or several of $(KNOWN_ISAS)))
 CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
 	$(filter-out $(if $(X86)$(ARM),generic%),$(ALL_CPU_BUILDS)))
-# Floating-point exceptions need not be exact, so comparisons may become masks. Packagers give -O2, which the kernels need
-# not be content with.
+# Floating-point exceptions need not be exact, so comparisons may become masks. Distributions set -O2; the kernels
+# are compiled with -O3 all the same.
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2),$(if $(filter -O2,$(CFLAGS)),-O3)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
 	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \

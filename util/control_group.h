@@ -2,7 +2,7 @@
 #ifndef INKLING_UTIL_CONTROL_GROUP_H
 #define INKLING_UTIL_CONTROL_GROUP_H
 
-/* Takes into account a directory of a group. Version 1 or 2: the names of the files differ. */
+/* Called for each directory of a control group. version: that of the control groups, 1 or 2; their files differ. */
 typedef void (*ControlGroupTake)(const char *directory, int version, void *out);
 
 /* Calls `take` for the directories of the groups with this controller ("memory", "cpu") and of their ancestors, all of
