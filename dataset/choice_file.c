@@ -104,9 +104,10 @@ static bool take_choices(ChoiceFile *f, const json_t *choices, Error *error) {
 static bool take_sentences(ChoiceFile *f, Error *error) {
   ChoiceText good = {0}, bad = {0};
   const bool pair = json_object_get(f->root, "sentence_good") && json_object_get(f->root, "sentence_bad");
+  const LineKeys keys = line_keys(f->root, false);
   if (!pair)
     return fail(error, EXIT_INPUT, "%s, has %s; write \"choices\", or \"sentence_good\" and \"sentence_bad\"",
-                name_of(f).text, line_keys(f->root, false).text);
+                name_of(f).text, *keys.text ? keys.text : "no fields");
   return take_string(f, "sentence_good", NULL, &good, error) && add_text(f, good, error) &&
          take_string(f, "sentence_bad", NULL, &bad, error) && add_text(f, bad, error);
 }

@@ -279,7 +279,8 @@ bool file_list_add(FileList *list, const char *path, Error *error) {
   if (stat(path, &st) != 0) return cannot_read(path, errno, error);
   if (S_ISDIR(st.st_mode) && is_model(list, path))
     return fail(error, EXIT_INPUT,
-                "%s is a model directory, not text; --resume=%s resumes a run, and --init %s trains a model on a text",
+                "%s is a model directory, not text; to resume a run, use --resume=%s; to fine-tune a model, give a "
+                "text and --init %s",
                 text_one_line(path, NAME_SHOWN).text, text_shell_word(path, NAME_SHOWN).text,
                 text_shell_word(path, NAME_SHOWN).text);
   if (S_ISDIR(st.st_mode)) return add_directory(list, path, error);

@@ -38,7 +38,7 @@ json_t *line_value(const json_t *object, const char *key);
 
 const char *line_kind(const json_t *value); /* "a string" */
 
-/* The first keys of an object: "content", "id", ..., or "no fields at all"; or only those of strings, or "". */
+/* The first keys of an object, or only those of strings: "content", "id", ...; "": none. */
 typedef struct LineKeys {
   char text[LINE_KEYS * (LINE_KEY_BYTES + 4) + 8];
 } LineKeys;

@@ -44,13 +44,14 @@ static const json_t *string_field(json_t *root, const char *name, const char *op
   const json_t *value = json_object_get(root, name);
   if (json_is_string(value)) return value;
   const OneLine shown = text_one_line(name, LINE_KEY_BYTES);
-  const LineKeys texts = line_keys(root, true);
+  const LineKeys texts = line_keys(root, true), all = line_keys(root, false);
   if (value)
     fail(error, EXIT_INPUT, "%s: the field \"%s\" is %s, not a string", line_name(file, number).text, shown.text,
          line_kind(value));
   else fail(error, EXIT_INPUT, "%s, has no field \"%s\"", line_name(file, number).text, shown.text);
-  if (texts.text[0]) error_append(error, "; %s takes the name of a field with a string: %s", option, texts.text);
-  else error_append(error, "; none of its fields is a string: %s", line_keys(root, false).text);
+  if (*texts.text) error_append(error, "; use %s to choose a field with text: %s", option, texts.text);
+  else if (*all.text) error_append(error, "; the object has no field with text, only %s", all.text);
+  else error_append(error, "; the object is empty");
   return NULL;
 }
 

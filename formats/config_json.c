@@ -328,8 +328,10 @@ static bool read_window(const ConfigReader *r, const ConfigKey *key) {
   int layer = 0;
   while (layer < c->layers && !has_window(r, key, layer)) layer++;
   return window >= c->ctx || layer == c->layers ||
-         refuse(r, "%s is %lld%s in layer %d, less than the context of %d; attention with a window is not supported",
-                key->name, (long long)window, value ? "" : " when it is absent", layer, c->ctx);
+         refuse(r,
+                "layer %d attends to a window of %lld tokens (%s%s), less than the context of %d; windows are not "
+                "supported",
+                layer, (long long)window, key->name, value ? "" : ", by default", c->ctx);
 }
 
 /* Refuses a value and lists the supported ones, each by its first name. */
@@ -370,7 +372,7 @@ static bool check_rope_type(const ConfigReader *r, const json_t *rope) {
   if (!value) return true;
   if (!type) return refuse(r, "%s is not a string", key);
   return strcmp(type, "default") == 0 || strcmp(type, "dynamic") == 0 || is_unscaled(rope, type) ||
-         refuse(r, "%s is %s; only \"default\" is supported", key, shown(value).text);
+         refuse(r, "%s is %s; scaling of rotary positions within the context is not supported", key, shown(value).text);
 }
 
 static bool check_scaling(const ConfigReader *r, const char *key) {

@@ -142,7 +142,12 @@ install() {
 # shellcheck disable=SC2086 # the lists are words
 if ! install $missing $optional; then
   if [ -z "$missing" ]; then
-    echo "install-deps: without libedit lines typed into ./generate -i cannot be edited; tests that need Python or MPI are skipped" >&2
+    for name in $optional; do
+      case $name in
+        libedit) echo "install-deps: without libedit, ./generate -i has only the terminal's own line editing" >&2 ;;
+        *) echo "install-deps: without $name, the tests that need it are skipped" >&2 ;;
+      esac
+    done
     exit 0
   fi
   echo "install-deps: not installed; type the command above and try again" >&2

@@ -46,9 +46,9 @@ const SweepRun *sweep_best(const SweepRuns *runs) {
 const char *sweep_run_unit(const SweepRun *run) { return run->in_nats ? "nats per token" : "bits per byte"; }
 
 const char *sweep_unit(const SweepRuns *runs) {
-  const SweepRun *run = runs->items;
-  while (run < runs->items + runs->count - 1 && !run->in_nats) run++;
-  return sweep_run_unit(run);
+  for (int i = 0; i < runs->count; i++)
+    if (runs->items[i].in_nats) return sweep_run_unit(&runs->items[i]);
+  return sweep_run_unit(&runs->items[0]);
 }
 
 OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
@@ -67,7 +67,7 @@ OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
   const bool all = isfinite(seeds_mean(&sum));
   used += (size_t)snprintf(line.text + used, sizeof line.text - used, ": %.4f %s%s",
                            all ? seeds_mean(&sum) : run->scores[SWEEP_STAGES - 1], sweep_run_unit(run),
-                           all ? "" : " (with another seed, it failed)");
+                           all ? "" : " (this run; another seed failed)");
   if (all && sum.count > 1)
     snprintf(line.text + used, sizeof line.text - used, " (mean of %d seeds, standard deviation %.4f)", sum.count,
              seeds_deviation(&sum));
@@ -171,8 +171,8 @@ bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
     sweep_options_free(options, count);
     return false;
   }
-  console_line(console, "%s after %s of the steps, of the best setting with each value%s:", sweep_unit(runs),
-               sweep_stages[0].name, runs->groups < runs->count ? " (mean of its seeds)" : "");
+  console_line(console, "for each value, the loss of its best setting after %s of the steps, in %s%s:",
+               sweep_stages[0].name, sweep_unit(runs), runs->groups < runs->count ? ", mean over seeds" : "");
   for (int i = 0; i < count; i++) tell_values(&options[i], console);
   for (int i = 0; best && i < count; i++)
     if (options[i].edge)
@@ -180,7 +180,7 @@ bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
                    value_of(best, options[i].name), options[i].edge < 0 ? "smallest" : "largest",
                    options[i].edge < 0 ? "smaller" : "larger");
   if (best) console_line(console, "best setting: %s", sweep_setting_text(runs, best).text);
-  if (best) console_line(console, "best: %s", best->dir.text);
+  if (best) console_line(console, "best run: %s", best->dir.text);
   sweep_options_free(options, count);
   return true;
 }

@@ -53,22 +53,22 @@ static bool check_value(Reader *r, const char *name, const char *value, const Op
   return *row || refuse(r, "%s", wrong.text);
 }
 
-static const char BLANKS[] = " \t\r";
+static const char SPACES[] = " \t\r";
 
-/* Cuts off a value, which ends before a comma or a blank, or is "quoted", with "" for a quote. Moves *at behind what
+/* Cuts off a value, which ends before a comma or a space, or is "quoted", with "" for a quote. Moves *at behind what
  * ends it, which is stored. NULL: a quote is missing. */
 static char *cut_value(char **at, char *end, bool *quoted) {
   char *value = *at, *in = value, *out = value;
   *quoted = *in == '"';
   bool closed = !*quoted;
   if (closed)
-    while (*in && *in != ',' && !strchr(BLANKS, *in)) *out++ = *in++;
+    while (*in && *in != ',' && !strchr(SPACES, *in)) *out++ = *in++;
   for (in += *quoted; *in && !closed; in++) {
     closed = *in == '"' && in[1] != '"';
     if (*in == '"' && !closed) in++;
     if (!closed) *out++ = *in;
   }
-  closed = closed && (!*in || *in == ',' || strchr(BLANKS, *in));
+  closed = closed && (!*in || *in == ',' || strchr(SPACES, *in));
   *end = *in;
   *at = in + (*in != 0);
   *out = 0;
@@ -96,7 +96,9 @@ static bool take_values(Reader *r, Axis *axis, char **at, const Option **row) {
     bool quoted;
     char *value = cut_value(at, &end, &quoted);
     if (!value)
-      return refuse(r, "%s: a quoted value ends with a quote before a comma or a blank; write \"\" for a quote in it",
+      return refuse(r,
+                    "%s: a quoted value must end with a quote and be followed by a comma or a space; write a quote "
+                    "inside it as \"\"",
                     axis->name);
     const bool alone = !axis->count && end != ',' && !quoted;
     if (alone && strstr(value, "..") && !strchr(value, '/')) return take_range(r, axis, value, row);
@@ -113,7 +115,7 @@ static bool take_word(Reader *r, char **at) {
   char *word = *at, *equals = word + strcspn(word, "= \t\r");
   if (*equals != '=' || equals == word) {
     *equals = 0;
-    return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,VALUE,...; put a value with blanks or commas in \"\"",
+    return refuse(r, "got \"%.100s\", need a file or OPTION=VALUE,...; values with spaces or commas need double quotes",
                   word);
   }
   if (r->count == AXES) return refuse(r, "more than %d options", AXES);
@@ -179,7 +181,7 @@ static void add_run(Reader *r, int number, int draw) {
 
 static bool take_line(Reader *r, char *line) {
   r->count = 0;
-  for (line += strspn(line, BLANKS); *line && *line != '#'; line += strspn(line, BLANKS))
+  for (line += strspn(line, SPACES); *line && *line != '#'; line += strspn(line, SPACES))
     if (!take_word(r, &line)) return false;
   int64_t combinations = r->count > 0;
   bool range = false;

@@ -20,7 +20,7 @@ typedef struct SweepSpec {
  *   lr=1e-3,3e-3 layers=2,4     one run for each combination: here four
  *   lr=1e-4..1e-2 layers=2,4    values drawn between two numbers, here `draws` times for each of two numbers of layers
  *
- *   tokenizer="my vocab.json",b.json    a value with blanks, commas or a quote (""), or with ".."
+ *   tokenizer="my vocab.json",b.json    a value with spaces, commas or a quote (""), or with ".."
  *
  * Positive numbers that are a factor of 10 or more apart are drawn uniformly on a logarithmic scale. A word that begins
  * with '#' begins a comment. Equal runs occur once. EXIT_USAGE: an option that does not exist or that a sweep cannot

@@ -32,7 +32,7 @@ states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | 
 check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "
 check "the table has a row for each setting" test "$(grep -c '^| grid/.* ± .* | 2 | ' out)" = 4
 check "every loss has its unit" test "$(grep -c '^[0-9]*/[0-9]* .*: [0-9.]* bits per byte$' err) $(grep -c 'validation losses' err)" = "16 0"
-check "what is compared is said" grep -q '^bits per byte after a quarter of the steps, of the best setting with each value (mean of its seeds):$' err
+check "what is compared is said" grep -q '^for each value, the loss of its best setting after a quarter of the steps, in bits per byte, mean over seeds:$' err
 check "a sweep with --by-seed" sh -c '"$0" --resume=grid --by-seed >apart 2>/dev/null && test "$(grep -c "^| grid/" apart)" = 8 -a "$(grep -c "<tr><th>grid/" grid/report.html)" = 8' "$train"
 "$train" --runs grid -O json >together.json
 "$train" --runs grid -O json --by-seed >apart.json
@@ -100,7 +100,7 @@ kill -INT $process
 wait $process
 check "Ctrl-C while planning" test $? -eq 130 -a ! -e planning
 
-# ---- values with blanks, commas and quotes ----
+# ---- values with spaces, commas and quotes ----
 mkdir -p "a dir" away
 "$train" text.txt $small --steps 1 --tokenizer bpe --vocab-size 300 --quiet --out bpe.run 2>/dev/null
 cp bpe.run/tokenizer.json "a dir/my, \"tok\".json"
@@ -171,8 +171,8 @@ unable 'cannot differ' 'val-frac=0.1,0.2'
 unable 'cannot differ' 'threads=1,2'
 unable 'config cannot differ' 'config=a,b'
 unable 'data cannot differ' 'data=a.txt,b.txt'
-unable 'put a value with blanks or commas in ""' 'tokenizer=a dir/x.json'
-for quoted in 'prompt="a b' 'prompt="a"b' 'prompt="a""' 'prompt="' 'prompt=a,"b'; do unable 'a quoted value ends with a quote' "$quoted"; done
+unable 'values with spaces or commas need double quotes' 'tokenizer=a dir/x.json'
+for quoted in 'prompt="a b' 'prompt="a"b' 'prompt="a""' 'prompt="' 'prompt=a,"b'; do unable 'a quoted value must end with a quote' "$quoted"; done
 refused "--by-seed of one run" 2 'by-seed needs --sweep' "$train" text.txt --by-seed
 refused "steps and minutes" 2 'steps cannot differ .* with --minutes' "$train" text.txt $small --minutes 1 --sweep 'steps=10,20' --out never
 sweep --sweep 'beta2=0.99..0.9999' --draws 8 --out fine
@@ -282,5 +282,5 @@ check "larger models have fewer" test "$(planned 2)" -lt "$(planned 1)" -a "$(pl
 # A longer validation text: all runs read the same part of it, however large their steps are.
 "$train" long.txt $small --val long.txt --steps 40 --jobs 2 --sweep 'batch=2,8' --out parts >out 2>err
 check "evaluations of all runs read the same" test "$(sed -n 's/^eval-tokens = //p' parts/*.run/config.txt | uniq -c | tr -s ' ')" = " 2 16384"
-check "the best is the first of the table" test "$(sed -n 's/^best: //p' err)" = "$(sed -n '3s/^| \([^ ]*\) .*/\1/p' out)"
+check "the best is the first of the table" test "$(sed -n 's/^best run: //p' err)" = "$(sed -n '3s/^| \([^ ]*\) .*/\1/p' out)"
 echo "done"

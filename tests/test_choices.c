@@ -82,7 +82,7 @@ static void lines_that_are_refused(void **state) {
       {"x.jsonl", "", "x.jsonl has no choices"},
       {"x.jsonl", "{\"choices\": [\"a\", \"b\"]}\n{\"text\": \"a\"}",
        "x.jsonl, line 2, has \"text\"; write \"choices\", or \"sentence_good\" and \"sentence_bad\""},
-      {"x.jsonl", "{}", "has no fields at all; write \"choices\""},
+      {"x.jsonl", "{}", "has no fields; write \"choices\""},
       {"x.jsonl", "{\"sentence_good\": \"a\"}", "has \"sentence_good\"; write"},
       {"x.jsonl", "{\"sentence_good\": \"a\", \"sentence_bad\": 1}", "\"sentence_bad\" is a number; write a string"},
       {"x.jsonl", "{\"sentence_good\": \"\", \"sentence_bad\": \"b\"}", "text 1 is empty"},

@@ -63,12 +63,13 @@ static void broken_json(void **state) {
     const char *line, *message;
   } cases[] = {
       {"{\"content\": \"c\", \"id\": 7}",
-       "x.jsonl, line 3, has no field \"text\"; --jsonl-field takes the name of a field with a string: \"content\""},
-      {"{\"id\": 7}", "line 3, has no field \"text\"; none of its fields is a string: \"id\""},
-      {"{}", "none of its fields is a string: no fields at all"},
+       "x.jsonl, line 3, has no field \"text\"; use --jsonl-field to choose a field with text: \"content\""},
+      {"{\"id\": 7}", "line 3, has no field \"text\"; the object has no field with text, only \"id\""},
+      {"{}", "has no field \"text\"; the object is empty"},
       {"{\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,\"9\":1}", "\"7\", \"8\", ..."},
-      {"{\"a\\n\\u001b\\u009b\": 1}", "a string: \"a????\""},
-      {"{\"text\": 7}", "line 3: the field \"text\" is a number, not a string; none of its fields"},
+      {"{\"a\\n\\u001b\\u009b\": 1}", "only \"a????\""},
+      {"{\"text\": 7}",
+       "line 3: the field \"text\" is a number, not a string; the object has no field with text, only \"text\""},
       {"{\"text\": null}", "is null, not a string"},
       {"{\"text\": [\"a\"]}", "is an array, not a string"},
       {"{\"text\": {\"text\": \"a\"}}", "is an object, not a string"},
@@ -113,12 +114,12 @@ static void missing_pair_fields(void **state) {
   CorpusOptions no_answer = {.prompt_field = "q", .response_field = "a"};
   Corpus *corpus = open_with(&path, 1, &no_answer);
   Error error = first_error(corpus);
-  expect_error(&error, EXIT_INPUT, "no field \"a\"; --response-field takes the name of a field with a string: \"q\"");
+  expect_error(&error, EXIT_INPUT, "no field \"a\"; use --response-field to choose a field with text: \"q\"");
   corpus_close(corpus);
   CorpusOptions no_question = {.prompt_field = "a", .response_field = "q"};
   corpus = open_with(&path, 1, &no_question);
   error = first_error(corpus);
-  expect_error(&error, EXIT_INPUT, "no field \"a\"; --prompt-field takes the name of a field with a string: \"q\"");
+  expect_error(&error, EXIT_INPUT, "no field \"a\"; use --prompt-field to choose a field with text: \"q\"");
   corpus_close(corpus);
 }
 
@@ -137,7 +138,7 @@ static void hostile_json(void **state) {
   memcpy(text + DEEP - 4, "\":1}", 4);
   corpus = open_one(put(f, "key.jsonl", text, DEEP));
   error = first_error(corpus);
-  expect_error(&error, EXIT_INPUT, "none of its fields is a string: \"kkk");
+  expect_error(&error, EXIT_INPUT, "the object has no field with text, only \"kkk");
   expect_error(&error, EXIT_INPUT, "kkk...kkk");
   corpus_close(corpus);
   free(text);

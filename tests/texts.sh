@@ -155,7 +155,7 @@ check "and keep the files that they replace" cmp "bad texts/c.txt.original" "bad
 touch "bad texts/6.docx" "bad texts/8.md" "bad texts/.hidden"
 ./train "bad texts" --dry-run 2>plan
 check "skipped names" grep -q 'skipped in directories: bad texts/6.docx, bad texts/8.md, bad texts/.hidden and 2 more; only' plan
-check "a warning of those that may be texts" grep -q '^warning: not read, .*: bad texts/6.docx, bad texts/8.md; in' plan
+check "a warning of those that may be texts" grep -q '^warning: these files may be texts but were not read: bad texts/6.docx, bad texts/8.md; in a directory' plan
 
 # ---- commands read what the file would give, with the options that were given ----
 # as_file NAME FILE OPTIONS...: what the command of the message shows is what FILE.plain, which has the right name, shows
@@ -178,7 +178,7 @@ gzip -k s.fa
 as_file "compressed FASTA" s.fa.gz s.fa
 iconv -f utf-8 -t utf-16 s.fa >w.fa
 as_file "UTF-16 FASTA" w.fa s.fa
-refused "--fasta without standard input" 2 'a file.s name says its format: .fa' "$train" s.fa --fasta
+refused "--fasta without standard input" 2 'give a file of this format a name that ends in .fa' "$train" s.fa --fasta
 awk -F '\t' '{ printf "{\"text\": \"%s\"}\n", $2 }' p.tsv >t.jsonl
 gzip -k t.jsonl
 as_file "compressed JSON lines" t.jsonl.gz t.jsonl
@@ -223,7 +223,7 @@ if has jq "chats and records of instructions"; then
   done
   refused "chats in a field" 3 'its records are chats ("messages")' "$train" messages.jsonl --jsonl-field messages
 fi
-refused "no field with a string" 3 'none of its fields is a string: "ids"' sh -c "echo '{\"ids\": [1]}' | $train - --jsonl-field text"
+refused "no field with a string" 3 'the object has no field with text, only "ids"' sh -c "echo '{\"ids\": [1]}' | $train - --jsonl-field text"
 
 # ---- messages printed once ----
 ./train latin1.txt $few --out once.run 2>err
@@ -269,7 +269,7 @@ check "of a prompt, of lines, of scores" test "$(wc -l <bare.out)" -gt 10
 { cat text.txt && printf 'one<|endoftext|>two\n<|endoftext|>\nthree\n'; } >special.txt
 ./train special.txt --init once.run --dry-run 2>err
 check "special tokens in the text are counted" grep -q '^warning: the text contains special tokens of the tokenizer: <|endoftext|> 1 time\. They are learned as plain text' err
-refused "an option that other programs have" 2 "there is no LoRA" "$train" text.txt --lora 8
+refused "an option that other programs have" 2 "adapters such as LoRA are not supported" "$train" text.txt --lora 8
 
 # ---- windows ----
 shown() { ./train "$@" --dry-run --quiet 2>err; }

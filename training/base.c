@@ -194,7 +194,7 @@ static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *co
   if (found)
     console_warning(&r->console,
                     "the text contains special tokens of the tokenizer: %s%s. They are learned as plain text, in "
-                    "several pieces, and not as these tokens: leave them out of the text",
+                    "several pieces, and not as these tokens: remove them from the text",
                     names, found > NAMED ? ", ..." : "");
 }
 

@@ -85,8 +85,10 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   if (s->val && path_is_stdin(s->val))
     return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
   if ((s->tsv || s->fasta) && !reads_stdin(s))
-    return fail(error, EXIT_USAGE, "--%s is for standard input, which is not read; a file's name says its format: %s",
-                s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
+    return fail(
+        error, EXIT_USAGE,
+        "--%s applies to standard input (-), which was not given; give a file of this format a name that ends in %s",
+        s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
   if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
   if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
   check_measures(&r->console, s, *train, *val);
@@ -95,8 +97,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   const OneLine texts = corpus_skipped_names(*train, true);
   if (*texts.text && !s->resume)
     console_warning(&r->console,
-                    "not read, although these may be texts: %s; in a directory, only " TEXT_FILE_NAMES
-                    "s are read: give the names of the others, too",
+                    "these files may be texts but were not read: %s; in a directory, only " TEXT_FILE_NAMES
+                    "s are read; name the others on the command line to read them",
                     texts.text);
   if (!s->resume && !s->binary &&
       (!run_examine_text(r, *train, true, error) || (*val && !run_examine_text(r, *val, false, error))))

@@ -95,10 +95,10 @@ static const OptionHint hints[] = {
     {"wandb wandb-log tensorboard report-to", "runs are logged in metrics.jsonl, report.html and result.json"},
     {"lora lora-r lora-rank lora-alpha lora-dropout lora-target-modules qlora peft use-peft adapter load-in-4bit "
      "load-in-8bit",
-     "there is no LoRA and no other adapter: all weights of --init are trained"},
+     "adapters such as LoRA are not supported: --init trains all weights"},
     {"chat-template template chat apply-chat-template",
-     "chat templates are not applied: give prompts and responses (--prompt-field, --response-field), or texts as the "
-     "model shall learn them"},
+     "chat templates are not applied: give prompts and responses (--prompt-field, --response-field), or give the "
+     "text exactly as the model should learn it"},
     {"verbose", "all messages are printed unless --quiet is given"},
     {"force overwrite-output-dir", HERE("overwrite")},
 };
@@ -351,9 +351,9 @@ void train_options(Options *options, TrainSettings *s) {
 
       GROUP("Sweep"),
       TEXT("sweep", &s->sweep, "'lr=A,B wd=C..D'|FILE", "one run",
-           "train with different settings and print a table: each combination of the values, or values drawn between two "
-           "numbers; \"a b\": a value with blanks or commas; FILE: such a line for each group of runs. --minutes is "
-           "the time of all runs together",
+           "train with different settings and print a table: each combination of the values, or values drawn between "
+           "two numbers; \"a b\": a value with spaces or commas; FILE: such a line for each group of runs. --minutes "
+           "is the time of all runs together",
            .transient = true, .selects = TRAIN_MODE_SWEEP, .excludes = "resume overwrite"),
       INT("jobs", &s->jobs, 1, 1024, "auto: one per processor, at most 4 on a GPU", "number of runs at a time",
           .transient = true, .modes = TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),
