@@ -77,10 +77,16 @@ static bool is_token_file(const char *path) {
   return true;
 }
 
+/* A run can be resumed without its model, which may have been deleted for space. */
+static bool holds_run(const char *dir) {
+  return model_files_exist(dir) || access(path_in(dir, CHECKPOINT_LAST_STATE).text, F_OK) == 0 ||
+         access(path_in(dir, CHECKPOINT_PREV_STATE).text, F_OK) == 0;
+}
+
 /* Checks that all files that a run would replace belong to a run. A run that was killed before its first step leaves an
  * incomplete model, but also a token file. */
-static bool check_files(const char *dir, bool had_model, Error *error) {
-  const bool of_run = had_model || is_token_file(path_in(dir, CHECKPOINT_TOKENS).text);
+static bool check_files(const char *dir, bool had_run, Error *error) {
+  const bool of_run = had_run || is_token_file(path_in(dir, CHECKPOINT_TOKENS).text);
   for (int i = 0; i < RUN_FILES; i++) {
     struct stat found;
     const PathText path = path_in(dir, run_files[i]);
@@ -180,8 +186,8 @@ bool checkpoint_lock_directory(const char *dir, int *fd, Error *error) {
 }
 
 bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
-  *lock = (CheckpointLock){.fd = -1, .had_model = model_files_exist(dir)};
-  if (!check_files(dir, lock->had_model, error)) return false;
+  *lock = (CheckpointLock){.fd = -1, .had_run = holds_run(dir)};
+  if (!check_files(dir, lock->had_run, error)) return false;
   lock->created = make_parents(dir, &lock->parents) && mkdir(dir, 0777) == 0;
   if (!lock->created && errno != EEXIST)
     return fail(error, EXIT_OUTPUT, "cannot make the run directory %s: %s", dir, strerror(errno));
@@ -196,7 +202,7 @@ bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (lock->fd < 0) return;
   if (!keep) remove_files(dir, new_run_files, NEW_RUN_FILES);
-  if (!keep && !lock->had_model) {
+  if (!keep && !lock->had_run) {
     remove_files(dir, run_files, RUN_FILES);
     model_files_remove_source_tokenizer(dir);
     file_remove_in(dir, CHECKPOINT_LOCK);

@@ -45,7 +45,7 @@ typedef struct CheckpointLock {
   int fd;
   bool created;   /* this process created the directory */
   int parents;    /* the number of parent directories it created */
-  bool had_model; /* it contained a model before */
+  bool had_run;   /* it contained a model or the state of a run before */
 } CheckpointLock;
 
 /* Checks that a run in `dir` does not replace its own input: EXIT_USAGE when it would replace the file `input`, or when

@@ -489,6 +489,10 @@ $train --resume=early.run --quiet 2>/dev/null || $train text.txt $tiny --out ear
 check "evaluations survive a kill" cmp late.run/model.safetensors early.run/model.safetensors
 refused "a resumed run keeps its model" 2 "model cannot change" "$train" --resume=late.run --heads 4 --steps 50
 refused "an encoder that it does not have" 2 "encoder-layers is 1, but late.run was trained with 0" "$train" --resume=late.run --encoder-layers 1 --steps 50
+cp -r late.run bare.run && rm bare.run/model.safetensors
+check "a run without its model" finished "$train" --resume=bare.run
+refused "is not touched" 4 "nowhere" "$train" --resume=bare.run --val nowhere
+rm -r bare.run
 check "auto is the length that it has: nothing is left to do" finished "$train" --resume=late.run --steps auto
 cp -r late.run same-again.run
 check "and the model that it has" "$train" --resume=same-again.run --layers auto --preset auto --dim=auto --steps 41 --quiet

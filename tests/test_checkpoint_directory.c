@@ -62,7 +62,7 @@ static void test_abandoned(void **state) {
   Path dir = at(state, "new.run");
   for (int round = 0; round < 2; round++) { /* round 1: the directory is there, and not the run's */
     expect_done(checkpoint_lock(&lock, dir.text, &error), &error);
-    assert_true(lock.created == !round && !lock.had_model);
+    assert_true(lock.created == !round && !lock.had_run);
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++)
       expect_done(file_write_in(dir.text, written[i], "x", 1, &error), &error);
     assert_int_equal(mkdir(path_in(dir.text, MODEL_FILE_SOURCE_TOKENIZER).text, 0777), 0);
@@ -75,7 +75,7 @@ static void test_abandoned(void **state) {
   expect_done(file_write_in(dir.text, MODEL_FILE_CONFIG, "x", 1, &error), &error);
   expect_done(file_write_in(dir.text, MODEL_FILE_WEIGHTS, "x", 1, &error), &error);
   expect_done(checkpoint_lock(&lock, dir.text, &error), &error);
-  assert_true(lock.had_model && !lock.created);
+  assert_true(lock.had_run && !lock.created);
   expect_done(file_write_in(dir.text, CHECKPOINT_STDIN_COPY, "x", 1, &error), &error);
   checkpoint_unlock(&lock, dir.text, false);
   assert_int_equal(entries(dir.text), 3); /* the model and the lock */

@@ -286,7 +286,7 @@ static bool move_cut(RunText *text, Error *error) {
 /* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
 static bool encode_in_directory(Run *r, const char *name, const char *new_name, Corpus *corpus, TokenFile *out,
                                 Error *error) {
-  const PathText path = data_path(r, name), written = data_path(r, r->files.lock.had_model ? new_name : name);
+  const PathText path = data_path(r, name), written = data_path(r, r->files.lock.had_run ? new_name : name);
   return run_encode(r, path.text, written.text, corpus, out, error);
 }
 

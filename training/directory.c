@@ -52,7 +52,7 @@ bool run_take_directory(Run *r, Error *error) {
     return error_append(error, "; %schoose another directory with --out DIR",
                         error->code == EXIT_BUSY ? "wait for it, or " : "");
   }
-  if (r->settings.resume || r->settings.overwrite || !r->files.lock.had_model) return true;
+  if (r->settings.resume || r->settings.overwrite || !r->files.lock.had_run) return true;
   char resume[512] = ""; /* a run that was killed before it began cannot be resumed */
   if (checkpoint_is_run(r->files.dir)) snprintf(resume, sizeof resume, "--resume=%.400s continues it, ", r->files.dir);
   return fail(error, EXIT_USAGE, "%s already holds a run; %s--overwrite replaces it, --out DIR writes elsewhere",
