@@ -575,6 +575,9 @@ refused "a format of no file" 2 '--tsv needs --novelty or --score' "$generate" a
 refused "an interactive session with JSON" 2 'use only one of -i and --json' "$generate" a.run -i --json
 refused "--export-type without --export" 2 '--export-type belongs to --export DIR' "$generate" a.run -p x --export-type bf16
 refused "-n where nothing is written" 2 '-n does not go with --params; it is for text generation, -i' "$generate" a.run --params -n 3
+refused "a format of standard input alone" 2 'applies to standard input' "$generate" a.run --score text.txt --fasta
+printf '{"text": "a"}\n' >one.jsonl
+refused "lines of JSON" 2 '--per-line reads lines of text or TSV' "$generate" a.run --score one.jsonl --per-line
 refused "lines alone, and their format" 2 '--per-line does not go with --jsonl-field' "$generate" a.run --score - --per-line --jsonl-field text
 refused "-p with lines" 2 '-p does not go with --lines' "$generate" a.run --lines -p x
 refused "a prompt and lines from one input" 2 'both read standard input' "$generate" a.run -i -f -

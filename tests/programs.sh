@@ -208,7 +208,7 @@ $train --resume=piped-tsv.run --steps 20 --quiet 2>/dev/null </dev/null
 $train --resume=tsv.run --steps 20 --quiet 2>/dev/null
 check "and read again" cmp tsv.run/model.safetensors piped-tsv.run/model.safetensors
 refused "a resumed run keeps how it reads standard input" 2 "leave" "$train" --resume=piped-tsv.run --no-tsv
-refused "--tsv without standard input" 2 "standard input, which is not read" "$train" pairs.tsv --tsv $few --out other.run
+refused "--tsv without standard input" 2 "applies to standard input (-), which was not given" "$train" pairs.tsv --tsv $few --out other.run
 printf 'a\tb\n\nc d\n' >broken.tsv
 refused "a line with one column" 3 "broken.tsv, line 3, has one column" "$train" broken.tsv $few --out other.run
 refused "no such field" 3 "no field" "$train" pairs.jsonl --prompt-field question --response-field reply $few --out other.run
