@@ -129,7 +129,9 @@ refused "none that ends" 6 'no run of the sweep has reached its end' sh -c "$tra
 "$train" text.txt $small --steps 100000 --jobs 2 --sweep 'seed=1,2' --out "$work/orphans" >out 2>err &
 process=$!
 while [ ! -e orphans/2-seed=2.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
-refused "another process on the same sweep" 8 'in use by' "$train" --resume=orphans
+"$train" --resume=orphans >again.out 2>again.err # not refused(): its runs write files meanwhile
+check "another process on the same sweep" test $? -eq 8 -a ! -s again.out
+check "is refused" grep -q 'in use by' again.err
 kill -KILL $process
 wait $process 2>/dev/null
 i=0
