@@ -181,6 +181,10 @@ bool records_add(Records *r, int32_t token, double nats, const float *logits, Er
   return ok;
 }
 
-bool records_end_text(Records *r, Error *error) { return add_characters(r, true, error) && end_word(r, error); }
+bool records_end_word(Records *r, Error *error) {
+  const bool ok = add_characters(r, true, error) && end_word(r, error);
+  r->waiting = (RecordNumbers){0};
+  return ok;
+}
 
 bool records_finish(Records *r, Error *error) { return print_title(r, error) && stdout_check(&r->p->out, error); }

@@ -45,11 +45,12 @@ bool records_have_ids(const GenerateSettings *settings);
 bool records_open(Records *records, Program *p, Error *error);
 void records_free(Records *records);
 
-/* Begins text `number`, from 1. `id` [size] stays valid until records_end_text(). */
+/* Begins text `number`, from 1. `id` [size] stays valid until the text has ended. */
 void records_begin_text(Records *records, int64_t number, const uint8_t *id, size_t size);
 /* Adds the next token of the text. `nats` NaN: it was not predicted; `logits` [vocab] that predict it, or NULL. */
 bool records_add(Records *records, int32_t token, double nats, const float *logits, Error *error);
-bool records_end_text(Records *records, Error *error);
+/* Ends a word at the end of a text, or where the response to a prompt begins. */
+bool records_end_word(Records *records, Error *error);
 /* After the last text: prints the names of the columns unless there was a record; checks stdout. */
 bool records_finish(Records *records, Error *error);
 

@@ -118,7 +118,7 @@ static bool print_line_records(Records *records, const ScoredLine *line, Error *
   Program *p = records->p;
   TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
   records_begin_text(records, line->number, line->id, line->id_size);
-  return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_text(records, error);
+  return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_word(records, error);
 }
 
 /* Prints the score of a line, unless it is not above --above. */
@@ -182,6 +182,7 @@ typedef struct Scoring {
   Packing packing;
   Pairs pairs;         /* of a model with an encoder, and for --exact */
   Records *records;    /* NULL: none are printed */
+  bool in_prompt;      /* the last token of `records` was one of a prompt */
   int64_t next;        /* the token of the file after the last one that has a record */
   Evaluation result;   /* over windows `plan.stride` apart */
   Evaluation disjoint; /* over windows that do not overlap, as in the validation of training */
@@ -259,12 +260,15 @@ static bool evaluate(const Scoring *s, int stride, const char *name, Evaluation 
 
 /* Adds the next token of the file; NaN: it was no target. */
 static bool add_token(Scoring *s, double nats, const float *logits, Error *error) {
+  const TokenFile *file = s->plan.windows.range.file;
+  const bool responds = s->in_prompt && !isnan(nats);
   int32_t id;
-  if (!token_file_read(s->plan.windows.range.file, s->next++, 1, &id, error) ||
+  s->in_prompt = file->info.loss_mask && isnan(nats);
+  if ((responds && !records_end_word(s->records, error)) || !token_file_read(file, s->next++, 1, &id, error) ||
       !records_add(s->records, id, nats, logits, error))
     return false;
   if (id != tokenizer_end(s->p->model.tokenizer)) return true;
-  if (!records_end_text(s->records, error)) return false;
+  if (!records_end_word(s->records, error)) return false;
   records_begin_text(s->records, s->records->text + 1, NULL, 0);
   return true;
 }
@@ -301,7 +305,7 @@ static bool print_records(Scoring *s, Error *error) {
   bool ok = (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
   ok = ok &&
-       (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_text(s->records, error)));
+       (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
   return ok && check_result(s, error);
 }
 

@@ -265,6 +265,7 @@ for file in given.jsonl given.tsv; do
   write --score $file >$file.json
   write --score $file --per-token --json 2>/dev/null >$file.tokens
 done
+write --score given.tsv --per-word --json 2>/dev/null >given.tsv.words
 write --score ids.tsv --per-line >ids.json
 write --score - --tsv --per-line --per-token --json <ids.tsv >ids.tokens
 write --score ids.tsv --per-line --per-word >ids.csv
@@ -295,6 +296,8 @@ is_score(of("packed.tokens"), "packed.json")
 packed = [[r["text"] for r in of("packed.tokens") if r["document"] == d] for d in (1, 2, 3)]
 assert ["".join(d) for d in packed] == ["One.\n<|endoftext|>", "A second one, longer than two windows.\n<|endoftext|>", "x\n<|endoftext|>"]
 assert all((r["nats"] is None) == (r["end"] <= 3) for r in of("given.tsv.tokens") if r["document"] == 2) # the prompt
+assert [(r["text"], r["nats"] is None) for r in of("given.tsv.words")] == [("what", True), ("is", True), ("the", False),
+  ("end", False), ("who", True), ("me", False)], of("given.tsv.words") # a word begins where the response does
 # places, bytes and texts
 documents = open("given.txt", "rb").read().split(b"<|endoftext|>\n")
 for rows in tokens, words:
