@@ -20,20 +20,20 @@ static const struct {
   bool replaces;
   TextFormat format; /* unless the text replaces the file */
 } kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "extract its text", false, FORMAT_TEXT},
-                          [FINDING_WIDE] = {FINDING_REFUSED, "convert it", true},
-                          [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", true},
-                          [FINDING_ENCODING] = {FINDING_WARNING, "convert it", true},
-                          [FINDING_NULS] = {FINDING_WARNING, "remove them", true},
-                          [FINDING_MARKS] = {FINDING_NOTE, "remove them", true},
-                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "convert them", true},
+                          [FINDING_WIDE] = {FINDING_REFUSED, "convert it", true, FORMAT_TEXT},
+                          [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", true, FORMAT_TEXT},
+                          [FINDING_ENCODING] = {FINDING_WARNING, "convert it", true, FORMAT_TEXT},
+                          [FINDING_NULS] = {FINDING_WARNING, "remove them", true, FORMAT_TEXT},
+                          [FINDING_MARKS] = {FINDING_NOTE, "remove them", true, FORMAT_TEXT},
+                          [FINDING_LINE_ENDS] = {FINDING_NOTE, "convert them", true, FORMAT_TEXT},
                           [FINDING_MARKUP] = {FINDING_WARNING, "extract its text", false, FORMAT_TEXT},
                           [FINDING_JSON] = {FINDING_WARNING, "convert it to JSON lines", false, FORMAT_JSONL},
                           [FINDING_JSON_LINES] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
-                          [FINDING_FIELDS] = {FINDING_WARNING, "read both", true},
+                          [FINDING_FIELDS] = {FINDING_WARNING, "read both", true, FORMAT_TEXT},
                           [FINDING_CSV] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
                           [FINDING_CHESS] = {FINDING_NOTE, "read the moves as documents", false, FORMAT_JSONL},
-                          [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", true},
-                          [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", true}};
+                          [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", true, FORMAT_TEXT},
+                          [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", true, FORMAT_TEXT}};
 
 Finding *doctor_add(Findings *findings, FindingKind kind, int variant, const char *command, const char *format, ...) {
   Finding *out = &findings->items[findings->count++];

@@ -165,7 +165,7 @@ static int height_of_names(const Plot *plot) {
 
 /* Where more names stand than there is room for, the axis has every second one, every third one, ... */
 static void write_names_axis(FILE *stream, const Plot *plot) {
-  const int each = plot->below ? (int)ceil(LINE / (pixel_x(plot, 1) - pixel_x(plot, 0))) : 1;
+  const int each = plot->below ? (int)ceil((double)LINE / (pixel_x(plot, 1) - pixel_x(plot, 0))) : 1;
   for (int i = 0; i < plot->chart->x_name_count; i += each) write_x_tick(stream, plot, i, axis_name(plot, i).text);
   write_x_name(stream, plot, plot->chart->x_name);
 }

@@ -172,7 +172,7 @@ static size_t write_command(const Examination *e, const Group *g, const Finding 
 static void group_text(const Examination *e, const Group *g, DoctorCommand *command, char *out, size_t size) {
   const TrainSettings *s = &e->run->settings;
   Finding finding = g->finding;
-  char many[80] = "", typed[6200];
+  char many[80] = "", typed[4800];
   set_options(s, &finding);
   set_command_line(e->run, &finding, command);
   const size_t done = write_command(e, g, &finding, command, typed, sizeof typed);
@@ -191,7 +191,7 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
 /* All files are reported at once, so that the user can fix all of them. */
 static bool report(const Examination *e, Error *error) {
   DoctorCommand command = {0};
-  char text[6800];
+  char text[5600];
   const Group *refused = NULL, *end = e->groups + e->count;
   for (const Group *g = e->groups; g < end; g++)
     if (g->finding.level == FINDING_REFUSED) refused = g; /* the last one */
