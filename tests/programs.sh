@@ -145,7 +145,7 @@ if [ ! "$hurried" ]; then # a sanitizer reserves more than any limit
   on_small_stack() { check "on a small stack: $1" sh -c 'ulimit -s 128; shift; exec "$@" >out 2>err <one.txt' - "$@"; }
   on_small_stack "a plan" $train text.txt --tokenizer byte --dry-run
   on_small_stack "a run with a report" $train text.txt $tiny --steps 4 --sample-tokens 9 --vocab-size 300 --keep-at steps:2 --out small.run
-  on_small_stack "in bf16" $train text.txt $tiny --steps 4 --sample-tokens 0 --dtype bf16 --out half.run
+  on_small_stack "in bf16" env INKLING_ISA= $train text.txt $tiny --steps 4 --sample-tokens 0 --dtype bf16 --out half.run
   on_small_stack "resumed" $train --resume=small.run --steps 6
   on_small_stack "fine-tuned" $train text.txt --init a.run --steps 2 --sample-tokens 0 --out tuned.run
   on_small_stack "a sweep" $train text.txt $tiny --steps 2 --sample-tokens 0 --sweep lr=1e-3,1e-2 --out small
