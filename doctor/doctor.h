@@ -27,7 +27,7 @@ typedef struct DoctorCommand {
   char inputs[512], typed[512];
   const char *word;               /* stands for the name in the command: `"$f"`; NULL: the name */
   char filters[2048], options[320];
-  char text[3584]; /* the command line for the user */
+  char text[4096]; /* the command line for the user */
 } DoctorCommand;
 /* Returns whether the text is right as it is, so that only the options of the program change. */
 bool doctor_keeps_text(const Finding *finding);
