@@ -3,6 +3,7 @@
 
 #include "cli/startup.h"
 #include "doctor/doctor.h"
+#include "tokenizer/added_tokens.h"
 #include "util/array.h"
 #include "util/file.h"
 #include "util/path.h"
@@ -217,5 +218,63 @@ bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error) 
   ok = ok && report(&e, error);
   for (size_t i = 0; i < e.count; i++) free(e.groups[i].files);
   free(e.groups);
+  return ok;
+}
+
+/* ---- special tokens in the text ---- */
+
+enum { SPECIAL_SAMPLE = 16 << 20 }; /* bytes of text that are searched */
+
+static bool add_special_tokens(AddedTokens *set, const Tokenizer *tokenizer, Error *error) {
+  bool ok = true;
+  for (int32_t id = 0; ok && id < tokenizer_vocab(tokenizer); id++) {
+    const AddedToken *token = tokenizer_added(tokenizer, id);
+    if (token && token->special && *token->text)
+      ok = added_tokens_add(set, (const uint8_t *)token->text, strlen(token->text), token, error);
+  }
+  return ok;
+}
+
+/* Counts the tokens of the set in the text, by their ids. */
+static bool count_tokens(const AddedTokens *set, const Tokenizer *tokenizer, Corpus *corpus, int64_t *counts,
+                         Error *error) {
+  Document document;
+  bool ok;
+  corpus_rewind(corpus, (Progress){0});
+  for (size_t left = SPECIAL_SAMPLE; (ok = corpus_next(corpus, &document, error)) && document.text && left;) {
+    const size_t size = document.size < left ? document.size : left;
+    AddedMatch match = {0};
+    while (added_tokens_next(set, tokenizer_bpe(tokenizer)->classes, true, document.text, size, &match))
+      counts[match.id]++;
+    left -= size;
+  }
+  return ok;
+}
+
+static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *counts) {
+  enum { NAMED = 3, TOKEN_BYTES = 40 };
+  char names[NAMED * (ONE_LINE_BYTES + 80)] = "";
+  int found = 0;
+  for (int32_t id = 0; id < tokenizer_vocab(tokenizer); id++)
+    if (counts[id] && found++ < NAMED)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s %s", found > 1 ? ", " : "",
+               text_one_line(tokenizer_added(tokenizer, id)->text, TOKEN_BYTES).text,
+               text_plural((double)counts[id], "time").text);
+  if (found)
+    console_warning(&r->console,
+                    "the text contains special tokens of the tokenizer: %s%s. They are learned as plain text, in "
+                    "several pieces, and not as these tokens: remove them from the text",
+                    names, found > NAMED ? ", ..." : "");
+}
+
+bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error) {
+  const Tokenizer *tokenizer = r->text.tokenizer;
+  AddedTokens *set = calloc(1, sizeof *set);
+  int64_t *counts = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *counts);
+  bool ok = (set && counts) || error_memory(error, "the special tokens");
+  ok = ok && add_special_tokens(set, tokenizer, error) && count_tokens(set, tokenizer, corpus, counts, error);
+  if (ok) warn_of_tokens(r, tokenizer, counts);
+  added_tokens_free(set);
+  free(counts);
   return ok;
 }

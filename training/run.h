@@ -262,6 +262,8 @@ bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error);
 /* Reports files that are not plain text, and how to convert them. EXIT_INPUT for files whose bytes are no useful
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
 bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
+/* Warns of special tokens of another model's tokenizer in the text, where they are plain text. */
+bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error);
 
 /* ---- show.c: training windows as text ---- */
 bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
@@ -344,8 +346,6 @@ bool run_read_base(Run *r, Error *error);
 bool run_check_same_model(const Run *r, Error *error);
 /* Opens the tokenizers of the initial model. */
 bool run_open_base_tokenizers(Run *r, Error *error);
-/* Warns of special tokens of another model's tokenizer in the text, where they are plain text. */
-bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
