@@ -62,7 +62,7 @@ refused "--special with a score" 2 '--special does not go with --score' "$genera
 # ---- copied passages (--novelty) ----
 "$build/stories" --bytes 900 --seed 5 -o once.txt 2>/dev/null
 for _ in $(seq 20); do cat once.txt; done >short.txt
-$train short.txt --tokenizer byte --layers 2 --heads 2 $(size --dim 64 --batch 8) --ctx 64 --steps "$(steps 1000)" --sample-tokens 0 \
+$train short.txt --tokenizer byte --layers 2 --heads 2 $(size --dim 64 --batch 8) --ctx 64 --steps "$(steps 3000)" --sample-tokens 0 \
   --eval-every 0 --quiet $varied --out short.run 2>/dev/null # it learns them by heart
 LC_ALL=C awk 'BEGIN { srand(4); for (i = 0; i < 3000; i++) printf "%d, ", rand() * 1e6 }' >numbers.txt
 mkdir texts nothing.run
