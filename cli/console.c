@@ -112,14 +112,9 @@ int console_format_progress(char *out, size_t size, const ConsoleProgress *numbe
     *fields[least_important_first[i]] = '\0';
   if (width > 0 && width < FIELD_BYTES)
     fields[FIELD_STEP][width] = '\0'; /* the step is ASCII and can be cut anywhere */
-  size_t used = 0;
   out[0] = '\0';
-  for (int i = 0; i < FIELDS; i++) {
-    if (!*fields[i]) continue;
-    int length = snprintf(out + used, size - used, "%*s%s", gap_before(fields, i), "", fields[i]);
-    if (length < 0 || (size_t)length >= size - used) break;
-    used += (size_t)length;
-  }
+  for (int i = 0; i < FIELDS; i++)
+    if (*fields[i]) text_append(out, size, "%*s%s", gap_before(fields, i), "", fields[i]);
   return columns_of(fields);
 }
 

@@ -1,5 +1,6 @@
 #include "cli/device.h"
 
+#include "util/text.h"
 #include "util/threads.h"
 
 #include <stdio.h>
@@ -57,9 +58,8 @@ IsaList device_isas(void) {
 static bool list_names(const char *const *names, const char *isa, char *out, size_t size) {
   bool found = false;
   for (; *names; names++) {
-    const size_t used = strlen(out);
     found = found || strcmp(*names, isa) == 0;
-    snprintf(out + used, size - used, " %s", *names);
+    text_append(out, size, " %s", *names);
   }
   return found;
 }

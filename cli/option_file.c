@@ -245,10 +245,9 @@ static bool write_word(const Option *row, const char *text, char *out, size_t si
   const bool alone = option_is_switch(row) || (row->kind == OPTION_OPTIONAL && !*text);
   const char *no = option_is_switch(row) && strcmp(text, "no") == 0 ? "no-" : "";
   const char *before = alone ? "" : row->kind == OPTION_OPTIONAL ? "=" : " ";
-  const size_t used = strlen(out);
-  const int length = snprintf(out + used, size - used, " --%s%s%s%s", no, row->name, before,
-                              alone ? "" : text_shell_value(text, ONE_LINE_BYTES - 1).text);
-  return (size_t)length < size - used && strcmp(text_one_line(text, ONE_LINE_BYTES - 1).text, text) == 0;
+  return text_append(out, size, " --%s%s%s%s", no, row->name, before,
+                     alone ? "" : text_shell_value(text, ONE_LINE_BYTES - 1).text) &&
+         strcmp(text_one_line(text, ONE_LINE_BYTES - 1).text, text) == 0;
 }
 
 bool options_write_command(const Options *options, const char *beside, char *out, size_t size) {

@@ -160,8 +160,7 @@ void option_format(const Option *row, OptionValue value, char *out, size_t size)
 }
 
 void option_append(char *out, size_t size, const char *between, const char *text) {
-  const size_t used = strlen(out);
-  if (*text) snprintf(out + used, size - used, "%s%s", used ? between : "", text);
+  if (*text) text_append(out, size, "%s%s", *out ? between : "", text);
 }
 
 void option_choices_text(const Option *row, const char *between, char *out, size_t size) {

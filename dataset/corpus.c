@@ -282,7 +282,8 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
   enum { NAMED = 5 };
   char lines[NAMED * 24];
   int64_t bad = 1;
-  size_t dropped = corpus->at, used = (size_t)snprintf(lines, sizeof lines, "%lld", (long long)corpus->line);
+  size_t dropped = corpus->at;
+  snprintf(lines, sizeof lines, "%lld", (long long)corpus->line);
   while (corpus->at < corpus->file.size) {
     Error other = {0};
     if (corpus->at - dropped >= STEP_BYTES) {
@@ -291,7 +292,7 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
     }
     if (read_line(corpus, &other)) continue;
     if (other.code != EXIT_INPUT) return false;
-    if (bad++ < NAMED) used += (size_t)snprintf(lines + used, sizeof lines - used, ", %lld", (long long)corpus->line);
+    if (bad++ < NAMED) text_append(lines, sizeof lines, ", %lld", (long long)corpus->line);
   }
   if (bad == 1) return false;
   return error_append(error, "; %lld of %lld lines cannot be read: %s%s", (long long)bad, (long long)corpus->line,

@@ -194,14 +194,13 @@ static int compare_skipped(const void *a, const void *b) {
 OneLine file_list_skipped(const FileList *list, size_t from, bool texts) {
   enum { NAMED = 3, PATH_BYTES = 80 };
   OneLine out = {""};
-  size_t count = 0, used = 0;
+  size_t count = 0;
   for (size_t i = from; i < list->skipped_count; i++) {
     const char *path = list->skipped[i];
     if ((!texts || may_be_text(path)) && count++ < NAMED)
-      used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%s", used ? ", " : "",
-                               text_one_line(path, PATH_BYTES).text);
+      text_append(out.text, sizeof out.text, "%s%s", *out.text ? ", " : "", text_one_line(path, PATH_BYTES).text);
   }
-  if (count > NAMED) snprintf(out.text + used, sizeof out.text - used, " and %zu more", count - NAMED);
+  if (count > NAMED) text_append(out.text, sizeof out.text, " and %zu more", count - NAMED);
   return out;
 }
 

@@ -65,19 +65,17 @@ json_t *line_object(const uint8_t *line, size_t size, const char *file, int64_t 
 
 LineKeys line_keys(json_t *object, bool strings) {
   LineKeys out = {""};
-  size_t used = 0;
   int count = 0;
   const char *key;
   json_t *value;
   json_object_foreach(object, key, value) {
     if (strings && !json_is_string(value)) continue;
     const char *gap = count > 0 ? ", " : "";
-    const size_t left = sizeof out.text - used;
-    const int length = count == LINE_KEYS
-                           ? snprintf(out.text + used, left, ", ...")
-                           : snprintf(out.text + used, left, "%s\"%s\"", gap, text_one_line(key, LINE_KEY_BYTES).text);
-    if (count++ == LINE_KEYS || length < 0 || (size_t)length >= left) break;
-    used += (size_t)length;
+    if (count++ == LINE_KEYS) {
+      text_append(out.text, sizeof out.text, ", ...");
+      break;
+    }
+    text_append(out.text, sizeof out.text, "%s\"%s\"", gap, text_one_line(key, LINE_KEY_BYTES).text);
   }
   return out;
 }

@@ -218,22 +218,15 @@ void doctor_examine(Findings *out, const uint8_t *bytes, size_t size, TextFormat
 
 /* ---- commands ---- */
 
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t size, const char *format, ...) {
-  const size_t used = strlen(out);
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(out + used, size - used, format, arguments);
-  va_end(arguments);
-}
-
 /* Appends the command with `name` in place of its '@' or '#'. `name` NULL: the command reads its standard input. */
 static void append_command(char *out, size_t size, const char *command, const char *name) {
   const char *mark = strpbrk(command, "@#");
   const int before = (int)(mark ? mark - command : (ptrdiff_t)strlen(command));
-  if (!mark) append(out, size, "%s", command);
-  else if (name) append(out, size, "%.*s%s%s", before, command, name, mark + 1);
-  else if (mark[1] && mark[-1] != '<') append(out, size, "%.*s-%s", before, command, mark + 1);
-  else append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1); /* without " @" or " <@" */
+  if (!mark) text_append(out, size, "%s", command);
+  else if (name) text_append(out, size, "%.*s%s%s", before, command, name, mark + 1);
+  else if (mark[1] && mark[-1] != '<') text_append(out, size, "%.*s-%s", before, command, mark + 1);
+  else /* without " @" or " <@" */
+    text_append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1);
 }
 
 /* Returns whether the command prints the text as it is. */
@@ -250,10 +243,10 @@ static void command_among(DoctorCommand *command, const Finding *finding, const 
   const char *ending = text_ending(finding->format);
   out[0] = '\0';
   append_command(out, size, finding->command, name);
-  if (finding->replaces) append(out, size, " >tmp && mv tmp %s", name);
-  else if (same) append(out, size, " >tmp && mv %s %s.original && mv tmp %s", name, name, name);
-  else if (listed) append(out, size, " >%s%s && mv %s %s.original", name, ending, name, name);
-  else append(out, size, " >%s%s", name, ending);
+  if (finding->replaces) text_append(out, size, " >tmp && mv tmp %s", name);
+  else if (same) text_append(out, size, " >tmp && mv %s %s.original && mv tmp %s", name, name, name);
+  else if (listed) text_append(out, size, " >%s%s && mv %s %s.original", name, ending, name, name);
+  else text_append(out, size, " >%s%s", name, ending);
 }
 
 /* Makes the command for the only file, or for standard input. */
@@ -272,7 +265,7 @@ static void command_alone(DoctorCommand *command, const Finding *finding, const 
                        : first && piped ? "... | "
                        : first || reads ? ""
                                         : " | ";
-  append(filters, sizeof command->filters, "%s", before);
+  text_append(filters, sizeof command->filters, "%s", before);
   if (!reads)
     append_command(filters, sizeof command->filters, finding->command, kept ? "tmp" : first && !piped ? name : NULL);
   snprintf(command->text, sizeof command->text, "%s | %s -%s%s", filters, train.text, command->options, command->typed);

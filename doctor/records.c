@@ -51,13 +51,14 @@ static const char *find_field(const Fields *fields, const char *const *names, co
 /* Makes jq print pairs. `piped`: it reads what the command prints; otherwise it is the command. */
 __attribute__((format(printf, 3, 4))) static void make_pairs(Finding *finding, bool piped, const char *filter, ...) {
   char *command = finding->command;
-  const size_t size = sizeof finding->command, used = piped ? strlen(command) : 0;
+  const size_t size = sizeof finding->command;
   va_list arguments;
-  snprintf(command + used, size - used, "%sjq -c '", piped ? " | " : "");
+  if (!piped) *command = '\0';
+  text_append(command, size, "%sjq -c '", piped ? " | " : "");
   va_start(arguments, filter);
-  vsnprintf(command + strlen(command), size - strlen(command), filter, arguments);
+  text_append_list(command, size, filter, arguments);
   va_end(arguments);
-  snprintf(command + strlen(command), size - strlen(command), "'%s", piped ? "" : " @");
+  text_append(command, size, "'%s", piped ? "" : " @");
   strcpy(finding->options, " --prompt-field prompt --response-field response");
   finding->makes_fields = true;
   finding->replaces = false;

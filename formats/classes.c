@@ -2,6 +2,8 @@
  * are written; defaults are those of its configuration classes. */
 #include "formats/classes.h"
 
+#include "util/text.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -488,10 +490,10 @@ const ModelClass *class_named(const char *model_type, const char *class) {
 }
 
 void class_types(char *out, size_t size) {
-  size_t used = 0;
-  for (int i = 0; i < CLASSES && used < size; i++)
+  *out = '\0';
+  for (int i = 0; i < CLASSES; i++)
     if (!i || strcmp(classes[i].model_type, classes[i - 1].model_type) != 0)
-      used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", classes[i].model_type);
+      text_append(out, size, "%s%s", i ? ", " : "", classes[i].model_type);
 }
 
 const char *model_files_class(const ModelConfig *config, bool *own) {

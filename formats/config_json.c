@@ -340,7 +340,7 @@ static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const cha
   Choice c, last = {NULL, -1};
   for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
     if (c.value != last.value)
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", c.text);
+      text_append(names, sizeof names, "%s%s", *names ? ", " : "", c.text);
   return refuse(r, "%s is %s; supported: %s", key->name, given, names);
 }
 

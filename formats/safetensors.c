@@ -342,11 +342,9 @@ typedef struct ShapeText {
 /* "[128, 64]" */
 static ShapeText shape_text(const SafeTensor *tensor) {
   ShapeText out = {"["};
-  size_t used = 1;
   for (int i = 0; i < tensor->rank; i++)
-    used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%jd", i > 0 ? ", " : "",
-                             (intmax_t)tensor->shape[i]);
-  snprintf(out.text + used, sizeof out.text - used, "]");
+    text_append(out.text, sizeof out.text, "%s%jd", i > 0 ? ", " : "", (intmax_t)tensor->shape[i]);
+  text_append(out.text, sizeof out.text, "]");
   return out;
 }
 

@@ -27,8 +27,8 @@ typedef struct Compared {
 /* ---- texts ---- */
 
 static void describe_as(Compared *c, int64_t step, double loss) {
-  const int used = snprintf(c->about, sizeof c->about, "step %" PRId64, step);
-  if (isfinite(loss)) snprintf(c->about + used, sizeof c->about - (size_t)used, ", loss %.4f", loss);
+  snprintf(c->about, sizeof c->about, "step %" PRId64, step);
+  if (isfinite(loss)) text_append(c->about, sizeof c->about, ", loss %.4f", loss);
 }
 
 /* Describes the training of a model, if it is of a series or a run of ./train. */

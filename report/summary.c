@@ -18,9 +18,8 @@ enum { SHELL_BYTES = 200 };
 
 __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *format, ...) {
   va_list arguments;
-  const size_t used = strlen(s->text);
   va_start(arguments, format);
-  vsnprintf(s->text + used, sizeof s->text - used, format, arguments);
+  text_append_list(s->text, sizeof s->text, format, arguments);
   va_end(arguments);
 }
 
@@ -106,9 +105,9 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
 
 static OneLine step_words(int64_t step, const SummaryFacts *f) {
   OneLine words;
-  const int used = snprintf(words.text, sizeof words.text, "step %" PRId64, step);
+  snprintf(words.text, sizeof words.text, "step %" PRId64, step);
   if (f->steps >= (double)step && f->steps < 1e15)
-    snprintf(words.text + used, sizeof words.text - (size_t)used, " of %.0f", f->steps);
+    text_append(words.text, sizeof words.text, " of %.0f", f->steps);
   return words;
 }
 

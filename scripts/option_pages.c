@@ -58,8 +58,7 @@ typedef struct Values {
 } Values;
 
 static void add_word(Values *v, const char *word, size_t length) {
-  const size_t used = strlen(v->words);
-  snprintf(v->words + used, sizeof v->words - used, "%.*s ", (int)length, word);
+  text_append(v->words, sizeof v->words, "%.*s ", (int)length, word);
 }
 
 /* Of "byte|bpe|FILE": two words, and files. */

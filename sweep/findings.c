@@ -52,25 +52,21 @@ const char *sweep_unit(const SweepRuns *runs) {
 }
 
 OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
-  char text[1000];
-  size_t used = 0;
+  char text[1000] = "";
   const char *name;
   json_t *value;
   const SeedSum sum = sweep_group_scores(runs, run->group, SWEEP_STAGES - 1);
   json_object_foreach(run->settings, name, value) {
-    if (strcmp(name, "seed") == 0 || used >= sizeof text) continue;
-    used +=
-        (size_t)snprintf(text + used, sizeof text - used, "%s%s=%s", used ? ", " : "", name, json_string_value(value));
+    if (strcmp(name, "seed") != 0)
+      text_append(text, sizeof text, "%s%s=%s", *text ? ", " : "", name, json_string_value(value));
   }
-  OneLine line = text_one_line(used ? text : "the setting", ONE_LINE_BYTES / 2);
-  used = strlen(line.text);
+  OneLine line = text_one_line(*text ? text : "the setting", ONE_LINE_BYTES / 2);
   const bool all = isfinite(seeds_mean(&sum));
-  used += (size_t)snprintf(line.text + used, sizeof line.text - used, ": %.4f %s%s",
-                           all ? seeds_mean(&sum) : run->scores[SWEEP_STAGES - 1], sweep_run_unit(run),
-                           all ? "" : " (this run; another seed failed)");
+  text_append(line.text, sizeof line.text, ": %.4f %s%s", all ? seeds_mean(&sum) : run->scores[SWEEP_STAGES - 1],
+              sweep_run_unit(run), all ? "" : " (this run; another seed failed)");
   if (all && sum.count > 1)
-    snprintf(line.text + used, sizeof line.text - used, " (mean of %d seeds, standard deviation %.4f)", sum.count,
-             seeds_deviation(&sum));
+    text_append(line.text, sizeof line.text, " (mean of %d seeds, standard deviation %.4f)", sum.count,
+                seeds_deviation(&sum));
   return line;
 }
 
@@ -155,11 +151,10 @@ void sweep_options_free(SweepOption *options, int count) {
 static void tell_values(const SweepOption *option, Console *console) {
   enum { MOST = 12 };
   char line[1000];
-  int used = snprintf(line, sizeof line, "%-12s", option->name);
+  snprintf(line, sizeof line, "%-12s", option->name);
   if (option->count < 2 || option->count > MOST) return; /* nothing to compare; drawn values, for example */
   for (const SweepValue *v = option->values; v < option->values + option->count; v++)
-    used += snprintf(line + used, sizeof line - (size_t)used, isfinite(v->score) ? " %.20s: %.4f " : " %.20s: failed ",
-                     v->text, v->score);
+    text_append(line, sizeof line, isfinite(v->score) ? " %.20s: %.4f " : " %.20s: failed ", v->text, v->score);
   console_line(console, "  %s", line);
 }
 

@@ -50,13 +50,9 @@ static bool make_directory(Sweep *s, Error *error) {
 static void name_run(SweepRun *run, int number, int digits) {
   json_t *value;
   const char *name;
-  int used = snprintf(run->name, sizeof run->name, "%0*d", digits, number);
-  json_object_foreach(run->settings, name, value) {
-    const int left = (int)sizeof run->name - used;
-    const int more = snprintf(run->name + used, (size_t)left, "-%s=%s", name, json_string_value(value));
-    used = more < left ? used + more : (int)sizeof run->name - 1;
-  }
-  run->name[utf8_complete((const uint8_t *)run->name, strlen(run->name))] = 0;
+  snprintf(run->name, sizeof run->name, "%0*d", digits, number);
+  json_object_foreach(run->settings, name, value)
+    text_append(run->name, sizeof run->name, "-%s=%s", name, json_string_value(value));
   for (char *c = run->name; *c; c++)
     if (strchr("/ \t", *c)) *c = '_';
 }

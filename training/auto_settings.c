@@ -42,12 +42,10 @@ enum { FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(AutoReasons *reasons, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note_choice(AutoReasons *reasons, const char *format, ...) {
-  size_t used = strlen(reasons->text);
-  if (used) used += (size_t)snprintf(reasons->text + used, sizeof reasons->text - used, "; ");
-  if (used >= sizeof reasons->text) return;
   va_list arguments;
+  if (reasons->text[0]) text_append(reasons->text, sizeof reasons->text, "; ");
   va_start(arguments, format);
-  vsnprintf(reasons->text + used, sizeof reasons->text - used, format, arguments);
+  text_append_list(reasons->text, sizeof reasons->text, format, arguments);
   va_end(arguments);
 }
 

@@ -102,12 +102,13 @@ static void set_options(const TrainSettings *s, Finding *finding) {
 static void set_command_line(const Run *r, const Finding *finding, DoctorCommand *command) {
   const TextList *data = &r->settings.data;
   const char *beside = finding->options[0] ? "data jsonl-field prompt-field response-field tsv fasta" : "data";
-  size_t used = 0;
+  bool fits = true;
   command->inputs[0] = '\0';
-  for (int i = 0; i < data->count && used < sizeof command->inputs; i++)
-    used += (size_t)snprintf(command->inputs + used, sizeof command->inputs - used, " %s",
-                             path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text);
-  if (used >= sizeof command->inputs) strcpy(command->inputs, " ...");
+  for (int i = 0; i < data->count; i++)
+    fits = text_append(command->inputs, sizeof command->inputs, " %s",
+                       path_is_stdin(data->items[i]) ? "-" : text_shell_word(data->items[i], NAME_SHOWN).text) &&
+           fits;
+  if (!fits) strcpy(command->inputs, " ...");
   if (!options_write_command(&r->options, beside, command->typed, sizeof command->typed))
     strcpy(command->typed, " ...");
 }
@@ -141,10 +142,9 @@ static void add_next(const Examination *e, const Finding *finding, const char *p
       finding->format == FORMAT_JSONL && (finding->makes_fields || !(s->jsonl_field || s->prompt_field));
   bool inside;
   if (moves && is_named(s, path, &inside))
-    snprintf(out + strlen(out), size - strlen(out),
-             inside ? ", and leave out this file" : ", and name that file instead");
+    text_append(out, size, inside ? ", and leave out this file" : ", and name that file instead");
   if (!finding->replaces && options && strcmp(finding->options, " --jsonl-field text") != 0)
-    snprintf(out + strlen(out), size - strlen(out), ", and give%s", finding->options);
+    text_append(out, size, ", and give%s", finding->options);
 }
 
 /* Writes the command for all files of the group: a loop over them, where there are several. Returns the number of files
@@ -162,9 +162,8 @@ static size_t write_command(const Examination *e, const Group *g, const Finding 
   *out = '\0';
   if (loop) snprintf(out, size, "for f in");
   for (; loop && done < g->count && strlen(out) < NAMES; done++)
-    snprintf(out + strlen(out), size - strlen(out), " %s",
-             text_shell_word(name_of(e, g->files[done]), NAME_SHOWN).text);
-  snprintf(out + strlen(out), size - strlen(out), loop ? "; do %s; done" : "%s", command->text);
+    text_append(out, size, " %s", text_shell_word(name_of(e, g->files[done]), NAME_SHOWN).text);
+  text_append(out, size, loop ? "; do %s; done" : "%s", command->text);
   if (route == DOCTOR_AMONG) add_next(e, finding, path, out, size);
   return loop ? done : g->count;
 }
@@ -173,20 +172,20 @@ static size_t write_command(const Examination *e, const Group *g, const Finding 
 static void group_text(const Examination *e, const Group *g, DoctorCommand *command, char *out, size_t size) {
   const TrainSettings *s = &e->run->settings;
   Finding finding = g->finding;
-  char many[80] = "", typed[4800];
+  char typed[4800];
   set_options(s, &finding);
   set_command_line(e->run, &finding, command);
   const size_t done = write_command(e, g, &finding, command, typed, sizeof typed);
-  if (g->count > 1) snprintf(many, sizeof many, "%zu files, the first of them ", g->count);
   const char *fields = finding.kind != FINDING_FIELDS || !finding.response[0] ? ""
                        : finding.level == FINDING_REFUSED                     ? ", and no \"text\""
                                                                               : ", and only one of them is read";
   const bool insists = finding.kind == FINDING_FOREIGN && finding.command[0];
-  char first[40] = "";
-  if (done < g->count) snprintf(first, sizeof first, "for the first %zu, ", done);
-  snprintf(out, size, "%s%s: %s%s%s; %s%s%s: %s", many, text_one_line(name_of(e, g->files[0]), NAME_SHOWN).text,
-           finding.what, fields, insists ? " (--binary trains on its bytes anyway)" : "", doctor_missing(&finding).text,
-           first, finding.advice, typed);
+  *out = '\0';
+  if (g->count > 1) text_append(out, size, "%zu files, the first of them ", g->count);
+  text_append(out, size, "%s: %s%s%s; %s", text_one_line(name_of(e, g->files[0]), NAME_SHOWN).text, finding.what, fields,
+              insists ? " (--binary trains on its bytes anyway)" : "", doctor_missing(&finding).text);
+  if (done < g->count) text_append(out, size, "for the first %zu, ", done);
+  text_append(out, size, "%s: %s", finding.advice, typed);
 }
 
 /* All files are reported at once, so that the user can fix all of them. */
@@ -257,7 +256,7 @@ static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *co
   int found = 0;
   for (int32_t id = 0; id < tokenizer_vocab(tokenizer); id++)
     if (counts[id] && found++ < NAMED)
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s %s", found > 1 ? ", " : "",
+      text_append(names, sizeof names, "%s%s %s", found > 1 ? ", " : "",
                text_one_line(tokenizer_added(tokenizer, id)->text, TOKEN_BYTES).text,
                text_plural((double)counts[id], "time").text);
   if (found)

@@ -49,8 +49,7 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   const int more = s->data.count - 1;
   char files[96] = "";
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
-  if (facts->files > more + 1)
-    snprintf(files + strlen(files), sizeof files - strlen(files), " (%d files)", facts->files);
+  if (facts->files > more + 1) text_append(files, sizeof files, " (%d files)", facts->files);
   console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s", run_text_name(s).text, files,
               text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train)).text,
               text_count((double)token_range_size(&text->val)).text,
@@ -87,10 +86,10 @@ static void write_dropout(const DropoutRates *d, char *out, size_t size) {
     const char *place;
     float rate, usual;
   } places[] = {{"embedding", d->embedding, d->branch}, {"attention", d->attention, d->branch}, {"MLP", d->hidden, 0}};
-  int used = snprintf(out, size, "dropout %g", (double)d->branch);
+  snprintf(out, size, "dropout %g", (double)d->branch);
   for (int i = 0; i < 3; i++)
     if (places[i].rate != places[i].usual)
-      used += snprintf(out + used, size - (size_t)used, ", in %s %g", places[i].place, (double)places[i].rate);
+      text_append(out, size, ", in %s %g", places[i].place, (double)places[i].rate);
 }
 
 static void print_processes(Run *r) {

@@ -35,8 +35,8 @@ __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key
 /* Describes what must be equal for equal bits: device and dtype. */
 static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
   const ContextInfo *device = &r->device.info;
-  const int used = snprintf(out, NOTE_BYTES, "%.90s, %s", device->device, dtype_name(device->dtype));
-  if (r->peers->size > 1) snprintf(out + used, NOTE_BYTES - (size_t)used, ", %d processes", r->peers->size);
+  snprintf(out, NOTE_BYTES, "%.90s, %s", device->device, dtype_name(device->dtype));
+  if (r->peers->size > 1) text_append(out, NOTE_BYTES, ", %d processes", r->peers->size);
 }
 
 static void make_notes(const Run *r, Notes *n) {

@@ -40,10 +40,10 @@ bool run_read_plans(TrainSettings *s, Error *error) {
 
 static void write_plans(TimeBudget *budget, TrainSettings *s) {
   const SchedulePlans *plans = &s->plans;
-  size_t used = 0;
+  budget->text[0] = '\0';
   for (int i = 0; i < plans->count; i++)
-    used += (size_t)snprintf(budget->text + used, sizeof budget->text - used, "%s%" PRId64 ":%" PRId64, i ? "," : "",
-                             plans->items[i].until, plans->items[i].steps);
+    text_append(budget->text, sizeof budget->text, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
+                plans->items[i].steps);
   s->earlier_steps = budget->text;
 }
 

@@ -29,8 +29,7 @@ static size_t prefix_size(const char *called) {
 static ShellWord two_words(const char *name, const char *program) {
   enum { PROGRAM_BYTES = 16 };
   ShellWord out = text_shell_word(name, ONE_LINE_BYTES - PROGRAM_BYTES);
-  const size_t used = strlen(out.text);
-  snprintf(out.text + used, sizeof out.text - used, " %s", program);
+  text_append(out.text, sizeof out.text, " %s", program);
   return out;
 }
 

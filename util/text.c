@@ -26,6 +26,22 @@ OneLine text_one_line(const char *text, size_t limit) {
   return out;
 }
 
+bool text_append_list(char *out, size_t size, const char *format, va_list arguments) {
+  const size_t used = strlen(out), left = size - used;
+  const int length = vsnprintf(out + used, left, format, arguments);
+  if (length >= 0 && (size_t)length < left) return true;
+  out[length < 0 ? used : utf8_complete((const uint8_t *)out, size - 1)] = '\0';
+  return false;
+}
+
+bool text_append(char *out, size_t size, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const bool whole = text_append_list(out, size, format, arguments);
+  va_end(arguments);
+  return whole;
+}
+
 static bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (uint8_t)c >= 0x80 ||
          (c && strchr("_-./+,:@%=", c));

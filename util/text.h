@@ -2,6 +2,7 @@
 #ifndef INKLING_UTIL_TEXT_H
 #define INKLING_UTIL_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -29,6 +30,11 @@ void text_make_visible(char *text);
 
 /* Returns whether the text is not empty and has no control characters, so that it can be printed as one line. */
 bool text_is_plain(const char *text);
+
+/* Appends formatted text to the string `out` of at most `size` bytes, including its zero. Text that does not fit is cut,
+ * but not inside a UTF-8 character. Returns whether it fits. */
+bool text_append(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool text_append_list(char *out, size_t size, const char *format, va_list arguments);
 
 /* Returns whether the text ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
