@@ -140,21 +140,18 @@ static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
   return true;
 }
 
-/* A line with a piece that the vocabulary lacks is skipped with a warning. `records` NULL: none are printed. */
-static bool score_line(Program *p, Records *records, const char *name, const ScoredLine *line, int64_t *skipped,
-                       Error *error) {
+/* A line with a piece that the vocabulary lacks is skipped. `records` NULL: none are printed. */
+static bool score_line(Program *p, Records *records, LineInput *input, const ScoredLine *line, Error *error) {
   Error why = {0};
   if (records ? print_line_records(records, line, &why) : print_line_score(p, line, &why))
     return stdout_check(&p->out, error);
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, line->number);
-  console_warning(&p->console, "%s:%" PRId64 ": %s", name, line->number, why.text);
-  ++*skipped;
+  line_input_refuse(input, &p->console, why.text);
   return true;
 }
 
 static bool score_lines(Program *p, Records *records, Error *error) {
   LineInput input = {.fd = -1};
-  int64_t skipped = 0;
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, &p->check, error);
@@ -165,11 +162,9 @@ static bool score_lines(Program *p, Records *records, Error *error) {
     line.number = input.taken;
     if (!line.size && records_have_ids(&p->settings)) continue;
     ok = startup_go_on("scoring", error) && split_line(&p->settings, &input, &line, error) &&
-         score_line(p, records, input.name, &line, &skipped, error);
+         score_line(p, records, &input, &line, error);
   }
-  if (ok && skipped && !p->out.error)
-    ok = fail(error, EXIT_INPUT, "%" PRId64 " of %s have no score; the warnings say why", skipped,
-              text_plural((double)input.taken, "line").text);
+  if (ok && !p->out.error) ok = line_input_check(&input, "have no score", error);
   line_input_close(&input);
   return ok;
 }

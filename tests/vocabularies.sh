@@ -46,6 +46,9 @@ check "lines with an unknown word are skipped" test $? -eq 3 -a "$(sed 's/{"line
 check "and named" sh -c 'grep -q "some.txt:4: the word .z9. is not" err && grep -q "3 of 6 lines have no score" err'
 $generate words.run --score - --per-line <some.txt 2>/dev/null | cmp - lines.json
 check "in standard input, too" test $? -eq 0
+yes z9 | head -n 7 | $generate words.run --score - --per-line >got 2>err
+check "many are counted, not named" sh -c 'test ! -s got && test "$(grep -c "warning: standard input:[1-5]: " err)" = 5 -a "$(wc -l <err)" -eq 6 &&
+  grep -q "7 of 7 lines have no score; the warnings say why for the first five" err'
 check "and by --above" sh -c '"$1" words.run --score - --per-line --above 0 <some.txt 2>/dev/null | grep -c . | grep -q 2' - "$generate"
 check "an empty answer to such a line" \
   sh -c 'printf "a1\nz9\n" | "$1" words.run --lines 2>&1 >/dev/null | grep -q "1 of 2 lines got an empty answer; the warnings say why"' - "$generate"
