@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const record_format_names[] = {"csv", "tsv", "json", NULL};
+const char *const record_format_names[] = {"csv", "tsv", NULL};
 
 bool records_wanted(const GenerateSettings *s) { return s->per_token || s->per_word; }
 

@@ -10,7 +10,7 @@
 #include "tokenizer/pretokenize.h"
 
 typedef enum RecordFormat { RECORDS_CSV, RECORDS_TSV, RECORDS_JSON } RecordFormat;
-extern const char *const record_format_names[]; /* as RecordFormat, then NULL */
+extern const char *const record_format_names[]; /* as RecordFormat, without RECORDS_JSON (--json), then NULL */
 
 /* What a token or a word is written with. */
 typedef struct RecordNumbers {

@@ -341,6 +341,7 @@ refused "records of nothing" 3 'is empty' "$generate" a.run --score empty.txt --
 refused "records of two kinds" 2 '--per-token does not go with --per-word' "$generate" a.run --score text.txt --per-word --per-token
 refused "records and colors" 2 '--heat does not go with --per-token' "$generate" a.run --score text.txt --per-token --heat
 refused "colors as JSON" 2 '--heat does not go with --json' "$generate" a.run --score text.txt --heat --json
+refused "a format with two names" 2 'got "json", need one of csv, tsv' "$generate" a.run --score text.txt --per-word -O json
 refused "a format of no records" 2 '-O needs --per-token or --per-word' "$generate" a.run --score text.txt -O tsv
 cp once.txt no-ids.tsv
 refused "an id without a text" 3 'no-ids.tsv:1: .*an id, a tab and the text' "$generate" a.run --score no-ids.tsv --per-line --per-word
