@@ -369,7 +369,8 @@ typedef struct Backend {
   bool (*open)(Context **out, const ContextOptions *options, Error *error);
   void (*close)(Context *c); /* frees everything the context has allocated; NULL is allowed */
   void (*info)(Context *c, ContextInfo *out);
-  /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line. */
+  /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line.
+   * Too low after an error, which poll() returns. */
   double (*peak_flops)(Context *c);
   /* Returns the choices of autotune so far, as lines of text for ContextOptions.tuning. They are valid on the same kind
    * of device with the same library and ignored elsewhere. NULL when nothing was tuned. The caller frees it. */

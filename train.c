@@ -122,8 +122,9 @@ static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
   if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
   r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
+  r->device.backend->poll(r->device.context, NULL, 0, false, error);
   collective_sum(r->peers, &r->device.peak_flops, 1);
-  return true;
+  return run_agree(r->peers, error);
 }
 
 static bool open_text(Run *r, Error *error) {
@@ -384,6 +385,7 @@ static bool run(void *context, Error *error) {
   if (r->progress.finished && !s->dry_run) return true;
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
+  if (!model_counts_ok(error)) return false;
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
   if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);

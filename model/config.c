@@ -20,7 +20,7 @@ const char *const model_position_names[] = {[POSITIONS_ROPE] = "rope",
 static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
   ParameterTable table;
   int64_t count = 0;
-  if (!parameter_table_make(&table, c, NULL)) return 0;
+  if (!parameter_table_count(&table, c)) return 0;
   for (int i = 0; i < table.count; i++)
     if (!(excluded >> table.tensors[i].role & 1)) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
   parameter_table_free(&table);
