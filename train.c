@@ -106,15 +106,26 @@ static bool choose(Run *r, Error *error) {
   return run_share_settings(&r->options, r->peers, error);
 }
 
+static bool fail_without_text(const Run *r, Error *error) {
+  const ShellWord train = program_name("train");
+  const char *config = r->options.config, *dir = r->files.dir;
+  if (r->settings.resume)
+    return fail(error, EXIT_USAGE,
+                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
+                dir, train.text, dir);
+  if (config)
+    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
+                config, train.text, config);
+  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+}
+
 static bool take_settings(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume);
-  if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)",
-                program_name("train").text);
+  if (s->data.count == 0) return fail_without_text(r, error);
   return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
 }
 
