@@ -342,7 +342,7 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-static bool write_report(const TrainSettings *s, Error *error) {
+static bool write_report(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
                 program_name("train").text);
@@ -351,13 +351,13 @@ static bool write_report(const TrainSettings *s, Error *error) {
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, error);
+  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, console, error);
 }
 
-static bool plot_runs(const Console *console, const TrainSettings *s, Error *error) {
+static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
-  FoundRuns runs = {0};
+  FoundRuns runs = {.console = console};
   const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
   if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
   find_runs_free(&runs);
@@ -373,7 +373,7 @@ static bool verify(Console *console, const TrainSettings *s, Error *error) {
 static bool show_runs(Run *r, Error *error) {
   return r->options.mode == TRAIN_MODE_VERIFY   ? verify(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->settings, error)
-         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
+         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->console, &r->settings, error)
                                                 : plot_runs(&r->console, &r->settings, error);
 }
 
