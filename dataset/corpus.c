@@ -312,6 +312,26 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
+/* Fails unless the first line of a FASTA file that is not blank is a header, and not the whole file, which it is where
+ * lines end in a carriage return alone. */
+static bool check_header(const Corpus *corpus, Error *error) {
+  const char *name = corpus_shown_file(corpus);
+  const ShellWord path = text_shell_word(name, 250);
+  const uint8_t *line = NULL;
+  size_t at = corpus->start, size = 0;
+  while (at < corpus->file.size && line_is_blank(line, size))
+    line = line_take(corpus->file.bytes, corpus->file.size, &at, &size);
+  if (line_is_blank(line, size)) return true;
+  const bool header = *line == '>' || *line == ';';
+  if (header && !memchr(line, '\r', size)) return true;
+  const char *why = header ? "its lines end in a carriage return alone; convert it"
+                           : "it is not FASTA: its first line is no header, which begins with >; add one";
+  fail(error, EXIT_INPUT, "%s: %s: %s", text_one_line(name, 250).text, why,
+       header ? "tr '\\r' '\\n'" : "(echo '>1'; cat)");
+  return corpus_is_stdin(corpus, corpus->current) ? false
+                                                  : error_append(error, " <%s >tmp && mv tmp %s", path.text, path.text);
+}
+
 /* Reads a sequence of a FASTA file with the header lines before it. */
 static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   Record *record = &corpus->record;
@@ -319,6 +339,7 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   const int64_t line = corpus->line + 1;
   size_t bytes;
   int64_t lines;
+  if (begin == corpus->start && !check_header(corpus, error)) return false;
   if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->file.size - begin, &bytes, &lines, error))
     return false;
   corpus->at += bytes;

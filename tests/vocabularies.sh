@@ -20,6 +20,13 @@ check "an embedding row for each" grep -q '"model.embed_tokens.weight":{"dtype":
 check "a document per sequence" sh -c '"$1" genome.fa --tokenizer chars --dry-run 2>&1 | grep -q "40 documents"' - "$train"
 printf '>one\nACGT\n>two\n; a comment\nACGT\nAC\nAXGT\n' >bad.fa
 refused "the line of a character in FASTA" 3 "bad.fa:7: the character 'X' is not in the vocabulary" "$generate" dna.run --score bad.fa
+printf '\nACGT\n>two\nAC\n' >bare.fa
+printf '>one\rACGT\r>two\rACG\r' >mac.fa
+refused "FASTA without a header" 3 "bare.fa: it is not FASTA: .*; add one: (echo '>1'; cat) <bare.fa >tmp && mv tmp bare.fa" "$train" bare.fa --out no.run
+refused "on standard input" 3 "standard input: it is not FASTA" sh -c '"$1" dna.run --score - --fasta <bare.fa' - "$generate"
+refused "FASTA of an old Mac" 3 "mac.fa: its lines end in a carriage return alone; convert it: tr" "$generate" dna.run --score mac.fa
+for file in bare mac; do eval "$("$generate" dna.run --score $file.fa 2>&1 | sed 's/.*: //')"; done
+check "the commands mend them" sh -c '"$1" dna.run --score bare.fa >got && "$1" dna.run --score mac.fa >>got' - "$generate"
 mkdir folder && cp genome.fa folder/genome.FNA
 $train folder --tokenizer chars $few --steps 20 --out folder.run 2>/dev/null
 check "FASTA files of a folder" cmp dna.run/model.safetensors folder.run/model.safetensors
