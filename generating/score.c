@@ -11,6 +11,7 @@
 #include "inference/evaluation.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/json.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -185,8 +186,9 @@ typedef struct Scoring {
 } Scoring;
 
 static bool check_result(const Scoring *s, Error *error) {
-  const char *file = s->p->settings.score;
-  if (s->result.bytes == 0) return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", file);
+  const char *file = path_shown(s->p->settings.score);
+  if (!s->records && s->result.bytes == 0)
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", file);
   return isfinite(s->result.nats) ||
          fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
               file);
@@ -337,9 +339,11 @@ static bool score_file(Program *p, Records *records, Error *error) {
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
   if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
-  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, records, error)
-                                    : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
-                                           s->score, tokens.info.tokens);
+  const bool enough = tokens.info.tokens >= (records ? 1 : 2);
+  const bool ok = enough ? score_tokens(p, &tokens, stride, records, error)
+                         : fail(error, EXIT_INPUT, "%s has %s; %s", path_shown(s->score),
+                                text_plural((double)tokens.info.tokens, "token").text,
+                                records ? "there is nothing to print" : "a score needs at least two");
   token_file_close(&tokens);
   return ok;
 }

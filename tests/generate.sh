@@ -335,6 +335,10 @@ assert abs(record["entropy"] + sum(p * math.exp(p) for p in choice.values()) / m
 own = choice[record["text"]] # the rank, but for tokens whose probability is the same but for rounding
 assert sum(p > own + 1e-3 for p in choice.values()) < record["rank"] <= 1 + sum(p > own - 1e-3 for p in choice.values()), record
 EOF
+printf a >short.one
+write --score short.one --per-token >got.txt
+check "records of one token, of which there is no score" test $? -eq 0 -a "$(wc -l <got.txt)" -eq 3
+refused "a score of one token" 3 'short.one is too short' "$generate" a.run --score short.one
 : | write --score - --tsv --per-line --per-word >got.txt
 check "a table without sentences has a title" test "$(tr -d '\r' <got.txt)" = line,id,word,start,end,bytes,text,tokens,nats,bits
 refused "records of nothing" 3 'is empty' "$generate" a.run --score empty.txt --per-word
