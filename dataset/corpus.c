@@ -29,6 +29,7 @@ struct Corpus {
   bool has_prompts;                /* documents are prompts and responses */
   uint64_t fingerprint;
   int standard_input; /* index into the list; -1: none */
+  char *temporary;    /* the spool file, when it is to be deleted */
   Progress progress;
   /* the position of the reader */
   int current;    /* the current file, an index into the list */
@@ -162,7 +163,9 @@ bool corpus_open(Corpus **out, const char *const *inputs, int count, const Corpu
   if (!corpus) return error_memory(error, "a corpus");
   corpus->list.is_model = options->is_model;
   corpus->standard_input = -1;
-  if (!take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
+  corpus->temporary = options->temporary ? strdup(options->spool) : NULL;
+  if ((options->temporary && !corpus->temporary && !error_memory(error, "a path")) ||
+      !take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
     corpus_close(corpus);
     return false;
   }
@@ -177,6 +180,8 @@ void corpus_close(Corpus *corpus) {
   file_unmap(&corpus->file);
   record_free(&corpus->record);
   file_list_free(&corpus->list);
+  if (corpus->temporary) unlink(corpus->temporary);
+  free(corpus->temporary);
   free(corpus->prompt_field);
   free(corpus->text_field);
   free(corpus);

@@ -26,6 +26,7 @@ typedef struct CorpusOptions {
   bool tsv, fasta;                           /* standard input is TSV, FASTA */
   const char *spool;                         /* file to copy standard input to; required for "-" */
   bool spooled;                              /* the file exists already, from an earlier run */
+  bool temporary;                            /* corpus_close() deletes it, even without "-" */
   Progress copying;                          /* bytes of standard input */
   bool (*is_model)(const char *dir);         /* returns whether a directory holds a model instead of text */
 } CorpusOptions;
@@ -53,7 +54,7 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other
  * and for a second "-"; EXIT_OUTPUT when the spool file cannot be written; EXIT_MEMORY. On failure *out is NULL. */
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
-void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
+void corpus_close(Corpus *corpus); /* NULL is harmless */
 
 /* Returns the line of the file, from 1, that contains byte `at` of the newest document. */
 int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at);

@@ -118,7 +118,8 @@ static bool take_record(void *records, int32_t id, float loss, const float *logi
 static bool print_line_records(Records *records, const ScoredLine *line, Error *error) {
   Program *p = records->p;
   TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
-  records_begin_text(records, line->number, line->id, line->id_size);
+  const Document text = {.text = line->text, .size = line->size};
+  records_begin_text(records, line->number, &text, line->id, line->id_size);
   return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_word(records, error);
 }
 
@@ -178,6 +179,7 @@ typedef struct Scoring {
   Packing packing;
   Pairs pairs;         /* of a model with an encoder, and for --exact */
   Records *records;    /* NULL: none are printed */
+  Corpus *text;        /* for these */
   bool in_prompt;      /* the last token of `records` was one of a prompt */
   int64_t next;        /* the token of the file after the last one that has a record */
   Evaluation result;   /* over windows `plan.stride` apart */
@@ -255,6 +257,14 @@ static bool evaluate(const Scoring *s, int stride, const char *name, Evaluation 
 
 /* ---- records of a file ---- */
 
+/* Only a vocabulary of whole pieces needs the text itself. */
+static bool begin_document(Scoring *s, Error *error) {
+  Document text = {0};
+  if (tokenizer_bpe(s->p->model.tokenizer)->level && !corpus_next(s->text, &text, error)) return false;
+  records_begin_text(s->records, s->records->text + 1, &text, NULL, 0);
+  return true;
+}
+
 /* Adds the next token of the file; NaN: it was no target. */
 static bool add_token(Scoring *s, double nats, const float *logits, Error *error) {
   const TokenFile *file = s->plan.windows.range.file;
@@ -265,9 +275,7 @@ static bool add_token(Scoring *s, double nats, const float *logits, Error *error
       !records_add(s->records, id, nats, logits, error))
     return false;
   if (id != tokenizer_end(s->p->model.tokenizer)) return true;
-  if (!records_end_word(s->records, error)) return false;
-  records_begin_text(s->records, s->records->text + 1, NULL, 0);
-  return true;
+  return records_end_word(s->records, error) && begin_document(s, error);
 }
 
 /* Adds the tokens before `end`, which were no targets. */
@@ -298,8 +306,7 @@ static bool print_records(Scoring *s, Error *error) {
   if (s->plan.windows.range.file->info.loss_mask)
     console_note(&s->p->console,
                  "prompts have no surprisal; with --per-line, the first column of TSV is an id, not a prompt");
-  records_begin_text(s->records, 1, NULL, 0);
-  bool ok = (s->plan.windows.packing || add_others(s, 1, error)) &&
+  bool ok = begin_document(s, error) && (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
   ok = ok &&
        (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
@@ -317,13 +324,15 @@ static bool measure(Scoring *s, Error *error) {
   return !overlap || evaluate(s, s->plan.stride, "evaluating overlapping windows", &s->result, error);
 }
 
-static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Records *records, Error *error) {
+static bool score_tokens(Program *p, const TokenFile *tokens, Corpus *text, int stride, Records *records,
+                         Error *error) {
   const LoadedModel *m = &p->model;
   const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
   const int batch = p->settings.entropy ? 1 : 8; /* logits are large */
   Scoring s = {.p = p,
                .plan = {.windows = all, .stride = stride, .batch = batch, .tokenizer = m->tokenizer},
-               .records = records};
+               .records = records,
+               .text = text};
   bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, batch, m->config.ctx, error);
   if (records) ok = ok && print_records(&s, error);
   else ok = ok && measure(&s, error) && (!p->settings.exact || count_exact(&s, error)) && print_score(&s, error);
@@ -338,13 +347,15 @@ static bool score_file(Program *p, Records *records, Error *error) {
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
+  Corpus *text;
+  if (!loaded_encode_file(p, s->score, &tokens, &text, error)) return false;
   const bool enough = tokens.info.tokens >= (records ? 1 : 2);
-  const bool ok = enough ? score_tokens(p, &tokens, stride, records, error)
+  const bool ok = enough ? score_tokens(p, &tokens, text, stride, records, error)
                          : fail(error, EXIT_INPUT, "%s has %s; %s", path_shown(s->score),
                                 text_plural((double)tokens.info.tokens, "token").text,
                                 records ? "there is nothing to print" : "a score needs at least two");
   token_file_close(&tokens);
+  corpus_close(text);
   return ok;
 }
 

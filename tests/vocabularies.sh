@@ -69,7 +69,21 @@ $train moves.txt --tokenizer words --vocab-size 20 $few --steps 5 --out some.run
 check "--vocab-size" test "$(vocab some.run)" = 20
 check "with <unk>" grep -q '"<unk>": 18' some.run/tokenizer.json
 check "for other words" sh -c '"$1" some.run --encode - <other.txt >/dev/null' - "$generate"
+$train moves.txt --tokenizer chars --unk $few --steps 5 --out letters.run 2>/dev/null
 $train moves.txt --tokenizer lines --unk $few --steps 5 --out lines.run 2>/dev/null
+printf 'a1 zz9  b2\n\303\251q\ta1\n' >unknown.txt
+printf 'a1 z\tz9 b2\n' >unknown.tsv
+printf 'a1\nz\nz9\nb2\n' >pair.words
+tr -s ' \t' '\n' <unknown.txt >text.words
+for run in some letters lines; do
+  for options in '' --per-line; do
+    "$generate" $run.run --score - --per-word $options <unknown.txt 2>err | tr -d '\015' | cut -d, -f6 | tail -n +2 >got
+    check "records have unknown words: $run $options" cmp got text.words
+  done
+done
+"$generate" some.run --score unknown.tsv --per-word 2>/dev/null | tr -d '\015' | cut -d, -f6 | tail -n +2 | cmp - pair.words
+check "those of prompts and responses" test $? -eq 0
+check "an unknown token is named" sh -c '"$1" letters.run --score unknown.txt --per-token -O tsv | cut -f3-6 | grep -q "^13	14	1	<unk>$"' - "$generate"
 check "lines" test "$(vocab lines.run)" = $(($(sort -u moves.txt | wc -l) + 2))
 $train numbers.txt --tokenizer ids $few --steps 5 --out ids.run 2>/dev/null
 printf "17 4 4 9\n3 17 0\n" >few.txt
