@@ -71,21 +71,21 @@ cp short.run/*.json short.run/model.safetensors nothing.run
 : >empty.txt
 recite() { $generate short.run -p "$(head -c 20 once.txt)" -n 300 --greedy "$@" 2>err; }
 share() { sed -n 's/^note: \([0-9.]*\) % of [0-9]* bytes appear in .*/\1/p' err; }
-near_all() { awk -v share="$(share)" 'BEGIN { exit !(share >= 90) }'; }
+mostly() { awk -v share="$(share)" 'BEGIN { exit !(share >= 70) }'; } # a model that learned one letter less recites less
 recite >plain.txt
 recite --novelty short.run >copied.txt
 check "the text is the same" cmp copied.txt plain.txt
-check_learned "a share near 100 %" near_all
+check_learned "most of it is copied" mostly
 span=$(sed -n 's/^ *\([0-9]*\) bytes at *\([0-9]*\): .*/\1 \2/p' err | head -n 1)
 [ "$span" ] && tail -c "+$((${span#* } + 1))" copied.txt | head -c "${span% *}" | tr '\n' '#' >passage
 tr '\n' '#' <short.txt >line.txt
 check_learned "the longest passage stands there" grep -q -F -f passage line.txt
 recite --novelty short.txt >/dev/null
-check_learned "in the text itself" near_all
+check_learned "in the text itself" mostly
 recite --novelty texts >/dev/null
-check_learned "in a directory" near_all
+check_learned "in a directory" mostly
 recite --novelty - <short.txt >/dev/null
-check_learned "in standard input" near_all
+check_learned "in standard input" mostly
 recite --novelty numbers.txt >/dev/null
 check "nothing of another text" test "$(share)" = 0
 recite -N 3 -s 1 >plain.txt
