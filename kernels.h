@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_I8 /* only for weights */ } DType;
+typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_I8 /* only for weights */, DTYPES } DType;
 static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : t == DTYPE_BF16 ? 2 : 1; }
 static inline const char *dtype_name(DType t) { return t == DTYPE_F32 ? "f32" : t == DTYPE_BF16 ? "bf16" : "int8"; }
 

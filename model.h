@@ -30,6 +30,7 @@ typedef enum PositionKind {
   POSITIONS_SINUSOIDAL, /* the same, fixed: sin(t * 10000^(-2i/C)) in one half of the channels, cos in the other */
   POSITIONS_NONE
 } PositionKind;
+enum { NORM_PLACES = NORM_PARALLEL + 1, POSITION_KINDS = POSITIONS_NONE + 1 };
 
 _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(NormPlace) == sizeof(int) &&
                    sizeof(Activation) == sizeof(int) && sizeof(PositionKind) == sizeof(int),

@@ -81,9 +81,9 @@ static bool is_decided(const ModelConfig *c, Error *error) {
     const char *name;
     int value, last;
   } choices[] = {{"norm", (int)c->norm, NORM_KINDS - 1},
-                 {"norm-place", (int)c->norm_place, NORM_PARALLEL},
+                 {"norm-place", (int)c->norm_place, NORM_PLACES - 1},
                  {"act", (int)c->activation, ACTIVATION_KINDS - 1},
-                 {"positions", (int)c->positions, POSITIONS_NONE},
+                 {"positions", (int)c->positions, POSITION_KINDS - 1},
                  {"tie", c->tie, 1},
                  {"gated", c->gated, 1},
                  {"bias", c->bias, 1},
