@@ -14,7 +14,7 @@ train=${BIN:-.}/train
 # One line for each combination: ISA DTYPE THREADS SEED; first "default", what the programs choose.
 rows() {
   echo default
-  seed=1
+  seed=101 # no test names such seeds itself
   for isa in $("$train" --version | grep -o 'cpu-[a-z0-9]*' | cut -c 5-); do
     for dtype in f32 bf16; do
       for threads in 1 2; do
