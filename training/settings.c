@@ -118,7 +118,7 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("val", &s->val, "FILE", "the end of the training text",
            "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
-             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MTOKENS) " M tokens; 0: none"),
+             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MB) " MB; 0: none"),
       FORMAT_ROWS(s, .needs = NULL),
       FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks"),
       CHOICE("pack", &s->pack, pack_names,
