@@ -321,8 +321,7 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   const int64_t line = corpus->line + 1;
   size_t bytes;
   int64_t lines;
-  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error))
-    return false;
+  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error)) return false;
   corpus->at += bytes;
   corpus->line += lines;
   if (record->size > 0)
@@ -370,8 +369,7 @@ static bool open_file(Corpus *corpus, Error *error) {
   corpus->end = (size_t)file->end;
   corpus->start = corpus->at = corpus->checked = begin + utf8_mark(bytes + begin, corpus->end - begin);
   corpus->before -= file->begin;
-  if (begin > 0 && file->format != FORMAT_TEXT)
-    corpus->line = lines_before(bytes, bytes + begin);
+  if (begin > 0 && file->format != FORMAT_TEXT) corpus->line = lines_before(bytes, bytes + begin);
   return true;
 }
 

@@ -106,7 +106,8 @@ bool file_list_measure(FileList *list, int index, Error *error) {
 bool file_list_part(FileList *out, const FileList *list, int64_t begin, int64_t end, Error *error) {
   int64_t before = 0;
   for (const TextFile *file = list->files; file < list->files + list->count; before += file++->size) {
-    const int64_t from = begin > before ? begin - before : 0, to = end - before < file->size ? end - before : file->size;
+    const int64_t from = begin > before ? begin - before : 0,
+                  to = end - before < file->size ? end - before : file->size;
     if (from >= to) continue;
     TextFile *part = append(out, strdup(file->path), file->format, error);
     if (!part) return false;

@@ -47,10 +47,17 @@ static void text_files(void **state) {
   /* no line: a character */
   expect_cut(f, "a", "aaaaaaaaaa", 0.3, "aaaaaaa$", "aaa$");
   expect_cut(f, "a", "aaaaaaaaaa\n", 0.3, "aaaaaaa$", "aaa\n$");
-  expect_cut(f, "a", "aaaaaa\xE2\x82\xAC" "aaa", 0.4, "aaaaaa\xE2\x82\xAC$", "aaa$");
+  expect_cut(f, "a",
+             "aaaaaa\xE2\x82\xAC"
+             "aaa",
+             0.4, "aaaaaa\xE2\x82\xAC$", "aaa$");
   expect_cut(f, "a", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80", 0.5, "\x80\x80\x80\x80\x80\x80\x80\x80$", "\x80\x80$");
   /* a part begins and ends as a file does */
-  expect_cut(f, "a", "\xEF\xBB\xBF" "aaaa\n\xEF\xBB\xBF" "bb\n", 0.4, "aaaa\n$", "bb\n$");
+  expect_cut(f, "a",
+             "\xEF\xBB\xBF"
+             "aaaa\n\xEF\xBB\xBF"
+             "bb\n",
+             0.4, "aaaa\n$", "bb\n$");
   /* at most so many bytes */
   expect_parts(open_one(put_text(f, "a", "a\nb\nc\nd\ne\n")), 0.8, 4, "a\nb\nc\n$", "d\ne\n$");
   expect_parts(open_one(put_text(f, "a", "a\nb\nc\nd\ne\n")), 0.8, 0, "a\nb\nc\nd\ne\n$", NULL);
@@ -105,7 +112,8 @@ static void lines_have_their_numbers(void **state) {
   const struct {
     const char *name, *text;
     int64_t line;
-  } cases[] = {{"a", "a\nb\nc\nd\n", 4}, {"a.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n", 3},
+  } cases[] = {{"a", "a\nb\nc\nd\n", 4},
+               {"a.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n", 3},
                {"a.fa", ">1\nAA\n>2\nTT\n", 4}};
   for (int i = 0; i < 3; i++) {
     Corpus *corpus = open_one(put_text(f, cases[i].name, cases[i].text)), *rest;
@@ -134,8 +142,18 @@ static void bad_lines(void **state) {
 
 /* In every random text, the parts are what corpora of two files with these bytes have. */
 static void parts_are_as_files(void **state) {
-  static const char *const pieces[] = {"a", "\n", "\r\n", "\xC3\xA9", "word ", END_OF_TEXT "\n", "\n" END_OF_TEXT "\n",
-                                       END_OF_TEXT "\r\n", "\xEF\xBB\xBF", ">1\n", "\t", "\n"};
+  static const char *const pieces[] = {"a",
+                                       "\n",
+                                       "\r\n",
+                                       "\xC3\xA9",
+                                       "word ",
+                                       END_OF_TEXT "\n",
+                                       "\n" END_OF_TEXT "\n",
+                                       END_OF_TEXT "\r\n",
+                                       "\xEF\xBB\xBF",
+                                       ">1\n",
+                                       "\t",
+                                       "\n"};
   Fixture *f = *state;
   uint32_t drawn = 0;
   int cuts = 0;
@@ -181,9 +199,14 @@ static void changed_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(text_files),     WITH_FIXTURE(lines_stay_whole), WITH_FIXTURE(files),
-      WITH_FIXTURE(nothing_is_cut), WITH_FIXTURE(lines_have_their_numbers), WITH_FIXTURE(bad_lines),
-      WITH_FIXTURE(parts_are_as_files), WITH_FIXTURE(changed_files),
+      WITH_FIXTURE(text_files),
+      WITH_FIXTURE(lines_stay_whole),
+      WITH_FIXTURE(files),
+      WITH_FIXTURE(nothing_is_cut),
+      WITH_FIXTURE(lines_have_their_numbers),
+      WITH_FIXTURE(bad_lines),
+      WITH_FIXTURE(parts_are_as_files),
+      WITH_FIXTURE(changed_files),
   };
   return cmocka_run_group_tests_name("corpus_cut", tests, NULL, NULL);
 }

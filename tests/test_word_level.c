@@ -163,7 +163,7 @@ static void the_place_of_an_unknown_piece(void **state) {
 /* In a validation text: also where nothing else is left, and in prompts with a vocabulary of their own. */
 static void missing_pieces_are_left_out(void **state) {
   Fixture *f = *state;
-  Trained t = train_text(f, "a b b b a c", (TokenizerTraining){.level = WORD_LEVEL_WORDS}); /* b a c, end */
+  Trained t = train_text(f, "a b b b a c", (TokenizerTraining){.level = WORD_LEVEL_WORDS});         /* b a c, end */
   Trained prompts = train_on(f, "b.txt", "xyy", 3, (TokenizerTraining){.level = WORD_LEVEL_CHARS}); /* y x, end */
   EncodedPieces counts[2] = {{0}};
   Tokenization options = {.threads = 2, .source_tokenizer = prompts.tokenizer, .counts = counts};

@@ -48,9 +48,9 @@ struct BpeEncoder {
   Worker *workers; /* [threads] */
   PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
   ChunkIds chunk_ids[PIPELINE_ROUND_CHUNKS];
-  int32_t end;  /* the id that follows each document; negative: none */
-  bool is_gpt2; /* pipeline_is_gpt2() */
-  bool open;    /* the last document may continue in the next call */
+  int32_t end;           /* the id that follows each document; negative: none */
+  bool is_gpt2;          /* pipeline_is_gpt2() */
+  bool open;             /* the last document may continue in the next call */
   EncodedPieces *counts; /* NULL: a missing piece is an error */
 };
 

@@ -127,7 +127,7 @@ bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
 /* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. --val names a new one. */
 static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   Error cause = {0};
-  if (open_corpora(r, train, val, &cause) && run_cut_corpus(r, *train, val, &cause)) return true;
+  if (open_corpora(r, train, val, &cause)) return run_cut_corpus(r, *train, val, error);
   if (!r->settings.resume || options_typed(&r->options, "val") || cause.code != EXIT_INPUT)
     return fail(error, cause.code, "%s", cause.text);
   corpus_close(*train);
@@ -268,14 +268,12 @@ static void note_missing(Run *r, const char *name, const Tokenizer *tokenizer, c
   if (!counts->missing) return;
   const WordLevel level = tokenizer_bpe(tokenizer)->level;
   const bool made = !run_base(r) && !settings_tokenizer_is_path(name), unknown = made && level != WORD_LEVEL_IDS;
-  console_note(&r->console, "%" PRId64 " of %s of the validation text %s and are left out%s", counts->missing,
-               text_plural((double)counts->pieces, word_level_kinds[level].piece).text,
-               made ? "do not occur in the training text" : "are not in the vocabulary",
-               unknown ? "; --unk counts them" : "");
+  console_note(&r->console, "left out of the validation text: %" PRId64 " of %s, which the %s does not have%s",
+               counts->missing, text_plural((double)counts->pieces, word_level_kinds[level].piece).text,
+               made ? "training text" : "vocabulary", unknown ? "; --unk counts them" : "");
 }
 
-bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out,
-                Error *error) {
+bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
   const RunText *text = &r->text;
   EncodedPieces counts[2] = {{0}};
   Console *console = &r->console;
@@ -339,8 +337,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
     text->val = (TokenRange){&text->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   }
   if (!train)
-    text->facts = (TextFacts){.files = s->data.count,
-                              .bytes = info->bytes + (s->val ? 0 : text->val_file.info.bytes)};
+    text->facts = (TextFacts){.files = s->data.count, .bytes = info->bytes + (s->val ? 0 : text->val_file.info.bytes)};
   return !s->val || run_has_validation(text) ||
          fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
               text_plural((double)text->val_file.info.tokens, "token").text);

@@ -188,7 +188,7 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
 
 /* A text that all processes need as tokens. */
 typedef struct SharedText {
-  bool val; /* the validation text */
+  bool val;           /* the validation text */
   TokenFile *tokens;  /* opened by rank 0 */
   TokenFileInfo info; /* from rank 0 */
 } SharedText;
