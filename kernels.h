@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_I8 /* only for weights */ } DType;
+typedef enum DType { DTYPE_F32, DTYPE_BF16, DTYPE_I8 /* only for weights */, DTYPES } DType;
 static inline size_t dtype_bytes(DType t) { return t == DTYPE_F32 ? 4 : t == DTYPE_BF16 ? 2 : 1; }
 static inline const char *dtype_name(DType t) { return t == DTYPE_F32 ? "f32" : t == DTYPE_BF16 ? "bf16" : "int8"; }
 
@@ -369,7 +369,8 @@ typedef struct Backend {
   bool (*open)(Context **out, const ContextOptions *options, Error *error);
   void (*close)(Context *c); /* frees everything the context has allocated; NULL is allowed */
   void (*info)(Context *c, ContextInfo *out);
-  /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line. */
+  /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line.
+   * Too low after an error, which poll() returns. */
   double (*peak_flops)(Context *c);
   /* Returns the choices of autotune so far, as lines of text for ContextOptions.tuning. They are valid on the same kind
    * of device with the same library and ignored elsewhere. NULL when nothing was tuned. The caller frees it. */

@@ -30,6 +30,7 @@ typedef enum PositionKind {
   POSITIONS_SINUSOIDAL, /* the same, fixed: sin(t * 10000^(-2i/C)) in one half of the channels, cos in the other */
   POSITIONS_NONE
 } PositionKind;
+enum { NORM_PLACES = NORM_PARALLEL + 1, POSITION_KINDS = POSITIONS_NONE + 1 };
 
 _Static_assert(sizeof(NormKind) == sizeof(int) && sizeof(NormPlace) == sizeof(int) &&
                    sizeof(Activation) == sizeof(int) && sizeof(PositionKind) == sizeof(int),
@@ -94,7 +95,11 @@ void model_shorten_mixers(char *mixers);
 /* 8/3 dim, rounded up to a multiple of 32: a gated MLP of this width has as many parameters as a plain one of 4 dim. */
 int model_default_ffn(int dim);
 
-/* The number of parameters without padding. 0 when memory is out. */
+/* Fails with EXIT_MEMORY if memory was out, since the program began, in a function that counts parameters, bytes or
+ * operations of a model: it returned too little. */
+bool model_counts_ok(Error *error);
+
+/* The number of parameters without padding. */
 int64_t model_parameters(const ModelConfig *config);
 /* The same without the token and position embeddings; an untied head counts. */
 int64_t model_parameters_without_embeddings(const ModelConfig *config);

@@ -106,15 +106,26 @@ static bool choose(Run *r, Error *error) {
   return run_share_settings(&r->options, r->peers, error);
 }
 
+static bool fail_without_text(const Run *r, Error *error) {
+  const ShellWord train = program_name("train");
+  const char *config = r->options.config, *dir = r->files.dir;
+  if (r->settings.resume)
+    return fail(error, EXIT_USAGE,
+                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
+                dir, train.text, dir);
+  if (config)
+    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
+                config, train.text, config);
+  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+}
+
 static bool take_settings(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume);
-  if (s->data.count == 0)
-    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)",
-                program_name("train").text);
+  if (s->data.count == 0) return fail_without_text(r, error);
   return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
 }
 
@@ -122,8 +133,9 @@ static bool open_device(Run *r, Error *error) {
   const bool ok = run_open_device(r, error) && check_flags(r, error);
   if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
   r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
+  r->device.backend->poll(r->device.context, NULL, 0, false, error);
   collective_sum(r->peers, &r->device.peak_flops, 1);
-  return true;
+  return run_agree(r->peers, error);
 }
 
 static bool open_text(Run *r, Error *error) {
@@ -330,7 +342,7 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
   return runs_print(&table, stdout, error);
 }
 
-static bool write_report(const TrainSettings *s, Error *error) {
+static bool write_report(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
                 program_name("train").text);
@@ -339,13 +351,13 @@ static bool write_report(const TrainSettings *s, Error *error) {
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, error);
+  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, console, error);
 }
 
-static bool plot_runs(const Console *console, const TrainSettings *s, Error *error) {
+static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
-  FoundRuns runs = {0};
+  FoundRuns runs = {.console = console};
   const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
   if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
   find_runs_free(&runs);
@@ -361,7 +373,7 @@ static bool verify(Console *console, const TrainSettings *s, Error *error) {
 static bool show_runs(Run *r, Error *error) {
   return r->options.mode == TRAIN_MODE_VERIFY   ? verify(&r->console, &r->settings, error)
          : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->settings, error)
-         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->settings, error)
+         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->console, &r->settings, error)
                                                 : plot_runs(&r->console, &r->settings, error);
 }
 
@@ -384,6 +396,7 @@ static bool run(void *context, Error *error) {
   if (r->progress.finished && !s->dry_run) return true;
   if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
   run_print_plan(r);
+  if (!model_counts_ok(error)) return false;
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
   if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);

@@ -107,7 +107,6 @@ typedef struct Case {
 
 /* Opens b->c and fills its random arrays. */
 bool bench_open(Bench *b, Error *error);
-const char *bench_dtype(const Bench *b);  /* "f32", "bf16" */
 _Noreturn void bench_out_of_memory(void); /* prints an error and exits */
 
 Group bench_group(const char *name, const char *model, const char *shape, ...) __attribute__((format(printf, 3, 4)));

@@ -130,11 +130,11 @@ static void print_device(Bench *b) {
   const char *isa = b->ops->isa, *quote = isa ? "\"" : "";
   b->ops->info(b->c, &info);
   b->accelerator = info.accelerator;
-  printf("device %s, %s, %.1f GiB free\n", info.device, bench_dtype(b), (double)info.free_bytes / 1073741824.0);
+  printf("device %s, %s, %.1f GiB free\n", info.device, dtype_name(b->dtype), (double)info.free_bytes / 1073741824.0);
   bench_json(b,
              "{\"kind\": \"device\", \"device\": \"%s\", \"isa\": %s%s%s, \"threads\": %d, \"dtype\": \"%s\", "
              "\"compiler\": \"%s\", \"commit\": \"%s\"}",
-             info.device, quote, isa ? isa : "null", quote, info.threads, bench_dtype(b), COMPILER_NAME,
+             info.device, quote, isa ? isa : "null", quote, info.threads, dtype_name(b->dtype), COMPILER_NAME,
              INKLING_COMMIT);
 }
 
@@ -175,7 +175,7 @@ static bool check_settings(Bench *b, Settings *s, Error *error) {
   }
   const bool cpu = s->device == 1 || (s->device < 0 && (s->isa || !backend_find("cuda", NULL, ~0u)));
   const char *device = cpu ? "cpu" : "cuda";
-  b->dtype = s->dtype < 0 ? backend_natural_dtype(device, s->isa) : s->dtype ? DTYPE_BF16 : DTYPE_F32;
+  b->dtype = s->dtype < 0 ? backend_natural_dtype(device, s->isa) : (DType)s->dtype;
   b->ops = backend_find(device, s->isa, 1u << b->dtype);
   if (!b->ops) return fail(error, EXIT_USAGE, "this machine has no such device, instruction set or dtype");
   b->dt = dtype_bytes(b->dtype);

@@ -160,7 +160,7 @@ static void print_tokens(Bench *b, const BenchModel *m, int rows, const Quantile
              "{\"kind\": \"decode\", \"model\": \"%s\", \"rows\": %d, \"dtype\": \"%s\", \"tokens_per_s\": %.1f, "
              "\"step_ms\": %.6g, \"step_ms_p10\": %.6g, \"step_ms_p90\": %.6g, \"bytes_per_s\": %.6g, "
              "\"peak_memory_bytes\": %zu, \"params\": %" PRId64 ", \"ctx\": %d, \"position\": %d}",
-             m->name, rows, bench_dtype(b), 1e3 * rows / ms->median, ms->median, ms->p10, ms->p90,
+             m->name, rows, dtype_name(b->dtype), 1e3 * rows / ms->median, ms->median, ms->p10, ms->p90,
              1e3 * bench_token_bytes(b, m, rows) / ms->median, bench_peak_bytes(b), model_parameters(&m->config),
              m->config.ctx, bench_position(m));
 }

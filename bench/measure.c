@@ -231,8 +231,6 @@ void bench_json(Bench *b, const char *format, ...) {
   fflush(b->json);
 }
 
-const char *bench_dtype(const Bench *b) { return b->dtype == DTYPE_F32 ? "f32" : "bf16"; }
-
 /* Replaces characters that need an escape in JSON. */
 static void clean_text(char *text) {
   for (; *text; text++)
@@ -240,7 +238,7 @@ static void clean_text(char *text) {
 }
 
 static void print_start(const Bench *b, const Case *k) {
-  printf("%-8s %-30s %-28s %-4s ", k->group->model, k->operation, k->group->shape, bench_dtype(b));
+  printf("%-8s %-30s %-28s %-4s ", k->group->model, k->operation, k->group->shape, dtype_name(b->dtype));
 }
 
 void bench_skip(Bench *b, const Case *k, const char *why) {
@@ -253,7 +251,7 @@ void bench_skip(Bench *b, const Case *k, const char *why) {
   bench_json(b,
              "{\"kind\": \"kernel\", \"group\": \"%s\", \"model\": \"%s\", \"operation\": \"%s\", \"shape\": \"%s\", "
              "\"dtype\": \"%s\", \"error\": \"%s\"}",
-             k->group->name, k->group->model, k->operation, k->group->shape, bench_dtype(b), text);
+             k->group->name, k->group->model, k->operation, k->group->shape, dtype_name(b->dtype), text);
   bench_alive(b, NULL);
 }
 
@@ -290,8 +288,8 @@ Quantiles bench_case(Bench *b, const Case *k) {
              "\"dtype\": \"%s\", \"ms\": %.6g, \"ms_p10\": %.6g, \"ms_p90\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, "
              "\"gb_per_s\": %.2f, \"tflop_per_s\": %.4f, \"share\": %s, \"share_of\": \"%s\", \"sets\": %d, "
              "\"note\": \"%s\"}",
-             k->group->name, k->group->model, k->operation, k->group->shape, bench_dtype(b), ms.median, ms.p10, ms.p90,
-             k->bytes, k->flops, gb, tflop, fraction_text, k->against_gemm ? "gemm" : "copy", k->operands->sets,
+             k->group->name, k->group->model, k->operation, k->group->shape, dtype_name(b->dtype), ms.median, ms.p10,
+             ms.p90, k->bytes, k->flops, gb, tflop, fraction_text, k->against_gemm ? "gemm" : "copy", k->operands->sets,
              k->note ? k->note : "");
   return ms;
 }

@@ -55,9 +55,9 @@ static void print_training(Bench *b, const BenchModel *m, const TrainConfig *tra
       "\"ctx\": %d, \"vocab\": %d, \"dropout\": %g, \"tokens_per_s\": %.1f, \"step_ms\": %.5f, \"step_ms_p10\": %.5f, "
       "\"step_ms_p90\": %.5f, \"flops_per_s\": %.5g, \"peak_memory_bytes\": %zu, \"params\": %" PRId64
       ", \"source\": \"bench_kernels\"}",
-      b->autotune ? ", autotuned" : "", b->head_rows ? ", more rows of logits at once" : "", m->name, bench_dtype(b),
-      train->batch, c->ctx, c->vocab, (double)train->dropout.branch, tokens / s->median, 1e3 * s->median, 1e3 * s->p10,
-      1e3 * s->p90, flops / s->median, bench_peak_bytes(b), model_parameters(c));
+      b->autotune ? ", autotuned" : "", b->head_rows ? ", more rows of logits at once" : "", m->name,
+      dtype_name(b->dtype), train->batch, c->ctx, c->vocab, (double)train->dropout.branch, tokens / s->median,
+      1e3 * s->median, 1e3 * s->p10, 1e3 * s->p90, flops / s->median, bench_peak_bytes(b), model_parameters(c));
 }
 
 /* Returns false with EXIT_MEMORY when the batch does not fit. */

@@ -29,6 +29,7 @@ struct Corpus {
   bool has_prompts;                /* documents are prompts and responses */
   uint64_t fingerprint;
   int standard_input; /* index into the list; -1: none */
+  char *temporary;    /* the spool file, when it is to be deleted */
   Progress progress;
   /* the position of the reader */
   int current;    /* the current file, an index into the list */
@@ -163,7 +164,9 @@ bool corpus_open(Corpus **out, const char *const *inputs, int count, const Corpu
   if (!corpus) return error_memory(error, "a corpus");
   corpus->list.is_model = options->is_model;
   corpus->standard_input = -1;
-  if (!take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
+  corpus->temporary = options->temporary ? strdup(options->spool) : NULL;
+  if ((options->temporary && !corpus->temporary && !error_memory(error, "a path")) ||
+      !take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
     corpus_close(corpus);
     return false;
   }
@@ -178,6 +181,8 @@ void corpus_close(Corpus *corpus) {
   file_unmap(&corpus->file);
   record_free(&corpus->record);
   file_list_free(&corpus->list);
+  if (corpus->temporary) unlink(corpus->temporary);
+  free(corpus->temporary);
   free(corpus->prompt_field);
   free(corpus->text_field);
   free(corpus);
@@ -314,6 +319,26 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
+/* Fails unless the first line of a FASTA file that is not blank is a header, and not the whole file, which it is where
+ * lines end in a carriage return alone. */
+static bool check_header(const Corpus *corpus, Error *error) {
+  const char *name = corpus_shown_file(corpus);
+  const ShellWord path = text_shell_word(name, 250);
+  const uint8_t *line = NULL;
+  size_t at = corpus->start, size = 0;
+  while (at < corpus->file.size && line_is_blank(line, size))
+    line = line_take(corpus->file.bytes, corpus->file.size, &at, &size);
+  if (line_is_blank(line, size)) return true;
+  const bool header = *line == '>' || *line == ';';
+  if (header && !memchr(line, '\r', size)) return true;
+  const char *why = header ? "its lines end in a carriage return alone; convert it"
+                           : "it is not FASTA: its first line is no header, which begins with >; add one";
+  fail(error, EXIT_INPUT, "%s: %s: %s", text_one_line(name, 250).text, why,
+       header ? "tr '\\r' '\\n'" : "(echo '>1'; cat)");
+  return corpus_is_stdin(corpus, corpus->current) ? false
+                                                  : error_append(error, " <%s >tmp && mv tmp %s", path.text, path.text);
+}
+
 /* Reads a sequence of a FASTA file with the header lines before it. */
 static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   Record *record = &corpus->record;
@@ -321,6 +346,8 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   const int64_t line = corpus->line + 1;
   size_t bytes;
   int64_t lines;
+  if (begin == corpus->start && !corpus->list.files[corpus->current].begin && !check_header(corpus, error))
+    return false;
   if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error)) return false;
   corpus->at += bytes;
   corpus->line += lines;

@@ -27,6 +27,7 @@ typedef struct CorpusOptions {
   bool tsv, fasta;                           /* standard input is TSV, FASTA */
   const char *spool;                         /* file to copy standard input to; required for "-" */
   bool spooled;                              /* the file exists already, from an earlier run */
+  bool temporary;                            /* corpus_close() deletes it, even without "-" */
   Progress copying;                          /* bytes of standard input */
   bool (*is_model)(const char *dir);         /* returns whether a directory holds a model instead of text */
 } CorpusOptions;
@@ -54,7 +55,7 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
  * devices, directories without text, and when all files are empty; EXIT_USAGE for options that contradict each other
  * and for a second "-"; EXIT_OUTPUT when the spool file cannot be written; EXIT_MEMORY. On failure *out is NULL. */
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
-void corpus_close(Corpus *corpus); /* NULL is harmless; the spool file stays */
+void corpus_close(Corpus *corpus); /* NULL is harmless */
 
 /* Cuts the end off a corpus, for validation: `fraction` of the bytes, rounded up, at most `most`. *rest gets it, and the
  * corpus keeps the part before. The cut is moved forward to the first document that begins in the first half of the
@@ -84,12 +85,13 @@ bool corpus_has_prompts(const Corpus *corpus);
 
 /* Reads the next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus that has
  * only separators and blank lines has no document.
- * EXIT_INPUT for a line that a parser of dataset/record.h refuses, with the numbers of all such lines of its file, and
- * for a file that is no longer what corpus_open measured (size, time, inode). It checks this when it maps the file,
- * between documents after each MiB, and at the end of the file. Two cases are not covered: a file that is truncated
- * between two checks ends the program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is
- * overwritten in place with its time restored is not detected. EXIT_MEMORY; the error of the progress passed to
- * corpus_rewind. After an error only corpus_rewind and corpus_close may be called. */
+ * EXIT_INPUT for a line that a parser of dataset/record.h refuses, with the numbers of all such lines of its file, for
+ * a FASTA file that does not begin with a header or whose lines end in a carriage return alone, and for a file that is
+ * no longer what corpus_open measured (size, time, inode). It checks this when it maps the file, between documents after
+ * each MiB, and at the end of the file. Two cases are not covered: a file that is truncated between two checks ends the
+ * program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is overwritten in place with its
+ * time restored is not detected. EXIT_MEMORY; the error of the progress passed to corpus_rewind. After an error only
+ * corpus_rewind and corpus_close may be called. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 /* Rewinds to the first document. From then on corpus_next reports corpus_position to `progress` several times a second
  * while it searches for the end of a large document. */

@@ -31,7 +31,7 @@ static bool ends_in(const char *name, const char *ending) {
   return length >= tail && strcasecmp(name + length - tail, ending) == 0;
 }
 
-/* The first four in the order of TextFormat. */
+/* The first ending of a format is the one that messages name. */
 static const struct {
   const char *ending;
   TextFormat format;
@@ -56,7 +56,11 @@ bool text_has_ending(const char *path) {
   return named;
 }
 
-const char *text_ending(TextFormat format) { return endings[format].ending; }
+const char *text_ending(TextFormat format) {
+  size_t i = 0;
+  while (endings[i].format != format) i++;
+  return endings[i].ending;
+}
 
 /* ---- the list ---- */
 

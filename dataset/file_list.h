@@ -10,7 +10,7 @@
 #include <time.h>
 
 /* The format of a file: plain text, JSON lines, prompts and responses in columns, or sequences with header lines. */
-typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV, FORMAT_FASTA } TextFormat;
+typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV, FORMAT_FASTA, TEXT_FORMATS } TextFormat;
 TextFormat text_format_of(const char *path); /* from the ending of its name, in upper or lower case */
 /* Returns whether the name ends as that of some format, so that the file is read in a directory. */
 bool text_has_ending(const char *path);

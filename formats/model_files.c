@@ -158,7 +158,7 @@ bool model_files_check_weights_size(ModelFiles *files, Error *error) {
   least.bias = least.qkv_bias = least.head_bias = 0;
   if (least.positions == POSITIONS_SINUSOIDAL && !files->saved.class->sinusoids) least.positions = POSITIONS_LEARNED;
   const int64_t parameters = model_parameters(&least);
-  if (!model_files_need_weights(files, error)) return false;
+  if (!model_counts_ok(error) || !model_files_need_weights(files, error)) return false;
   const size_t bytes = files->weights.bytes;
   if ((int64_t)(bytes / 2) >= parameters) return true;
   return fail(error, EXIT_CHECKPOINT,

@@ -201,7 +201,7 @@ static bool write_card(const Export *e, const char *path, const char *name, Erro
   if (!file_writer_begin(&file, path, error)) return false;
   write_front(file.stream, &e->p->model.config, e->license.text);
   write_model(file.stream, e, name);
-  if (!write_training(file.stream, e->p->model.dir, error)) {
+  if (!model_counts_ok(error) || !write_training(file.stream, e->p->model.dir, error)) {
     file_writer_abort(&file);
     return false;
   }

@@ -4,6 +4,7 @@
 #include "dataset/line.h"
 #include "util/array.h"
 #include "util/path.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include <locale.h>
 #endif
 
-enum { READ_BYTES = 1 << 16, LINE_LIMIT = 64 << 20 };
+enum { READ_BYTES = 1 << 16, LINE_LIMIT = 64 << 20, REFUSALS_NAMED = 5 };
 
 bool line_input_open(LineInput *out, const char *path, TextCheck *check, Error *error) {
   const bool standard = !path || path_is_stdin(path);
@@ -86,6 +87,16 @@ bool line_input_next(LineInput *in, bool wait, const uint8_t **line, size_t *siz
     in->taken++;
     return true;
   }
+}
+
+void line_input_refuse(LineInput *in, Console *console, const char *why) {
+  if (++in->refused <= REFUSALS_NAMED) console_warning(console, "%s:%" PRId64 ": %s", in->name, in->taken, why);
+}
+
+bool line_input_check(const LineInput *in, const char *have, Error *error) {
+  return !in->refused || fail(error, EXIT_INPUT, "%" PRId64 " of %s %s; the warnings say why%s", in->refused,
+                              text_plural((double)in->taken, "line").text, have,
+                              in->refused > REFUSALS_NAMED ? " for the first five" : "");
 }
 
 /* ---- libedit ---- */

@@ -17,6 +17,7 @@ typedef struct LineInput {
   size_t used, size, capacity;
   bool ended;
   int64_t taken;        /* the number of lines returned */
+  int64_t refused;      /* of these, by line_input_refuse() or the caller */
   bool terminal, edits; /* set by line_input_open_session(); edits: with libedit */
 } LineInput;
 
@@ -33,5 +34,10 @@ void line_input_close(LineInput *input);
 bool line_input_next(LineInput *input, bool wait, const uint8_t **line, size_t *size, Error *error);
 /* The same in a session, after a prompt on a terminal; NULL also when a signal asked to stop. EXIT_MEMORY. */
 bool line_input_ask(LineInput *input, const uint8_t **line, size_t *size, Error *error);
+
+/* Counts the newest line as refused; a warning says why for each of the first five. */
+void line_input_refuse(LineInput *input, Console *console, const char *why);
+/* At the end: fails with EXIT_INPUT if lines were refused, which `have` says what: "have no score". */
+bool line_input_check(const LineInput *input, const char *have, Error *error);
 
 #endif

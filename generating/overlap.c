@@ -66,7 +66,7 @@ bool overlap_open(Program *p, Error *error) {
   Overlap *o = p->overlap = calloc(1, sizeof *o);
   if (!o) return error_memory(error, "a comparison of texts");
   o->p = p;
-  o->opened = is_run(name) ? open_run(o, name, error) : loaded_encode_file(p, name, &o->tokens, error);
+  o->opened = is_run(name) ? open_run(o, name, error) : loaded_encode_file(p, name, &o->tokens, NULL, error);
   return o->opened;
 }
 

@@ -64,7 +64,7 @@ static bool check_corpus(TextCheck *check, const Corpus *corpus, Error *error) {
   return ok;
 }
 
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error) {
+bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error) {
   const GenerateSettings *s = &p->settings;
   const LoadedModel *m = &p->model;
   StartupWork reading = {.console = &p->console, .name = "reading", .bytes = true};
@@ -77,6 +77,7 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *err
                                 .tsv = s->tsv,
                                 .fasta = s->fasta,
                                 .spool = copy,
+                                .temporary = true,
                                 .copying = startup_progress(&reading),
                                 .is_model = model_files_exist};
   const Tokenization options = {.source_tokenizer = m->source_tokenizer,
@@ -86,8 +87,10 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *err
   ok = ok && corpus_open(&corpus, &path, 1, &format, error) && check_corpus(&p->check, corpus, error) &&
        tokenization_open(out, tokens, corpus, m->tokenizer, &options, error);
   console_work_end(&p->console);
-  corpus_close(corpus);
-  if (copy) unlink(copy);
+  if (copy && !corpus) unlink(copy);
+  if (ok) corpus_rewind(corpus, (Progress){0});
+  if (ok && text) *text = corpus;
+  else corpus_close(corpus);
   if (tokens) unlink(tokens);
   free(copy);
   free(tokens);

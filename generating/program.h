@@ -6,6 +6,7 @@
 #define INKLING_GENERATING_PROGRAM_H
 
 #include "cli/text_check.h"
+#include "dataset/corpus.h"
 #include "dataset/token_file.h"
 #include "formats/model_files.h"
 #include "generating/series.h"
@@ -99,9 +100,9 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
   return m->source_tokenizer ? m->source_tokenizer : m->tokenizer;
 }
 
-/* Encodes a file, a directory or "-" to a deleted temporary file. Errors of corpus_open(), text_check() and
- * tokenization_open(). */
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Error *error);
+/* Encodes a file, a directory or "-" to a deleted temporary file. *text: the text itself, at its beginning, which the
+ * caller closes; NULL: it is not needed. Errors of corpus_open(), text_check() and tokenization_open(). */
+bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error);
 
 /* ---- program.c: output ---- */
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const record_format_names[] = {"csv", "tsv", "json", NULL};
+const char *const record_format_names[] = {"csv", "tsv", NULL};
 
 bool records_wanted(const GenerateSettings *s) { return s->per_token || s->per_word; }
 
@@ -32,6 +32,7 @@ void records_free(Records *r) {
   free(r->classes);
   free(r->held.bytes);
   free(r->word.bytes);
+  free(r->unknown.bytes);
 }
 
 /* ---- columns: values, or their names before the first record ---- */
@@ -155,8 +156,11 @@ static bool add_characters(Records *r, bool ended, Error *error) {
 
 /* ---- texts ---- */
 
-void records_begin_text(Records *r, int64_t number, const uint8_t *id, size_t size) {
+void records_begin_text(Records *r, int64_t number, const Document *text, const uint8_t *id, size_t size) {
   r->text = number;
+  r->source = *text;
+  r->responds = false;
+  r->piece_end = 0;
   r->id = id;
   r->id_size = size;
   r->number = r->at = 0;
@@ -164,18 +168,52 @@ void records_begin_text(Records *r, int64_t number, const uint8_t *id, size_t si
   r->of_word = r->waiting = (RecordNumbers){0};
 }
 
+/* Finds the next piece of the text. */
+static bool next_piece(Records *r, WordLevel level, const uint8_t **piece, size_t *size) {
+  const Document *text = &r->source;
+  for (;; r->responds = true, r->piece_end = 0) {
+    const uint8_t *part = text->text + (r->responds ? text->prompt : 0);
+    const size_t part_size = r->responds ? text->size - text->prompt : text->prompt;
+    size_t begin;
+    const bool found = word_level_next(level, r->classes, part, part_size, &begin, &r->piece_end);
+    *piece = part + begin;
+    *size = r->piece_end - begin;
+    if (found || r->responds) return found;
+  }
+}
+
+/* In a vocabulary of whole pieces, replaces the bytes of a token that stands for any piece by those of the text. */
+static bool take_piece(Records *r, int32_t token, const uint8_t **bytes, size_t *size, Error *error) {
+  const Bpe *bpe = tokenizer_bpe(r->p->model.tokenizer);
+  const uint8_t *piece;
+  size_t piece_size, name;
+  const bool replaces = bpe->level && bpe->unknown >= 0 && r->source.text;
+  if (!replaces || !next_piece(r, bpe->level, &piece, &piece_size) || token != bpe->unknown) return true;
+  bpe_token(&bpe->tokens, token, &name);
+  const size_t after = strlen(word_level_kinds[bpe->level].after), before = *size - name - after;
+  r->unknown.size = 0;
+  if (!byte_buffer_add(&r->unknown, *bytes, before, error) || !byte_buffer_add(&r->unknown, piece, piece_size, error) ||
+      !byte_buffer_add(&r->unknown, *bytes + *size - after, after, error))
+    return false;
+  *bytes = r->unknown.bytes;
+  *size = r->unknown.size;
+  return true;
+}
+
 bool records_add(Records *r, int32_t token, double nats, const float *logits, Error *error) {
   const LoadedModel *m = &r->p->model;
   const char *special = tokenizer_special(m->tokenizer, token);
   RecordNumbers n = {.tokens = 1, .nats = nats};
-  size_t size;
-  const uint8_t *bytes = tokenizer_decode_next(m->tokenizer, token, &r->at_start, &size);
+  size_t size, name;
+  const uint8_t *decoded = tokenizer_decode_next(m->tokenizer, token, &r->at_start, &name), *bytes = decoded;
+  size = name;
+  if (!special && !take_piece(r, token, &bytes, &size, error)) return false;
   if (logits) n.measures = prediction_measure(logits, m->config.vocab, token);
   if (r->p->settings.per_word) {
     add_numbers(&r->waiting, &n);
     return byte_buffer_add(&r->held, bytes, size, error) && add_characters(r, false, error);
   }
-  json_t *text = special ? json_string(special) : completion_bytes(bytes, size);
+  json_t *text = special ? json_string(special) : completion_bytes(decoded, name);
   const bool ok = print_record(r, r->at, (int64_t)size, &n, text, error);
   r->at += (int64_t)size;
   return ok;

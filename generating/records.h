@@ -10,7 +10,7 @@
 #include "tokenizer/pretokenize.h"
 
 typedef enum RecordFormat { RECORDS_CSV, RECORDS_TSV, RECORDS_JSON } RecordFormat;
-extern const char *const record_format_names[]; /* as RecordFormat, then NULL */
+extern const char *const record_format_names[]; /* as RecordFormat, without RECORDS_JSON (--json), then NULL */
 
 /* What a token or a word is written with. */
 typedef struct RecordNumbers {
@@ -28,10 +28,14 @@ typedef struct Records {
   int64_t number;  /* records of the text so far */
   int64_t at;      /* bytes of the text before those of `held` */
   bool at_start;   /* as in tokenizer_decode_next() */
-  bool titled;     /* the names of the columns have been printed */
-  int columns;     /* printed in this line */
-  ByteBuffer held; /* bytes of an incomplete character */
-  ByteBuffer word; /* begins at byte `begin` of the text; size 0: none */
+  Document source; /* the text itself: its prompt, then its response; text NULL: not known */
+  bool responds;   /* the last piece of a vocabulary of whole pieces was in the response, where it ended at piece_end */
+  size_t piece_end;
+  ByteBuffer unknown; /* what the text has in place of a token that stands for any piece */
+  bool titled;        /* the names of the columns have been printed */
+  int columns;        /* printed in this line */
+  ByteBuffer held;    /* bytes of an incomplete character */
+  ByteBuffer word;    /* begins at byte `begin` of the text; size 0: none */
   int64_t begin;
   RecordNumbers of_word, waiting; /* waiting: tokens before their first character of a word */
 } Records;
@@ -45,8 +49,9 @@ bool records_have_ids(const GenerateSettings *settings);
 bool records_open(Records *records, Program *p, Error *error);
 void records_free(Records *records);
 
-/* Begins text `number`, from 1. `id` [size] stays valid until the text has ended. */
-void records_begin_text(Records *records, int64_t number, const uint8_t *id, size_t size);
+/* Begins text `number`, from 1. `text` is needed where a token may stand for any piece; its bytes and `id` [size] stay
+ * valid until the text has ended. */
+void records_begin_text(Records *records, int64_t number, const Document *text, const uint8_t *id, size_t size);
 /* Adds the next token of the text. `nats` NaN: it was not predicted; `logits` [vocab] that predict it, or NULL. */
 bool records_add(Records *records, int32_t token, double nats, const float *logits, Error *error);
 /* Ends a word at the end of a text, or where the response to a prompt begins. */

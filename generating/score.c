@@ -11,6 +11,7 @@
 #include "inference/evaluation.h"
 #include "tokenizer/bpe_encode.h"
 #include "util/json.h"
+#include "util/path.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -117,7 +118,8 @@ static bool take_record(void *records, int32_t id, float loss, const float *logi
 static bool print_line_records(Records *records, const ScoredLine *line, Error *error) {
   Program *p = records->p;
   TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
-  records_begin_text(records, line->number, line->id, line->id_size);
+  const Document text = {.text = line->text, .size = line->size};
+  records_begin_text(records, line->number, &text, line->id, line->id_size);
   return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_word(records, error);
 }
 
@@ -140,21 +142,18 @@ static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
   return true;
 }
 
-/* A line with a piece that the vocabulary lacks is skipped with a warning. `records` NULL: none are printed. */
-static bool score_line(Program *p, Records *records, const char *name, const ScoredLine *line, int64_t *skipped,
-                       Error *error) {
+/* A line with a piece that the vocabulary lacks is skipped. `records` NULL: none are printed. */
+static bool score_line(Program *p, Records *records, LineInput *input, const ScoredLine *line, Error *error) {
   Error why = {0};
   if (records ? print_line_records(records, line, &why) : print_line_score(p, line, &why))
     return stdout_check(&p->out, error);
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, line->number);
-  console_warning(&p->console, "%s:%" PRId64 ": %s", name, line->number, why.text);
-  ++*skipped;
+  line_input_refuse(input, &p->console, why.text);
   return true;
 }
 
 static bool score_lines(Program *p, Records *records, Error *error) {
   LineInput input = {.fd = -1};
-  int64_t skipped = 0;
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, &p->check, error);
@@ -165,11 +164,9 @@ static bool score_lines(Program *p, Records *records, Error *error) {
     line.number = input.taken;
     if (!line.size && records_have_ids(&p->settings)) continue;
     ok = startup_go_on("scoring", error) && split_line(&p->settings, &input, &line, error) &&
-         score_line(p, records, input.name, &line, &skipped, error);
+         score_line(p, records, &input, &line, error);
   }
-  if (ok && skipped && !p->out.error)
-    ok = fail(error, EXIT_INPUT, "%" PRId64 " of %s have no score; the warnings say why", skipped,
-              text_plural((double)input.taken, "line").text);
+  if (ok && !p->out.error) ok = line_input_check(&input, "have no score", error);
   line_input_close(&input);
   return ok;
 }
@@ -182,6 +179,7 @@ typedef struct Scoring {
   Packing packing;
   Pairs pairs;         /* of a model with an encoder, and for --exact */
   Records *records;    /* NULL: none are printed */
+  Corpus *text;        /* for these */
   bool in_prompt;      /* the last token of `records` was one of a prompt */
   int64_t next;        /* the token of the file after the last one that has a record */
   Evaluation result;   /* over windows `plan.stride` apart */
@@ -190,8 +188,9 @@ typedef struct Scoring {
 } Scoring;
 
 static bool check_result(const Scoring *s, Error *error) {
-  const char *file = s->p->settings.score;
-  if (s->result.bytes == 0) return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", file);
+  const char *file = path_shown(s->p->settings.score);
+  if (!s->records && s->result.bytes == 0)
+    return fail(error, EXIT_INPUT, "%s is too short: a score needs two tokens with text", file);
   return isfinite(s->result.nats) ||
          fail(error, EXIT_NONFINITE, "the loss on %s is not finite: the model's weights are damaged or it diverged",
               file);
@@ -258,6 +257,14 @@ static bool evaluate(const Scoring *s, int stride, const char *name, Evaluation 
 
 /* ---- records of a file ---- */
 
+/* Only a vocabulary of whole pieces needs the text itself. */
+static bool begin_document(Scoring *s, Error *error) {
+  Document text = {0};
+  if (tokenizer_bpe(s->p->model.tokenizer)->level && !corpus_next(s->text, &text, error)) return false;
+  records_begin_text(s->records, s->records->text + 1, &text, NULL, 0);
+  return true;
+}
+
 /* Adds the next token of the file; NaN: it was no target. */
 static bool add_token(Scoring *s, double nats, const float *logits, Error *error) {
   const TokenFile *file = s->plan.windows.range.file;
@@ -268,9 +275,7 @@ static bool add_token(Scoring *s, double nats, const float *logits, Error *error
       !records_add(s->records, id, nats, logits, error))
     return false;
   if (id != tokenizer_end(s->p->model.tokenizer)) return true;
-  if (!records_end_word(s->records, error)) return false;
-  records_begin_text(s->records, s->records->text + 1, NULL, 0);
-  return true;
+  return records_end_word(s->records, error) && begin_document(s, error);
 }
 
 /* Adds the tokens before `end`, which were no targets. */
@@ -301,8 +306,7 @@ static bool print_records(Scoring *s, Error *error) {
   if (s->plan.windows.range.file->info.loss_mask)
     console_note(&s->p->console,
                  "prompts have no surprisal; with --per-line, the first column of TSV is an id, not a prompt");
-  records_begin_text(s->records, 1, NULL, 0);
-  bool ok = (s->plan.windows.packing || add_others(s, 1, error)) &&
+  bool ok = begin_document(s, error) && (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
   ok = ok &&
        (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
@@ -320,13 +324,15 @@ static bool measure(Scoring *s, Error *error) {
   return !overlap || evaluate(s, s->plan.stride, "evaluating overlapping windows", &s->result, error);
 }
 
-static bool score_tokens(Program *p, const TokenFile *tokens, int stride, Records *records, Error *error) {
+static bool score_tokens(Program *p, const TokenFile *tokens, Corpus *text, int stride, Records *records,
+                         Error *error) {
   const LoadedModel *m = &p->model;
   const Windows all = {.range = {tokens, 0, tokens->info.tokens}, .ctx = m->config.ctx};
   const int batch = p->settings.entropy ? 1 : 8; /* logits are large */
   Scoring s = {.p = p,
                .plan = {.windows = all, .stride = stride, .batch = batch, .tokenizer = m->tokenizer},
-               .records = records};
+               .records = records,
+               .text = text};
   bool ok = make_windows(&s, error) && model_evaluate_begin(m->model, batch, m->config.ctx, error);
   if (records) ok = ok && print_records(&s, error);
   else ok = ok && measure(&s, error) && (!p->settings.exact || count_exact(&s, error)) && print_score(&s, error);
@@ -341,11 +347,15 @@ static bool score_file(Program *p, Records *records, Error *error) {
   const int ctx = p->model.config.ctx, stride = s->stride ? s->stride : ctx > 1 ? ctx / 2 : 1;
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
-  if (!loaded_encode_file(p, s->score, &tokens, error)) return false;
-  bool ok = tokens.info.tokens >= 2 ? score_tokens(p, &tokens, stride, records, error)
-                                    : fail(error, EXIT_INPUT, "%s has %" PRId64 " tokens; a score needs at least two",
-                                           s->score, tokens.info.tokens);
+  Corpus *text;
+  if (!loaded_encode_file(p, s->score, &tokens, &text, error)) return false;
+  const bool enough = tokens.info.tokens >= (records ? 1 : 2);
+  const bool ok = enough ? score_tokens(p, &tokens, text, stride, records, error)
+                         : fail(error, EXIT_INPUT, "%s has %s; %s", path_shown(s->score),
+                                text_plural((double)tokens.info.tokens, "token").text,
+                                records ? "there is nothing to print" : "a score needs at least two");
   token_file_close(&tokens);
+  corpus_close(text);
   return ok;
 }
 

@@ -203,7 +203,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            "add the entropy of the prediction in bits and the rank of the token in it; for a word, of its first token",
            .needs = RECORDS),
       CHOICE("output-format", &s->record_format, record_format_names, NULL,
-             "format of these records; json: JSON Lines, the same as --json", .letter = 'O', .needs = RECORDS,
+             "format of these records, unless they are JSON Lines (--json)", .letter = 'O', .needs = RECORDS,
              .excludes = "json"),
       FLAG("exact", &s->exact, "also report the fraction of prompts whose greedy answer equals the response"),
 

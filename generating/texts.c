@@ -27,7 +27,6 @@ typedef struct Lines {
   bool json;
   GenerationRequest request; /* the settings of the command line */
   int64_t begun;             /* texts; with JSON each has the next seed */
-  int64_t bad;               /* lines that were refused */
   /* the prompt whose texts are being begun: text `next` of `n` is the next one */
   Completion *completion; /* NULL: not JSON */
   GenerationRequest own;  /* its settings */
@@ -188,9 +187,8 @@ static Output *add_output(Lines *l, Error *error) {
 /* Adds the refusal of a line as an output without text, so that it is printed in order. */
 static bool refuse_line(Lines *l, const Error *why, Error *error) {
   Completion *c = l->completion;
-  l->bad++;
-  if (c) c->why = *why, c->line = l->input.taken, c->n = 1;
-  else console_warning(&l->p->console, "%s:%" PRId64 ": %s", l->input.name, l->input.taken, why->text);
+  if (c) c->why = *why, c->line = l->input.taken, c->n = 1, l->input.refused++;
+  else line_input_refuse(&l->input, &l->p->console, why->text);
   Output *output = add_output(l, error);
   if (output) output->done = true;
   else completion_free(c);
@@ -272,10 +270,9 @@ static bool answer_all(Lines *l, Error *error) {
                text_plural((double)l->outputs.tokens, "token").text, text_duration(clock_seconds() - start).text,
                l->request.sampling.seed);
   unseen_note_lines(&p->seen, &p->model, l->input.taken, &p->console);
-  if (!l->bad) return true;
-  if (!l->json)
-    return fail(error, EXIT_INPUT, "%" PRId64 " of %s got an empty answer; the warnings say why", l->bad, lines.text);
-  return p->out.error || fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->bad, lines.text);
+  if (!l->json) return line_input_check(&l->input, "got an empty answer", error);
+  return !l->input.refused || p->out.error ||
+         fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", l->input.refused, lines.text);
 }
 
 typedef bool PrintOutput(void *lines, const Output *output, Error *error);

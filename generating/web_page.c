@@ -127,7 +127,7 @@ static bool check_size(const WebPage *w, DType type, Error *error) {
   if (memory > LARGEST_MEMORY)
     return fail(error, EXIT_USAGE, "with its context of %d tokens, the model would need %s in a browser, more than %s",
                 c->ctx, text_bytes(memory).text, text_bytes(LARGEST_MEMORY).text);
-  return check_page(page_bytes(w) + 4.0 / 3 * weights, type, error);
+  return model_counts_ok(error) && check_page(page_bytes(w) + 4.0 / 3 * weights, type, error);
 }
 
 /* Loads the weights on a CPU in the type of --dtype, or int8, and takes their image. */
@@ -183,7 +183,7 @@ static bool make_facts(WebPage *w, Error *error) {
   w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
   json_decref(result);
   json_decref(all);
-  return w->facts || error_memory(error, "the facts of the page");
+  return (w->facts || error_memory(error, "the facts of the page")) && model_counts_ok(error);
 }
 
 /* ---- writing ---- */

@@ -139,7 +139,7 @@ static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *de
 MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const ContextInfo *device) {
   MemoryPlan plan = {0};
   ParameterTable table;
-  if (!parameter_table_make(&table, c, NULL)) return plan;
+  if (!parameter_table_count(&table, c)) return plan;
   parameter_table_set_optimizer(&table, train->optimizer);
   size_t dt = dtype_bytes(device->dtype), copy = device->dtype == DTYPE_F32 ? 0 : dt;
   int64_t rows = (int64_t)train->batch * c->ctx;
@@ -164,7 +164,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
 MemoryPlan model_evaluation_memory(const ModelConfig *c, int64_t rows, const ContextInfo *device) {
   MemoryPlan plan = {0};
   ParameterTable table;
-  if (!parameter_table_make(&table, c, NULL)) return plan;
+  if (!parameter_table_count(&table, c)) return plan;
   const size_t dt = dtype_bytes(device->dtype), copy = device->dtype == DTYPE_F32 ? 0 : dt;
   Activations a = {0};
   Arena arena = {0};
@@ -191,7 +191,7 @@ double muon_flops(int rows, int cols, bool accelerator) {
 static double iteration_flops(const ModelConfig *c, bool accelerator) {
   double sum = 0;
   ParameterTable table;
-  if (!parameter_table_make(&table, c, NULL)) return 0;
+  if (!parameter_table_count(&table, c)) return 0;
   for (int i = 0; i < table.matrix_count; i++)
     sum += muon_flops(table.matrices[i].rows, table.matrices[i].cols, accelerator);
   parameter_table_free(&table);

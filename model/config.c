@@ -20,7 +20,7 @@ const char *const model_position_names[] = {[POSITIONS_ROPE] = "rope",
 static int64_t count_parameters(const ModelConfig *c, unsigned excluded) {
   ParameterTable table;
   int64_t count = 0;
-  if (!parameter_table_make(&table, c, NULL)) return 0;
+  if (!parameter_table_count(&table, c)) return 0;
   for (int i = 0; i < table.count; i++)
     if (!(excluded >> table.tensors[i].role & 1)) count += (int64_t)table.tensors[i].rows * table.tensors[i].cols;
   parameter_table_free(&table);
@@ -81,9 +81,9 @@ static bool is_decided(const ModelConfig *c, Error *error) {
     const char *name;
     int value, last;
   } choices[] = {{"norm", (int)c->norm, NORM_KINDS - 1},
-                 {"norm-place", (int)c->norm_place, NORM_PARALLEL},
+                 {"norm-place", (int)c->norm_place, NORM_PLACES - 1},
                  {"act", (int)c->activation, ACTIVATION_KINDS - 1},
-                 {"positions", (int)c->positions, POSITIONS_NONE},
+                 {"positions", (int)c->positions, POSITION_KINDS - 1},
                  {"tie", c->tie, 1},
                  {"gated", c->gated, 1},
                  {"bias", c->bias, 1},

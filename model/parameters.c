@@ -5,6 +5,7 @@
 #include "util/array.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,17 @@ bool parameter_table_make(ParameterTable *out, const ModelConfig *c, Error *erro
   parameter_table_set_optimizer(out, OPTIMIZER_ADAMW);
   return true;
 }
+
+static atomic_bool uncounted;
+
+bool parameter_table_count(ParameterTable *out, const ModelConfig *c) {
+  Error ignored = {0};
+  const bool ok = parameter_table_make(out, c, &ignored);
+  if (!ok) atomic_store(&uncounted, true);
+  return ok;
+}
+
+bool model_counts_ok(Error *error) { return !atomic_load(&uncounted) || error_memory(error, "the sizes of a model"); }
 
 void parameter_table_set_optimizer(ParameterTable *t, OptimizerKind optimizer) {
   int tensor = 0;

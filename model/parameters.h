@@ -109,6 +109,8 @@ typedef struct ParameterTable {
 
 /* Makes the table for AdamW; parameter_table_set_optimizer() changes that. EXIT_MEMORY. */
 bool parameter_table_make(ParameterTable *out, const ModelConfig *config, Error *error);
+/* The same for a count: model_counts_ok() has the error. */
+bool parameter_table_count(ParameterTable *out, const ModelConfig *config);
 /* Sets which rule updates each group, and where second moments are. */
 void parameter_table_set_optimizer(ParameterTable *table, OptimizerKind optimizer);
 /* Divides the updates among processes; after parameter_table_set_optimizer(). EXIT_MEMORY. */

@@ -34,13 +34,15 @@ static bool add_run(FoundRuns *runs, const char *dir, Error *error) {
   return run->dir || error_memory(error, "a path");
 }
 
-/* Unreadable directories are left out, except for the named ones (depth 0). */
+/* Unreadable directories are left out with a warning, except for the named ones (depth 0). */
 static bool search(FoundRuns *runs, const char *dir, int depth, Error *error) {
   if (is_run(dir, depth)) return add_run(runs, dir, error);
   struct dirent **names = NULL;
-  const int count = depth < DEEPEST ? scandir(dir, &names, NULL, alphasort) : 0;
+  const int count = depth == DEEPEST ? 0 : access(dir, X_OK) ? -1 : scandir(dir, &names, NULL, alphasort);
   if (count < 0 && errno == ENOMEM) return error_memory(error, "a list of runs");
-  if (count < 0) return depth > 0 || fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
+  if (count < 0 && !depth) return fail(error, EXIT_INPUT, "%s: %s", text_one_line(dir, 250).text, strerror(errno));
+  if (count < 0 && runs->console)
+    console_warning(runs->console, "%s is left out: %s", text_one_line(dir, 250).text, strerror(errno));
   bool ok = true;
   for (int i = 0; i < count; i++) {
     struct stat info;

@@ -2,6 +2,7 @@
 #ifndef INKLING_REPORT_FIND_RUNS_H
 #define INKLING_REPORT_FIND_RUNS_H
 
+#include "cli/console.h"
 #include "report/history.h"
 
 typedef struct FoundRun {
@@ -13,6 +14,7 @@ typedef struct FoundRuns {
   FoundRun *items;
   int count;
   size_t capacity;
+  Console *console; /* for a warning of each directory that cannot be read; NULL: none */
 } FoundRuns;
 
 /* Adds each of `dirs` that is a run, and every run below the others, to a zeroed `out`, in alphabetical order. One of

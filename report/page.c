@@ -467,8 +467,9 @@ bool page_write(const FoundRun *found, int count, bool by_seed, const char *path
   return ok;
 }
 
-bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Error *error) {
-  FoundRuns runs = {0};
+bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Console *console,
+                     Error *error) {
+  FoundRuns runs = {.console = console};
   const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, by_seed, path, error);
   find_runs_free(&runs);
   return ok;

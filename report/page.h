@@ -13,6 +13,7 @@ extern const char page_style[]; /* the style sheet of pages with charts, for htm
 bool page_write(const FoundRun *found, int count, bool by_seed, const char *path, Error *error);
 
 /* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
-bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Error *error);
+bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Console *console,
+                     Error *error);
 
 #endif

@@ -99,8 +99,16 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "accuracy_beginning", number_if(!counted, accuracy));
 }
 
+/* Says why a run is damaged. */
+static void warn_of_damage(Console *console, const char *dir, const History *history, const Error *damage) {
+  if (console && damage->code) console_warning(console, "%s", text_one_line(damage->text, ONE_LINE_BYTES - 1).text);
+  else if (console && history->damaged)
+    console_warning(console, "%s: %s cannot be read", text_one_line(path_in(dir, CHECKPOINT_METRICS).text, 250).text,
+                    text_plural((double)history->damaged, "line").text);
+}
+
 /* Adds a run as an object: its settings and the measurements, which replace settings of the same name. */
-static bool add_run(json_t *rows, const char *dir, Error *error) {
+static bool add_run(json_t *rows, const char *dir, Console *console, Error *error) {
   Error damage = {0};
   History history = {0};
   json_t *result = result_json(dir, CHECKPOINT_RESULT, &damage), *row = result_settings(dir, &damage);
@@ -108,6 +116,7 @@ static bool add_run(json_t *rows, const char *dir, Error *error) {
   set(row, "run", name ? name : json_string(text_one_line(dir, ONE_LINE_BYTES - 1).text));
   history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &damage);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
+  else warn_of_damage(console, dir, &history, &damage);
   set_measured(row, damage.code || history.damaged ? "damaged" : result_state(dir, result), &history, result);
   history_free(&history);
   json_decref(result);
@@ -460,10 +469,10 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
 }
 
 bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
-  FoundRuns found = {0};
+  FoundRuns found = {.console = table->console};
   json_t *rows = json_array();
   bool ok = find_runs(&found, table->dirs, table->count, error);
-  for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, error);
+  for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, table->console, error);
   if (ok && table->fit) ok = fit_print(rows, table->format, stream, table->console, error);
   else if (ok) {
     json_t *grouped = group_rows(rows, table->by_seed, error);

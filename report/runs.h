@@ -20,7 +20,7 @@ typedef struct RunsTable {
   bool by_seed; /* a row for each run; else runs that differ only in their seed are one */
   TableFormat format;
   int width;        /* greatest width of text, unless `columns` is given; Markdown has the same columns */
-  Console *console; /* for notes; CSV and JSON have none. NULL: the table is part of a page */
+  Console *console; /* for notes, which CSV and JSON do not have, and warnings. NULL: the table is part of a page */
 } RunsTable;
 
 /* Prints the table. Runs that differ only in their seed (report/seeds.h), with the same validation text, state and,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const table_format_names[] = {"text", "md", "html", "csv", "json", NULL};
+const char *const table_format_names[TABLE_FORMATS + 1] = {"text", "md", "html", "csv", "json", NULL};
 
 enum { DIGITS = 10 };
 

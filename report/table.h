@@ -12,9 +12,10 @@ typedef enum TableFormat {
   TABLE_HTML,
   TABLE_LAST_FOR_PEOPLE = TABLE_HTML,
   TABLE_CSV,
-  TABLE_JSON
+  TABLE_JSON,
+  TABLE_FORMATS
 } TableFormat;
-extern const char *const table_format_names[]; /* as TableFormat, then NULL */
+extern const char *const table_format_names[TABLE_FORMATS + 1]; /* then NULL */
 
 enum { TABLE_GAP = 2 }; /* spaces between columns of text */
 

@@ -289,8 +289,11 @@ static bool open_new(Sweep *s, Error *error) {
   const SweepSpec spec = {t->sweep, t->draws, t->seed, !isnan(t->minutes)};
   char *arguments = NULL;
   size_t size = 0;
+  const char *config = s->options->config;
   if (!t->data.count)
-    return fail(error, EXIT_USAGE, "no text given; try: %s book.txt --sweep '...'", program_name("train").text);
+    return fail(error, EXIT_USAGE, "no text given%s%s; try: %s book.txt --sweep '...'%s%s",
+                config ? ", nor a line `data = FILE` in " : "", config ? config : "", program_name("train").text,
+                config ? " --config " : "", config ? config : "");
   for (int i = 0; i < t->data.count; i++)
     if (path_is_stdin(t->data.items[i]))
       return fail(error, EXIT_USAGE, "each run of a sweep reads the text; give a file in place of standard input");

@@ -60,25 +60,21 @@ static inline ModelConfig own(void) {
 }
 
 /* Model number `n` of all that differ in the parts. */
-enum { NUMBERED_MODELS = NORM_KINDS * 4 * 2 * 4 * 2 * 2 * 2 * 2 * 2 * 5 };
+static const char *const numbered_mixers[] = {"A", "C", "AC", "NA", "N"};
+#define NUMBERED_PARTS(PART)                                                                                           \
+  PART(norm, NORM_KINDS)                                                                                               \
+  PART(norm_place, NORM_PLACES)                                                                                        \
+  PART(gated, 2)                                                                                                       \
+  PART(positions, POSITION_KINDS)                                                                                      \
+  PART(bias, 2) PART(qkv_bias, 2) PART(head_bias, 2) PART(tie, 2) PART(qk_norm, 2)
+#define TIMES_KINDS(field, kinds) *(kinds)
+enum { NUMBERED_MODELS = sizeof numbered_mixers / sizeof *numbered_mixers NUMBERED_PARTS(TIMES_KINDS) };
 static inline ModelConfig numbered(int n) {
-  static const char *const mixers[] = {"A", "C", "AC", "NA", "N"};
   ModelConfig c = plain;
   c.activation = (Activation)(n / 11 % ACTIVATION_KINDS);
-#define PART(field, kinds)                                                                                             \
-  c.field = (__typeof__(c.field))(n % kinds);                                                                          \
-  n /= kinds
-  PART(norm, NORM_KINDS);
-  PART(norm_place, 4);
-  PART(gated, 2);
-  PART(positions, 4);
-  PART(bias, 2);
-  PART(qkv_bias, 2);
-  PART(head_bias, 2);
-  PART(tie, 2);
-  PART(qk_norm, 2);
-#undef PART
-  snprintf(c.mixers, sizeof c.mixers, "%s", mixers[n]);
+#define TAKE_KIND(field, kinds) c.field = (__typeof__(c.field))(n % (kinds)), n /= (kinds);
+  NUMBERED_PARTS(TAKE_KIND)
+  snprintf(c.mixers, sizeof c.mixers, "%s", numbered_mixers[n]);
   for (char *letter = c.mixers; *letter; letter++)
     if (*letter == MIXER_NOPE && c.positions != POSITIONS_ROPE) *letter = MIXER_ATTENTION;
   return c;

@@ -8,6 +8,7 @@
  *   dump_model copy DIR OUT                  reads a model and writes it again
  *
  * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
+#include "tests/config_fields.h"
 #include "tests/model_files_helpers.h"
 #include "formats/model_files.h"
 #include "model/parameters.h"
@@ -19,33 +20,15 @@
 
 enum { MAX_TOKENS = 1024 };
 
-static const struct {
-  const char *name;
-  size_t field;
-  char kind; /* int, bool, float, text */
-} fields[] = {
-#define FIELD(member, kind)                                                                                            \
-  { #member, offsetof(ModelConfig, member), kind }
-    FIELD(vocab, 'i'),        FIELD(ctx, 'i'),        FIELD(layers, 'i'),    FIELD(heads, 'i'),
-    FIELD(kv_heads, 'i'),     FIELD(dim, 'i'),        FIELD(head_dim, 'i'),  FIELD(ffn, 'i'),
-    FIELD(tie, 'b'),          FIELD(rope_base, 'f'),  FIELD(norm_eps, 'f'),  FIELD(norm, 'i'),
-    FIELD(norm_place, 'i'),   FIELD(activation, 'i'), FIELD(gated, 'b'),     FIELD(bias, 'b'),
-    FIELD(qkv_bias, 'b'),     FIELD(head_bias, 'b'),  FIELD(positions, 'i'), FIELD(encoder_layers, 'i'),
-    FIELD(source_vocab, 'i'), FIELD(qk_norm, 'b'),    FIELD(mixers, 's'),    FIELD(rotary_dims, 'i'),
-#undef FIELD
-};
-
 static bool set_field(ModelConfig *config, const char *assignment, Error *error) {
   const char *equals = strchr(assignment, '=');
-  for (size_t i = 0; equals && i < sizeof fields / sizeof *fields; i++) {
-    if (strncmp(assignment, fields[i].name, (size_t)(equals - assignment)) != 0 ||
-        fields[i].name[equals - assignment] != '\0')
-      continue;
-    void *field = (char *)config + fields[i].field;
+  for (int i = 0; equals && i < CONFIG_FIELDS; i++) {
+    const char *name = config_fields[i].name, kind = config_fields[i].kind;
+    if (strncmp(assignment, name, (size_t)(equals - assignment)) != 0 || name[equals - assignment] != '\0') continue;
+    void *field = (char *)config + config_fields[i].offset;
     const double value = strtod(equals + 1, NULL);
-    if (fields[i].kind == 's') snprintf(field, sizeof config->mixers, "%s", equals + 1);
-    else if (fields[i].kind == 'f') *(float *)field = (float)value;
-    else if (fields[i].kind == 'b') *(bool *)field = value != 0;
+    if (kind == 's') snprintf(field, sizeof config->mixers, "%s", equals + 1);
+    else if (kind == 'f') *(float *)field = (float)value;
     else *(int *)field = (int)value;
     return true;
   }

@@ -34,7 +34,7 @@ CALLS = {"write": "ENOSPC", "pwrite64": "ENOSPC", "fsync": "EIO", "rename": "EAC
          "ftruncate": "EIO", "unlink": "EACCES", "openat": "EMFILE", "read": "EIO", "pread64": "EIO", "flock": "ENOLCK"}
 ALWAYS = ("allocation", "write", "openat", "read")  # every program makes some
 SECONDS = 60  # longer is a hang
-VOLATILE = ("seconds", "tokens_per_s", "train_tokens_per_s", "share_of_peak", "version")  # names that differ from run to run in JSON
+VOLATILE = ("seconds", "tokens_per_s", "train_tokens_per_s", "share_of_peak", "peak_flops_per_s", "free", "version")  # names that differ from run to run in JSON
 
 
 class Scenario(NamedTuple):
@@ -48,6 +48,7 @@ SCENARIOS = {
     "train": Scenario(FRESH, [], True),
     "resume": Scenario([*RESUMED, "--steps", "10"], [FRESH], True),
     "overwrite": Scenario([*FRESH, "--overwrite", "--seed", "2"], [FRESH], True),
+    "plan": Scenario(["train", "text.txt", "--threads", "2", "--device", "cpu", "--dry-run", "--json"], [], False),
     "generate": Scenario(["generate", "run", "-p", "Once", "-n", "8", "--seed", "1", "--device", "cpu"], [FRESH], False),
     "novelty": Scenario(["generate", "run", "-p", "Once", "-n", "20", "--seed", "1", "--novelty", "text.txt",
                          "--device", "cpu"], [FRESH], False),
@@ -209,7 +210,8 @@ def printed(done, folder):
         if os.path.exists(path):
             with open(path, "rb") as file:
                 files.append(file.read().replace(folder.encode(), b"."))
-    return done.stdout.replace(folder.encode(), b"."), files
+    text = done.stdout.replace(folder.encode(), b".")
+    return steady(json.loads(text)) if text.startswith(b"{\n") else text, files
 
 
 def spread(total, some):

@@ -71,21 +71,21 @@ cp short.run/*.json short.run/model.safetensors nothing.run
 : >empty.txt
 recite() { $generate short.run -p "$(head -c 20 once.txt)" -n 300 --greedy "$@" 2>err; }
 share() { sed -n 's/^note: \([0-9.]*\) % of [0-9]* bytes appear in .*/\1/p' err; }
-near_all() { awk -v share="$(share)" 'BEGIN { exit !(share >= 90) }'; }
+mostly() { awk -v share="$(share)" 'BEGIN { exit !(share >= 70) }'; } # a model that learned one letter less recites less
 recite >plain.txt
 recite --novelty short.run >copied.txt
 check "the text is the same" cmp copied.txt plain.txt
-check_learned "a share near 100 %" near_all
+check_learned "most of it is copied" mostly
 span=$(sed -n 's/^ *\([0-9]*\) bytes at *\([0-9]*\): .*/\1 \2/p' err | head -n 1)
 [ "$span" ] && tail -c "+$((${span#* } + 1))" copied.txt | head -c "${span% *}" | tr '\n' '#' >passage
 tr '\n' '#' <short.txt >line.txt
 check_learned "the longest passage stands there" grep -q -F -f passage line.txt
 recite --novelty short.txt >/dev/null
-check_learned "in the text itself" near_all
+check_learned "in the text itself" mostly
 recite --novelty texts >/dev/null
-check_learned "in a directory" near_all
+check_learned "in a directory" mostly
 recite --novelty - <short.txt >/dev/null
-check_learned "in standard input" near_all
+check_learned "in standard input" mostly
 recite --novelty numbers.txt >/dev/null
 check "nothing of another text" test "$(share)" = 0
 recite -N 3 -s 1 >plain.txt
@@ -335,12 +335,17 @@ assert abs(record["entropy"] + sum(p * math.exp(p) for p in choice.values()) / m
 own = choice[record["text"]] # the rank, but for tokens whose probability is the same but for rounding
 assert sum(p > own + 1e-3 for p in choice.values()) < record["rank"] <= 1 + sum(p > own - 1e-3 for p in choice.values()), record
 EOF
+printf a >short.one
+write --score short.one --per-token >got.txt
+check "records of one token, of which there is no score" test $? -eq 0 -a "$(wc -l <got.txt)" -eq 3
+refused "a score of one token" 3 'short.one is too short' "$generate" a.run --score short.one
 : | write --score - --tsv --per-line --per-word >got.txt
 check "a table without sentences has a title" test "$(tr -d '\r' <got.txt)" = line,id,word,start,end,bytes,text,tokens,nats,bits
 refused "records of nothing" 3 'is empty' "$generate" a.run --score empty.txt --per-word
 refused "records of two kinds" 2 '--per-token does not go with --per-word' "$generate" a.run --score text.txt --per-word --per-token
 refused "records and colors" 2 '--heat does not go with --per-token' "$generate" a.run --score text.txt --per-token --heat
 refused "colors as JSON" 2 '--heat does not go with --json' "$generate" a.run --score text.txt --heat --json
+refused "a format with two names" 2 'got "json", need one of csv, tsv' "$generate" a.run --score text.txt --per-word -O json
 refused "a format of no records" 2 '-O needs --per-token or --per-word' "$generate" a.run --score text.txt -O tsv
 cp once.txt no-ids.tsv
 refused "an id without a text" 3 'no-ids.tsv:1: .*an id, a tab and the text' "$generate" a.run --score no-ids.tsv --per-line --per-word

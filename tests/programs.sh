@@ -281,7 +281,10 @@ $train text.txt $few $bpe --out words.run --overwrite 2>/dev/null
 check "and stale ones are not" test "$(ls -i words.run/tokens.bin)" != "$inode"
 cp -r words.run textless.run
 grep -v '^data = ' words.run/config.txt >textless.run/config.txt
-refused "a run that does not say what its text is" 2 "no text given" "$train" --resume=textless.run --steps 30
+refused "a run that does not say what its text is" 2 "no text given, .* in textless.run/config.txt; try: .* --resume=textless.run" "$train" --resume=textless.run --steps 30
+: >no-data.txt
+refused "a configuration that does not, either" 2 "no text given, .* in no-data.txt; try: .* --config no-data.txt" "$train" --config no-data.txt
+refused "nor in a sweep" 2 "no text given, .* in no-data.txt; try: .* --config no-data.txt" "$train" --config no-data.txt --sweep lr=1,2
 refused "a resumed run keeps its tokenizer" 2 "keeps its tokenizer" "$train" --resume=words.run --tokenizer byte
 refused "no such tokenizer" 4 "give auto, byte, bpe" "$train" text.txt --tokenizer nothing $few
 refused "a vocabulary for bytes" 2 "vocab-size" "$train" text.txt --tokenizer byte --vocab-size 300 $few

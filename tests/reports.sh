@@ -118,7 +118,7 @@ check "evaluations of a long text are over its beginning" grep -q '"over":"begin
 $train --runs sweep done.run killed.run damaged.run --by-seed >table.md 2>err
 check "a table of runs" test $? -eq 0 -a "$(wc -l <table.md)" -eq 9
 check "which says that it has more columns" grep -qx 'note: [0-9]* more columns: --columns all, or -O csv' err
-check "and nothing else" test "$(wc -l <err)" -eq 1
+check "and why a run is damaged, and nothing else" test "$(wc -l <err)" -eq 2 -a "$(grep -c '^warning: damaged.run/metrics.jsonl: 1 line cannot be read' err)" -eq 1
 check "its columns are what differs" grep -q '^| run | .*dim .*| seed .*| bits_per_byte | state | val_loss | step | ' table.md
 check "and not what is the same" sh -c '! head -n 1 table.md | grep -q -e layers -e "| out "'
 check "states" sh -c 'grep -q "^| killed.run .*| killed |" table.md && grep -q "^| damaged.run .*| damaged |" table.md && grep -q "^| done.run .*| done |" table.md'
@@ -203,6 +203,15 @@ assert "not ranked" in notes and "more columns" in notes, notes
 EOF
 fi
 cp -r done.run edited.run && sed 's|"end": "done"|"end": "</script><script>alert(1)</script>"|' done.run/result.json >edited.run/result.json
+cp -r done.run broken.run && echo '{' >broken.run/result.json && echo '{' >>edited.run/metrics.jsonl
+$train --runs done.run broken.run edited.run -O csv >/dev/null 2>err
+check "why runs are damaged" sh -c 'grep -q "^warning: broken.run/result.json is not valid JSON" err &&
+  grep -q "^warning: edited.run/metrics.jsonl: 1 line cannot be read" err && test "$(wc -l <err)" -eq 2'
+mkdir -p closed/a.run && cp -r done.run closed/b.run && cp "$train" closed/train && chmod 755 "$work" && chmod 000 closed/a.run
+if [ "$(id -u)" = 0 ] && has setpriv "runs of others"; then another="setpriv --reuid=65534 --regid=65534 --clear-groups"; else another=; fi
+$another ./closed/train --runs closed -O csv 2>err | cut -d, -f1 >got
+[ "$(id -u)" = 0 ] && [ ! "$another" ] ||
+  check "a directory that cannot be read" sh -c 'grep -q "^closed/b.run" got && test "$(cat err)" = "warning: closed/a.run is left out: Permission denied"'
 check "an end that is none" sh -c "$train --runs edited.run -O csv | grep -q ',damaged,'"
 printf 'prompt = "a\033[31mb"\n' >>edited.run/config.txt
 check "nothing is written to the terminal that it would obey" sh -c "$train --runs done.run edited.run --columns run,prompt >table && grep -q 'a.*31mb' table && ! LC_ALL=C grep -q '[^ -~]' table"

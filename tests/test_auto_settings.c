@@ -496,7 +496,7 @@ static void test_memory_of_muon(void **state) {
 /* What was given is not explained; batches are the optimizer's. */
 static void test_given_optimizer(void **state) {
   (void)state;
-  for (int optimizer = OPTIMIZER_ADAMW; optimizer <= OPTIMIZER_MUON; optimizer++) {
+  for (int optimizer = 0; settings_optimizers[optimizer]; optimizer++) {
     Chosen c;
     begin(&c);
     c.settings.optimizer = optimizer;

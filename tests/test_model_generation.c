@@ -166,7 +166,15 @@ static void various_requests(GenerationRequest out[TEXTS], const PatternList *st
   out[3].keep = CTX;
   out[3].max_tokens = 15;
   out[4].prompt.decoder = (BpeIds){.ids = other, .count = 4};
-  out[4].sampling = (Sampling){1.3f, 8, 0.2f, 0.1f, 30, 0.9f, 0.01f, 0.8f, 5};
+  out[4].sampling = (Sampling){.repeat_penalty = 1.3f,
+                               .repeat_last_n = 8,
+                               .presence_penalty = 0.2f,
+                               .frequency_penalty = 0.1f,
+                               .top_k = 30,
+                               .top_p = 0.9f,
+                               .min_p = 0.01f,
+                               .temperature = 0.8f,
+                               .seed = 5};
   out[5].prompt.decoder.count = 1;
   out[5].stops = *stops;
   out[6].max_tokens = 0;

@@ -81,13 +81,17 @@ static bool print(Runs *f, RunsTable table) {
 }
 
 /* The names of the runs, from the first to the last row, after the directory: one letter each. */
-static void assert_order(Runs *f, const char *sort, const char *letters) {
+static void assert_rows(Runs *f, const char *sort, const char *letters) {
   char got[20] = "";
   size_t count = 0;
   assert_true(print(f, (RunsTable){.format = TABLE_CSV, .sort = sort}));
   for (const char *line = strchr(f->table, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
     got[count++] = line[1 + strlen(f->dir) + 1];
   assert_string_equal(got, letters);
+}
+
+static void assert_order(Runs *f, const char *sort, const char *letters) {
+  assert_rows(f, sort, letters);
   assert_string_equal(f->notes, "");
 }
 
@@ -274,7 +278,9 @@ static void parts_of_runs_are_left_out(void **state) {
   char path[FILE_BYTES];
   snprintf(path, sizeof path, "%s/settings/model.safetensors", f->dir);
   put_text(path, "weights");
-  assert_order(f, NULL, "acbeds");
+  assert_rows(f, NULL, "acbeds");
+  assert_has(f->notes, "warning: ");
+  assert_has(f->notes, "/settings/metrics.jsonl: No such file or directory\n");
 }
 
 /* ---- width ---- */

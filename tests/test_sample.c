@@ -9,6 +9,12 @@
 #include <string.h>
 
 static const Sampling PLAIN = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = 42};
+/* A row of a table of settings; other samplers are off. */
+#define SET(repeat, last_n, presence, frequency, k, p, min, temp, of_seed)                                             \
+  {                                                                                                                    \
+    .repeat_penalty = repeat, .repeat_last_n = last_n, .presence_penalty = presence, .frequency_penalty = frequency,   \
+    .top_k = k, .top_p = p, .min_p = min, .temperature = temp, .seed = of_seed                                         \
+  }
 
 /* The exact distribution, the slow way: p [V]; all zero when the logits are not usable. */
 typedef struct Ranked {
@@ -149,21 +155,21 @@ static void test_sample_distribution(void **state) {
   enum { VOCAB = 16, PROMPT = 6 };
   const int rows = fixture_is_cuda(f) ? 150 : 20000;
   static const int32_t prompt[PROMPT] = {3, 9, 9, 1, 12, 3};
-  static const Sampling cases[] = {{1, 0, 0, 0, 0, 1, 0, 1, 1},
-                                   {1, 0, 0, 0, 0, 1, 0, 0.5f, 2},
-                                   {1, 0, 0, 0, 0, 1, 0, 2, 3},
-                                   {1, 0, 0, 0, 5, 1, 0, 1, 4},
-                                   {1, 0, 0, 0, 0, 0.7f, 0, 1, 5},
-                                   {1, 0, 0, 0, 0, 1, 0.1f, 1, 6},
-                                   {1.3f, 4, 0, 0, 0, 1, 0, 1, 7},
-                                   {0.7f, 64, 0, 0, 0, 1, 0, 1, 8},
-                                   {1, 0, 0, 0, 8, 0.9f, 0, 0.8f, 9},
-                                   {1, 0, 0, 0, 8, 0.95f, 0.05f, 1.2f, 10},
-                                   {1.1f, 64, 0, 0, 6, 0.8f, 0.2f, 3, 11},
-                                   {1.5f, 2, 0, 0, 12, 0.99f, 0.01f, 0.7f, UINT64_MAX},
-                                   {1, 64, 0.7f, 0, 0, 1, 0, 1, 12},
-                                   {1, 64, 0, 0.4f, 0, 1, 0, 1, 13},
-                                   {1.2f, 4, -0.5f, 0.3f, 9, 0.95f, 0.02f, 0.9f, 14}};
+  static const Sampling cases[] = {SET(1, 0, 0, 0, 0, 1, 0, 1, 1),
+                                   SET(1, 0, 0, 0, 0, 1, 0, 0.5f, 2),
+                                   SET(1, 0, 0, 0, 0, 1, 0, 2, 3),
+                                   SET(1, 0, 0, 0, 5, 1, 0, 1, 4),
+                                   SET(1, 0, 0, 0, 0, 0.7f, 0, 1, 5),
+                                   SET(1, 0, 0, 0, 0, 1, 0.1f, 1, 6),
+                                   SET(1.3f, 4, 0, 0, 0, 1, 0, 1, 7),
+                                   SET(0.7f, 64, 0, 0, 0, 1, 0, 1, 8),
+                                   SET(1, 0, 0, 0, 8, 0.9f, 0, 0.8f, 9),
+                                   SET(1, 0, 0, 0, 8, 0.95f, 0.05f, 1.2f, 10),
+                                   SET(1.1f, 64, 0, 0, 6, 0.8f, 0.2f, 3, 11),
+                                   SET(1.5f, 2, 0, 0, 12, 0.99f, 0.01f, 0.7f, UINT64_MAX),
+                                   SET(1, 64, 0.7f, 0, 0, 1, 0, 1, 12),
+                                   SET(1, 64, 0, 0.4f, 0, 1, 0, 1, 13),
+                                   SET(1.2f, 4, -0.5f, 0.3f, 9, 0.95f, 0.02f, 0.9f, 14)};
   double logits[VOCAB];
   for (int i = 0; i < VOCAB; i++) logits[i] = (double)(float)(1.5 * sin(1.7 * i + 0.3) + 0.01 * i);
   Machine m = machine_open(f, 0);
@@ -205,9 +211,9 @@ static void test_sample_vocabulary_sizes(void **state) {
   enum { LOOKBACK = 3000, ROWS = 3 };
   static const int sizes[] = {1, 2, 33, 1000, 2048, 2049, 50304, 140000};
   static const Sampling cases[] = {
-      {1, 0, 0, 0, 0, 1, 0, 0.8f, 1},          {1, 0, 0, 0, 40, 1, 0, 0.8f, 2},
-      {1, 0, 0, 0, 0, 0.9f, 0, 1, 3},          {1.3f, 4096, 0, 0, 50, 0.95f, 0.01f, 0.7f, 4},
-      {1.3f, 4096, 0, 0, 3000, 0.9f, 0, 1, 5}, {1.1f, 4096, 0.25f, 0.125f, 0, 0.99f, 0, 1, 6}};
+      SET(1, 0, 0, 0, 0, 1, 0, 0.8f, 1),          SET(1, 0, 0, 0, 40, 1, 0, 0.8f, 2),
+      SET(1, 0, 0, 0, 0, 0.9f, 0, 1, 3),          SET(1.3f, 4096, 0, 0, 50, 0.95f, 0.01f, 0.7f, 4),
+      SET(1.3f, 4096, 0, 0, 3000, 0.9f, 0, 1, 5), SET(1.1f, 4096, 0.25f, 0.125f, 0, 0.99f, 0, 1, 6)};
   Machine m = machine_open(f, 0);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int flat = 0; flat < 2; flat++)
@@ -238,85 +244,91 @@ typedef struct Case {
 
 #define HALF (-0.69314718055994531)
 static const Case cases_of_old[] = {
-    {"top-k, ties at the cut: the lower ids", 4, {1, 2, 2, 2}, {1, 0, 0, 0, 2, 1, 0, 1, 1}, 0x6, {0}, 0},
-    {"top-k, ties, largest last", 4, {2, 2, 2, 3}, {1, 0, 0, 0, 2, 1, 0, 1, 1}, 0x9, {0}, 0},
-    {"top-k 1, equal zeros of both signs", 2, {-0.0, 0.0}, {1, 0, 0, 0, 1, 1, 0, 1, 1}, 0x1, {0}, 0},
-    {"top-k 0 is off", 4, {0, 0.5, 0, 0.5}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-k -1 is off", 4, {0, 0.5, 0, 0.5}, {1, 0, 0, 0, -1, 1, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-k above the vocabulary", 4, {0, 0.5, 0, 0.5}, {1, 0, 0, 0, 1000, 1, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-k equal to the vocabulary", 4, {0, 0.5, 0, 0.5}, {1, 0, 0, 0, 4, 1, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-k counts no masked token", 4, {-INFINITY, 1, -INFINITY, 1}, {1, 0, 0, 0, 3, 1, 0, 1, 1}, 0xA, {0}, 0},
-    {"top-p 1 is off, not greedy", 4, {0, 0, 0, -2}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-p above 1 is off", 4, {0, 0, 0, -2}, {1, 0, 0, 0, 0, 7, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-p just below 1", 4, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0.99999994f, 0, 1, 1}, 0xF, {0}, 0},
-    {"top-p 0 keeps one", 4, {0, 1, 1, 0}, {1, 0, 0, 0, 0, 0, 0, 1, 1}, 0x2, {0}, 0},
-    {"top-p tiny keeps one", 4, {0, 1, 1, 0}, {1, 0, 0, 0, 0, 1e-30f, 0, 1, 1}, 0x2, {0}, 0},
-    {"sum exactly top-p: no extra token", 4, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0.5f, 0, 1, 1}, 0x3, {0}, 0},
-    {"sum exactly top-p, three of four", 4, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0.75f, 0, 1, 1}, 0x7, {0}, 0},
-    {"sum exactly top-p up to its rounding", 10, {0}, {1, 0, 0, 0, 0, 0.3f, 0, 1, 1}, 0x7, {0}, 0},
+    {"top-k, ties at the cut: the lower ids", 4, {1, 2, 2, 2}, SET(1, 0, 0, 0, 2, 1, 0, 1, 1), 0x6, {0}, 0},
+    {"top-k, ties, largest last", 4, {2, 2, 2, 3}, SET(1, 0, 0, 0, 2, 1, 0, 1, 1), 0x9, {0}, 0},
+    {"top-k 1, equal zeros of both signs", 2, {-0.0, 0.0}, SET(1, 0, 0, 0, 1, 1, 0, 1, 1), 0x1, {0}, 0},
+    {"top-k 0 is off", 4, {0, 0.5, 0, 0.5}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0xF, {0}, 0},
+    {"top-k -1 is off", 4, {0, 0.5, 0, 0.5}, SET(1, 0, 0, 0, -1, 1, 0, 1, 1), 0xF, {0}, 0},
+    {"top-k above the vocabulary", 4, {0, 0.5, 0, 0.5}, SET(1, 0, 0, 0, 1000, 1, 0, 1, 1), 0xF, {0}, 0},
+    {"top-k equal to the vocabulary", 4, {0, 0.5, 0, 0.5}, SET(1, 0, 0, 0, 4, 1, 0, 1, 1), 0xF, {0}, 0},
+    {"top-k counts no masked token", 4, {-INFINITY, 1, -INFINITY, 1}, SET(1, 0, 0, 0, 3, 1, 0, 1, 1), 0xA, {0}, 0},
+    {"top-p 1 is off, not greedy", 4, {0, 0, 0, -2}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0xF, {0}, 0},
+    {"top-p above 1 is off", 4, {0, 0, 0, -2}, SET(1, 0, 0, 0, 0, 7, 0, 1, 1), 0xF, {0}, 0},
+    {"top-p just below 1", 4, {0, 0, 0, 0}, SET(1, 0, 0, 0, 0, 0.99999994f, 0, 1, 1), 0xF, {0}, 0},
+    {"top-p 0 keeps one", 4, {0, 1, 1, 0}, SET(1, 0, 0, 0, 0, 0, 0, 1, 1), 0x2, {0}, 0},
+    {"top-p tiny keeps one", 4, {0, 1, 1, 0}, SET(1, 0, 0, 0, 0, 1e-30f, 0, 1, 1), 0x2, {0}, 0},
+    {"sum exactly top-p: no extra token", 4, {0, 0, 0, 0}, SET(1, 0, 0, 0, 0, 0.5f, 0, 1, 1), 0x3, {0}, 0},
+    {"sum exactly top-p, three of four", 4, {0, 0, 0, 0}, SET(1, 0, 0, 0, 0, 0.75f, 0, 1, 1), 0x7, {0}, 0},
+    {"sum exactly top-p up to its rounding", 10, {0}, SET(1, 0, 0, 0, 0, 0.3f, 0, 1, 1), 0x7, {0}, 0},
     {"sum exactly top-p, unequal",
      4,
      {HALF, 2 * HALF, 3 * HALF, 3 * HALF},
-     {1, 0, 0, 0, 0, 0.75f, 0, 1, 1},
+     SET(1, 0, 0, 0, 0, 0.75f, 0, 1, 1),
      0x3,
      {0},
      0},
-    {"top-p just reached needs one more", 4, {0, 0, 0, 0}, {1, 0, 0, 0, 0, 0.51f, 0, 1, 1}, 0x7, {0}, 0},
+    {"top-p just reached needs one more", 4, {0, 0, 0, 0}, SET(1, 0, 0, 0, 0, 0.51f, 0, 1, 1), 0x7, {0}, 0},
     {"top-p after top-k is renormalised",
      4,
      {4 * HALF, 4.4 * HALF, 5 * HALF, 6 * HALF},
-     {1, 0, 0, 0, 2, 0.55f, 0, 1, 1},
+     SET(1, 0, 0, 0, 2, 0.55f, 0, 1, 1),
      0x1,
      {0},
      0},
-    {"temperature changes no filter", 3, {HALF, 1.7 * HALF, 2.3 * HALF}, {1, 0, 0, 0, 0, 0.6f, 0, 100, 1}, 0x3, {0}, 0},
-    {"min-p at its bound", 3, {0, HALF, 2 * HALF}, {1, 0, 0, 0, 0, 1, 0.5f, 1, 1}, 0x3, {0}, 0},
-    {"min-p 1 keeps the largest", 3, {0, -1, 0}, {1, 0, 0, 0, 0, 1, 1, 1, 1}, 0x5, {0}, 0},
-    {"min-p above 1 keeps the largest", 3, {0, -1, 0}, {1, 0, 0, 0, 0, 1, 3, 1, 1}, 0x5, {0}, 0},
-    {"min-p 0 is off", 3, {0, -3, 0}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0x7, {0}, 0},
-    {"temperature 0 is the largest", 4, {1, 2, 3, 2}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0x4, {0}, 0},
-    {"temperature 0, ties: the lowest id", 4, {1, 3, 3, 2}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 0},
-    {"temperature 0, all negative", 3, {-5, -4, -6}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 0},
-    {"temperature 0, masked token 0", 3, {-INFINITY, -4, -6}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 0},
-    {"temperature 1e-8", 3, {1, 3, 2.9999}, {1, 0, 0, 0, 0, 1, 0, 1e-8f, 1}, 0x2, {0}, 0},
-    {"temperature 1e-8, ties are both drawn", 3, {1, 3, 3}, {1, 0, 0, 0, 0, 1, 0, 1e-8f, 1}, 0x6, {0}, 0},
-    {"temperature 1e-8, masked token", 3, {-INFINITY, 3, 3}, {1, 0, 0, 0, 0, 1, 0, 1e-8f, 1}, 0x6, {0}, 0},
-    {"temperature below all normal numbers", 3, {1, 3, 2}, {1, 0, 0, 0, 0, 1, 0, 1e-44f, 1}, 0x2, {0}, 0},
-    {"huge logits", 3, {1e30, -1e30, 1e30}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0x5, {0}, 0},
-    {"extreme logits", 3, {-3.4e38, 3.4e38, 3.4e38}, {1, 0, 0, 0, 2, 0.9f, 0.1f, 1, 1}, 0x6, {0}, 0},
-    {"masked tokens are not drawn", 3, {0, -INFINITY, 0}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0x5, {0}, 0},
-    {"weight 0 is not drawn, not even as token 0", 3, {-200, 0, 0}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0x6, {0}, 0},
-    {"weight 0 at the end is not drawn", 3, {0, 0, -200}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0x3, {0}, 0},
-    {"no underflow before the temperature", 2, {0, -150}, {1, 0, 0, 0, 0, 1, 0, 100, 1}, 0x3, {0}, 0},
-    {"one token", 1, {-7}, {1, 0, 0, 0, 1, 0.5f, 0.5f, 1, 1}, 0x1, {0}, 0},
-    {"one token, masked", 1, {-INFINITY}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
-    {"NaN first", 3, {NAN, 1, 2}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
-    {"NaN last", 3, {1, 2, NAN}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
-    {"NaN, greedy", 3, {1, NAN, 2}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0, {0}, 0},
-    {"NaN that top-k would drop", 10, {9, 8, 7, 6, 5, 4, 3, 2, 1, NAN}, {1, 0, 0, 0, 1, 1, 0, 1, 1}, 0, {0}, 0},
-    {"+inf", 3, {1, INFINITY, 2}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
-    {"+inf, greedy", 3, {1, INFINITY, 2}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0, {0}, 0},
-    {"all masked", 3, {-INFINITY, -INFINITY, -INFINITY}, {1, 0, 0, 0, 0, 1, 0, 1, 1}, 0, {0}, 0},
-    {"all masked, greedy", 3, {-INFINITY, -INFINITY, -INFINITY}, {1, 0, 0, 0, 0, 1, 0, 0, 1}, 0, {0}, 0},
-    {"a penalized token counts once", 2, {2, 1.5}, {1.2f, 64, 0, 0, 0, 1, 0, 0, 1}, 0x1, {0, 0, 0}, 3},
-    {"a penalty divides positive logits", 2, {2, 1.5}, {1.5f, 64, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
-    {"a penalty multiplies negative logits", 2, {-1, -1.5}, {2, 64, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
-    {"a penalty sees the last n only", 3, {2, 1.5, 0}, {9, 2, 0, 0, 0, 1, 0, 0, 1}, 0x1, {0, 1, 2}, 3},
-    {"a penalty sees n tokens", 3, {2, 1.5, 0}, {9, 3, 0, 0, 0, 1, 0, 0, 1}, 0x2, {0, 2, 2}, 3},
-    {"repeat_last_n 0 is off", 2, {2, 1.5}, {9, 0, 0, 0, 0, 1, 0, 0, 1}, 0x1, {0}, 1},
-    {"repeat_last_n -1 is off", 2, {2, 1.5}, {9, -1, 0, 0, 0, 1, 0, 0, 1}, 0x1, {0}, 1},
-    {"a penalized masked token stays masked", 2, {-INFINITY, -9}, {2, 64, 0, 0, 0, 1, 0, 1, 1}, 0x2, {0}, 1},
-    {"a token outside the vocabulary is not penalized", 2, {2, 1.5}, {9, 64, 0, 0, 0, 1, 0, 0, 1}, 0x1, {7, -1}, 2},
-    {"presence is taken once", 2, {2, 1.5}, {1, 64, 0.4f, 0, 0, 1, 0, 0, 1}, 0x1, {0, 0, 0}, 3},
-    {"presence is taken", 2, {2, 1.5}, {1, 64, 0.6f, 0, 0, 1, 0, 0, 1}, 0x2, {0, 0, 0}, 3},
-    {"presence is taken from negative logits", 2, {-2, -2.5}, {1, 64, 0.6f, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
-    {"a negative presence is added", 2, {1.5, 2}, {1, 64, -0.6f, 0, 0, 1, 0, 0, 1}, 0x1, {0}, 1},
-    {"presence comes after the repeat penalty", 2, {2, 0.8}, {2, 64, 0.3f, 0, 0, 1, 0, 0, 1}, 0x2, {0}, 1},
-    {"frequency is taken each time", 2, {2, 1.5}, {1, 64, 0, 0.2f, 0, 1, 0, 0, 1}, 0x2, {0, 0, 0}, 3},
-    {"frequency is taken twice", 2, {2, 1.5}, {1, 64, 0, 0.2f, 0, 1, 0, 0, 1}, 0x1, {0, 1, 0}, 3},
-    {"frequency sees the last n only", 2, {2, 1.5}, {1, 2, 0, 0.2f, 0, 1, 0, 0, 1}, 0x1, {0, 0, 0}, 3},
-    {"frequency of a token outside the vocabulary", 2, {2, 1.5}, {1, 64, 0, 9, 0, 1, 0, 0, 1}, 0x1, {7, -1}, 2},
-    {"presence and frequency of a masked token", 2, {-INFINITY, -9}, {1, 64, -5, -5, 0, 1, 0, 1, 1}, 0x2, {0}, 1},
+    {"temperature changes no filter",
+     3,
+     {HALF, 1.7 * HALF, 2.3 * HALF},
+     SET(1, 0, 0, 0, 0, 0.6f, 0, 100, 1),
+     0x3,
+     {0},
+     0},
+    {"min-p at its bound", 3, {0, HALF, 2 * HALF}, SET(1, 0, 0, 0, 0, 1, 0.5f, 1, 1), 0x3, {0}, 0},
+    {"min-p 1 keeps the largest", 3, {0, -1, 0}, SET(1, 0, 0, 0, 0, 1, 1, 1, 1), 0x5, {0}, 0},
+    {"min-p above 1 keeps the largest", 3, {0, -1, 0}, SET(1, 0, 0, 0, 0, 1, 3, 1, 1), 0x5, {0}, 0},
+    {"min-p 0 is off", 3, {0, -3, 0}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0x7, {0}, 0},
+    {"temperature 0 is the largest", 4, {1, 2, 3, 2}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0x4, {0}, 0},
+    {"temperature 0, ties: the lowest id", 4, {1, 3, 3, 2}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0x2, {0}, 0},
+    {"temperature 0, all negative", 3, {-5, -4, -6}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0x2, {0}, 0},
+    {"temperature 0, masked token 0", 3, {-INFINITY, -4, -6}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0x2, {0}, 0},
+    {"temperature 1e-8", 3, {1, 3, 2.9999}, SET(1, 0, 0, 0, 0, 1, 0, 1e-8f, 1), 0x2, {0}, 0},
+    {"temperature 1e-8, ties are both drawn", 3, {1, 3, 3}, SET(1, 0, 0, 0, 0, 1, 0, 1e-8f, 1), 0x6, {0}, 0},
+    {"temperature 1e-8, masked token", 3, {-INFINITY, 3, 3}, SET(1, 0, 0, 0, 0, 1, 0, 1e-8f, 1), 0x6, {0}, 0},
+    {"temperature below all normal numbers", 3, {1, 3, 2}, SET(1, 0, 0, 0, 0, 1, 0, 1e-44f, 1), 0x2, {0}, 0},
+    {"huge logits", 3, {1e30, -1e30, 1e30}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0x5, {0}, 0},
+    {"extreme logits", 3, {-3.4e38, 3.4e38, 3.4e38}, SET(1, 0, 0, 0, 2, 0.9f, 0.1f, 1, 1), 0x6, {0}, 0},
+    {"masked tokens are not drawn", 3, {0, -INFINITY, 0}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0x5, {0}, 0},
+    {"weight 0 is not drawn, not even as token 0", 3, {-200, 0, 0}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0x6, {0}, 0},
+    {"weight 0 at the end is not drawn", 3, {0, 0, -200}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0x3, {0}, 0},
+    {"no underflow before the temperature", 2, {0, -150}, SET(1, 0, 0, 0, 0, 1, 0, 100, 1), 0x3, {0}, 0},
+    {"one token", 1, {-7}, SET(1, 0, 0, 0, 1, 0.5f, 0.5f, 1, 1), 0x1, {0}, 0},
+    {"one token, masked", 1, {-INFINITY}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0, {0}, 0},
+    {"NaN first", 3, {NAN, 1, 2}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0, {0}, 0},
+    {"NaN last", 3, {1, 2, NAN}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0, {0}, 0},
+    {"NaN, greedy", 3, {1, NAN, 2}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0, {0}, 0},
+    {"NaN that top-k would drop", 10, {9, 8, 7, 6, 5, 4, 3, 2, 1, NAN}, SET(1, 0, 0, 0, 1, 1, 0, 1, 1), 0, {0}, 0},
+    {"+inf", 3, {1, INFINITY, 2}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0, {0}, 0},
+    {"+inf, greedy", 3, {1, INFINITY, 2}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0, {0}, 0},
+    {"all masked", 3, {-INFINITY, -INFINITY, -INFINITY}, SET(1, 0, 0, 0, 0, 1, 0, 1, 1), 0, {0}, 0},
+    {"all masked, greedy", 3, {-INFINITY, -INFINITY, -INFINITY}, SET(1, 0, 0, 0, 0, 1, 0, 0, 1), 0, {0}, 0},
+    {"a penalized token counts once", 2, {2, 1.5}, SET(1.2f, 64, 0, 0, 0, 1, 0, 0, 1), 0x1, {0, 0, 0}, 3},
+    {"a penalty divides positive logits", 2, {2, 1.5}, SET(1.5f, 64, 0, 0, 0, 1, 0, 0, 1), 0x2, {0}, 1},
+    {"a penalty multiplies negative logits", 2, {-1, -1.5}, SET(2, 64, 0, 0, 0, 1, 0, 0, 1), 0x2, {0}, 1},
+    {"a penalty sees the last n only", 3, {2, 1.5, 0}, SET(9, 2, 0, 0, 0, 1, 0, 0, 1), 0x1, {0, 1, 2}, 3},
+    {"a penalty sees n tokens", 3, {2, 1.5, 0}, SET(9, 3, 0, 0, 0, 1, 0, 0, 1), 0x2, {0, 2, 2}, 3},
+    {"repeat_last_n 0 is off", 2, {2, 1.5}, SET(9, 0, 0, 0, 0, 1, 0, 0, 1), 0x1, {0}, 1},
+    {"repeat_last_n -1 is off", 2, {2, 1.5}, SET(9, -1, 0, 0, 0, 1, 0, 0, 1), 0x1, {0}, 1},
+    {"a penalized masked token stays masked", 2, {-INFINITY, -9}, SET(2, 64, 0, 0, 0, 1, 0, 1, 1), 0x2, {0}, 1},
+    {"a token outside the vocabulary is not penalized", 2, {2, 1.5}, SET(9, 64, 0, 0, 0, 1, 0, 0, 1), 0x1, {7, -1}, 2},
+    {"presence is taken once", 2, {2, 1.5}, SET(1, 64, 0.4f, 0, 0, 1, 0, 0, 1), 0x1, {0, 0, 0}, 3},
+    {"presence is taken", 2, {2, 1.5}, SET(1, 64, 0.6f, 0, 0, 1, 0, 0, 1), 0x2, {0, 0, 0}, 3},
+    {"presence is taken from negative logits", 2, {-2, -2.5}, SET(1, 64, 0.6f, 0, 0, 1, 0, 0, 1), 0x2, {0}, 1},
+    {"a negative presence is added", 2, {1.5, 2}, SET(1, 64, -0.6f, 0, 0, 1, 0, 0, 1), 0x1, {0}, 1},
+    {"presence comes after the repeat penalty", 2, {2, 0.8}, SET(2, 64, 0.3f, 0, 0, 1, 0, 0, 1), 0x2, {0}, 1},
+    {"frequency is taken each time", 2, {2, 1.5}, SET(1, 64, 0, 0.2f, 0, 1, 0, 0, 1), 0x2, {0, 0, 0}, 3},
+    {"frequency is taken twice", 2, {2, 1.5}, SET(1, 64, 0, 0.2f, 0, 1, 0, 0, 1), 0x1, {0, 1, 0}, 3},
+    {"frequency sees the last n only", 2, {2, 1.5}, SET(1, 2, 0, 0.2f, 0, 1, 0, 0, 1), 0x1, {0, 0, 0}, 3},
+    {"frequency of a token outside the vocabulary", 2, {2, 1.5}, SET(1, 64, 0, 9, 0, 1, 0, 0, 1), 0x1, {7, -1}, 2},
+    {"presence and frequency of a masked token", 2, {-INFINITY, -9}, SET(1, 64, -5, -5, 0, 1, 0, 1, 1), 0x2, {0}, 1},
 };
 
 static void check_case(Machine *m, const Case *c) {
@@ -427,10 +439,8 @@ static void test_sample_rows_are_single_runs(void **state) {
 static void test_sample_rows_have_their_own_settings(void **state) {
   Fixture *f = *state;
   enum { VOCAB = 300, ROWS = 4, BIASES = 3 };
-  static const Sampling own[ROWS] = {{1, 0, 0, 0, 0, 1, 0, 1, 1},
-                                     {1, 0, 0, 0, 5, 1, 0, 0.7f, 2},
-                                     {1.5f, 8, 0, 0, 0, 0.9f, 0, 1, 3},
-                                     {1, 8, 1, 0.5f, 0, 1, 0.05f, 2, 4}};
+  static const Sampling own[ROWS] = {SET(1, 0, 0, 0, 0, 1, 0, 1, 1), SET(1, 0, 0, 0, 5, 1, 0, 0.7f, 2),
+                                     SET(1.5f, 8, 0, 0, 0, 0.9f, 0, 1, 3), SET(1, 8, 1, 0.5f, 0, 1, 0.05f, 2, 4)};
   static const int32_t counts[ROWS] = {0, 1, 3, 3};
   static const int32_t tokens[ROWS * BIASES] = {9, 9, 9, 7, 0, 0, 299, -1, 300, 5, 6, 900};
   static const double values[ROWS * BIASES] = {50, 50, 50, 50, 9, 9, 3, 70, 70, -INFINITY, 2.5, 70};

@@ -200,7 +200,8 @@ static void documents_larger_than_a_slice(void **state) {
   const size_t size = 34 << 20;
   char *text = malloc(size + 8);
   assert_non_null(text);
-  for (int level = WORD_LEVEL_CHARS; level <= WORD_LEVEL_LINES; level++) {
+  for (int level = WORD_LEVEL_CHARS; level < WORD_LEVELS; level++) {
+    if (level == WORD_LEVEL_IDS) continue; /* the text has no numbers */
     size_t used = 0;
     for (uint32_t i = 0; used < size; i++) {
       const char *part = parts[philox(5, i % 50021, 0, 0, 0).word[0] % 6];

@@ -20,6 +20,13 @@ check "an embedding row for each" grep -q '"model.embed_tokens.weight":{"dtype":
 check "a document per sequence" sh -c '"$1" genome.fa --tokenizer chars --val-frac 0 --dry-run 2>&1 | grep -q "40 documents"' - "$train"
 printf '>one\nACGT\n>two\n; a comment\nACGT\nAC\nAXGT\n' >bad.fa
 refused "the line of a character in FASTA" 3 "bad.fa:7: the character 'X' is not in the vocabulary" "$generate" dna.run --score bad.fa
+printf '\nACGT\n>two\nAC\n' >bare.fa
+printf '>one\rACGT\r>two\rACG\r' >mac.fa
+refused "FASTA without a header" 3 "bare.fa: it is not FASTA: .*; add one: (echo '>1'; cat) <bare.fa >tmp && mv tmp bare.fa" "$train" bare.fa --out no.run
+refused "on standard input" 3 "standard input: it is not FASTA" sh -c '"$1" dna.run --score - --fasta <bare.fa' - "$generate"
+refused "FASTA of an old Mac" 3 "mac.fa: its lines end in a carriage return alone; convert it: tr" "$generate" dna.run --score mac.fa
+for file in bare mac; do eval "$("$generate" dna.run --score $file.fa 2>&1 | sed 's/.*: //')"; done
+check "the commands mend them" sh -c '"$1" dna.run --score bare.fa >got && "$1" dna.run --score mac.fa >>got' - "$generate"
 mkdir folder && cp genome.fa folder/genome.FNA
 $train folder --tokenizer chars $few --steps 20 --out folder.run 2>/dev/null
 check "FASTA files of a folder" cmp dna.run/model.safetensors folder.run/model.safetensors
@@ -48,6 +55,9 @@ check "lines with an unknown word are skipped" test $? -eq 3 -a "$(sed 's/{"line
 check "and named" sh -c 'grep -q "some.txt:4: the word .z9. is not" err && grep -q "3 of 6 lines have no score" err'
 $generate words.run --score - --per-line <some.txt 2>/dev/null | cmp - lines.json
 check "in standard input, too" test $? -eq 0
+yes z9 | head -n 7 | $generate words.run --score - --per-line >got 2>err
+check "many are counted, not named" sh -c 'test ! -s got && test "$(grep -c "warning: standard input:[1-5]: " err)" = 5 -a "$(wc -l <err)" -eq 6 &&
+  grep -q "7 of 7 lines have no score; the warnings say why for the first five" err'
 check "and by --above" sh -c '"$1" words.run --score - --per-line --above 0 <some.txt 2>/dev/null | grep -c . | grep -q 2' - "$generate"
 check "an empty answer to such a line" \
   sh -c 'printf "a1\nz9\n" | "$1" words.run --lines 2>&1 >/dev/null | grep -q "1 of 2 lines got an empty answer; the warnings say why"' - "$generate"
@@ -61,7 +71,21 @@ $train moves.txt --tokenizer words --vocab-size 20 $few --steps 5 --out some.run
 check "--vocab-size" test "$(vocab some.run)" = 20
 check "with <unk>" grep -q '"<unk>": 18' some.run/tokenizer.json
 check "for other words" sh -c '"$1" some.run --encode - <other.txt >/dev/null' - "$generate"
+$train moves.txt --tokenizer chars --unk $few --steps 5 --out letters.run 2>/dev/null
 $train moves.txt --tokenizer lines --unk $few --steps 5 --out lines.run 2>/dev/null
+printf 'a1 zz9  b2\n\303\251q\ta1\n' >unknown.txt
+printf 'a1 z\tz9 b2\n' >unknown.tsv
+printf 'a1\nz\nz9\nb2\n' >pair.words
+tr -s ' \t' '\n' <unknown.txt >text.words
+for run in some letters lines; do
+  for options in '' --per-line; do
+    "$generate" $run.run --score - --per-word $options <unknown.txt 2>err | tr -d '\015' | cut -d, -f6 | tail -n +2 >got
+    check "records have unknown words: $run $options" cmp got text.words
+  done
+done
+"$generate" some.run --score unknown.tsv --per-word 2>/dev/null | tr -d '\015' | cut -d, -f6 | tail -n +2 | cmp - pair.words
+check "those of prompts and responses" test $? -eq 0
+check "an unknown token is named" sh -c '"$1" letters.run --score unknown.txt --per-token -O tsv | cut -f3-6 | grep -q "^13	14	1	<unk>$"' - "$generate"
 check "lines" test "$(vocab lines.run)" = $(($(head -n $(($(wc -l <moves.txt) - $(held_out moves.txt | wc -l))) moves.txt | sort -u | wc -l) + 2))
 $train numbers.txt --tokenizer ids $few --steps 5 --out ids.run 2>/dev/null
 printf "17 4 4 9\n3 17 0\n" >few.txt

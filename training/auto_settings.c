@@ -348,7 +348,7 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   if (isnan(s->lr)) s->lr = (float)auto_learning_rate(s, model);
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s);
   if (s->init && chosen) note_choice(reasons, "a tenth of the learning rate of a new model (fine-tuning)");
-  return true;
+  return model_counts_ok(error);
 }
 
 /* ---- length ---- */
@@ -440,5 +440,5 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
   if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);
   if (s->sample_every < 0) s->sample_every = at_least_one((double)s->steps / AUTO_SAMPLES);
   if (!s->log_every) s->log_every = at_least_one((double)s->steps / AUTO_LOG_LINES);
-  return true;
+  return model_counts_ok(error);
 }

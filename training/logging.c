@@ -121,8 +121,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .tokens = tokens,
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r)};
-  if (!result.parameters || !result.without_embeddings) return error_memory(error, CHECKPOINT_RESULT);
-  return result_write(&result, &r->files.history, error) && run_write_report(r, error);
+  return model_counts_ok(error) && result_write(&result, &r->files.history, error) && run_write_report(r, error);
 }
 
 bool run_write_report(const Run *r, Error *error) {

@@ -198,7 +198,6 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const MemoryPlan memory = run_memory(r);
   const int64_t params = model_parameters(&r->model.config);
   const int64_t params_without_embeddings = model_parameters_without_embeddings(&r->model.config);
-  if (!memory.weights || !params || !params_without_embeddings) return error_memory(error, "the plan"), NULL;
   return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text",
                    text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
                    (json_int_t)params, "params_without_embeddings",
@@ -218,7 +217,8 @@ bool run_print_plan_json(const Run *r, Error *error) {
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;
   json_t *plan = plan_json(r, settings, error);
-  char *text = json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error);
+  char *text =
+      model_counts_ok(error) ? json_text(plan, JSON_INDENT(2) | JSON_REAL_PRECISION(10), "the plan", error) : NULL;
   if (text) puts(text);
   const bool ok = text && file_flush(stdout, "stdout", error);
   json_decref(plan);

@@ -58,10 +58,10 @@ static bool open_model(void) {
   const char *name = platform_find(PACK_DTYPE, &name_size);
   void *image = (void *)platform_find(PACK_WEIGHTS, &size);
   DType weights = DTYPE_F32;
-  while (weights <= DTYPE_I8 &&
+  while (weights < DTYPES &&
          (strlen(dtype_name(weights)) != name_size || memcmp(name, dtype_name(weights), name_size)))
     weights++;
-  if (!image || weights > DTYPE_I8) return fail(&error, EXIT_CHECKPOINT, "the weights have no known data type");
+  if (!image || weights == DTYPES) return fail(&error, EXIT_CHECKPOINT, "the weights have no known data type");
   const ContextOptions options = {.dtype = DTYPE_F32, .weights = weights};
   return cpu_generic_backend.open(&context, &options, &error) &&
          model_open_image(&model, &cpu_generic_backend, context, &config.config, image, size, &error) &&

@@ -22,7 +22,7 @@ static void split(const uint8_t *bytes, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-  for (TextFormat format = FORMAT_TEXT; format <= FORMAT_FASTA; format++) {
+  for (TextFormat format = FORMAT_TEXT; format < TEXT_FORMATS; format++) {
     Findings findings;
     DoctorCommand command = {0};
     doctor_examine(&findings, bytes, size, format, "a.txt");
