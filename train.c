@@ -82,7 +82,7 @@ static bool choose(Run *r, Error *error) {
                       .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
                       .base = base,
                       .teacher = s->teacher ? &r->teacher.config : NULL,
-                      .text_bytes = r->text.facts.bytes,
+                      .text_bytes = r->text.tokens_file.info.bytes,
                       .train_tokens = token_range_size(&r->text.train),
                       .processes = r->peers->size,
                       .pairs = run_has_pairs(&r->text),

@@ -34,10 +34,11 @@ struct Corpus {
   /* the position of the reader */
   int current;    /* the current file, an index into the list */
   bool mapped;    /* whether it is mapped */
-  int64_t before; /* total size of the files before it */
+  int64_t before; /* corpus_position() - at */
   MappedFile file;
-  size_t start;   /* size of its byte-order mark */
-  size_t at;      /* bytes of it that were consumed */
+  size_t start;   /* where its text begins, after a byte-order mark */
+  size_t end;     /* where its part in this corpus ends */
+  size_t at;      /* where the next document begins */
   size_t checked; /* `at` at the last check that it is unchanged */
   int64_t line;   /* lines of it that were consumed, for JSON lines and TSV */
   Record record;
@@ -226,7 +227,7 @@ void corpus_drop_pages(const Corpus *corpus, const uint8_t *text) {
 static size_t separator_at(const Corpus *corpus, size_t at) {
   const size_t mark = sizeof END_OF_TEXT - 1;
   const uint8_t *bytes = corpus->file.bytes + at;
-  size_t left = corpus->file.size - at;
+  const size_t left = corpus->end - at;
   if (at > corpus->start && bytes[-1] != '\n') return 0;
   if (left < mark || memcmp(bytes, END_OF_TEXT, mark) != 0) return 0;
   if (left == mark) return mark;
@@ -240,8 +241,8 @@ static bool find_end(const Corpus *corpus, size_t *end, size_t *separator, Error
   const MappedFile *file = &corpus->file;
   size_t at = *end;
   *separator = 0;
-  for (size_t kept = at; at < file->size && *separator == 0;) {
-    const size_t left = file->size - at, step = left < STEP_BYTES ? left : STEP_BYTES;
+  for (size_t kept = at; at < corpus->end && *separator == 0;) {
+    const size_t left = corpus->end - at, step = left < STEP_BYTES ? left : STEP_BYTES;
     if (at - kept >= STEP_BYTES) {
       file_forget(file->bytes, kept = at);
       if (!progress_report(corpus->progress, corpus_position(corpus), error)) return false;
@@ -275,7 +276,7 @@ static bool read_line(Corpus *corpus, Error *error) {
   const RecordFields fields = {corpus->prompt_field, corpus->text_field};
   const char *name = corpus_shown_file(corpus);
   size_t size;
-  const uint8_t *line = line_take(corpus->file.bytes, corpus->file.size, &corpus->at, &size);
+  const uint8_t *line = line_take(corpus->file.bytes, corpus->end, &corpus->at, &size);
   corpus->line++;
   if (file->format == FORMAT_TSV) return record_parse_tsv(&corpus->record, line, size, name, corpus->line, error);
   return record_parse_jsonl(&corpus->record, &fields, line, size, name, corpus->line, error);
@@ -289,7 +290,8 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
   int64_t bad = 1;
   size_t dropped = corpus->at;
   snprintf(lines, sizeof lines, "%lld", (long long)corpus->line);
-  while (corpus->at < corpus->file.size) {
+  corpus->end = corpus->file.size; /* another part, too */
+  while (corpus->at < corpus->end) {
     Error other = {0};
     if (corpus->at - dropped >= STEP_BYTES) {
       file_forget(corpus->file.bytes, dropped = corpus->at);
@@ -344,9 +346,9 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   const int64_t line = corpus->line + 1;
   size_t bytes;
   int64_t lines;
-  if (begin == corpus->start && !check_header(corpus, error)) return false;
-  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->file.size - begin, &bytes, &lines, error))
+  if (begin == corpus->start && !corpus->list.files[corpus->current].begin && !check_header(corpus, error))
     return false;
+  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error)) return false;
   corpus->at += bytes;
   corpus->line += lines;
   if (record->size > 0)
@@ -354,15 +356,18 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
+static int64_t lines_before(const uint8_t *bytes, const uint8_t *end) {
+  int64_t lines = 0;
+  for (; (bytes = memchr(bytes, '\n', (size_t)(end - bytes))); bytes++) lines++;
+  return lines;
+}
+
 int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at) {
-  const uint8_t *bytes = corpus->file.bytes, *end = bytes + document->offset + at;
+  const uint8_t *bytes = corpus->file.bytes;
   if (corpus->list.files[corpus->current].format == FORMAT_FASTA)
     return document->line +
-           record_fasta_lines_before(bytes + document->offset, corpus->file.size - (size_t)document->offset, at);
-  if (document->line) return document->line;
-  int64_t line = 1;
-  for (; (bytes = memchr(bytes, '\n', (size_t)(end - bytes))); bytes++) line++;
-  return line;
+           record_fasta_lines_before(bytes + document->offset, corpus->end - (size_t)document->offset, at);
+  return document->line ? document->line : 1 + lines_before(bytes, bytes + document->offset + at);
 }
 
 /* ---- files in order ---- */
@@ -370,7 +375,7 @@ int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at) {
 static void close_file(Corpus *corpus) {
   file_unmap(&corpus->file);
   corpus->mapped = false;
-  corpus->start = corpus->at = corpus->checked = 0;
+  corpus->start = corpus->end = corpus->at = corpus->checked = 0;
   corpus->line = 0;
 }
 
@@ -386,7 +391,12 @@ static bool open_file(Corpus *corpus, Error *error) {
                 text_one_line(file->path, 250).text);
   if (corpus->file.size > 0)
     posix_madvise((void *)(uintptr_t)corpus->file.bytes, corpus->file.size, POSIX_MADV_SEQUENTIAL);
-  corpus->start = corpus->at = utf8_mark(corpus->file.bytes, corpus->file.size);
+  const size_t begin = (size_t)file->begin;
+  const uint8_t *bytes = corpus->file.bytes;
+  corpus->end = (size_t)file->end;
+  corpus->start = corpus->at = corpus->checked = begin + utf8_mark(bytes + begin, corpus->end - begin);
+  corpus->before -= file->begin;
+  if (begin > 0 && file->format != FORMAT_TEXT) corpus->line = lines_before(bytes, bytes + begin);
   return true;
 }
 
@@ -400,9 +410,9 @@ static bool still_unchanged(Corpus *corpus, Error *error) {
 static bool advance(Corpus *corpus, Document *out, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
   if (!corpus->mapped && !open_file(corpus, error)) return false;
-  if (corpus->at == corpus->file.size) {
+  if (corpus->at == corpus->end) {
     if (!still_unchanged(corpus, error)) return false;
-    corpus->before += file->size;
+    corpus->before += file->end;
     corpus->current++;
     close_file(corpus);
     return true;
@@ -430,4 +440,115 @@ void corpus_rewind(Corpus *corpus, Progress progress) {
   corpus->progress = progress;
   corpus->current = 0;
   corpus->before = 0;
+}
+
+/* ---- cutting ---- */
+
+/* Returns whether a document begins at this beginning of a line, or at the end of the file. */
+static bool begins_document(const Corpus *corpus, size_t at) {
+  const size_t line = sizeof END_OF_TEXT; /* the size of a separator that ends in \n */
+  if (at == corpus->end) return true;
+  switch (corpus->list.files[corpus->current].format) {
+  case FORMAT_TEXT:
+    return (at >= corpus->start + line && separator_at(corpus, at - line) == line) ||
+           (at > corpus->start + line && separator_at(corpus, at - line - 1) == line + 1);
+  case FORMAT_FASTA: return record_is_fasta_header(corpus->file.bytes[at]);
+  default: return true;
+  }
+}
+
+/* Returns where a line is cut that contains `at` and reaches far beyond it. */
+static size_t cut_in_line(const Corpus *corpus, size_t at) {
+  enum { LONGEST = 4 }; /* bytes of a character */
+  const uint8_t *bytes = corpus->file.bytes;
+  const TextFormat format = corpus->list.files[corpus->current].format;
+  size_t begin = at;
+  while (format != FORMAT_TEXT && begin > corpus->start && bytes[begin - 1] != '\n') begin--;
+  if (format != FORMAT_TEXT && (format != FORMAT_FASTA || record_is_fasta_header(bytes[begin]))) return begin;
+  for (size_t back = 1; format == FORMAT_TEXT && back < sizeof END_OF_TEXT + 1 && back <= at - corpus->start; back++) {
+    const size_t separator = separator_at(corpus, at - back);
+    if (separator > back) return at - back + separator;
+  }
+  for (int i = 1; i < LONGEST && at < corpus->end && utf8_continues(bytes[at]); i++) at++;
+  return at;
+}
+
+/* Returns the place of the cut in the current file: the first document, else the first line, in [wanted, last]. */
+static size_t find_cut(const Corpus *corpus, size_t wanted, size_t last) {
+  const uint8_t *bytes = corpus->file.bytes;
+  size_t first_line = 0;
+  if (wanted <= corpus->start) return 0;
+  for (size_t at = wanted; at <= last;) {
+    if (bytes[at - 1] == '\n' || at == corpus->end) {
+      if (begins_document(corpus, at)) return at;
+      if (!first_line) first_line = at;
+    }
+    const uint8_t *newline = memchr(bytes + at, '\n', corpus->end - at);
+    at = newline ? (size_t)(newline - bytes) + 1 : corpus->end;
+  }
+  return first_line ? first_line : cut_in_line(corpus, wanted);
+}
+
+/* Returns how many bytes stay in the corpus; all: nothing can be cut off; -1 with the error. */
+static int64_t bytes_to_keep(Corpus *corpus, double fraction, int64_t most, Error *error) {
+  const int64_t bytes = corpus->list.bytes;
+  int64_t wanted = fraction > 0 && fraction < 1 ? (int64_t)((double)bytes * (1 - fraction)) : bytes;
+  if (wanted < bytes - most) wanted = bytes - most;
+  if (wanted >= bytes) return bytes;
+  corpus_rewind(corpus, (Progress){0});
+  while (corpus->before + corpus->list.files[corpus->current].size <= wanted)
+    corpus->before += corpus->list.files[corpus->current++].size;
+  if (!open_file(corpus, error)) return -1;
+  const int64_t before = corpus->before, last = wanted + (bytes - wanted) / 2;
+  const int64_t cut = before + (int64_t)find_cut(corpus, (size_t)(wanted - before), (size_t)(last - before));
+  return cut >= wanted || cut >= bytes / 2 ? cut : bytes;
+}
+
+static Corpus *part_of(const Corpus *whole, int64_t begin, int64_t end, Error *error) {
+  const CorpusOptions options = {.field = whole->prompt_field ? NULL : whole->text_field,
+                                 .prompt_field = whole->prompt_field,
+                                 .response_field = whole->prompt_field ? whole->text_field : NULL};
+  Corpus *part = calloc(1, sizeof *part);
+  if (!part) error_memory(error, "a corpus");
+  if (!part || !take_fields(part, &options, error) || !file_list_part(&part->list, &whole->list, begin, end, error)) {
+    corpus_close(part);
+    return NULL;
+  }
+  const char *spool = whole->standard_input < 0 ? NULL : whole->list.files[whole->standard_input].path;
+  part->standard_input = -1;
+  for (int i = 0; i < part->list.count; i++)
+    if (spool && strcmp(part->list.files[i].path, spool) == 0) part->standard_input = i;
+  part->has_prompts = whole->has_prompts;
+  part->fingerprint = fingerprint_of(part);
+  return part;
+}
+
+static bool has_document(Corpus *corpus, Error *error) {
+  Document document = {0};
+  const bool found = corpus_next(corpus, &document, error) && document.text;
+  corpus_rewind(corpus, (Progress){0});
+  return found;
+}
+
+bool corpus_cut(Corpus *corpus, double fraction, int64_t most, Corpus **rest, Error *error) {
+  const int64_t bytes = corpus->list.bytes, kept = bytes_to_keep(corpus, fraction, most, error);
+  *rest = NULL;
+  corpus_rewind(corpus, (Progress){0});
+  if (kept <= 0 || kept == bytes) return kept >= 0;
+  Corpus *first = part_of(corpus, 0, kept, error), *second = first ? part_of(corpus, kept, bytes, error) : NULL;
+  /* The search for a document may have to read all of a large part, which has one for sure. */
+  if (second && (kept >= CHECK_BYTES || has_document(first, error)) && has_document(second, error)) {
+    const Corpus whole = *corpus;
+    *corpus = *first;
+    *first = whole;
+    corpus->list.skipped = first->list.skipped;
+    corpus->list.skipped_count = first->list.skipped_count;
+    first->list.skipped = NULL;
+    first->list.skipped_count = 0;
+    *rest = second;
+    second = NULL;
+  }
+  corpus_close(first);
+  corpus_close(second);
+  return !error->code;
 }

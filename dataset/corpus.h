@@ -6,7 +6,8 @@
  * One exception: a UTF-8 byte-order mark (EF BB BF) at the beginning of a file of any format is dropped.
  * JSON lines (file names that end in .jsonl) and TSV (.tsv, a prompt and a response per line): see dataset/record.h.
  * FASTA (.fa, .fasta, .fna, .faa): a document per sequence; see there, too.
- * Blank lines and empty documents are skipped. */
+ * Blank lines and empty documents are skipped.
+ * A corpus can be cut in two; each part is then read as if the other did not exist. */
 #ifndef INKLING_DATASET_CORPUS_H
 #define INKLING_DATASET_CORPUS_H
 
@@ -56,6 +57,14 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
 void corpus_close(Corpus *corpus); /* NULL is harmless */
 
+/* Cuts the end off a corpus, for validation: `fraction` of the bytes, rounded up, at most `most`. *rest gets it, and the
+ * corpus keeps the part before. The cut is moved forward to the first document that begins in the first half of the
+ * end; if none does, to the first line; and if none does, it is made in the line, before a character. Lines of JSON and
+ * TSV and headers of FASTA are not cut: then it is made before them, unless that would move more than half of the
+ * corpus. A sequence that is cut is read as two. *rest is NULL, and the corpus stays whole, when a part would have no
+ * document. Errors of corpus_next(). */
+bool corpus_cut(Corpus *corpus, double fraction, int64_t most, Corpus **rest, Error *error);
+
 /* Returns the line of the file, from 1, that contains byte `at` of the newest document. */
 int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at);
 
@@ -66,8 +75,8 @@ const char *corpus_shown_file(const Corpus *corpus);   /* name of the file that 
 int corpus_jsonl_files(const Corpus *corpus);          /* number of JSON lines files */
 /* Does what file_list_skipped() does for all of them. */
 OneLine corpus_skipped_names(const Corpus *corpus, bool texts);
-int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes */
-int64_t corpus_stdin_bytes(const Corpus *corpus); /* bytes of these that came from standard input */
+int64_t corpus_bytes(const Corpus *corpus);       /* sum of the files' sizes, or of their parts in this corpus */
+int64_t corpus_stdin_bytes(const Corpus *corpus); /* bytes that came from standard input */
 int64_t corpus_position(const Corpus *corpus);    /* bytes consumed so far, corpus_bytes at the end */
 
 /* Returns whether documents have prompts and responses: from fields of JSON lines, or from a TSV file. In other files
@@ -93,8 +102,8 @@ void corpus_rewind(Corpus *corpus, Progress progress);
 void corpus_drop_pages(const Corpus *corpus, const uint8_t *text);
 
 /* Returns a hash that changes when the documents may have changed: XXH64 of the field names and, in order, every file's
- * format, size, modification time (ns) and inode at corpus_open. It does not cover paths or the location of the spool
- * file. Data derived from the corpus is valid as long as the hash is equal. */
+ * format, size, modification time (ns) and inode at corpus_open, and where it is cut. It does not cover paths or the
+ * location of the spool file. Data derived from the corpus is valid as long as the hash is equal. */
 uint64_t corpus_fingerprint(const Corpus *corpus);
 
 #endif

@@ -92,7 +92,7 @@ static bool measure(FileList *list, TextFile *file, const struct stat *st, Error
   file->modified = system_modified(st);
   file->device = (uint64_t)st->st_dev;
   file->inode = st->st_ino;
-  list->bytes += file->size;
+  list->bytes += file->end = file->size;
   return true;
 }
 
@@ -105,6 +105,24 @@ bool file_list_measure(FileList *list, int index, Error *error) {
   TextFile *file = &list->files[index];
   if (stat(file->path, &st) != 0) return cannot_read(file->path, errno, error);
   return measure(list, file, &st, error);
+}
+
+bool file_list_part(FileList *out, const FileList *list, int64_t begin, int64_t end, Error *error) {
+  int64_t before = 0;
+  for (const TextFile *file = list->files; file < list->files + list->count; before += file++->size) {
+    const int64_t from = begin > before ? begin - before : 0,
+                  to = end - before < file->size ? end - before : file->size;
+    if (from >= to) continue;
+    TextFile *part = append(out, strdup(file->path), file->format, error);
+    if (!part) return false;
+    char *path = part->path;
+    *part = *file;
+    part->path = path;
+    part->begin = from;
+    part->end = to;
+    out->bytes += to - from;
+  }
+  return true;
 }
 
 bool file_list_unchanged(const TextFile *file, Error *error) {
@@ -302,7 +320,9 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
     const TextFile *file = &list->files[i];
     const int64_t facts[] = {(int64_t)file->format, (int64_t)file->size, (int64_t)file->modified.tv_sec,
                              (int64_t)file->modified.tv_nsec, (int64_t)file->inode};
+    const int64_t part[] = {file->begin, file->end};
     sum = checksum_xxh64(facts, sizeof facts, sum);
+    if (file->end - file->begin < file->size) sum = checksum_xxh64(part, sizeof part, sum);
   }
   return sum;
 }

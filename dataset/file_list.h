@@ -21,7 +21,8 @@ const char *text_ending(TextFormat format); /* ".txt" */
 typedef struct TextFile {
   char *path; /* owned */
   TextFormat format;
-  int64_t size; /* bytes */
+  int64_t size;       /* bytes */
+  int64_t begin, end; /* the bytes of it that are read; all, unless it is a part of a list */
   struct timespec modified;
   uint64_t device, inode;
 } TextFile;
@@ -32,7 +33,7 @@ typedef struct FileList {
   TextFile *files;
   int count;
   size_t capacity;
-  int64_t bytes; /* sum of the sizes */
+  int64_t bytes; /* sum of what is read of them */
   /* the paths of skipped names in directories: hidden names, other endings, models, special files */
   char **skipped;
   size_t skipped_count, skipped_capacity;
@@ -51,6 +52,9 @@ int file_list_reserve(FileList *list, const char *path, TextFormat format, Error
 /* Measures a reserved file after it was written. EXIT_INPUT. */
 bool file_list_measure(FileList *list, int index, Error *error);
 
+/* Adds what is at [begin, end) of all bytes of a list to `out`, without skipped paths. EXIT_MEMORY. */
+bool file_list_part(FileList *out, const FileList *list, int64_t begin, int64_t end, Error *error);
+
 void file_list_free(FileList *list);
 
 /* Returns the first of the skipped paths, from number `from`: "book/6.docx, book/8.md, book/.git and 2 more"; "": none.
@@ -60,8 +64,8 @@ OneLine file_list_skipped(const FileList *list, size_t from, bool texts);
 /* Checks that the file at that path still has the size, time and inode that it had when it was listed. EXIT_INPUT. */
 bool file_list_unchanged(const TextFile *file, Error *error);
 
-/* Returns checksum_xxh64 over format, size, time and inode of every file, in order. It does not cover paths, because a
- * directory that was moved holds the same text. */
+/* Returns checksum_xxh64 over format, size, time and inode of every file, in order, and over the part of a file that
+ * is read, if it is not all. It does not cover paths, because a directory that was moved holds the same text. */
 uint64_t file_list_sum(const FileList *list, uint64_t seed);
 
 #endif

@@ -111,7 +111,7 @@ bool record_parse_fasta(Record *record, const uint8_t *text, size_t size, size_t
   *lines = 0;
   size_t at = 0, length;
   for (; at < size; at += length, ++*lines) {
-    const bool header = text[at] == '>' || text[at] == ';';
+    const bool header = record_is_fasta_header(text[at]);
     const uint8_t *newline = memchr(text + at, '\n', size - at);
     length = newline ? (size_t)(newline - text) - at + 1 : size - at;
     if (header && record->size > 0) break;
@@ -125,7 +125,7 @@ int64_t record_fasta_lines_before(const uint8_t *text, size_t size, size_t at) {
   int64_t lines = 0;
   bool header = false;
   for (const uint8_t *byte = text; byte < text + size; byte++) {
-    if (byte == text || byte[-1] == '\n') header = *byte == '>' || *byte == ';';
+    if (byte == text || byte[-1] == '\n') header = record_is_fasta_header(*byte);
     lines += *byte == '\n';
     if (!header && is_of_sequence(*byte) && at-- == 0) break;
   }

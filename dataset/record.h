@@ -4,6 +4,7 @@
 
 #include "util/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,8 @@ bool record_parse_tsv(Record *record, const uint8_t *line, size_t size, const ch
  * of it; nor is white space. Reads from `text` to the next such line after a sequence, or to the end, and stores the
  * number of bytes and lines that it has read. EXIT_MEMORY. */
 bool record_parse_fasta(Record *record, const uint8_t *text, size_t size, size_t *bytes, int64_t *lines, Error *error);
+/* Returns whether a line that begins with this byte is not a part of a sequence. */
+static inline bool record_is_fasta_header(uint8_t first) { return first == '>' || first == ';'; }
 /* Returns the number of lines in `text`, as there, before the line that contains byte `at` of the sequence. */
 int64_t record_fasta_lines_before(const uint8_t *text, size_t size, size_t at);
 

@@ -212,16 +212,6 @@ void token_file_drop_pages(const TokenFile *f) { file_forget(f->file.bytes, f->f
 
 /* ---- ranges ---- */
 
-void token_range_split(const TokenFile *file, double fraction, int64_t max_val, TokenRange *train, TokenRange *val) {
-  int64_t tokens = file->info.tokens;
-  double kept = fraction > 0 ? fraction < 1 ? 1 - fraction : 0 : 1; /* a NaN keeps all */
-  int64_t cut = (int64_t)((double)tokens * kept);
-  if (cut > tokens) cut = tokens;
-  if (tokens - cut > max_val) cut = tokens - (max_val > 0 ? max_val : 0);
-  *train = (TokenRange){file, 0, cut};
-  *val = (TokenRange){file, cut, tokens};
-}
-
 bool token_range_documents(const TokenRange *range, int32_t end, DocumentFound found, void *context, Progress progress,
                            Error *error) {
   int64_t begin = range->begin, dropped = begin;

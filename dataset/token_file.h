@@ -90,10 +90,6 @@ typedef struct TokenRange {
 
 static inline int64_t token_range_size(const TokenRange *range) { return range->end - range->begin; }
 
-/* Splits the file: `val` gets the last `fraction` of the tokens, rounded up, at most `max_val`; `train` gets the
- * rest. */
-void token_range_split(const TokenFile *file, double fraction, int64_t max_val, TokenRange *train, TokenRange *val);
-
 /* Receives the index of the first token of a document and of the one after its last. False stops the scan. */
 typedef bool (*DocumentFound)(void *context, int64_t begin, int64_t stop);
 

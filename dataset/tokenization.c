@@ -248,8 +248,12 @@ static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Toke
   if (!bpe_encoder_create(&e->encoder, tokenizer_pipeline(tokenizer), false, options->threads, options->stop, error))
     return false;
   e->source_encoder = e->encoder;
-  return !source || bpe_encoder_create(&e->source_encoder, tokenizer_pipeline(source), false, options->threads,
-                                       options->stop, error);
+  if (source && !bpe_encoder_create(&e->source_encoder, tokenizer_pipeline(source), false, options->threads,
+                                    options->stop, error))
+    return false;
+  if (options->counts) bpe_encoder_leave_out(e->encoder, &options->counts[0]);
+  if (options->counts && source) bpe_encoder_leave_out(e->source_encoder, &options->counts[1]);
+  return true;
 }
 
 static void close_encoders(FileEncoder *e) {

@@ -8,6 +8,7 @@
 #include "util/progress.h"
 #include "dataset/corpus.h"
 #include "dataset/token_file.h"
+#include "tokenizer/bpe_encode.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
@@ -41,6 +42,9 @@ typedef struct Tokenization {
   Progress checking;                 /* tokens of an existing file */
   StopSignal stop;                   /* also checked between two reports */
   const char *written;               /* where a new file is written; NULL: in place of the existing one */
+  /* of the text, and of prompts with a source tokenizer: [2], added to when a file is written, and missing pieces are
+   * left out of it; NULL: they are an error */
+  EncodedPieces *counts;
 } Tokenization;
 
 /* Returns the hash of everything that the tokens depend on: TokenFileInfo.fingerprint. */

@@ -32,7 +32,7 @@ one_number() {
 }
 
 # ---- streams ----
-tail -c "$(($(wc -c <text.txt) / 10))" text.txt >tail.txt
+held_out text.txt >tail.txt
 for seed in 1 2 3; do
   $train text.txt $tiny --steps 60 --schedule constant --lr 3e-2 --seed $seed --out s$seed.run 2>err
   one_number "the tail, seed $seed" s$seed.run err tail.txt --stride 16

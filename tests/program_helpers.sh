@@ -31,6 +31,13 @@ check() { # check NAME CONDITION...
   if "$@"; then pass "$name"; else fail "$name" "failed: $*"; fi
 }
 
+# held_out FILE: the end of it that ./train holds out; its lines are short and it has one document
+held_out() {
+  place=$(LC_ALL=C awk -v bytes="$(wc -c <"$1")" 'BEGIN { wanted = int(bytes * (1 - 0.1)) }
+    !end && at >= wanted { end = at } { at += length($0) + 1 } END { print end }' "$1")
+  tail -c +$((place + 1)) "$1"
+}
+
 # Every file with its inode and its size
 listing() { find . -type f ! -name .lock -exec ls -lin {} + | awk '{ print $1, $6, $NF }' | sort; }
 

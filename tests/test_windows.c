@@ -20,34 +20,6 @@ typedef struct Buffers {
   int32_t tokens[ROOM], targets[ROOM], positions[ROOM];
 } Buffers;
 
-/* ---- parts ---- */
-
-static void expect_split(double fraction, int64_t max_val, int64_t train_tokens) {
-  const TokenFile file = {.info = {.tokens = 1115395}}; /* tinyshakespeare and its end */
-  TokenRange train, val;
-  token_range_split(&file, fraction, max_val, &train, &val);
-  assert_int_equal(train.begin, 0);
-  assert_int_equal(train.end, train_tokens);
-  assert_int_equal(val.begin, train_tokens);
-  assert_int_equal(val.end, 1115395);
-  assert_ptr_equal(train.file, &file);
-  assert_ptr_equal(val.file, &file);
-}
-
-static void test_split(void **state) {
-  (void)state;
-  expect_split(0.1, 1000000, 1003855);
-  expect_split(0.1, 100000, 1015395);
-  expect_split(0.1, 0, 1115395);
-  expect_split(0.5, 1000000, 557697);
-  expect_split(0, 1000000, 1115395);
-  expect_split(1, INT64_MAX, 0);
-  expect_split(1, 1000000, 115395);
-  expect_split(2, INT64_MAX, 0);
-  expect_split(-1, INT64_MAX, 1115395);
-  expect_split((double)NAN, INT64_MAX, 1115395);
-}
-
 /* ---- windows of the stream ---- */
 
 /* Checks that the windows of an epoch follow each other without gaps, each once. Writes their order to `order` [count],
@@ -362,7 +334,6 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_split),
       cmocka_unit_test(test_epochs),
       cmocka_unit_test(test_order_of_each_epoch_and_seed),
       cmocka_unit_test(test_order_is_random),

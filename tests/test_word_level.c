@@ -160,6 +160,39 @@ static void the_place_of_an_unknown_piece(void **state) {
   release(&t);
 }
 
+/* In a validation text: also where nothing else is left, and in prompts with a vocabulary of their own. */
+static void missing_pieces_are_left_out(void **state) {
+  Fixture *f = *state;
+  Trained t = train_text(f, "a b b b a c", (TokenizerTraining){.level = WORD_LEVEL_WORDS});         /* b a c, end */
+  Trained prompts = train_on(f, "b.txt", "xyy", 3, (TokenizerTraining){.level = WORD_LEVEL_CHARS}); /* y x, end */
+  EncodedPieces counts[2] = {{0}};
+  Tokenization options = {.threads = 2, .source_tokenizer = prompts.tokenizer, .counts = counts};
+  const struct {
+    const char *name, *text;
+    int count;
+    int32_t ids[9];
+    EncodedPieces all[2];
+  } cases[] = {{"c.txt", "a z b z\n<|endoftext|>\nz z\n<|endoftext|>\nc", 6, {1, 0, 3, 3, 2, 3}, {{9, 6}, {0, 0}}},
+               {"c.tsv", "x?y\tz a\n??\tz\ny\tb z b\n", 9, {5, 4, 1, 3, 3, 4, 0, 0, 3}, {{6, 3}, {6, 3}}}};
+  for (int i = 0; i < 2; i++) {
+    Corpus *corpus = open_one(put_text(f, cases[i].name, cases[i].text));
+    Error error = {0};
+    TokenFile file;
+    int32_t ids[9];
+    memset(counts, 0, sizeof counts);
+    if (!tokenization_open(&file, at(f, "tokens"), corpus, t.tokenizer, &options, &error)) fail_msg("%s", error.text);
+    assert_int_equal(file.info.documents, 3);
+    assert_int_equal(file.info.tokens, cases[i].count);
+    assert_true(token_file_read(&file, 0, cases[i].count, ids, &error));
+    assert_memory_equal(ids, cases[i].ids, (size_t)cases[i].count * sizeof *ids);
+    assert_memory_equal(counts, cases[i].all, sizeof counts);
+    token_file_close(&file);
+    corpus_close(corpus);
+  }
+  release(&t);
+  release(&prompts);
+}
+
 /* ---- however a text is divided ---- */
 
 static void documents_larger_than_a_slice(void **state) {
@@ -293,6 +326,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(ready_ids, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_most_frequent_words, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_place_of_an_unknown_piece, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(missing_pieces_are_left_out, set_up, tear_down),
       cmocka_unit_test_setup_teardown(documents_larger_than_a_slice, set_up, tear_down),
       cmocka_unit_test_setup_teardown(one_kind_of_token, set_up, tear_down),
       cmocka_unit_test_setup_teardown(too_many_words, set_up, tear_down),

@@ -266,7 +266,7 @@ check "a byte-order mark is no part of a text" cmp bare.out marked.out
 check "of a prompt, of lines, of scores" test "$(wc -l <bare.out)" -gt 10
 
 # ---- special tokens ----
-{ cat text.txt && printf 'one<|endoftext|>two\n<|endoftext|>\nthree\n'; } >special.txt
+{ printf 'one<|endoftext|>two\n<|endoftext|>\nthree\n' && cat text.txt; } >special.txt
 ./train special.txt --init once.run --dry-run 2>err
 check "special tokens in the text are counted" grep -q '^warning: the text contains special tokens of the tokenizer: <|endoftext|> 1 time\. They are learned as plain text' err
 refused "an option that other programs have" 2 "adapters such as LoRA are not supported" "$train" text.txt --lora 8

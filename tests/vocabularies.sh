@@ -17,7 +17,7 @@ awk '{ for (i = 1; i <= NF; i++) $i = length($i) + i; print }' moves.txt >number
 $train genome.fa --tokenizer chars $few --steps 20 --out dna.run 2>/dev/null
 check "DNA: four letters and the end token" test "$(vocab dna.run)" = 5
 check "an embedding row for each" grep -q '"model.embed_tokens.weight":{"dtype":"F32","shape":\[5,16\]' dna.run/model.safetensors
-check "a document per sequence" sh -c '"$1" genome.fa --tokenizer chars --dry-run 2>&1 | grep -q "40 documents"' - "$train"
+check "a document per sequence" sh -c '"$1" genome.fa --tokenizer chars --val-frac 0 --dry-run 2>&1 | grep -q "40 documents"' - "$train"
 printf '>one\nACGT\n>two\n; a comment\nACGT\nAC\nAXGT\n' >bad.fa
 refused "the line of a character in FASTA" 3 "bad.fa:7: the character 'X' is not in the vocabulary" "$generate" dna.run --score bad.fa
 printf '\nACGT\n>two\nAC\n' >bare.fa
@@ -43,7 +43,9 @@ check "the bytes that are scored" sh -c '"$1" words.run --score moves.txt | grep
   $(($(wc -c <moves.txt) - 2)) # all but the first word
 refused "an unknown word in a prompt" 3 "the word 'z9' is not in the vocabulary of 65 words" "$generate" words.run -p "a1 z9"
 printf 'a1 b2\n\na1 b2\n\nc3 z9 d4\n' >other.txt
-refused "in a validation text" 3 "other.txt:5: the word 'z9'" "$train" moves.txt --tokenizer words --val other.txt $few --out no.run
+$train moves.txt --tokenizer words --val other.txt $few --steps 5 --out other.run 2>/dev/null
+check "a validation text without an unknown word" test "$(grep -c '"val_loss"' other.run/metrics.jsonl)" -gt 0
+check "which is left out" test "$(wc -c <other.run/val.tokens.bin)" = $((80 + 2 * 12))
 refused "in a text of another vocabulary" 3 "other.txt:5: the word 'z9'" "$train" other.txt --tokenizer words.run $few --out no.run
 refused "in a scored text" 3 "other.txt:5: the word 'z9'" "$generate" words.run --score other.txt
 refused "in a text from standard input" 3 "standard input:5: the word 'z9'" sh -c '"$@" <other.txt' - "$train" - --tokenizer words.run $few --out no.run
@@ -84,7 +86,7 @@ done
 "$generate" some.run --score unknown.tsv --per-word 2>/dev/null | tr -d '\015' | cut -d, -f6 | tail -n +2 | cmp - pair.words
 check "those of prompts and responses" test $? -eq 0
 check "an unknown token is named" sh -c '"$1" letters.run --score unknown.txt --per-token -O tsv | cut -f3-6 | grep -q "^13	14	1	<unk>$"' - "$generate"
-check "lines" test "$(vocab lines.run)" = $(($(sort -u moves.txt | wc -l) + 2))
+check "lines" test "$(vocab lines.run)" = $(($(head -n $(($(wc -l <moves.txt) - $(held_out moves.txt | wc -l))) moves.txt | sort -u | wc -l) + 2))
 $train numbers.txt --tokenizer ids $few --steps 5 --out ids.run 2>/dev/null
 printf "17 4 4 9\n3 17 0\n" >few.txt
 refused "too few ids for a window" 3 "give more text, or --ctx 6 or less" "$train" few.txt --tokenizer ids --out no.run

@@ -30,6 +30,8 @@ typedef struct Worker {
   PieceScratch scratch;
   PipelineRunner *runner;
   const Bpe *bpe;
+  bool leaves_out;
+  EncodedPieces counts; /* of this round */
   Error error;
 } Worker;
 
@@ -46,9 +48,10 @@ struct BpeEncoder {
   Worker *workers; /* [threads] */
   PipelineChunk chunks[PIPELINE_ROUND_CHUNKS];
   ChunkIds chunk_ids[PIPELINE_ROUND_CHUNKS];
-  int32_t end;  /* the id that follows each document; negative: none */
-  bool is_gpt2; /* pipeline_is_gpt2() */
-  bool open;    /* the last document may continue in the next call */
+  int32_t end;           /* the id that follows each document; negative: none */
+  bool is_gpt2;          /* pipeline_is_gpt2() */
+  bool open;             /* the last document may continue in the next call */
+  EncodedPieces *counts; /* NULL: a missing piece is an error */
 };
 
 /* ---- one chunk ---- */
@@ -115,8 +118,11 @@ static bool take_piece(void *of, const uint8_t *piece, size_t size, size_t left,
   if (!reserve(worker, size, error)) return false;
   const size_t count = encode_piece(worker->bpe, worker, piece, size, left, worker->ids + worker->count);
   worker->count += count;
+  worker->counts.pieces++;
   if (count > 0) return true;
-  return worker->bpe->level ? tokenizer_refuse_piece(worker->bpe, piece, size, error) : not_encoded(worker, error);
+  if (!worker->bpe->level) return not_encoded(worker, error);
+  worker->counts.missing++;
+  return worker->leaves_out || tokenizer_refuse_piece(worker->bpe, piece, size, error);
 }
 
 /* Does the same as a pipeline with only STEP_GPT2, without a call for each piece. */
@@ -148,6 +154,11 @@ void bpe_encoder_free(BpeEncoder *encoder) {
   }
   free(encoder->workers);
   free(encoder);
+}
+
+void bpe_encoder_leave_out(BpeEncoder *encoder, EncodedPieces *counts) {
+  encoder->counts = counts;
+  for (int i = 0; i < encoder->threads; i++) encoder->workers[i].leaves_out = true;
 }
 
 bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special, int threads, StopSignal stop,
@@ -213,11 +224,16 @@ static bool encode_chunks(BpeEncoder *encoder, size_t count, Error *error) {
   for (int i = 0; i < encoder->threads; i++) {
     encoder->workers[i].count = 0;
     encoder->workers[i].error = (Error){0};
+    encoder->workers[i].counts = (EncodedPieces){0};
   }
   pool_run(encoder->pool, (int)count, 1, 1, encode_some, &encoder);
   for (int i = 0; i < encoder->threads; i++) {
     const Error *why = &encoder->workers[i].error;
+    const EncodedPieces *counts = &encoder->workers[i].counts;
     if (why->code) return fail(error, why->code, "%s", why->text);
+    if (!encoder->counts) continue;
+    encoder->counts->pieces += counts->pieces;
+    encoder->counts->missing += counts->missing;
   }
   return true;
 }

@@ -18,14 +18,22 @@ bool bpe_encoder_create(BpeEncoder **out, const Pipeline *pipeline, bool special
                         Error *error);
 void bpe_encoder_free(BpeEncoder *encoder);
 
+/* The pieces of a text, and how many of them are not in a vocabulary of whole pieces. */
+typedef struct EncodedPieces {
+  int64_t pieces, missing;
+} EncodedPieces;
+
+/* From now on, leaves missing pieces out instead of failing, and counts. `counts` must outlive the encoder. */
+void bpe_encoder_leave_out(BpeEncoder *encoder, EncodedPieces *counts);
+
 /* Receives the next `count` ids, in the order of the text; false, with `error` filled, stops the encoding. */
 typedef bool (*BpeSink)(void *context, const int32_t *ids, size_t count, Error *error);
 
 /* Encodes documents independently and passes their ids to the sink, a few MB of text at a time. Memory use does not
  * depend on the size of the text (except for single pieces of many MB, and for documents that pipeline_cut() cannot
  * cut). The id `end` follows each document; negative: no id follows, and the first document of the next call continues
- * the last one of this call. EXIT_MEMORY, EXIT_SIGNALS + the signal, EXIT_INPUT for a piece that is not in a
- * vocabulary of whole pieces, or the error of pipeline_run() or of the sink. */
+ * the last one of this call. EXIT_MEMORY, EXIT_SIGNALS + the signal, EXIT_INPUT for a missing piece, or the
+ * error of pipeline_run() or of the sink. */
 bool bpe_encode(BpeEncoder *encoder, const PipelineText *documents, size_t count, int32_t end, BpeSink sink,
                 void *context, Error *error);
 

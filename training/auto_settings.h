@@ -42,6 +42,7 @@ typedef struct AutoReasons {
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
+#define AUTO_VAL_MB 4         /* megabytes of the text to hold out for validation, at most */
 #define AUTO_WHOLE_TOKENS 65536 /* a validation text of at most so many tokens is always read whole */
 #define AUTO_EVALUATIONS 20   /* per run */
 #define AUTO_SAMPLES 4        /* per run */
@@ -74,7 +75,7 @@ void auto_packing(TrainSettings *settings, bool pairs, const Tokenizer *tokenize
 typedef struct AutoInputs {
   int vocab;        /* tokens of the tokenizer */
   int source_vocab; /* tokens of the source tokenizer, which may be the same */
-  int64_t text_bytes;
+  int64_t text_bytes;   /* of the training text */
   int64_t train_tokens; /* in an epoch; padding included once the windows are known */
   int64_t val_tokens;
   DocumentLengths lengths;    /* of packed documents; none: a stream, or unknown */

@@ -16,7 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 }; /* at most */
+enum {
+  VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000, /* at most */
+  VALIDATION_BYTES = AUTO_VAL_MB * 1000000        /* at most, of those held out */
+};
 
 /* ---- inputs and corpus ---- */
 
@@ -108,11 +111,25 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
               s->jsonl_field ? "jsonl-field" : "prompt-field");
 }
 
-/* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. */
+/* Runs that were begun by version 1.1 or older, when the tokens of the text were cut instead of its bytes, keep their
+ * cut. Their state does not have this number. */
+static bool was_cut_by_tokens(const Run *r) {
+  const TrainSettings *s = &r->settings;
+  return s->resume && !s->val && !options_typed(&r->options, "val-frac") &&
+         isnan(checkpoint_find_number(r->files.dir, "val_bytes"));
+}
+
+bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
+  return r->settings.val || r->text.cut_by_tokens ||
+         corpus_cut(corpus, r->settings.val_frac, VALIDATION_BYTES, val, error);
+}
+
+/* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. --val names a new one. */
 static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   Error cause = {0};
-  if (open_corpora(r, train, val, &cause)) return true;
-  if (!r->settings.resume || cause.code != EXIT_INPUT) return fail(error, cause.code, "%s", cause.text);
+  if (open_corpora(r, train, val, &cause)) return run_cut_corpus(r, *train, val, error);
+  if (!r->settings.resume || options_typed(&r->options, "val") || cause.code != EXIT_INPUT)
+    return fail(error, cause.code, "%s", cause.text);
   corpus_close(*train);
   corpus_close(*val);
   *train = *val = NULL;
@@ -209,7 +226,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   Characters characters = {0};
   if (!s->tokenizer && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
-  const int64_t counted = characters.bytes, files = r->text.facts.bytes;
+  const int64_t counted = characters.bytes, files = corpus_bytes(corpus);
   const bool small_part = counted && counted < CHARACTERS_SAMPLE && counted < files / 2; /* of JSON Lines */
   auto_tokenizer(s, small_part ? counted : files, &characters, r->device.info.accelerator, &r->reasons);
   const bool separate = settings_separate_vocabs(s);
@@ -246,8 +263,19 @@ bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mas
 /* Returns whether the model will have an encoder; known before the rest of the model. */
 static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
 
-bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
+/* Says how much of a validation text is left out. `name`: the option that names the tokenizer. */
+static void note_missing(Run *r, const char *name, const Tokenizer *tokenizer, const EncodedPieces *counts) {
+  if (!counts->missing) return;
+  const WordLevel level = tokenizer_bpe(tokenizer)->level;
+  const bool made = !run_base(r) && !settings_tokenizer_is_path(name), unknown = made && level != WORD_LEVEL_IDS;
+  console_note(&r->console, "left out of the validation text: %" PRId64 " of %s, which the %s does not have%s",
+               counts->missing, text_plural((double)counts->pieces, word_level_kinds[level].piece).text,
+               made ? "training text" : "vocabulary", unknown ? "; --unk counts them" : "");
+}
+
+bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
   const RunText *text = &r->text;
+  EncodedPieces counts[2] = {{0}};
   Console *console = &r->console;
   StartupWork encoding = {
       .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
@@ -257,7 +285,8 @@ bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, T
                                 .encoding = startup_progress(&encoding),
                                 .checking = startup_progress(&checking),
                                 .stop = &stop_signal,
-                                .written = written};
+                                .written = written,
+                                .counts = val ? counts : NULL};
   const double start = clock_seconds();
   bool ok = tokenization_open(out, path, corpus, text->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
@@ -265,47 +294,53 @@ bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, T
   if (ok && encoding.began && seconds > 2)
     console_line(console, "encoded  %s in %s, %s/s", text_bytes(encoding.total).text, text_duration(seconds).text,
                  text_bytes(encoding.total / seconds).text);
+  if (ok) note_missing(r, r->settings.tokenizer, text->tokenizer, &counts[0]);
+  if (ok) note_missing(r, r->settings.source_tokenizer, text->source_tokenizer, &counts[1]);
   return ok;
 }
 
-/* An encoder reads whole pairs, so a pair on the cut between training and validation moves to the training text. */
-static bool move_cut(RunText *text, Error *error) {
-  enum { BLOCK = 256 };
-  const int32_t end = tokenizer_end(text->tokenizer);
-  int32_t ids[BLOCK];
-  int64_t at = text->val.begin - 1; /* the token that may end a pair */
-  for (bool found = at < 0; !found && at < text->val.end;) {
-    const int64_t left = text->val.end - at, count = left < BLOCK ? left : BLOCK;
-    if (!token_file_read(&text->tokens_file, at, count, ids, error)) return false;
-    for (int64_t i = 0; i < count && !found; i++, at++) found = ids[i] == end;
-  }
-  text->train.end = text->val.begin = at < 0 ? 0 : at;
-  return true;
+/* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
+static bool encode_in_directory(Run *r, bool val, Corpus *corpus, TokenFile *out, Error *error) {
+  const PathText path = data_path(r, val ? CHECKPOINT_VAL_TOKENS : CHECKPOINT_TOKENS);
+  const PathText replacing = data_path(r, val ? CHECKPOINT_NEW_VAL_TOKENS : CHECKPOINT_NEW_TOKENS);
+  return run_encode(r, val, path.text, r->files.lock.had_run ? replacing.text : path.text, corpus, out, error);
 }
 
-/* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
-static bool encode_in_directory(Run *r, const char *name, const char *new_name, Corpus *corpus, TokenFile *out,
-                                Error *error) {
-  const PathText path = data_path(r, name), written = data_path(r, r->files.lock.had_run ? new_name : name);
-  return run_encode(r, path.text, written.text, corpus, out, error);
+/* The ranges of a run whose tokens were cut: the last ones are held out. */
+static void cut_tokens(Run *r) {
+  RunText *text = &r->text;
+  const double held_out = checkpoint_find_number(r->files.dir, "val_tokens");
+  const double begin = fmax(0, (double)text->train.end - (isnan(held_out) ? 0 : held_out));
+  text->val = (TokenRange){&text->tokens_file, (int64_t)begin, text->train.end};
+  text->train.end = text->val.begin;
+}
+
+/* Returns whether the run has a file of validation tokens; without its text, a resumed run has what it had. */
+static bool has_val_file(const Run *r, const Corpus *train, const Corpus *val) {
+  return r->settings.val || val ||
+         (!train && !r->text.cut_by_tokens && checkpoint_find_number(r->files.dir, "val_bytes") > 0);
 }
 
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!encode_in_directory(r, CHECKPOINT_TOKENS, CHECKPOINT_NEW_TOKENS, train, &r->text.tokens_file, error))
-    return false;
-  if (r->text.tokens_file.info.tokens == 0)
-    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(&r->settings).text);
-  if (!train) r->text.facts = (TextFacts){.files = s->data.count, .bytes = r->text.tokens_file.info.bytes};
-  token_range_split(&r->text.tokens_file, s->val ? 0 : s->val_frac, VALIDATION_TOKENS, &r->text.train, &r->text.val);
-  if (!s->val) return r->text.val.begin == r->text.val.end || !has_encoder(r) || move_cut(&r->text, error);
-  if (!encode_in_directory(r, CHECKPOINT_VAL_TOKENS, CHECKPOINT_NEW_VAL_TOKENS, val, &r->text.val_file, error))
-    return false;
-  const int64_t tokens = r->text.val_file.info.tokens;
-  r->text.val = (TokenRange){&r->text.val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
-  if (run_has_validation(&r->text)) return true;
-  return fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
-              text_plural((double)tokens, "token").text);
+  RunText *text = &r->text;
+  if (!encode_in_directory(r, false, train, &text->tokens_file, error)) return false;
+  const TokenFileInfo *info = &text->tokens_file.info;
+  if (info->tokens == 0)
+    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(s).text);
+  text->train = (TokenRange){&text->tokens_file, 0, info->tokens};
+  text->val = (TokenRange){&text->tokens_file, 0, 0};
+  if (text->cut_by_tokens) cut_tokens(r);
+  if (has_val_file(r, train, val)) {
+    if (!encode_in_directory(r, true, val, &text->val_file, error)) return false;
+    const int64_t tokens = text->val_file.info.tokens;
+    text->val = (TokenRange){&text->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
+  }
+  if (!train)
+    text->facts = (TextFacts){.files = s->data.count, .bytes = info->bytes + (s->val ? 0 : text->val_file.info.bytes)};
+  return !s->val || run_has_validation(text) ||
+         fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
+              text_plural((double)text->val_file.info.tokens, "token").text);
 }
 
 /* ---- all of it ---- */
@@ -323,6 +358,7 @@ void run_remove_scratch(RunText *text) {
 bool run_open_data(Run *r, Error *error) {
   Corpus *train = NULL, *val = NULL;
   TrainSettings *s = &r->settings;
+  r->text.cut_by_tokens = was_cut_by_tokens(r);
   bool ok = (settings_have_directory(s) || file_temporary_directory(&r->text.scratch, error)) &&
             find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
             open_ranges(r, train, val, error);
@@ -382,15 +418,14 @@ static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error
 /* A window of a stream is ctx tokens and the token after them. */
 static bool check_text_length(const Run *r, Error *error) {
   const int64_t train = token_range_size(&r->text.train);
-  const bool docs = r->settings.pack == PACK_DOCS;
-  const int least = docs ? 1 : r->model.config.ctx + 1;
+  const int least = r->model.config.ctx + 1;
   char shorter[48] = "";
-  if (train >= least) return true;
+  if (r->settings.pack == PACK_DOCS || train >= least) return true;
   if (train > 1) snprintf(shorter, sizeof shorter, ", or --ctx %" PRId64 " or less", train - 1);
   return fail(error, EXIT_INPUT,
-              "%s: %s for training (and %" PRId64 " for validation), but a window needs %s%d; give more text%s",
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs ctx + 1 = %d; give more text%s",
               run_text_name(&r->settings).text, text_plural((double)train, "token").text,
-              token_range_size(&r->text.val), docs ? "" : "ctx + 1 = ", least, shorter);
+              token_range_size(&r->text.val), least, shorter);
 }
 
 /* Notes that validation was asked for but there is too little text for it. */

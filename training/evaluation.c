@@ -180,11 +180,12 @@ static bool measure_compression(const RunText *text, double *bits_per_byte, Erro
 
 DiagnosisFacts run_diagnosis_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
-  const double trained = (double)token_range_size(&r->text.train) / (double)r->text.tokens_file.info.tokens;
+  const TokenFileInfo *info = &r->text.tokens_file.info;
+  const double trained = (double)token_range_size(&r->text.train) / (double)info->tokens;
   return (DiagnosisFacts){.steps = run_planned_steps(r),
                           .warmup = s->warmup,
                           .chance = log(r->model.config.vocab),
-                          .train_bytes = trained * (double)r->text.facts.bytes,
+                          .train_bytes = trained * (double)info->bytes,
                           .train_tokens = (double)run_epoch_tokens(r),
                           .lr = (double)s->lr,
                           .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,

@@ -188,8 +188,7 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
 
 /* A text that all processes need as tokens. */
 typedef struct SharedText {
-  const char *const *inputs;
-  int count;
+  bool val;           /* the validation text */
   TokenFile *tokens;  /* opened by rank 0 */
   TokenFileInfo info; /* from rank 0 */
 } SharedText;
@@ -210,16 +209,22 @@ static bool open_tokens(const SharedText *text, const char *path) {
 
 /* Encodes the same text to a file at *path, on a machine that does not see the files of rank 0. */
 static bool encode_here(Run *r, const SharedText *text, char **path, Error *error) {
-  Corpus *corpus = NULL;
+  const TrainSettings *s = &r->settings;
+  Corpus *corpus = NULL, *val = NULL;
   const TokenFileInfo *info = &text->tokens->info, *leader = &text->info;
-  for (int i = 0; i < text->count; i++)
-    if (path_is_stdin(text->inputs[i]))
+  const bool named = text->val && s->val; /* else all of the text, or a part of it */
+  const char *const *inputs = named ? &s->val : s->data.items;
+  const int count = named ? 1 : s->data.count;
+  for (int i = 0; i < count; i++)
+    if (path_is_stdin(inputs[i]))
       return fail(
           error, EXIT_INPUT,
           "the text came through standard input, and this machine does not see the files of rank 0; name a file");
-  bool ok = file_temporary(path, error) && run_open_corpus(r, text->inputs, text->count, &corpus, error) &&
-            run_encode(r, *path, *path, corpus, text->tokens, error);
+  bool ok = file_temporary(path, error) && run_open_corpus(r, inputs, count, &corpus, error) &&
+            run_cut_corpus(r, corpus, &val, error) &&
+            run_encode(r, text->val, *path, *path, val && text->val ? val : corpus, text->tokens, error);
   corpus_close(corpus);
+  corpus_close(val);
   if (!ok || is_same(info, leader)) return ok;
   return fail(
       error, EXIT_INPUT,
@@ -246,9 +251,9 @@ static int next_encoder(const Collective *c, const SeenTokens *all) {
 
 /* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and
  * offers the result to that machine; machines without a shared file system encode at the same time. */
-static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile *tokens, Error *error) {
+static bool share_tokens(Run *r, bool val, TokenFile *tokens, Error *error) {
   Collective *c = r->peers;
-  SharedText text = {inputs, count, tokens, tokens->info};
+  SharedText text = {val, tokens, tokens->info};
   SeenTokens mine = {.seen = run_leads(c), .node = c->node_first};
   SeenTokens *all = malloc((size_t)c->size * sizeof *all);
   char *made = NULL, *real = mine.seen ? realpath(tokens->path, NULL) : NULL;
@@ -282,18 +287,19 @@ static bool share_tokens(Run *r, const char *const *inputs, int count, TokenFile
 }
 
 bool run_share_data(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
   RunText *text = &r->text;
   if (r->peers->size == 1) return !error->code;
   if (!run_share_settings(&r->options, r->peers, error)) return false;
+  const bool has_val_file = run_broadcast_flag(r->peers, text->val_file.path);
+  text->cut_by_tokens = run_broadcast_flag(r->peers, text->cut_by_tokens);
   const bool own_sources = run_broadcast_flag(r->peers, text->source_tokenizer);
   collective_broadcast(r->peers, &text->facts, sizeof text->facts);
   collective_broadcast(r->peers, &text->train, sizeof text->train);
   collective_broadcast(r->peers, &text->val, sizeof text->val);
   text->train.file = &text->tokens_file;
-  text->val.file = s->val ? &text->val_file : &text->tokens_file;
+  text->val.file = has_val_file ? &text->val_file : &text->tokens_file;
   return share_tokenizer(r->peers, &text->tokenizer, error) &&
          (!own_sources || share_tokenizer(r->peers, &text->source_tokenizer, error)) &&
-         share_tokens(r, s->data.items, s->data.count, &text->tokens_file, error) &&
-         (!s->val || share_tokens(r, &s->val, 1, &text->val_file, error));
+         share_tokens(r, false, &text->tokens_file, error) &&
+         (!has_val_file || share_tokens(r, true, &text->val_file, error));
 }

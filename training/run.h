@@ -62,7 +62,8 @@ typedef struct RunText {
   char *scratch; /* temporary directory of a run without its own; NULL: not needed (any more) */
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer;     /* for prompts, with an encoder; NULL: the same as `tokenizer` */
-  TokenFile tokens_file, val_file; /* val_file: only with --val */
+  TokenFile tokens_file, val_file; /* training and validation text; path NULL: no validation text, or cut_by_tokens */
+  bool cut_by_tokens;              /* the run was begun by an older version: `val` is the end of tokens_file */
   TokenRange train, val;
   Packing train_packing, val_packing; /* only with --pack docs */
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
@@ -240,10 +241,12 @@ bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts *
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
-/* Parts of run_open_data(): open the texts, and encode them. It opens the token file at `path` if it is theirs, or
- * writes one at `written`. */
+/* Parts of run_open_data(): open the texts; cut the held-out part off, *val, which stays NULL if there is none or --val
+ * names the validation text; and encode the training or validation text. It opens the token file at `path` if it is
+ * theirs, or writes one at `written`. */
 bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
-bool run_encode(Run *r, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error);
+bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error);
+bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */

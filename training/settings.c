@@ -115,10 +115,10 @@ void train_options(Options *options, TrainSettings *s) {
            "training text: files, directories (every " TEXT_FILE_NAMES " in them) or - (standard input); a "
            "document ends at the end of a file or at a line that contains only <|endoftext|>",
            .positional = true, .modes = OPTION_ALL_MODES, .common = true),
-      TEXT("val", &s->val, "FILE", "the end of the training text",
+      TEXT("val", &s->val, "FILE", "the end of the text",
            "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
-             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MTOKENS) " M tokens; 0: none"),
+             "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MB) " MB; 0: none"),
       FORMAT_ROWS(s, .needs = NULL),
       FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks"),
       CHOICE("pack", &s->pack, pack_names,

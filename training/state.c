@@ -63,6 +63,7 @@ static void make_notes(const Run *r, Notes *n) {
   if (r->text.source_tokenizer)
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
   note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
+  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val_file.info.bytes);
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
   if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
