@@ -56,10 +56,11 @@ static void free_tensors(StateTensors *t) {
   free(t->names);
 }
 
-/* Prefixes of the names of moments. */
+/* Prefixes of the names of moments and of mean weights. */
 #define MUON_MOMENT "muon.m."
 #define ADAM_MOMENT "adam.m."
 #define ADAM_SECOND "adam.v."
+#define MEAN "mean."
 
 static void add_tensor(StateTensors *t, const char *prefix, const ParameterTensor *p, size_t offset, float *arena) {
   ParameterTensor at = *p;
@@ -69,9 +70,9 @@ static void add_tensor(StateTensors *t, const char *prefix, const ParameterTenso
   t->tensors[t->count++] = safetensors_of_parameter(&at, name, arena);
 }
 
-/* Lists the tensors of a state. Free *out with free_tensors(), also on failure. */
-static bool list_tensors(const char *path, const ParameterTable *table, float *const *arenas, StateTensors *out,
-                         Error *error) {
+/* Lists the tensors of a state, with or without a mean. Free *out with free_tensors(), also on failure. */
+static bool list_tensors(const char *path, const ParameterTable *table, float *const *arenas, bool mean,
+                         StateTensors *out, Error *error) {
   const size_t capacity = CHECKPOINT_ARENAS * (size_t)table->count + 1;
   *out =
       (StateTensors){.tensors = calloc(capacity, sizeof *out->tensors), .names = calloc(capacity, sizeof *out->names)};
@@ -82,13 +83,15 @@ static bool list_tensors(const char *path, const ParameterTable *table, float *c
     add_tensor(out, p->v_offset < 0 ? MUON_MOMENT : ADAM_MOMENT, p, p->offset, arenas[1]);
   for (const ParameterTensor *p = table->tensors; p < end; p++)
     if (p->v_offset >= 0) add_tensor(out, ADAM_SECOND, p, (size_t)p->v_offset, arenas[2]);
+  for (const ParameterTensor *p = table->tensors; mean && p < end; p++)
+    add_tensor(out, MEAN, p, p->offset, arenas[CHECKPOINT_MEAN]);
   return true;
 }
 
 static bool write_file(const char *path, const State *state, Error *error) {
   StateTensors t;
   MetadataEntry *metadata = calloc((size_t)state->metadata_count + 1, sizeof *metadata);
-  bool ok = list_tensors(path, state->table, state->arenas, &t, error) && (metadata || error_memory(error, path));
+  bool ok = list_tensors(path, state->table, state->arenas, state->arenas[CHECKPOINT_MEAN], &t, error) && (metadata || error_memory(error, path));
   if (ok) {
     char text[17];
     uint64_t sum = metadata_checksum(state->metadata, state->metadata_count);
@@ -134,10 +137,13 @@ static bool read_file(const char *path, const ParameterTable *table, float *cons
                       Error *error) {
   if (!safetensors_open(file, path, error)) return false;
   StateTensors t;
-  const bool ok = list_tensors(path, table, arenas, &t, error) && verify_file(path, file, t.tensors, t.count, error);
+  char of_mean[STATE_NAME];
+  snprintf(of_mean, sizeof of_mean, MEAN "%s", table->tensors[0].name);
+  const bool mean = safetensors_find(file, of_mean);
+  const bool ok = list_tensors(path, table, arenas, mean, &t, error) && verify_file(path, file, t.tensors, t.count, error);
   for (int i = 0; ok && i < t.count; i++) {
     const SafeTensor *to = &t.tensors[i], *from = safetensors_find(file, to->name);
-    if (from->bytes > 0) memcpy((void *)(uintptr_t)to->data, from->data, from->bytes);
+    if (from->bytes > 0 && to->data) memcpy((void *)(uintptr_t)to->data, from->data, from->bytes);
   }
   free_tensors(&t);
   if (!ok) {

@@ -10,7 +10,8 @@
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 
-enum { CHECKPOINT_ARENAS = 3 }; /* in a state: weights, first moments, second moments */
+/* The arenas of a state: weights, first moments, second moments, and the mean of earlier weights, which may be NULL. */
+enum { CHECKPOINT_MEAN = 3, CHECKPOINT_ARENAS };
 
 /* Saves the state in last/ and keeps the previous one in prev/. A complete state is in last/ or prev/ at every moment,
  * even if the process is killed or power fails. Needs disk space for three states. The metadata must not have the keys
@@ -25,7 +26,7 @@ typedef struct CheckpointState {
 } CheckpointState;
 
 /* Reads last/, or prev/ when last/ is missing or damaged (shapes, checksum of tensors and metadata, finite numbers).
- * The arenas are changed only on success; pads never. */
+ * The arenas are changed only on success; pads never. A state without a mean leaves that arena as it is. */
 bool checkpoint_read_state(const char *dir, const ParameterTable *table, float *const arenas[CHECKPOINT_ARENAS],
                            CheckpointState *state, Error *error);
 /* Return a string of the metadata, or a number; NULL and NaN when the key is absent. */

@@ -95,6 +95,7 @@ bool metrics_append(Metrics *metrics, const MetricsLine *line, Error *error) {
     fprintf(stream, ",\"over\":\"%s\",\"val_text\":\"%016" PRIx64 "\"", line->all ? "all" : "beginning",
             line->val_text);
   if (line->kind == METRICS_EVALUATION) fprintf(stream, ",\"best\":%s", line->best ? "true" : "false");
+  if (MEASURED >> line->kind & 1 && line->mean) fputs(",\"mean\":true", stream);
   if (line->kind == METRICS_KEPT) fputs(",\"kept\":true", stream);
   if (line->kind == METRICS_DIAGNOSIS)
     ok = write_text(stream, "verdict", line->diagnosis) && write_text(stream, "text", line->text);
@@ -135,6 +136,7 @@ static bool parse_object(const json_t *object, MetricsLine *line) {
   line->val_text = val_text ? strtoull(val_text, NULL, 16) : 0;
   line->all = over && strcmp(over, "all") == 0;
   line->best = json_is_true(json_object_get(object, "best"));
+  line->mean = json_is_true(json_object_get(object, "mean"));
   copy_text(line->diagnosis, sizeof line->diagnosis, object, "verdict");
   copy_text(line->text, sizeof line->text, object, "text");
   return true;

@@ -135,7 +135,7 @@ static bool take_file(const char *dir, const char *from, const char *to, Error *
 bool run_write_model(const Run *r, const char *dir, Error *error) {
   const SpecialTokens special = model_files_tokens(run_start_token(r), r->text.tokenizer);
   tokenizer_set_starts_elsewhere(r->text.tokenizer, special.start != special.end);
-  return run_write_weights(dir, &r->model, error) &&
+  return run_write_weights(dir, &r->model, false, error) &&
          model_files_write_tokenizers(dir, r->text.tokenizer, r->text.source_tokenizer, r->model.config.ctx, error) &&
          model_files_write_config(dir, &r->model.config, special, TENSOR_F32, error);
 }

@@ -208,13 +208,51 @@ bool run_has_learned(const Run *r) {
   return !diagnosis_worse_than_chance(&r->files.history, &facts);
 }
 
+/* ---- the mean of weights ---- */
+
+/* Adds the newest weights, which run_download_weights() has copied, to the mean. The weight of evaluation k of n is
+ * about (k/n)^MEAN_POWER: the mean covers the last part of a run of any length (polynomial-decay averaging, Shamir &
+ * Zhang 2013). */
+static void add_to_mean(Run *r) {
+  enum { MEAN_POWER = 4 };
+  const size_t count = model_arena_size(r->model.on_device, ARENA_MASTER);
+  const float share = (MEAN_POWER + 1) / (float)(++r->progress.in_mean + MEAN_POWER);
+  const float *newest = r->model.host[0];
+  float *mean = r->model.host[CHECKPOINT_MEAN];
+  for (size_t i = 0; mean && i < count; i++) mean[i] += share * (newest[i] - mean[i]);
+}
+
+/* Measures the mean weights, and then puts the newest ones back. */
+static bool measure_mean(Run *r, int64_t limit, Evaluation *out, Error *error) {
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[CHECKPOINT_MEAN]);
+  const bool ok = measure(r, limit, out, error);
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[0]);
+  return ok;
+}
+
+/* Replaces RunSession.evaluated, of the newest weights, by that of the mean weights if they are better. */
+static bool try_mean(Run *r, Error *error) {
+  Evaluation of_mean = {0};
+  r->session.evaluated_mean = false;
+  if (r->settings.no_mean || !r->progress.step) return true;
+  if (!run_download_weights(&r->model, error)) return false;
+  add_to_mean(r);
+  if (r->progress.in_mean < 2 || 2 * r->progress.step < r->settings.steps) return true;
+  if (!measure_mean(r, r->progress.eval_windows, &of_mean, error) || r->session.stopping) return !error->code;
+  r->session.evaluated_mean =
+      run_broadcast_flag(r->peers, evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated));
+  if (r->session.evaluated_mean) r->session.evaluated = of_mean;
+  return true;
+}
+
 /* ---- during the run ---- */
 
-/* Without a validation loss, the newest weights are kept. */
-static bool keep_newest(Run *r, Error *error) {
+/* Keeps the mean weights if they are better (RunSession.evaluated_mean), else the newest ones. */
+static bool keep(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
+  r->progress.best_is_mean = r->session.evaluated_mean;
   return run_download_weights(&r->model, error) &&
-         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, error));
+         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error));
 }
 
 static bool log_evaluation(Run *r, bool better, Error *error) {
@@ -231,26 +269,28 @@ static bool log_evaluation(Run *r, bool better, Error *error) {
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
+  line.mean = r->session.evaluated_mean;
   return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
-    return keep_newest(r, error);
+    return keep(r, error);
   }
   r->progress.eval_windows = part_windows(r);
   if (!measure(r, r->progress.eval_windows, &r->session.evaluated, error)) return false;
+  if (!r->session.stopping && r->session.evaluated.tokens && !try_mean(r, error)) return false;
   if (r->session.stopping) return true; /* a resumed run evaluates again */
   r->progress.evaluated_step = r->progress.step;
-  if (!r->session.evaluated.tokens) return keep_newest(r, error);
+  if (!r->session.evaluated.tokens) return keep(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
   const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
   if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
-  return (!better || keep_newest(r, error)) && judge(r, false, error) && run_write_report(r, error);
+  return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
@@ -299,18 +339,20 @@ void run_load_newest(const RunModel *model, RunSession *session) {
   session->holds_kept = false;
 }
 
-/* Evaluates the newest weights on the whole validation text. */
+/* Evaluates the newest or the mean weights, whichever are better, on the whole validation text. */
 static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   *out = r->session.evaluated;
   if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
-  if (!measure(r, 0, out, error) || r->session.stopping || run_evaluates_all(r) || !out->tokens) return !error->code;
+  const bool mean = r->session.evaluated_mean;
+  if (!(mean ? measure_mean(r, 0, out, error) : measure(r, 0, out, error)) || r->session.stopping || run_evaluates_all(r) || !out->tokens) return !error->code;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
+  line.mean = mean;
   run_log(r, &line, error);
   return run_agree(r->peers, error);
 }
 
-/* Keeps the newest weights if they are at least as good on the whole validation text as the weights that were best on
+/* Keeps the newest (or mean) weights if they are at least as good on the whole validation text as the weights that were best on
  * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
  * was killed. */
 static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
@@ -326,7 +368,7 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   *kept = *newest;
   run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
-  return keep_newest(r, error);
+  return keep(r, error);
 }
 
 static void print_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
@@ -338,9 +380,9 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
   if (exact->pairs)
     console_line(console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
+  const char *what = progress->best_is_mean ? "mean of the weights up to" : "model of";
   if (progress->best_step < progress->step)
-    console_note(console,
-                 "the model of step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
+    console_note(console, "the %s step %" PRId64 " is kept; that of the last step, %" PRId64 ", has a loss of %.4f", what,
                  progress->best_step, progress->step, evaluation_loss(newest));
 }
 
@@ -353,6 +395,7 @@ bool run_measure_kept(Run *r, Error *error) {
   if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
+  line.mean = r->progress.best_is_mean;
   if (!run_measure_choices(r, true, &line, error)) return false;
   if (stop_signal) return true; /* the counts are incomplete; a resumed run measures again */
   if (!run_log(r, &line, error)) return false;

@@ -101,7 +101,7 @@ typedef struct RunTeacher {
 typedef struct RunModel {
   ModelConfig config;
   Model *on_device, *teacher;     /* teacher NULL: none */
-  float *host[CHECKPOINT_ARENAS]; /* host copies, for saving and loading */
+  float *host[CHECKPOINT_ARENAS]; /* on rank 0: host copies, for saving and loading, and the mean of --mean */
   Batch batch;                    /* for the step being prepared: grad_accum * batch windows */
   Decoder *decoder;               /* for samples and, with an encoder, answers; decoder_rows at a time */
   int decoder_rows;
@@ -131,6 +131,8 @@ typedef struct Series {
 typedef struct RunProgress {
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
   int64_t eval_windows; /* in each evaluation during the run; 0: not chosen yet */
+  int64_t in_mean;      /* evaluations whose weights are in RunModel.host[CHECKPOINT_MEAN] */
+  bool best_is_mean;    /* the kept model has the mean weights at best_step */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* sizes of the files when the state was saved */
   double best_loss, last_val_loss;      /* on those windows */
@@ -146,6 +148,7 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
+  bool evaluated_mean;      /* it is of the mean weights, which are better than the newest ones */
   bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
   bool paused;         /* since the newest step, the device has done something else than training */
   int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */
@@ -335,7 +338,7 @@ bool run_write_model(const Run *r, const char *dir, Error *error);
 /* Copies the weights to the host of rank 0. All processes call it. */
 bool run_download_weights(RunModel *model, Error *error);
 /* Writes them to model.safetensors, on rank 0. */
-bool run_write_weights(const char *dir, const RunModel *model, Error *error);
+bool run_write_weights(const char *dir, const RunModel *model, bool mean, Error *error);
 bool run_save_state(Run *r, Error *error);
 bool run_restore_state(Run *r, Error *error);
 

@@ -67,6 +67,7 @@ typedef struct TrainSettings {
   int64_t eval_every, sample_every;
   int sample_tokens; /* tokens per sample; 0: no samples */
   int patience;
+  bool no_mean; /* mean weights are not evaluated */
   const char *choose; /* NULL: not given */
   const char *prompt;
   /* output */

@@ -110,7 +110,8 @@ static bool allocate_model(Run *r, Error *error) {
   return decoder_open(&r->model.decoder, r->model.on_device, r->model.decoder_rows, error);
 }
 
-static const ArenaKind arenas[CHECKPOINT_ARENAS] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
+/* Those arenas of a state that are on the device. */
+static const ArenaKind arenas[CHECKPOINT_MEAN] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
 
 /* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
 bool run_start_model(Run *r, Error *error) {
@@ -119,20 +120,22 @@ bool run_start_model(Run *r, Error *error) {
   const SequenceShare share = run_sequence_share(r);
   if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
   for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
-    r->model.host[i] = calloc(model_arena_size(r->model.on_device, arenas[i]), sizeof(float));
+    if (i == CHECKPOINT_MEAN && r->settings.no_mean) break;
+    r->model.host[i] = calloc(model_arena_size(r->model.on_device, i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER),
+                              sizeof(float));
     if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;
 }
 
 bool run_download_state(RunModel *model, Error *error) {
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++)
+  for (int i = 0; i < CHECKPOINT_MEAN; i++)
     if (!model_download(model->on_device, arenas[i], model->host[i], error)) return false;
   return true;
 }
 
 void run_upload_state(const RunModel *model, int64_t step) {
-  for (int i = 0; i < CHECKPOINT_ARENAS; i++) model_upload(model->on_device, arenas[i], model->host[i]);
+  for (int i = 0; i < CHECKPOINT_MEAN; i++) model_upload(model->on_device, arenas[i], model->host[i]);
   model_set_step(model->on_device, step);
 }
 

@@ -48,6 +48,8 @@ static void make_notes(const Run *r, Notes *n) {
   note(n, "best_step", "%" PRId64, r->progress.best_step);
   note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
   note(n, "val_part", "%" PRId64, r->progress.eval_windows);
+  note(n, "in_mean", "%" PRId64, r->progress.in_mean);
+  note(n, "best_is_mean", "%d", r->progress.best_is_mean);
   note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
   note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
   note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
@@ -75,8 +77,9 @@ bool run_download_weights(RunModel *model, Error *error) {
   return model_download(model->on_device, ARENA_MASTER, model->host[0], error);
 }
 
-bool run_write_weights(const char *dir, const RunModel *model, Error *error) {
-  return model_files_write_weights(dir, &model->config, model_table(model->on_device), model->host[0], error);
+bool run_write_weights(const char *dir, const RunModel *model, bool mean, Error *error) {
+  const float *weights = model->host[mean ? CHECKPOINT_MEAN : 0];
+  return model_files_write_weights(dir, &model->config, model_table(model->on_device), weights, error);
 }
 
 static bool write_state(const Run *r, Error *error) {
@@ -86,7 +89,7 @@ static bool write_state(const Run *r, Error *error) {
   return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), r->model.host, n.entries, n.count,
                                 error) &&
          run_save_tuning(&r->device, r->files.dir, error) &&
-         (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, error));
+         (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, false, error));
 }
 
 bool run_save_state(Run *r, Error *error) {
@@ -176,6 +179,8 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.best_step = count_of(state, "best_step", 0);
   r->progress.bad_evals = count_of(state, "bad_evals", 0);
   r->progress.eval_windows = count_of(state, "val_part", 0);
+  r->progress.in_mean = r->settings.no_mean ? 0 : count_of(state, "in_mean", 0);
+  r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
   r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
   r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
   r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
