@@ -207,7 +207,7 @@ bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
   size_t iteration; /* scratch space of Muon's iteration, approximately */
-  size_t copies;    /* host copies of weights and moments, for saving */
+  size_t copies;    /* host copies of weights and moments, for saving, and the mean of weights */
   size_t total;
 } MemoryPlan;
 /* Without a teacher's. */

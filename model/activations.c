@@ -154,7 +154,7 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   plan.iteration = iteration_bytes(&table, device);
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
-  plan.copies = train->sharding.rank ? 0 : table.arena * sizeof(float) + moments;
+  plan.copies = train->sharding.rank ? 0 : 2 * table.arena * sizeof(float) + moments;
   plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.activations + plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);

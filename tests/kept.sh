@@ -76,6 +76,43 @@ check "exact answers: --score" near "$(field exact <score.json)" "$(kept encoder
 check "exact answers: printed" near "$(sed -n 's/^\([0-9.]*\) % of 500 answers are exactly right$/\1/p' err)" \
   "$(kept encoder.run exact | awk '{ print 100 * $1 }')" 0.05
 
+# ---- the mean of the weights at evaluations: in the second half, and kept where it is better ----
+averaged="--steps 60 --eval-every 6 --schedule constant --lr 3e-2 --seed 4"
+$train text.txt $tiny $averaged --keep-at steps:6,12,18,24,30,36,42,48,54,60 --out mean.run 2>err
+one_number "a mean" mean.run err tail.txt --stride 16
+check "it is said to be one" grep -q '"mean":true,"kept":true' mean.run/metrics.jsonl
+check "not before half of the steps" sh -c "! grep '\"mean\"' mean.run/metrics.jsonl | grep -q '\"step\":\(6\|12\|18\|24\),'"
+# The weight of the newest of k evaluations is 5 / (k + 4).
+check "evaluation k has the share 5 / (k + 4)" python3 - mean.run <<'PY'
+import array, json, os, struct, sys
+run = sys.argv[1]
+def weights(path):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = json.loads(data[8:8 + size])
+    tensors.pop("__metadata__", None)
+    return {n: array.array("f", data[8 + size:][slice(*t["data_offsets"])]) for n, t in tensors.items()}
+step = max(json.loads(l)["step"] for l in open(f"{run}/metrics.jsonl") if '"kept":true' in l)
+mean, kept, k = {}, weights(f"{run}/model.safetensors"), 0
+for name in sorted(os.listdir(f"{run}/series")):
+    if not name.startswith("step") or int(name.split("-")[1]) > step:
+        continue
+    k += 1
+    for n, new in weights(f"{run}/series/{name}/model.safetensors").items():
+        old = mean.setdefault(n, new)
+        mean[n] = [a + 5 / (k + 4) * (b - a) for a, b in zip(old, new)]
+largest = max(abs(a - b) for n in kept for a, b in zip(kept[n], mean[n]))
+other = max(abs(a - b) for n in kept for a, b in zip(kept[n], new))
+sys.exit(not (k > 4 and largest < 1e-5 < other))
+PY
+$train text.txt $tiny $averaged --out mean-whole.run 2>err
+$train text.txt $tiny $averaged --stop-at 41 --out mean-parts.run 2>err
+$train --resume=mean-parts.run 2>err
+check "a resumed run has the same mean" cmp mean-whole.run/model.safetensors mean-parts.run/model.safetensors
+$train text.txt $tiny $averaged --no-mean --out no-mean.run 2>err
+check "--no-mean" sh -c "! grep -q '\"mean\"' no-mean.run/metrics.jsonl"
+check "which is worse here" awk -v newest="$(kept no-mean.run loss)" -v mean="$(kept mean.run loss)" 'BEGIN { exit !(newest > mean) }'
+
 # ---- a long validation text whose beginning differs from the rest ----
 # The base has learned letters; the run learns digits, and is evaluated on letters first. So the base is the best on the
 # beginning, before the first step.

@@ -20,12 +20,13 @@ typedef struct Preset {
 const char *const preset_names[] = {MODEL_PRESETS(PRESET_NAME) NULL};
 static const Preset presets[] = {MODEL_PRESETS(PRESET_ROW)};
 
-/* Without a given length, a run is planned to take DEFAULT_MINUTES. A GPU is assumed to reach GPU_SHARE of its peak.
- * The speed of a busy CPU cannot be measured reliably, so the usual speed of its threads is assumed instead, for at
- * most THREADS_LIMIT of them, because small models do not keep more busy. If the measured speed means more than
- * MOST_MINUTES, the run is cut to that. */
-static const double DEFAULT_MINUTES = 5, GPU_SHARE = 0.4, GPU_STEP_SECONDS = 1e-3 /* at least: launches of kernels */;
-static const double THREAD_FLOPS = 5e10 /* with vectors of 512 bits */;
+/* Without a given length, a run is planned to take DEFAULT_MINUTES, on a GPU GPU_MINUTES. A GPU is assumed to reach
+ * GPU_SHARE of its peak. The speed of a busy CPU cannot be measured reliably, so the usual speed of its threads is
+ * assumed instead, for at most THREADS_LIMIT of them, because small models do not keep more busy. If the measured speed
+ * means more than MOST_MINUTES, the run is cut to that. */
+static const double DEFAULT_MINUTES = 2, GPU_MINUTES = 0.5;
+static const double GPU_SHARE = 0.4, GPU_STEP_SECONDS = 1e-3 /* at least: launches of kernels */;
+static const double THREAD_FLOPS = 1e11 /* with vectors of 512 bits; twice as many in bf16 */;
 static const double MOST_MINUTES = 30;
 /* Fractions of the GEMM peak that CPUs reach in training, pauses included (measured: 0.63 to 0.86; 0.5 in bf16). */
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
@@ -51,10 +52,15 @@ static void note_choice(AutoReasons *reasons, const char *format, ...) {
 
 /* ---- tokenizer ---- */
 
-/* Each token should occur often, to be learned and to be worth its row of the output layer. */
-static int vocab_for(int64_t bytes, bool accelerator) {
+static bool is_wide(const Characters *characters) {
+  return (double)characters->bytes > AUTO_WIDE * (double)characters->count;
+}
+
+/* Each token should occur often, to be learned and to be worth its row of the output layer. A script of many
+ * bytes per character has many different ones, which a small vocabulary would not cover. */
+static int vocab_for(int64_t bytes, bool wide, bool accelerator) {
   const int limit = accelerator ? 32768 : 4096;
-  int vocab = bytes < 100000 ? 1024 : 2048;
+  int vocab = !wide ? 512 : bytes < 100000 ? 1024 : 2048;
   while (vocab < limit && bytes / 2000 >= 2 * vocab) vocab *= 2;
   return vocab;
 }
@@ -62,8 +68,7 @@ static int vocab_for(int64_t bytes, bool accelerator) {
 /* A BPE needs more text: below AUTO_BYTE_KB kilobytes, a model of bytes is better. Scripts of many bytes per character
  * are the exception: their bytes would fill the context. A text of few letters, such as DNA, has no words. */
 static const char *tokenizer_for(int64_t bytes, const Characters *characters, AutoReasons *reasons) {
-  const bool wide = (double)characters->bytes > AUTO_WIDE * (double)characters->count;
-  const bool small = bytes < AUTO_BYTE_KB * 1000 && !wide;
+  const bool small = bytes < AUTO_BYTE_KB * 1000 && !is_wide(characters);
   if (!small && characters->distinct >= AUTO_FEW) return "bpe";
   if (small) note_choice(reasons, "a token is a byte (less than %d kB of text)", AUTO_BYTE_KB);
   else
@@ -78,7 +83,7 @@ void auto_tokenizer(TrainSettings *s, int64_t bytes, const Characters *character
   if (!s->tokenizer) s->tokenizer = s->vocab_size || preset_vocab ? "bpe" : tokenizer_for(bytes, characters, reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !s->source_tokenizer) s->source_tokenizer = "bpe";
-  const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, accelerator);
+  const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, is_wide(characters), accelerator);
   if (strcmp(s->tokenizer, "bpe") == 0 && !s->vocab_size) {
     s->vocab_size = usual;
     note_choice(reasons, "a BPE of at most %d tokens (%s of text)", usual, text_bytes((double)bytes).text);
@@ -100,7 +105,9 @@ void auto_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, Auto
 
 /* ---- model ---- */
 
-static double budget_minutes(const TrainSettings *s) { return isnan(s->minutes) ? DEFAULT_MINUTES : s->minutes; }
+static double budget_minutes(const TrainSettings *s, const AutoInputs *given) {
+  return !isnan(s->minutes) ? s->minutes : given->device->accelerator ? GPU_MINUTES : DEFAULT_MINUTES;
+}
 
 static int counted_threads(const AutoInputs *given) {
   return given->device->threads < THREADS_LIMIT ? given->device->threads : THREADS_LIMIT;
@@ -110,12 +117,13 @@ static int counted_threads(const AutoInputs *given) {
 static double usual_flops(const AutoInputs *given) {
   /* Rounded to a power of two, so that a slightly different measurement makes the same choice. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
-  const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512;
+  const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512 *
+                     (given->device->dtype == DTYPE_BF16 ? 2 : 1);
   return given->device->accelerator ? gpu : cpu;
 }
 
 static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
-  return 60 * budget_minutes(s) * usual_flops(given);
+  return 60 * budget_minutes(s, given) * usual_flops(given);
 }
 
 static int epochs_limit(const TrainSettings *s) {
@@ -132,13 +140,18 @@ static double text_tokens(const TrainSettings *s, const AutoInputs *given) {
   return (isnan(s->epochs) ? epochs_limit(s) : s->epochs) * (double)given->train_tokens;
 }
 
-/* Returns the largest preset that is not too large for the text and that the time allows: at twenty tokens per
- * parameter (Hoffmann et al. 2022), or as many as the text has. */
+/* Returns the largest preset that is not too large for the text and that reads enough tokens in time: ENOUGH_EPOCHS of
+ * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
-  const double flops = budget_flops(s, given), by_text = 10 * (double)given->text_bytes;
-  const double by_time = fmax(1.5 * sqrt(flops / 120), s->steps ? 0 : flops / (6 * text_tokens(s, given)));
+  const double ENOUGH_EPOCHS = 7, FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
+  const double most = 10 * (double)given->text_bytes, text = (double)given->train_tokens;
+  const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
   int preset = PRESET_110M;
-  while (preset > PRESET_NANO && presets[preset].parameters > fmin(by_time, by_text)) preset--;
+  for (; preset > PRESET_NANO; preset--) {
+    const double parameters = presets[preset].parameters;
+    const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER), enough = fmin(epochs * text, fresh);
+    if (parameters <= most && 6 * parameters * enough <= budget_flops(s, given)) break;
+  }
   return preset;
 }
 
@@ -239,7 +252,7 @@ static int gpu_batch(const TrainSettings *s, const AutoInputs *given, const Mode
     const int64_t tokens = (int64_t)batch * p->ctx;
     const double step = model_step_flops(model, tokens, optimizer, true) / usual_flops(given);
     const double seconds = text_tokens(s, given) / (double)tokens * fmax(step, GPU_STEP_SECONDS);
-    if (seconds <= 60 * budget_minutes(s)) return batch;
+    if (seconds <= 60 * budget_minutes(s, given)) return batch;
   }
   return p->batch;
 }
@@ -369,7 +382,7 @@ double auto_step_seconds(double flops, const ContextInfo *device, double peak_fl
 /* Explains a number of steps that was chosen by time. A busy machine takes longer, as the plan's estimate shows. */
 static void note_time(const TrainSettings *s, const AutoInputs *given, const char *steps, AutoReasons *reasons) {
   const PluralText threads = text_plural(counted_threads(given), "such thread");
-  note_choice(reasons, "%s (%g minutes at %s, usual for %s)", steps, budget_minutes(s),
+  note_choice(reasons, "%s (%g minutes at %s, usual for %s)", steps, budget_minutes(s, given),
               text_flops(usual_flops(given)).text, given->device->accelerator ? "such a GPU" : threads.text);
 }
 
@@ -400,17 +413,19 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
   return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
 }
 
-/* Weight decay of Muon for a new model. A small text has few steps for it to take effect in. */
-static float muon_decay(double epochs, int64_t text_bytes) {
-  const double small = sqrt(fmax(1, 1e3 * AUTO_WD_KB / (double)text_bytes));
-  return (float)(round(10 * fmin(fmax(AUTO_WD * epochs * small, AUTO_WD), AUTO_WD_MOST)) / 10);
+/* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay
+ * over its steps), or less where a text is read only a few times. */
+static float muon_decay(const TrainSettings *s, double epochs) {
+  const double EPOCH_DECAY = 2, MANY = 5;
+  const double steps = (double)s->steps / epochs, wd = EPOCH_DECAY / (double)s->muon_lr / steps;
+  return (float)(round(10 * fmin(fmax(wd * fmin(1, epochs / MANY), AUTO_WD), AUTO_WD_MOST)) / 10);
 }
 
-static void choose_regularization(TrainSettings *s, double epochs, int64_t text_bytes, AutoReasons *reasons) {
+static void choose_regularization(TrainSettings *s, double epochs, AutoReasons *reasons) {
   const bool decays = s->optimizer == OPTIMIZER_MUON && !s->init, drops = s->optimizer == OPTIMIZER_ADAMW && !s->init;
   const PluralText shown = text_plural(round(10 * epochs) / 10, "epoch");
   if (isnan(s->wd)) {
-    s->wd = decays ? muon_decay(epochs, text_bytes) : (float)AUTO_WD;
+    s->wd = decays ? muon_decay(s, epochs) : (float)AUTO_WD;
     if (s->wd > (float)AUTO_WD) note_choice(reasons, "weight decay %g (%s)", (double)s->wd, shown.text);
   }
   if (isnan(s->dropout)) {
@@ -428,7 +443,7 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
     return fail(error, EXIT_USAGE, "that is %lld steps, more than %d; lower --epochs", (long long)s->steps,
                 SETTINGS_MAX_STEPS);
   const double epochs = (double)s->steps * per_step / (double)given->train_tokens;
-  choose_regularization(s, epochs, given->text_bytes, reasons);
+  choose_regularization(s, epochs, reasons);
   if (isnan(s->embed_dropout)) s->embed_dropout = s->dropout;
   if (isnan(s->attention_dropout)) s->attention_dropout = s->dropout;
   const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;

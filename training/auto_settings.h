@@ -29,9 +29,8 @@ typedef struct AutoReasons {
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
       AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with --arch gpt2, opt or original; a "     \
                                                                         "tenth of that with --init"
-#define AUTO_WD 0.1           /* weight decay; with Muon and a new model, for each epoch */
-#define AUTO_WD_MOST 4        /* with Muon and a new model, at most */
-#define AUTO_WD_KB 200        /* below, in proportion to 1 / sqrt(text), too */
+#define AUTO_WD 0.1           /* weight decay; with Muon and a new model, at least... */
+#define AUTO_WD_MOST 4        /* ...and at most */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
 #define AUTO_WARMUP_LIMIT 700 /* steps */
 #define AUTO_MUON_EPOCHS 10   /* at most, unless --steps or --epochs is given... */
@@ -53,6 +52,8 @@ typedef struct AutoReasons {
  * vocabulary, 0: chosen from the size of the text; parameters with the intended vocabulary. */
 #define MODEL_PRESETS(X)                                                                                               \
   X(NANO, "nano", 4, 4, 128, 256, 6, 6, 0, 1e6)                                                                        \
+  X(SMALL, "small", 6, 6, 192, 256, 32, 6, 0, 3e6)                                                                     \
+  X(MEDIUM, "medium", 6, 8, 256, 256, 64, 8, 0, 5e6)                                                                   \
   X(BABY, "baby", 6, 6, 384, 256, 64, 8, 0, 11e6)                                                                      \
   X(15M, "15m", 6, 6, 288, 256, 128, 8, 0, 15e6)                                                                       \
   X(42M, "42m", 8, 8, 512, 1024, 32, 4, 0, 42e6)                                                                       \
@@ -64,7 +65,7 @@ typedef enum PresetKind { MODEL_PRESETS(AUTO_PRESET_KIND) } PresetKind;
 extern const char *const preset_names[]; /* as PresetKind; ends with NULL */
 
 /* Chooses the tokenizer or both tokenizers, and the largest BPE vocabulary, for `bytes` of text. `characters` is used
- * only if neither the tokenizer nor the size of its vocabulary was given. */
+ * only if the size of the vocabulary was not given, nor a tokenizer other than "bpe". */
 void auto_tokenizer(TrainSettings *settings, int64_t bytes, const Characters *characters, bool accelerator,
                     AutoReasons *reasons);
 

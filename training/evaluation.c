@@ -382,8 +382,8 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
   const char *what = progress->best_is_mean ? "mean of the weights up to" : "model of";
   if (progress->best_step < progress->step)
-    console_note(console, "the %s step %" PRId64 " is kept; that of the last step, %" PRId64 ", has a loss of %.4f", what,
-                 progress->best_step, progress->step, evaluation_loss(newest));
+    console_note(console, "the %s step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
+                 what, progress->best_step, progress->step, evaluation_loss(newest));
 }
 
 bool run_measure_kept(Run *r, Error *error) {

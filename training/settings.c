@@ -244,8 +244,7 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("beta2", &s->beta2, 0, 1, NULL, "decay rate of AdamW's second moment", .below = true),
       FLOAT("eps", &s->eps, 0, 1, NULL, "epsilon of AdamW", .above = true),
       FLOAT("wd", &s->wd, 0, 10,
-            "auto: " SHOWN(AUTO_WD) "; for a new model with muon, " SHOWN(
-                AUTO_WD) " times the epochs, more below " SHOWN(AUTO_WD_KB) " kB of text, at most " SHOWN(AUTO_WD_MOST),
+            "auto: " SHOWN(AUTO_WD) "; for a new model with muon, more on a small text, at most " SHOWN(AUTO_WD_MOST),
             "weight decay of matrices; vectors have none", .follows = "optimizer", .stays = true),
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,

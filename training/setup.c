@@ -120,9 +120,8 @@ bool run_start_model(Run *r, Error *error) {
   const SequenceShare share = run_sequence_share(r);
   if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
   for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
-    if (i == CHECKPOINT_MEAN && r->settings.no_mean) break;
-    r->model.host[i] = calloc(model_arena_size(r->model.on_device, i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER),
-                              sizeof(float));
+    const ArenaKind like = i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER;
+    r->model.host[i] = calloc(model_arena_size(r->model.on_device, like), sizeof(float));
     if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
   }
   return true;

@@ -86,8 +86,10 @@ static bool write_state(const Run *r, Error *error) {
   Notes n = {.count = 0};
   if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
-  return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), r->model.host, n.entries, n.count,
-                                error) &&
+  float *arenas[CHECKPOINT_ARENAS];
+  memcpy(arenas, r->model.host, sizeof arenas);
+  if (!r->progress.in_mean) arenas[CHECKPOINT_MEAN] = NULL;
+  return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), arenas, n.entries, n.count, error) &&
          run_save_tuning(&r->device, r->files.dir, error) &&
          (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, false, error));
 }
@@ -179,7 +181,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.best_step = count_of(state, "best_step", 0);
   r->progress.bad_evals = count_of(state, "bad_evals", 0);
   r->progress.eval_windows = count_of(state, "val_part", 0);
-  r->progress.in_mean = r->settings.no_mean ? 0 : count_of(state, "in_mean", 0);
+  r->progress.in_mean = count_of(state, "in_mean", 0);
   r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
   r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
   r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
