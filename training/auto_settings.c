@@ -140,21 +140,6 @@ static double text_tokens(const TrainSettings *s, const AutoInputs *given) {
   return (isnan(s->epochs) ? epochs_limit(s) : s->epochs) * (double)given->train_tokens;
 }
 
-/* Returns the largest preset that is not too large for the text and that reads enough tokens in time: ENOUGH_EPOCHS of
- * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
-static int preset_for(const TrainSettings *s, const AutoInputs *given) {
-  const double ENOUGH_EPOCHS = 7, FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
-  const double most = 10 * (double)given->text_bytes, text = (double)given->train_tokens;
-  const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
-  int preset = PRESET_110M;
-  for (; preset > PRESET_NANO; preset--) {
-    const double parameters = presets[preset].parameters;
-    const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER), enough = fmin(epochs * text, fresh);
-    if (parameters <= most && 6 * parameters * enough <= budget_flops(s, given)) break;
-  }
-  return preset;
-}
-
 /* Returns at least the preset's context, and one that holds several of 19 in 20 packed documents: if only one fits,
  * much of a window is padding. */
 static int context_for(const Preset *p, const AutoInputs *given) {
@@ -178,6 +163,36 @@ static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
   if (!m->dim) m->dim = p->dim;
   if (!m->ctx) m->ctx = p->ctx;
   architecture_fill(s, pairs);
+}
+
+/* Returns the parameters of the preset with the vocabulary and the sizes that are given. */
+static double preset_parameters(const TrainSettings *s, const AutoInputs *given, int preset) {
+  TrainSettings filled = *s;
+  fill_shape(&filled, &presets[preset], given->pairs);
+  filled.model.vocab = given->vocab;
+  filled.model.source_vocab = given->source_vocab;
+  filled.model.head_dim = filled.model.dim / filled.model.heads;
+  return (double)model_parameters(&filled.model);
+}
+
+/* Returns the largest preset that is not too large for the text and that reads enough tokens in time: ENOUGH_EPOCHS of
+ * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
+static int preset_for(const TrainSettings *s, const AutoInputs *given) {
+  const double ENOUGH_EPOCHS = 7, FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
+  const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
+  double largest = 0;
+  int best = PRESET_NANO;
+  for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
+    const double parameters = preset_parameters(s, given, preset);
+    const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER);
+    const double enough = fmin(epochs * (double)given->train_tokens, fresh);
+    if (parameters <= largest || parameters > 10 * (double)given->text_bytes ||
+        6 * parameters * enough > budget_flops(s, given))
+      continue;
+    largest = parameters;
+    best = preset;
+  }
+  return best;
 }
 
 /* Returns the largest preset with no more parameters than the model; its batch size is used. */
