@@ -112,7 +112,7 @@ rm -r "a sweep"/3-*.run
 check "a path is that of the beginning, wherever the sweep goes on" test $? -eq 0 -a -e "$(echo "a sweep"/3-*.run)/model.safetensors"
 
 # ---- runs that fail ----
-sweep --steps 400 --dim 32 --ctx 32 --sweep 'muon-lr=1e-3,10' --out fails
+sweep --steps 400 --dim 32 --ctx 32 --wd 1 --sweep 'muon-lr=1e-3,10' --out fails
 check "runs that diverge do not end a sweep" test $? -eq 0
 check "they are named" grep -q '2-muon-lr=10 failed: ' err
 check "others are done" test "$(step_of fails/1-*.run)" = 400
@@ -125,7 +125,7 @@ check "neither does one that is killed" test $? -eq 0
 check "it is named" grep -q '1-seed=1 failed: ended by signal 9' err
 check "the other is done" test "$(step_of killed/2-*.run)" = 3000
 
-refused "none that ends" 6 'no run of the sweep has reached its end' sh -c "$train text.txt $small --dim 32 --ctx 32 --steps 400 --sweep 'muon-lr=9,10' --out bad --quiet >/dev/null; s=\$?; rm -r bad; exit \$s"
+refused "none that ends" 6 'no run of the sweep has reached its end' sh -c "$train text.txt $small --dim 32 --ctx 32 --wd 1 --steps 400 --sweep 'muon-lr=9,10' --out bad --quiet >/dev/null; s=\$?; rm -r bad; exit \$s"
 "$train" text.txt $small --steps 100000 --jobs 2 --sweep 'seed=1,2' --out "$work/orphans" >out 2>err &
 process=$!
 while [ ! -e orphans/2-seed=2.run/metrics.jsonl ] && kill -0 $process; do sleep 0.05; done
@@ -271,7 +271,7 @@ sed -i.old '5s/"loss": *[0-9.]*/"loss": 1.5/' byte.run/metrics.jsonl
 check "a changed number" grep -q 'metrics.jsonl differs at step [0-9]*: loss is 1.5, and' err
 "$train" - $small --steps 20 --quiet --out piped.run <text.txt 2>/dev/null
 check "--verify of a run from standard input" sh -c '"$1" --verify piped.run 2>/dev/null | grep -q "is reproduced"' - "$train"
-refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(echo again/*.run | cut -d ' ' -f 8)"
+refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(dirname "$(grep -L '"end": "done"' again/*.run/result.json | head -n 1)")"
 refused "no run" 2 'is no run' "$train" --verify "$work"
 
 # ---- a time for all ----
