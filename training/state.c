@@ -7,6 +7,7 @@
 #include "util/program_name.h"
 #include "util/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 /* ---- metadata ---- */
 
-enum { NOTES = 24, NOTE_BYTES = 128 };
+enum { NOTES = 40, NOTE_BYTES = 128 };
 
 typedef struct Notes {
   MetadataEntry entries[NOTES];
@@ -25,6 +26,7 @@ typedef struct Notes {
 
 __attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key, const char *format, ...) {
   va_list arguments;
+  assert(n->count < NOTES);
   va_start(arguments, format);
   vsnprintf(n->text[n->count], NOTE_BYTES, format, arguments);
   va_end(arguments);
