@@ -292,7 +292,7 @@ head -c 400 text.txt >short.txt
 $train short.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --tokenizer bpe --vocab-size 5000 --dry-run 2>err
 check "fewer tokens than asked for" grep -q "yields a vocabulary of only [0-9]* tokens instead of 5000" err
 $train short.txt --layers 1 --heads 1 --dim 8 --ctx 8 --batch 1 --steps 1 --tokenizer bpe --dry-run 2>err
-check "and no word of it where the size was chosen" sh -c "! grep -q 'vocabulary of only' err && grep -q 'chosen .*a BPE of at most 512' err"
+check "and no word of it where the size was chosen" sh -c "! grep -q 'vocabulary of only' err && grep -q 'chosen .*a BPE of at most 1024' err"
 awk 'BEGIN { for (i = 0; i < 600; i++) printf "{\"meta\": \"%01000d\", \"text\": \"text number %d\"}\n", i, i }' >meta.jsonl
 check "the size of JSON Lines is that of their text" sh -c "$train meta.jsonl --dry-run 2>&1 | grep -q 'chosen .*a token is a byte (less than 400 kB of text)'"
 check "automatic choices are explained" sh -c "$train text.txt --dry-run 2>&1 | grep -q 'chosen .*byte.*preset nano.*steps'"

@@ -102,7 +102,7 @@ static void test_tokenizer(void **state) {
     const Characters *characters;
     double bytes;
     int cpu, gpu; /* vocabulary; 0: bytes */
-  } cases[] = {{&english, 1, 0, 0},          {&english, 399999, 0, 0},       {&english, 400000, 512, 512},
+  } cases[] = {{&english, 1, 0, 0},          {&english, 399999, 0, 0},       {&english, 400000, 1024, 1024},
                {&english, 10e6, 4096, 4096}, {&english, 100e6, 4096, 32768}, {&english, 20e9, 4096, 32768},
                {&chinese, 1000, 1024, 1024}, {&chinese, 400000, 2048, 2048}, {&dna, 1000, 0, 0},
                {&dna, 100e6, 0, 0},          {&(Characters){0}, 100e6, 0, 0}};

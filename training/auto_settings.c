@@ -60,7 +60,7 @@ static bool is_wide(const Characters *characters) {
  * bytes per character has many different ones, which a small vocabulary would not cover. */
 static int vocab_for(int64_t bytes, bool wide, bool accelerator) {
   const int limit = accelerator ? 32768 : 4096;
-  int vocab = !wide ? 512 : bytes < 100000 ? 1024 : 2048;
+  int vocab = !wide || bytes < 100000 ? 1024 : 2048;
   while (vocab < limit && bytes / 2000 >= 2 * vocab) vocab *= 2;
   return vocab;
 }
