@@ -91,7 +91,9 @@ static bool list_tensors(const char *path, const ParameterTable *table, float *c
 static bool write_file(const char *path, const State *state, Error *error) {
   StateTensors t;
   MetadataEntry *metadata = calloc((size_t)state->metadata_count + 1, sizeof *metadata);
-  bool ok = list_tensors(path, state->table, state->arenas, state->arenas[CHECKPOINT_MEAN], &t, error) && (metadata || error_memory(error, path));
+  const bool mean = state->arenas[CHECKPOINT_MEAN];
+  bool ok =
+      list_tensors(path, state->table, state->arenas, mean, &t, error) && (metadata || error_memory(error, path));
   if (ok) {
     char text[17];
     uint64_t sum = metadata_checksum(state->metadata, state->metadata_count);
@@ -140,7 +142,8 @@ static bool read_file(const char *path, const ParameterTable *table, float *cons
   char of_mean[STATE_NAME];
   snprintf(of_mean, sizeof of_mean, MEAN "%s", table->tensors[0].name);
   const bool mean = safetensors_find(file, of_mean);
-  const bool ok = list_tensors(path, table, arenas, mean, &t, error) && verify_file(path, file, t.tensors, t.count, error);
+  const bool ok =
+      list_tensors(path, table, arenas, mean, &t, error) && verify_file(path, file, t.tensors, t.count, error);
   for (int i = 0; ok && i < t.count; i++) {
     const SafeTensor *to = &t.tensors[i], *from = safetensors_find(file, to->name);
     if (from->bytes > 0 && to->data) memcpy((void *)(uintptr_t)to->data, from->data, from->bytes);

@@ -36,7 +36,7 @@ typedef struct MetricsLine {
   uint64_t val_text;       /* identifies the validation text, independently of its tokens; 0: unknown */
   bool all;                /* on all validation text; else on its beginning, the same in the whole run */
   bool best;               /* METRICS_EVALUATION: better than all before, and its model was kept */
-  bool mean;               /* of the mean weights (--mean), which were better than the newest ones */
+  bool mean;               /* of the mean weights, which were better than the newest ones */
   /* METRICS_DIAGNOSIS */
   char diagnosis[METRICS_NAME_BYTES];
   char text[METRICS_TEXT_BYTES];

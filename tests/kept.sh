@@ -134,7 +134,7 @@ $train digits.txt --init base.run --val letters.txt $few --steps 40 --lr 1e-2 \
 one_number "a long text, the first is kept" first.run err letters.txt --stride 16
 check "it is that of the first step" test "$(kept first.run step)" -eq 0
 check "its weights are the base's" cmp first.run/model.safetensors base.run/model.safetensors
-check "which is said" grep -q 'model of step 0 is kept; the model of the last step, 40, has a loss of' err
+check "which is said" grep -q 'model of step 0 is kept; the .* the last step, 40, has a loss of' err
 check "the sample is its own" test "$(grep "^===" first.run/samples.txt | tail -n 1)" = "=== step 0"
 check "a longer run goes on from the newest" sh -c "$train --resume=first.run --steps 60 --quiet 2>/dev/null; test $? -eq 0"
 $train digits.txt --init base.run --val letters.txt $few --steps 40 --lr 1e-2 \

@@ -248,6 +248,24 @@ static void test_card_takes_more(void **state) {
   assert_int_equal(small.settings.preset, PRESET_BABY);
 }
 
+/* A part of the shape that is given fits the preset, and a whole shape has the batch and the context of a preset like it. */
+static void test_given_shapes(void **state) {
+  (void)state;
+  const struct {
+    int layers, heads, dim, preset;
+  } cases[] = {{0, 0, 64, -1}, {0, 0, 128, -1}, {2, 0, 0, -1}, {0, 3, 0, -1},
+               {12, 12, 768, PRESET_42M}, {6, 6, 384, PRESET_MEDIUM}, {4, 4, 128, PRESET_NANO}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int gpu = 0; gpu < 2; gpu++) {
+      Chosen c;
+      begin(&c);
+      c.settings.model.layers = cases[i].layers, c.settings.model.heads = cases[i].heads;
+      c.settings.model.dim = cases[i].dim;
+      choose(&c, gpu ? &card : &laptop, gpu ? CARD_FLOPS : LAPTOP_FLOPS, 1e6);
+      if (cases[i].preset >= 0) assert_true(c.settings.preset >= cases[i].preset);
+    }
+}
+
 /* A GPU has time for the steps of a small batch if the text is small or few epochs are asked for, but a given number of
  * steps is read with the usual one. */
 static void test_small_batch(void **state) {
@@ -528,7 +546,7 @@ int main(void) {
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
       cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
       cmocka_unit_test(test_memory_of_muon),    cmocka_unit_test(test_architecture),
-      cmocka_unit_test(test_regularization),    cmocka_unit_test(test_small_batch),
+      cmocka_unit_test(test_regularization),    cmocka_unit_test(test_small_batch), cmocka_unit_test(test_given_shapes),
   };
   return cmocka_run_group_tests_name("auto settings", tests, NULL, NULL);
 }

@@ -195,10 +195,30 @@ static void test_state_of_muon(void **state) {
   }
   SafeTensors file;
   expect_done(safetensors_open(&file, at(state, "last/state.safetensors").text, &error), &error);
-  assert_int_equal(file.count, 4 + 4 + 2);
+  assert_int_equal(file.count, 4 + 4 + 2 + 4);
   safetensors_close(&file);
   bool done = checkpoint_read_state(*state, &small_table, b.at, &run, &error); /* as if AdamW had trained it all */
   expect_error(done, &error, EXIT_CHECKPOINT, "adam.m.model.layers.0.self_attn.q_proj.weight");
+}
+
+/* A state may be without a mean, as those of older versions are; and a mean need not be read. */
+static void test_state_without_mean(void **state) {
+  for (int written = 0; written < 2; written++)
+    for (int wanted = 0; wanted < 2; wanted++) {
+      Error error = {0};
+      Arenas a, b;
+      CheckpointState run = {0};
+      make_arenas(&a);
+      make_arenas(&b);
+      for (int i = 0; i < CHECKPOINT_ARENAS; i++) fill(a.at[i], 1000 * (float)i);
+      if (!written) a.at[CHECKPOINT_MEAN] = NULL;
+      if (!wanted) b.at[CHECKPOINT_MEAN] = NULL;
+      expect_done(checkpoint_write_state(*state, &small_table, a.at, NULL, 0, &error), &error);
+      expect_done(checkpoint_read_state(*state, &small_table, b.at, &run, &error), &error);
+      checkpoint_state_free(&run);
+      expect_arena(b.at[0], 0, 0);
+      assert_true(b.values[CHECKPOINT_MEAN][1] == (written && wanted ? a.values[CHECKPOINT_MEAN][1] : 0));
+    }
 }
 
 /* The kernel of a convolution has three dimensions in files. */
@@ -262,7 +282,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_state_round_trip), TEST(test_state_every_byte_counts), TEST(test_state_save_over_damaged),
       TEST(test_state_refused),    TEST(test_state_of_muon),           TEST(test_state_of_convolution),
-      TEST(test_state_killed),
+      TEST(test_state_killed),     TEST(test_state_without_mean),
   };
   return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
 }

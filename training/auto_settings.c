@@ -33,9 +33,8 @@ static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
 /* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about
- * 15 of AdamW. With Muon, weight decay in proportion to the epochs is better than dropout at keeping a model from
- * memorizing the text. With AdamW, a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up
- * to MANY_EPOCHS. */
+ * 15 of AdamW. With Muon, weight decay is better than dropout at keeping a model from memorizing the text. With AdamW, a
+ * dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
 enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
@@ -83,7 +82,8 @@ void auto_tokenizer(TrainSettings *s, int64_t bytes, const Characters *character
   if (!s->tokenizer) s->tokenizer = s->vocab_size || preset_vocab ? "bpe" : tokenizer_for(bytes, characters, reasons);
   const bool separate = settings_separate_vocabs(s);
   if (separate && !s->source_tokenizer) s->source_tokenizer = "bpe";
-  const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, is_wide(characters), accelerator);
+  const bool wide = is_wide(characters);
+  const int usual = preset_vocab ? preset_vocab : vocab_for(separate ? bytes / 2 : bytes, wide, accelerator);
   if (strcmp(s->tokenizer, "bpe") == 0 && !s->vocab_size) {
     s->vocab_size = usual;
     note_choice(reasons, "a BPE of at most %d tokens (%s of text)", usual, text_bytes((double)bytes).text);
@@ -165,25 +165,51 @@ static void fill_shape(TrainSettings *s, const Preset *p, bool pairs) {
   architecture_fill(s, pairs);
 }
 
-/* Returns the parameters of the preset with the vocabulary and the sizes that are given. */
-static double preset_parameters(const TrainSettings *s, const AutoInputs *given, int preset) {
+/* `base`: NULL or the initial model, which may have a head size that settings cannot express. */
+static bool shape(const TrainSettings *s, int vocab, int source_vocab, const ModelConfig *base, ModelConfig *model,
+                  Error *error) {
+  const ModelConfig *m = &s->model;
+  const bool kept = base && m->dim == base->dim && m->heads == base->heads;
+  if (m->dim % m->heads && !kept)
+    return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
+                m->heads, m->dim, (double)m->dim / m->heads, m->dim % 32 ? 1 : m->dim / 32);
+  *model = *m;
+  model->vocab = vocab;
+  model->source_vocab = model->encoder_layers ? source_vocab : 0;
+  model->head_dim = kept ? base->head_dim : model->dim / model->heads;
+  if (isnan(model->rope_base)) model->rope_base = ARCHITECTURE_ROPE_BASE; /* not used */
+  return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
+}
+
+/* Makes the model of a preset with the vocabulary and the sizes that are given. Returns false if they do not fit. */
+static bool preset_model(const TrainSettings *s, const AutoInputs *given, int preset, ModelConfig *model) {
   TrainSettings filled = *s;
+  Error ignored = {0};
   fill_shape(&filled, &presets[preset], given->pairs);
-  filled.model.vocab = given->vocab;
-  filled.model.source_vocab = given->source_vocab;
-  filled.model.head_dim = filled.model.dim / filled.model.heads;
-  return (double)model_parameters(&filled.model);
+  return shape(&filled, given->vocab, given->source_vocab, NULL, model, &ignored);
+}
+
+/* Returns the largest preset with no more parameters than the model; its batch size is used. */
+static int preset_like(const ModelConfig *model) {
+  const double parameters = (double)model_parameters(model);
+  int preset = PRESET_124M;
+  while (preset > PRESET_NANO && presets[preset].parameters > parameters) preset--;
+  return preset;
 }
 
 /* Returns the largest preset that is not too large for the text and that reads enough tokens in time: ENOUGH_EPOCHS of
- * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
+ * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). If the shape
+ * is given, it is the preset like that. */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   const double ENOUGH_EPOCHS = 7, FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
   const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
   double largest = 0;
   int best = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
-    const double parameters = preset_parameters(s, given, preset);
+    ModelConfig model;
+    if (!preset_model(s, given, preset, &model)) continue;
+    if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
+    const double parameters = (double)model_parameters(&model);
     const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER);
     const double enough = fmin(epochs * (double)given->train_tokens, fresh);
     if (parameters <= largest || parameters > 10 * (double)given->text_bytes ||
@@ -193,14 +219,6 @@ static int preset_for(const TrainSettings *s, const AutoInputs *given) {
     best = preset;
   }
   return best;
-}
-
-/* Returns the largest preset with no more parameters than the model; its batch size is used. */
-static int preset_like(const ModelConfig *model) {
-  const double parameters = (double)model_parameters(model);
-  int preset = PRESET_124M;
-  while (preset > PRESET_NANO && presets[preset].parameters > parameters) preset--;
-  return preset;
 }
 
 static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {
@@ -231,22 +249,6 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
   fill_shape(s, p, given->pairs);
   if (chosen && s->arch == ARCHITECTURE_LFM2)
     note_choice(reasons, "lfm2 (short convolutions learn more from little text than attention alone)");
-}
-
-/* `base`: NULL or the initial model, which may have a head size that settings cannot express. */
-static bool shape(const TrainSettings *s, int vocab, int source_vocab, const ModelConfig *base, ModelConfig *model,
-                  Error *error) {
-  const ModelConfig *m = &s->model;
-  const bool kept = base && m->dim == base->dim && m->heads == base->heads;
-  if (m->dim % m->heads && !kept)
-    return fail(error, EXIT_USAGE, "--heads %d does not divide --dim %d (the head size would be %.2f); try --heads %d",
-                m->heads, m->dim, (double)m->dim / m->heads, m->dim % 32 ? 1 : m->dim / 32);
-  *model = *m;
-  model->vocab = vocab;
-  model->source_vocab = model->encoder_layers ? source_vocab : 0;
-  model->head_dim = kept ? base->head_dim : model->dim / model->heads;
-  if (isnan(model->rope_base)) model->rope_base = ARCHITECTURE_ROPE_BASE; /* not used */
-  return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
 bool auto_check_shape(const TrainSettings *given, const ModelConfig *base, ModelConfig *model, Error *error) {

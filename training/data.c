@@ -224,7 +224,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
     return run_open_base_tokenizers(r, error) && (s->resume || run_check_special_tokens(r, corpus, error));
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
-  const bool asked = s->tokenizer && strcmp(s->tokenizer, "bpe") != 0;
+  const bool asked = s->tokenizer && strcmp(s->tokenizer, "bpe") != 0 && !settings_separate_vocabs(s);
   if (!asked && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
   const int64_t counted = characters.bytes, files = corpus_bytes(corpus);

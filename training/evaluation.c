@@ -33,8 +33,8 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 
 static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
 
-/* Returns how many windows take 5 % of the time when read every eval_every steps; a forward pass costs a third of a
- * training step. */
+/* Returns how many windows take 5 % of the time when read every eval_every steps, and up to twice as much with the mean
+ * weights; a forward pass costs a third of a training step. */
 static int64_t affordable_windows(const Run *r) {
   const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
   const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
@@ -210,11 +210,13 @@ bool run_has_learned(const Run *r) {
 
 /* ---- the mean of weights ---- */
 
-/* Adds the newest weights, which run_download_weights() has copied, to the mean. The weight of evaluation k of n is
- * about (k/n)^MEAN_POWER: the mean covers the last part of a run of any length (polynomial-decay averaging, Shamir &
- * Zhang 2013). */
+/* Adds the newest weights, which run_download_weights() has copied, to the mean, once for each step. The weight of
+ * evaluation k of n is about (k/n)^MEAN_POWER: the mean covers the last part of a run of any length (polynomial-decay
+ * averaging, Shamir & Zhang 2013). */
 static void add_to_mean(Run *r) {
   enum { MEAN_POWER = 4 };
+  if (r->progress.mean_step == r->progress.step) return; /* its evaluation was stopped */
+  r->progress.mean_step = r->progress.step;
   const size_t count = model_arena_size(r->model.on_device, ARENA_MASTER);
   const float share = (MEAN_POWER + 1) / (float)(++r->progress.in_mean + MEAN_POWER);
   const float *newest = r->model.host[0];
@@ -222,37 +224,44 @@ static void add_to_mean(Run *r) {
   for (size_t i = 0; mean && i < count; i++) mean[i] += share * (newest[i] - mean[i]);
 }
 
-/* Measures the mean weights, and then puts the newest ones back. */
-static bool measure_mean(Run *r, int64_t limit, Evaluation *out, Error *error) {
-  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[CHECKPOINT_MEAN]);
-  const bool ok = measure(r, limit, out, error);
-  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[0]);
-  return ok;
+/* Loads the mean weights to the device; the newest ones are in RunModel.host[0]. */
+static void load_mean(const RunModel *model) {
+  model_upload(model->on_device, ARENA_MASTER, model->host[CHECKPOINT_MEAN]);
 }
 
-/* Replaces RunSession.evaluated, of the newest weights, by that of the mean weights if they are better. */
+static void unload_mean(const RunModel *model) { model_upload(model->on_device, ARENA_MASTER, model->host[0]); }
+
+/* Copies the newest weights to RunModel.host[0], before other ones are loaded. */
+static bool save_newest(Run *r, Error *error) {
+  run_download_weights(&r->model, error);
+  return run_agree(r->peers, error);
+}
+
+/* If the mean weights are better than the newest ones, they stay on the device, and RunSession.evaluated is theirs. */
 static bool try_mean(Run *r, Error *error) {
   Evaluation of_mean = {0};
-  r->session.evaluated_mean = false;
   if (r->settings.no_mean || !r->progress.step) return true;
-  if (!run_download_weights(&r->model, error)) return false;
+  if (!save_newest(r, error)) return false;
   add_to_mean(r);
-  if (r->progress.in_mean < 2 || 2 * r->progress.step < r->settings.steps) return true;
-  if (!measure_mean(r, r->progress.eval_windows, &of_mean, error) || r->session.stopping) return !error->code;
-  r->session.evaluated_mean =
-      run_broadcast_flag(r->peers, evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated));
-  if (r->session.evaluated_mean) r->session.evaluated = of_mean;
+  if (r->progress.in_mean < 2 || 2 * r->progress.step < run_planned_steps(r)) return true;
+  load_mean(&r->model);
+  if (!measure(r, r->progress.eval_windows, &of_mean, error)) return false;
+  const bool better = evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated);
+  r->progress.evaluated_mean = run_broadcast_flag(r->peers, better && !r->session.stopping);
+  if (r->progress.evaluated_mean) r->session.evaluated = of_mean;
+  else unload_mean(&r->model);
   return true;
 }
 
 /* ---- during the run ---- */
 
-/* Keeps the mean weights if they are better (RunSession.evaluated_mean), else the newest ones. */
+/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
 static bool keep(Run *r, Error *error) {
+  const bool mean = r->progress.evaluated_mean;
   r->progress.best_step = r->progress.step;
-  r->progress.best_is_mean = r->session.evaluated_mean;
-  return run_download_weights(&r->model, error) &&
-         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error));
+  r->progress.best_is_mean = mean;
+  return (mean || run_download_weights(&r->model, error)) &&
+         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, mean, error));
 }
 
 static bool log_evaluation(Run *r, bool better, Error *error) {
@@ -269,17 +278,19 @@ static bool log_evaluation(Run *r, bool better, Error *error) {
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = better;
-  line.mean = r->session.evaluated_mean;
+  line.mean = r->progress.evaluated_mean;
   return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
+  r->progress.evaluated_mean = false;
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
     return keep(r, error);
   }
   r->progress.eval_windows = part_windows(r);
   if (!measure(r, r->progress.eval_windows, &r->session.evaluated, error)) return false;
+  r->progress.newest_val_loss = evaluation_loss(&r->session.evaluated);
   if (!r->session.stopping && r->session.evaluated.tokens && !try_mean(r, error)) return false;
   if (r->session.stopping) return true; /* a resumed run evaluates again */
   r->progress.evaluated_step = r->progress.step;
@@ -288,6 +299,7 @@ bool run_evaluate(Run *r, Error *error) {
   const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
   if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
+  if (r->progress.evaluated_mean) unload_mean(&r->model);
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
@@ -325,8 +337,7 @@ static bool read_kept(Console *console, const RunFiles *files, RunModel *model, 
 /* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
  * RunModel.host[0]. */
 static bool load_kept(Run *r, Error *error) {
-  run_download_weights(&r->model, error);
-  if (!run_agree(r->peers, error)) return false;
+  if (!save_newest(r, error)) return false;
   const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, r->text.threads, error);
   r->session.holds_kept = run_broadcast_flag(r->peers, read);
   if (!run_agree(r->peers, error)) return false;
@@ -339,12 +350,19 @@ void run_load_newest(const RunModel *model, RunSession *session) {
   session->holds_kept = false;
 }
 
-/* Evaluates the newest or the mean weights, whichever are better, on the whole validation text. */
+/* Evaluates the newest or the mean weights, whichever are better, on the whole validation text. The mean stays on the
+ * device (RunSession.holds_kept). */
 static bool measure_newest(Run *r, Evaluation *out, Error *error) {
+  const bool mean = r->progress.evaluated_mean;
   *out = r->session.evaluated;
+  if (mean) {
+    if (!save_newest(r, error)) return false;
+    load_mean(&r->model);
+    r->session.holds_kept = true;
+  }
   if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
-  const bool mean = r->session.evaluated_mean;
-  if (!(mean ? measure_mean(r, 0, out, error) : measure(r, 0, out, error)) || r->session.stopping || run_evaluates_all(r) || !out->tokens) return !error->code;
+  if (!measure(r, 0, out, error) || r->session.stopping) return !error->code;
+  if (run_evaluates_all(r) || !out->tokens) return true;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
   line.all = true;
   line.mean = mean;
@@ -352,13 +370,14 @@ static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   return run_agree(r->peers, error);
 }
 
-/* Keeps the newest (or mean) weights if they are at least as good on the whole validation text as the weights that were best on
- * its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file before it
- * was killed. */
+/* Keeps the newest or mean weights if they are at least as good on the whole validation text as the weights that were
+ * best on its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file
+ * before it was killed. The kept weights are on the device then (RunSession.holds_kept: other ones than the newest). */
 static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   if (!measure_newest(r, newest, error) || r->session.stopping) return !error->code;
   *kept = *newest;
   if (r->progress.best_step == r->progress.step) return true;
+  run_load_newest(&r->model, &r->session);
   if (!load_kept(r, error)) return false;
   if (r->session.holds_kept) {
     if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
@@ -368,7 +387,10 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   *kept = *newest;
   run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
-  return keep(r, error);
+  if (!keep(r, error) || !r->progress.best_is_mean) return !error->code;
+  load_mean(&r->model);
+  r->session.holds_kept = true;
+  return true;
 }
 
 static void print_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
@@ -380,10 +402,13 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
   if (exact->pairs)
     console_line(console, "%.1f %% of %" PRId64 " answers are exactly right",
                  100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
-  const char *what = progress->best_is_mean ? "mean of the weights up to" : "model of";
+  static const char *const what[] = {"model of", "mean of the weights up to"};
   if (progress->best_step < progress->step)
-    console_note(console, "the %s step %" PRId64 " is kept; the model of the last step, %" PRId64 ", has a loss of %.4f",
-                 what, progress->best_step, progress->step, evaluation_loss(newest));
+    console_note(console, "the %s step %" PRId64 " is kept; the %s the last step, %" PRId64 ", has a loss of %.4f",
+                 what[progress->best_is_mean], progress->best_step, what[progress->evaluated_mean], progress->step,
+                 evaluation_loss(newest));
+  else if (progress->best_is_mean)
+    console_note(console, "the mean of the weights at the last evaluations is kept, which is better than the newest");
 }
 
 bool run_measure_kept(Run *r, Error *error) {

@@ -101,7 +101,7 @@ typedef struct RunTeacher {
 typedef struct RunModel {
   ModelConfig config;
   Model *on_device, *teacher;     /* teacher NULL: none */
-  float *host[CHECKPOINT_ARENAS]; /* on rank 0: host copies, for saving and loading, and the mean of --mean */
+  float *host[CHECKPOINT_ARENAS]; /* on rank 0: host copies, for saving and loading, and the mean of weights */
   Batch batch;                    /* for the step being prepared: grad_accum * batch windows */
   Decoder *decoder;               /* for samples and, with an encoder, answers; decoder_rows at a time */
   int decoder_rows;
@@ -132,10 +132,13 @@ typedef struct RunProgress {
   int64_t step, best_step, bad_evals, evaluated_step, sampled_step;
   int64_t eval_windows; /* in each evaluation during the run; 0: not chosen yet */
   int64_t in_mean;      /* evaluations whose weights are in RunModel.host[CHECKPOINT_MEAN] */
+  int64_t mean_step;    /* the newest of them */
   bool best_is_mean;    /* the kept model has the mean weights at best_step */
+  bool evaluated_mean;  /* the newest evaluation is of the mean weights, which are better than the newest ones */
   bool finished;
   int64_t metrics_bytes, samples_bytes; /* sizes of the files when the state was saved */
   double best_loss, last_val_loss;      /* on those windows */
+  double newest_val_loss;               /* of the newest weights; last_val_loss may be that of the mean */
   double seconds;                       /* training time before this start of the program */
   double loss_sum;                      /* summed over the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
@@ -148,7 +151,6 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool evaluated_mean;      /* it is of the mean weights, which are better than the newest ones */
   bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
   bool paused;         /* since the newest step, the device has done something else than training */
   int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */

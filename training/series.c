@@ -153,7 +153,7 @@ static bool write_manifest(const Run *r, const char *folder, const char *name, E
   json_array_append_new(all, json_pack("{s:s,s:I,s:I,s:o,s:o}", "model", name, "step", (json_int_t)r->progress.step,
                                        "tokens", (json_int_t)tokens_at(r, r->progress.step), "words",
                                        result_number(tokens_at(r, r->progress.step) * r->series.words_per_token),
-                                       "val_loss", result_number(evaluated ? r->progress.last_val_loss : (double)NAN)));
+                                       "val_loss", result_number(evaluated ? r->progress.newest_val_loss : (double)NAN)));
   char *text = json_text(all, JSON_INDENT(1) | JSON_REAL_PRECISION(12), CHECKPOINT_MANIFEST, error);
   const bool ok = text && file_write_in(folder, CHECKPOINT_MANIFEST, text, strlen(text), error);
   free(text);

@@ -285,8 +285,8 @@ void train_options(Options *options, TrainSettings *s) {
       INT("patience", &s->patience, 0, 1e6, NULL,
           "number of evaluations without improvement after which training stops (early stopping); 0: off"),
       FLAG("no-mean", &s->no_mean,
-           "evaluate and keep only the newest weights; otherwise evaluations in the second half of a run also try the mean "
-           "of the weights at the newest evaluations"),
+           "evaluate and keep only the newest weights; otherwise evaluations in the second half of a run also try the "
+           "mean of the weights at the newest evaluations"),
       TEXT("choose", &s->choose, "FILE", NULL,
            "at each evaluation, also measure how often the model gives the right one of the texts on a line of FILE "
            "the highest probability (.tsv or .jsonl, as for --choose of generate)"),

@@ -51,7 +51,10 @@ static void make_notes(const Run *r, Notes *n) {
   note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
   note(n, "val_part", "%" PRId64, r->progress.eval_windows);
   note(n, "in_mean", "%" PRId64, r->progress.in_mean);
+  note(n, "mean_step", "%" PRId64, r->progress.mean_step);
   note(n, "best_is_mean", "%d", r->progress.best_is_mean);
+  note(n, "evaluated_mean", "%d", r->progress.evaluated_mean);
+  note(n, "newest_val_loss", "%.17g", r->progress.newest_val_loss);
   note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
   note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
   note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
@@ -184,7 +187,10 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.bad_evals = count_of(state, "bad_evals", 0);
   r->progress.eval_windows = count_of(state, "val_part", 0);
   r->progress.in_mean = count_of(state, "in_mean", 0);
+  r->progress.mean_step = count_of(state, "mean_step", 0);
   r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
+  r->progress.evaluated_mean = count_of(state, "evaluated_mean", 0);
+  r->progress.newest_val_loss = checkpoint_state_number(state, "newest_val_loss");
   r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
   r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
   r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
