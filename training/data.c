@@ -111,12 +111,13 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
               s->jsonl_field ? "jsonl-field" : "prompt-field");
 }
 
-/* Runs that were begun by version 1.1 or older, when the tokens of the text were cut instead of its bytes, keep their
- * cut. Their state does not have this number. */
+/* Returns whether a run was begun by version 1.1 or older, when the tokens of the text were cut instead of its bytes. */
+static bool lacks_cut(const Run *r) { return isnan(checkpoint_find_number(r->files.dir, "val_bytes")); }
+
+/* Such runs keep their cut. */
 static bool was_cut_by_tokens(const Run *r) {
   const TrainSettings *s = &r->settings;
-  return s->resume && !s->val && !options_typed(&r->options, "val-frac") &&
-         isnan(checkpoint_find_number(r->files.dir, "val_bytes"));
+  return s->resume && !s->val && !options_typed(&r->options, "val-frac") && lacks_cut(r);
 }
 
 bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
@@ -133,6 +134,7 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   corpus_close(*train);
   corpus_close(*val);
   *train = *val = NULL;
+  r->text.cut_by_tokens = !r->settings.val && lacks_cut(r);
   console_warning(&r->console, "%s; the run continues with the tokens already encoded", cause.text);
   return true;
 }
