@@ -127,7 +127,7 @@ def main():
     train("pairs.run", "--arch", "original", "--steps", 20, text="pairs.tsv")
     train("unmeasured.run", "--steps", 20, "--val-frac", 0, "--keep-at", "steps:5,10")
     train("nonfinite.run", "--steps", 100, "--muon-lr", 10, "--wd", 10, "--schedule", "constant", "--eval-every", 1)
-    train("patience.run", "--steps", 400, "--patience", 1, "--lr", 9, "--optimizer", "adamw")
+    train("patience.run", "--steps", 400, "--patience", 1, "--lr", 9, "--optimizer", "adamw", "--init", "text.run")
     train("signal.run", "--steps", 20, "--stop-at", 10)
     train("minutes.run", "--minutes", 0.02)
     runs = sorted(glob.glob("*.run") + glob.glob("*.sweep/*.run"))

@@ -22,7 +22,7 @@ check "texts that look like numbers stay texts" sh -c "grep -q '\"prompt\": \"00
 check "a short validation text is evaluated whole" test "$(grep -c '"over":"beginning"' done.run/metrics.jsonl)" -eq 0 \
   -a "$(grep -c '"over":"all"' done.run/metrics.jsonl)" -ge 10
 check "no sample comes shortly before the last" test "$(grep -c '^=== step' done.run/samples.txt)" -eq 4
-$train $tiny --steps 400 --patience 1 --lr 9 --optimizer adamw --quiet --out patience.run 2>patience.err
+$train $tiny --steps 400 --patience 1 --lr 9 --schedule constant --no-mean --optimizer adamw --quiet --out patience.run 2>patience.err
 check "result: patience" test "$(value patience.run end)" = patience
 cp patience.run/metrics.jsonl ended.jsonl
 said=$($train --resume=patience.run 2>&1)
