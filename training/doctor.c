@@ -257,8 +257,8 @@ static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *co
   for (int32_t id = 0; id < tokenizer_vocab(tokenizer); id++)
     if (counts[id] && found++ < NAMED)
       text_append(names, sizeof names, "%s%s %s", found > 1 ? ", " : "",
-               text_one_line(tokenizer_added(tokenizer, id)->text, TOKEN_BYTES).text,
-               text_plural((double)counts[id], "time").text);
+                  text_one_line(tokenizer_added(tokenizer, id)->text, TOKEN_BYTES).text,
+                  text_plural((double)counts[id], "time").text);
   if (found)
     console_warning(&r->console,
                     "the text contains special tokens of the tokenizer: %s%s. They are learned as plain text, in "

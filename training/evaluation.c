@@ -224,12 +224,16 @@ static void add_to_mean(Run *r) {
   for (size_t i = 0; mean && i < count; i++) mean[i] += share * (newest[i] - mean[i]);
 }
 
-/* Loads the mean weights to the device; the newest ones are in RunModel.host[0]. */
-static void load_mean(const RunModel *model) {
-  model_upload(model->on_device, ARENA_MASTER, model->host[CHECKPOINT_MEAN]);
+/* Loads the mean weights to the device until run_load_newest(); the newest ones are in RunModel.host[0]. */
+static void load_mean(Run *r) {
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[CHECKPOINT_MEAN]);
+  r->session.holds_kept = true;
 }
 
-static void unload_mean(const RunModel *model) { model_upload(model->on_device, ARENA_MASTER, model->host[0]); }
+void run_load_newest(const RunModel *model, RunSession *session) {
+  if (session->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
+  session->holds_kept = false;
+}
 
 /* Copies the newest weights to RunModel.host[0], before other ones are loaded. */
 static bool save_newest(Run *r, Error *error) {
@@ -244,12 +248,12 @@ static bool try_mean(Run *r, Error *error) {
   if (!save_newest(r, error)) return false;
   add_to_mean(r);
   if (r->progress.in_mean < 2 || 2 * r->progress.step < run_planned_steps(r)) return true;
-  load_mean(&r->model);
+  load_mean(r);
   if (!measure(r, r->progress.eval_windows, &of_mean, error)) return false;
   const bool better = evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated);
   r->progress.evaluated_mean = run_broadcast_flag(r->peers, better && !r->session.stopping);
   if (r->progress.evaluated_mean) r->session.evaluated = of_mean;
-  else unload_mean(&r->model);
+  else run_load_newest(&r->model, &r->session);
   return true;
 }
 
@@ -299,7 +303,7 @@ bool run_evaluate(Run *r, Error *error) {
   const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
   if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
   if (!run_agree(r->peers, error)) return false;
-  if (r->progress.evaluated_mean) unload_mean(&r->model);
+  run_load_newest(&r->model, &r->session);
   r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
   if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
@@ -345,11 +349,6 @@ static bool load_kept(Run *r, Error *error) {
   return true;
 }
 
-void run_load_newest(const RunModel *model, RunSession *session) {
-  if (session->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
-  session->holds_kept = false;
-}
-
 /* Evaluates the newest or the mean weights, whichever are better, on the whole validation text. The mean stays on the
  * device (RunSession.holds_kept). */
 static bool measure_newest(Run *r, Evaluation *out, Error *error) {
@@ -357,8 +356,7 @@ static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   *out = r->session.evaluated;
   if (mean) {
     if (!save_newest(r, error)) return false;
-    load_mean(&r->model);
-    r->session.holds_kept = true;
+    load_mean(r);
   }
   if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
   if (!measure(r, 0, out, error) || r->session.stopping) return !error->code;
@@ -388,8 +386,7 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   run_load_newest(&r->model, &r->session);
   r->progress.best_loss = r->progress.last_val_loss;
   if (!keep(r, error) || !r->progress.best_is_mean) return !error->code;
-  load_mean(&r->model);
-  r->session.holds_kept = true;
+  load_mean(r);
   return true;
 }
 

@@ -151,7 +151,7 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool holds_kept;     /* the device holds the weights of model.safetensors, RunModel.host[0] those of the last step */
+  bool holds_kept;     /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;         /* since the newest step, the device has done something else than training */
   int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */
   int64_t timed_ns;    /* their time on the device, without pauses */
