@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- prepare ---- */
@@ -73,6 +74,15 @@ static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
   return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
 }
 
+/* Trains a teacher first if that pays; a dry run only plans it. */
+static bool choose_teacher(Run *r, AutoInputs *given, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (s->resume || s->no_teacher || !auto_wants_teacher(s, given, &r->teacher.config)) return true;
+  given->teacher = &r->teacher.config;
+  given->own_teacher = true;
+  return run_make_teacher(r, error);
+}
+
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   ContextInfo device = run_device_now(&r->device);
@@ -88,8 +98,9 @@ static bool choose(Run *r, Error *error) {
                       .pairs = run_has_pairs(&r->text),
                       .device = &device,
                       .peak_flops = r->device.peak_flops};
-  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
+  if (run_leads(r->peers) && !error->code) choose_teacher(r, &given, error);
+  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
@@ -120,8 +131,10 @@ static bool fail_without_text(const Run *r, Error *error) {
 }
 
 static bool take_settings(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
+  TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
+  s->no_teacher = s->teacher && strcmp(s->teacher, "none") == 0;
+  if (s->no_teacher) s->teacher = NULL;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume);
@@ -299,6 +312,7 @@ static bool finish(Run *r, Error *error) {
   const RunEnd usual = timed ? RUN_MINUTES : RUN_DONE;
   run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
+  run_compare_teacher(r);
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
@@ -400,7 +414,8 @@ static bool run(void *context, Error *error) {
   if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
   if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);
-  r->base.files = NULL;
+  model_files_close(r->teacher.files);
+  r->base.files = r->teacher.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
   return run_warm_up(r, error) && run_together(r, run_begin_directory, error) && train(r, error);
 }
@@ -413,7 +428,7 @@ static void close_run(Run *r, ExitCode outcome) {
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   run_close_data(&r->text);
-  model_files_close(r->teacher.files); /* not loaded */
+  model_files_close(r->teacher.files);
   model_files_close(r->base.files);
   free(r->files.dir);
   options_free(&r->options);

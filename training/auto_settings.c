@@ -37,6 +37,10 @@ enum { THREADS_LIMIT = 8 };
  * dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
 enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
+/* A model that reads a text so many times has learned most of what it can from it; a larger one learns more in the time
+ * that is left. */
+static const double ENOUGH_EPOCHS = 7;
+
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_WARMUP = 50 };
 
@@ -197,12 +201,21 @@ static int preset_like(const ModelConfig *model) {
   return preset;
 }
 
-/* Returns the largest preset that is not too large for the text and that reads enough tokens in time: ENOUGH_EPOCHS of
- * the text or, of a long text, about FRESH_TOKENS for a model of a million parameters (docs/learning.md). If the shape
- * is given, it is the preset like that. */
-static int preset_for(const TrainSettings *s, const AutoInputs *given) {
-  const double ENOUGH_EPOCHS = 7, FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
+/* Returns whether `flops` let a model read enough tokens: ENOUGH_EPOCHS of the text or, of a long text, about
+ * FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
+static bool reads_enough(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
+                         const ModelConfig *teacher, double flops) {
+  const double FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
   const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
+  const double parameters = (double)model_parameters(model);
+  const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER);
+  const double per_token = 6 * parameters + (teacher ? 2 * (double)model_parameters(teacher) : 0);
+  return per_token * fmin(epochs * (double)given->train_tokens, fresh) <= flops;
+}
+
+/* Returns the largest preset that is not too large for the text and that reads enough tokens; if the shape is given, the
+ * preset like that. `teacher`: NULL, or its model. */
+static int preset_for(const TrainSettings *s, const AutoInputs *given, const ModelConfig *teacher, double flops) {
   double largest = 0;
   int best = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
@@ -210,10 +223,8 @@ static int preset_for(const TrainSettings *s, const AutoInputs *given) {
     if (!preset_model(s, given, preset, &model)) continue;
     if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
     const double parameters = (double)model_parameters(&model);
-    const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER);
-    const double enough = fmin(epochs * (double)given->train_tokens, fresh);
     if (parameters <= largest || parameters > 10 * (double)given->text_bytes ||
-        6 * parameters * enough > budget_flops(s, given))
+        !reads_enough(s, given, &model, teacher, flops))
       continue;
     largest = parameters;
     best = preset;
@@ -221,11 +232,29 @@ static int preset_for(const TrainSettings *s, const AutoInputs *given) {
   return best;
 }
 
+/* A teacher pays if the text, not the time, limits its training, and if the model that learns from it in the rest of the
+ * time can be as large as without (docs/learning.md). */
+bool auto_wants_teacher(const TrainSettings *s, const AutoInputs *given, ModelConfig *teacher) {
+  const ModelConfig *m = &s->model;
+  const bool shaped = s->preset >= 0 || m->layers || m->heads || m->dim || given->base || s->teacher;
+  const double flops = budget_flops(s, given);
+  if (shaped || isnan(s->minutes) || s->optimizer == OPTIMIZER_ADAMW || given->processes > 1 || given->pairs)
+    return false;
+  const int first = preset_for(s, given, NULL, AUTO_TEACHER_SHARE * flops);
+  if (!preset_model(s, given, first, teacher)) return false;
+  const double step_tokens = (double)(s->batch ? s->batch : presets[first].cpu_batch) * teacher->ctx;
+  const double tokens = fmax(ENOUGH_EPOCHS * (double)given->train_tokens, AUTO_FEWEST_STEPS * step_tokens);
+  if (6 * (double)model_parameters(teacher) * tokens > AUTO_TEACHER_SHARE * flops) return false;
+  return preset_for(s, given, teacher, (1 - AUTO_TEACHER_SHARE) * flops) >= preset_for(s, given, NULL, flops);
+}
+
 static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {
   ModelConfig *m = &s->model;
   const bool shaped = m->layers && m->heads && m->dim && m->ctx;
   if (s->preset < 0) {
-    s->preset = given->base ? preset_like(given->base) : preset_for(s, given);
+    const double share = given->own_teacher ? 1 - AUTO_TEACHER_SHARE : 1;
+    s->preset = given->base ? preset_like(given->base)
+                            : preset_for(s, given, given->teacher, share * budget_flops(s, given));
     if (!shaped && !given->base)
       note_choice(reasons, "preset %s (%s, %s of text)", preset_names[s->preset],
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);

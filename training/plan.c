@@ -109,8 +109,11 @@ static void print_processes(Run *r) {
 static void print_teacher(Run *r) {
   const TrainSettings *s = &r->settings;
   if (!s->teacher) return;
-  console_row(&r->console, "teacher", "%s: %s parameters; %g of the targets are its probabilities",
-              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text,
+  char first[64] = "";
+  if (s->dry_run && *r->teacher.dir.text)
+    snprintf(first, sizeof first, ", trained first, in a third of the time");
+  console_row(&r->console, "teacher", "%s: %s parameters%s; %g of the targets are its probabilities",
+              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text, first,
               (double)s->teacher_weight);
 }
 

@@ -249,9 +249,10 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
-      TEXT("teacher", &s->teacher, "DIR", "none",
+      TEXT("teacher", &s->teacher, "DIR|none",
+           "auto: with --minutes that are enough for it, a smaller model of the text, trained first in OUT/teacher",
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
-           "model with the same tokenizer, which is then the default of --tokenizer"),
+           "model with the same tokenizer, which is then the default of --tokenizer; none: learn from the text alone"),
       FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "0.5",
             "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
 

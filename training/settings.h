@@ -50,6 +50,7 @@ typedef struct TrainSettings {
   int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
   const char *teacher;     /* directory of a trained model to learn from in addition to the text; NULL: none */
+  bool no_teacher;         /* none is trained first */
   float teacher_weight;    /* NAN: the default, or no teacher */
   float muon_lr, momentum; /* for OPTIMIZER_MUON */
   int64_t warmup;

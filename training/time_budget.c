@@ -129,7 +129,8 @@ static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   TimeBudget *p = &r->budget;
-  const double minutes = s->minutes;
+  const bool teaches_later = s->dry_run && *r->teacher.dir.text;
+  const double minutes = s->minutes * (teaches_later ? 1 - AUTO_TEACHER_SHARE : 1);
   const bool asked = options_typed(&r->options, "minutes");
   const double done = run_broadcast_number(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
   s->minutes = NAN; /* config.txt keeps the number of steps instead */
