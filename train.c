@@ -44,6 +44,8 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
+  if (!isnan(s->more_minutes[0]) && !s->dry_run)
+    return fail(error, EXIT_USAGE, "--minutes takes several numbers only with --dry-run, which compares their plans");
   if (options_typed(&r->options, "teacher-weight") && !s->teacher)
     return fail(error, EXIT_USAGE, "--teacher-weight needs --teacher DIR");
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
@@ -83,6 +85,23 @@ static bool choose_teacher(Run *r, AutoInputs *given, Error *error) {
   return run_make_teacher(r, error);
 }
 
+/* Plans this run's budget and those that --minutes compares, else usual ones that are longer. */
+static void choose_outlooks(Run *r, const AutoInputs *given) {
+  static const double usual[] = {1, 3, 10, 30, 100};
+  enum { USUAL = sizeof usual / sizeof *usual };
+  const TrainSettings *s = &r->settings;
+  RunOutlook *all = &r->outlook;
+  const double own = auto_budget_minutes(s, given);
+  const bool listed = !isnan(s->more_minutes[0]);
+  if (s->resume || s->init || s->bench || s->steps || !isnan(s->epochs) || !outlook_plan(s, given, own, &all->items[0]))
+    return;
+  all->count = 1;
+  for (int i = 0; i < (listed ? OPTION_MORE : USUAL); i++) {
+    const double minutes = listed ? s->more_minutes[i] : usual[i];
+    if (minutes > (listed ? 0 : own) && outlook_plan(s, given, minutes, &all->items[all->count])) all->count++;
+  }
+}
+
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   ContextInfo device = run_device_now(&r->device);
@@ -99,6 +118,7 @@ static bool choose(Run *r, Error *error) {
                       .device = &device,
                       .peak_flops = r->device.peak_flops};
   run_measure_documents(r, &given.lengths, error);
+  if (run_leads(r->peers) && !error->code) choose_outlooks(r, &given);
   if (run_leads(r->peers) && !error->code) choose_teacher(r, &given, error);
   collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
@@ -313,6 +333,7 @@ static bool finish(Run *r, Error *error) {
   run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
   run_compare_teacher(r);
+  if (run_leads(r->peers)) run_tell_outlook(r);
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);

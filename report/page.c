@@ -228,6 +228,37 @@ static bool write_chart(FILE *stream, const PageRun *runs, int count, const Page
   return ok;
 }
 
+/* What other time budgets should reach: a curve of the run's result.json. */
+static void write_budgets(FILE *stream, const PageRun *run) {
+  enum { MOST = 32 };
+  ChartPoint points[MOST];
+  const MetricsLine *kept = history_kept(run->history);
+  const json_t *budgets = json_object_get(run->result, "budgets"), *budget;
+  ChartCurve curve = {.name = "expected", .color = 1, .dots = true, .points = points};
+  size_t i;
+  json_array_foreach(budgets, i, budget) if (curve.count < MOST) {
+    ChartPoint *p = &points[curve.count++];
+    *p = (ChartPoint){.x = result_value(budget, "minutes"),
+                      .y = result_value(budget, "bits_per_byte"),
+                      .low = (double)NAN,
+                      .high = (double)NAN};
+    const char *preset = json_string_value(json_object_get(budget, "preset"));
+    snprintf(p->title, sizeof p->title, "%g minutes: %s%s, about %.3f bits per byte", p->x, preset ? preset : "?",
+             json_is_true(json_object_get(budget, "teacher")) ? " with a teacher" : "", p->y);
+  }
+  if (!kept || curve.count < 2 || !isfinite(points[0].y)) return;
+  const ChartPoint own = {.x = result_value(run->result, "seconds") / 60, .y = kept->bits_per_byte};
+  chart_write(stream, &(Chart){.title = "Bits per byte with more time",
+                               .note = "What ./train --minutes should reach on this text with the model that it would "
+                                       "choose, estimated from this run (the circle); lower is better.",
+                               .id = "budgets",
+                               .x = CHART_LOGARITHMS,
+                               .x_name = "minutes",
+                               .curves = &curve,
+                               .curve_count = 1,
+                               .mark = &own});
+}
+
 /* Returns whether one of the runs was given --choose. */
 static bool have_choices(const PageRun *runs, int count) {
   for (int i = 0; i < count; i++)
@@ -269,6 +300,7 @@ static bool write_charts(FILE *stream, const PageRun *runs, int count) {
     if ((i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) &&
         (charts[i].measure != CHOICES || have_choices(runs, count)))
       ok = write_chart(stream, runs, count, &charts[i]);
+  if (count == 1) write_budgets(stream, &runs[0]);
   fputs("</div>\n</section>\n", stream);
   return ok;
 }

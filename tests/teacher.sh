@@ -32,7 +32,7 @@ $train text.txt $tiny --minutes 0.1 --teacher a.run --out given.run 2>/dev/null
 check "a given teacher and --minutes" test "$(setting given.run teacher)" = "$work/a.run" -a ! -e given.run/teacher
 
 # ---- stopped while the teacher is trained ----
-long="$tiny --batch 128 --minutes 1 --save-every 20"
+long="$tiny --batch 90 --minutes 1 --save-every 20"
 $train text.txt $long --out c.run 2>err &
 pid=$!
 while [ ! -e c.run/teacher/last/state.safetensors ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done

@@ -1,6 +1,7 @@
 #include "training/auto_settings.h"
 
 #include "training/architecture.h"
+#include "training/loss_law.h"
 
 #include "util/text.h"
 
@@ -36,10 +37,6 @@ enum { THREADS_LIMIT = 8 };
  * 15 of AdamW. With Muon, weight decay is better than dropout at keeping a model from memorizing the text. With AdamW, a
  * dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
 enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
-
-/* A model that reads a text so many times has learned most of what it can from it; a larger one learns more in the time
- * that is left. */
-static const double ENOUGH_EPOCHS = 7;
 
 /* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_WARMUP = 50 };
@@ -109,7 +106,7 @@ void auto_packing(TrainSettings *s, bool pairs, const Tokenizer *tokenizer, Auto
 
 /* ---- model ---- */
 
-static double budget_minutes(const TrainSettings *s, const AutoInputs *given) {
+double auto_budget_minutes(const TrainSettings *s, const AutoInputs *given) {
   return !isnan(s->minutes) ? s->minutes : given->device->accelerator ? GPU_MINUTES : DEFAULT_MINUTES;
 }
 
@@ -127,7 +124,7 @@ static double usual_flops(const AutoInputs *given) {
 }
 
 static double budget_flops(const TrainSettings *s, const AutoInputs *given) {
-  return 60 * budget_minutes(s, given) * usual_flops(given);
+  return 60 * auto_budget_minutes(s, given) * usual_flops(given);
 }
 
 static int epochs_limit(const TrainSettings *s) {
@@ -201,51 +198,57 @@ static int preset_like(const ModelConfig *model) {
   return preset;
 }
 
-/* Returns whether `flops` let a model read enough tokens: ENOUGH_EPOCHS of the text or, of a long text, about
- * FRESH_TOKENS for a model of a million parameters (docs/learning.md). */
-static bool reads_enough(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model,
-                         const ModelConfig *teacher, double flops) {
-  const double FRESH_TOKENS = 10.5e6, FRESH_POWER = 0.31;
-  const double epochs = isnan(s->epochs) ? ENOUGH_EPOCHS : fmin(s->epochs, ENOUGH_EPOCHS);
-  const double parameters = (double)model_parameters(model);
-  const double fresh = FRESH_TOKENS * pow(parameters / 1e6, FRESH_POWER);
-  const double per_token = 6 * parameters + (teacher ? 2 * (double)model_parameters(teacher) : 0);
-  return per_token * fmin(epochs * (double)given->train_tokens, fresh) <= flops;
+/* Returns how often a model reads the text with so many operations, at most as often as is good for it. `teacher`: NULL,
+ * or that of the model. */
+static double affordable_epochs(const TrainSettings *s, const AutoInputs *given, int preset, const ModelConfig *model,
+                                const ModelConfig *teacher, double flops) {
+  const int64_t tokens = (int64_t)(s->batch ? s->batch : presets[preset].cpu_batch) * model->ctx;
+  const OptimizerKind optimizer = s->optimizer < 0 ? OPTIMIZER_MUON : (OptimizerKind)s->optimizer;
+  double step = model_step_flops(model, tokens, optimizer, given->device->accelerator);
+  if (teacher) step += model_forward_flops(teacher, tokens);
+  const double most = isnan(s->epochs) ? epochs_limit(s) : s->epochs;
+  return fmin(flops / step * (double)tokens / (double)given->train_tokens, most);
 }
 
-/* Returns the largest preset that is not too large for the text and that reads enough tokens; if the shape is given, the
- * preset like that. `teacher`: NULL, or its model. */
-static int preset_for(const TrainSettings *s, const AutoInputs *given, const ModelConfig *teacher, double flops) {
-  double largest = 0;
-  int best = PRESET_NANO;
+/* Finds the preset whose loss should be least, and returns that loss: a larger one only if it is clearly better, because
+ * it takes more time and memory to use. If the shape is given, it is the preset like that. */
+static double best_preset(const TrainSettings *s, const AutoInputs *given, const ModelConfig *teacher, double flops,
+                          int *out) {
+  const double CLEARLY = 0.997;
+  double least = INFINITY, largest = 0;
+  *out = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
     ModelConfig model;
     if (!preset_model(s, given, preset, &model)) continue;
-    if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
+    if (s->model.layers && s->model.heads && s->model.dim) {
+      *out = preset_like(&model);
+      return NAN;
+    }
     const double parameters = (double)model_parameters(&model);
-    if (parameters <= largest || parameters > 10 * (double)given->text_bytes ||
-        !reads_enough(s, given, &model, teacher, flops))
-      continue;
+    const double epochs = affordable_epochs(s, given, preset, &model, teacher, flops);
+    const double loss = loss_law(parameters, (double)given->text_bytes, epochs, teacher);
+    if (!(loss < CLEARLY * least) || parameters <= largest) continue;
     largest = parameters;
-    best = preset;
+    least = loss;
+    *out = preset;
   }
-  return best;
+  return least;
 }
 
-/* A teacher pays if the text, not the time, limits its training, and if the model that learns from it in the rest of the
- * time can be as large as without (docs/learning.md). */
+/* A teacher must have read the text often: it helps where the text, not the time, limits what a model learns. */
 bool auto_wants_teacher(const TrainSettings *s, const AutoInputs *given, ModelConfig *teacher) {
+  const double ENOUGH_EPOCHS = 7, flops = budget_flops(s, given), first = AUTO_TEACHER_SHARE * flops;
   const ModelConfig *m = &s->model;
   const bool shaped = s->preset >= 0 || m->layers || m->heads || m->dim || given->base || s->teacher;
-  const double flops = budget_flops(s, given);
+  int preset, unused;
   if (shaped || isnan(s->minutes) || s->optimizer == OPTIMIZER_ADAMW || given->processes > 1 || given->pairs)
     return false;
-  const int first = preset_for(s, given, NULL, AUTO_TEACHER_SHARE * flops);
-  if (!preset_model(s, given, first, teacher)) return false;
-  const double step_tokens = (double)(s->batch ? s->batch : presets[first].cpu_batch) * teacher->ctx;
-  const double tokens = fmax(ENOUGH_EPOCHS * (double)given->train_tokens, AUTO_FEWEST_STEPS * step_tokens);
-  if (6 * (double)model_parameters(teacher) * tokens > AUTO_TEACHER_SHARE * flops) return false;
-  return preset_for(s, given, teacher, (1 - AUTO_TEACHER_SHARE) * flops) >= preset_for(s, given, NULL, flops);
+  best_preset(s, given, NULL, first, &preset);
+  if (!preset_model(s, given, preset, teacher)) return false;
+  const double tokens = (double)(s->batch ? s->batch : presets[preset].cpu_batch) * teacher->ctx;
+  return AUTO_FEWEST_STEPS * tokens * 6 * (double)model_parameters(teacher) <= first &&
+         affordable_epochs(s, given, preset, teacher, NULL, first) >= ENOUGH_EPOCHS &&
+         best_preset(s, given, teacher, flops - first, &unused) < best_preset(s, given, NULL, flops, &unused);
 }
 
 static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {
@@ -253,8 +256,8 @@ static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *
   const bool shaped = m->layers && m->heads && m->dim && m->ctx;
   if (s->preset < 0) {
     const double share = given->own_teacher ? 1 - AUTO_TEACHER_SHARE : 1;
-    s->preset = given->base ? preset_like(given->base)
-                            : preset_for(s, given, given->teacher, share * budget_flops(s, given));
+    if (given->base) s->preset = preset_like(given->base);
+    else best_preset(s, given, given->teacher, share * budget_flops(s, given), &s->preset);
     if (!shaped && !given->base)
       note_choice(reasons, "preset %s (%s, %s of text)", preset_names[s->preset],
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
@@ -298,7 +301,7 @@ static int gpu_batch(const TrainSettings *s, const AutoInputs *given, const Mode
     const int64_t tokens = (int64_t)batch * p->ctx;
     const double step = model_step_flops(model, tokens, optimizer, true) / usual_flops(given);
     const double seconds = text_tokens(s, given) / (double)tokens * fmax(step, GPU_STEP_SECONDS);
-    if (seconds <= 60 * budget_minutes(s, given)) return batch;
+    if (seconds <= 60 * auto_budget_minutes(s, given)) return batch;
   }
   return p->batch;
 }
@@ -428,8 +431,14 @@ double auto_step_seconds(double flops, const ContextInfo *device, double peak_fl
 /* Explains a number of steps that was chosen by time. A busy machine takes longer, as the plan's estimate shows. */
 static void note_time(const TrainSettings *s, const AutoInputs *given, const char *steps, AutoReasons *reasons) {
   const PluralText threads = text_plural(counted_threads(given), "such thread");
-  note_choice(reasons, "%s (%g minutes at %s, usual for %s)", steps, budget_minutes(s, given),
+  note_choice(reasons, "%s (%g minutes at %s, usual for %s)", steps, auto_budget_minutes(s, given),
               text_flops(usual_flops(given)).text, given->device->accelerator ? "such a GPU" : threads.text);
+}
+
+double auto_budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+  const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
+  const double share = given->own_teacher ? 1 - AUTO_TEACHER_SHARE : 1;
+  return fmin(share * budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
 }
 
 /* Returns the number of steps that the time or the text allows, whichever is smaller. */

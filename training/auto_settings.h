@@ -106,6 +106,11 @@ bool auto_model(TrainSettings *settings, const AutoInputs *given, ModelConfig *m
 /* Returns the number of steps after which a run would memorize the text. epoch_tokens: tokens in an epoch */
 double auto_most_steps(const TrainSettings *settings, int64_t epoch_tokens);
 
+double auto_budget_minutes(const TrainSettings *settings, const AutoInputs *given); /* --minutes, or the usual time */
+
+/* Returns the number of steps that the time usually allows on such a device, at most auto_most_steps(). */
+double auto_budget_steps(const TrainSettings *settings, const AutoInputs *given, const ModelConfig *model);
+
 /* Returns AdamW's default learning rate for the size of the model. */
 double auto_learning_rate(const TrainSettings *settings, const ModelConfig *model);
 /* Returns Muon's default learning rate. */

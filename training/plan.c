@@ -131,6 +131,19 @@ static void print_length(Run *r) {
               *muon ? "" : "lr ", (double)s->lr, text_plural((double)s->warmup, "step").text, dropout, s->seed);
 }
 
+/* Compares the plans of several budgets. */
+static void print_outlooks(Run *r) {
+  const RunOutlook *all = &r->outlook;
+  for (int i = 0; i < all->count; i++) {
+    const Outlook *o = &all->items[i];
+    char loss[24] = "-";
+    if (!i) console_row(&r->console, "budgets", "%s", "minutes  model   parameters  epochs  teacher  loss");
+    else snprintf(loss, sizeof loss, "%+.1f %%", 100 * (o->loss / all->items[0].loss - 1));
+    console_row(&r->console, "", "%7g  %-6s  %10s  %6.1f  %-7s  %s", o->minutes, preset_names[o->preset],
+                text_count(o->parameters).text, o->epochs, o->taught ? "yes" : "no", loss);
+  }
+}
+
 /* Returns the seconds that the rest of the run will take. */
 static double estimated_seconds(const Run *r) {
   const double left = (double)(r->settings.steps - r->progress.step);
@@ -172,6 +185,7 @@ void run_print_plan(Run *r) {
   console_row(c, "device", "%s, %s, peak %s; about %s for the run", r->device.info.device,
               dtype_name(r->device.info.dtype), text_flops(r->device.peak_flops).text,
               text_duration(estimated_seconds(r)).text);
+  if (s->dry_run) print_outlooks(r);
   const bool taken = s->dry_run && !s->resume && !s->overwrite && checkpoint_is_run(r->files.dir);
   if (!s->bench)
     console_row(c, "output", "%s%s", r->files.dir, taken ? ", which holds a run: it needs --overwrite" : "");
@@ -201,7 +215,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const MemoryPlan memory = run_memory(r);
   const int64_t params = model_parameters(&r->model.config);
   const int64_t params_without_embeddings = model_parameters_without_embeddings(&r->model.config);
-  return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o}", "text",
+  return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o,s:o}", "text",
                    text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
                    (json_int_t)params, "params_without_embeddings",
                    (json_int_t)params_without_embeddings, "processes", r->peers->size,
@@ -212,6 +226,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    memory_json(&memory, r->device.info.free_bytes), "disk_bytes",
                    (json_int_t)disk_bytes(&r->text, &memory), "device",
                    r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
+                   "budgets", outlook_json(r->outlook.items, r->outlook.count, NAN),
                    "settings", result_settings_text(settings, error));
 }
 

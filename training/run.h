@@ -18,6 +18,7 @@
 #include "tokenizer/bpe_encode.h"
 #include "report/diagnosis.h"
 #include "training/auto_settings.h"
+#include "training/outlook.h"
 #include "util/clock.h"
 #include "util/path.h"
 #include "util/text.h"
@@ -166,6 +167,12 @@ typedef struct Straggler {
   double updated_at, waited_then; /* clock_seconds() and Collective.waited at the last update */
 } Straggler;
 
+/* The budget of a new run whose length is not given, then others for the same text; on rank 0. */
+typedef struct RunOutlook {
+  Outlook items[OPTION_MORE + 1];
+  int count; /* 0: not known */
+} RunOutlook;
+
 typedef struct Run {
   TrainSettings settings;
   Options options;
@@ -182,6 +189,7 @@ typedef struct Run {
   RunProgress progress;
   RunSession session;
   TimeBudget budget;
+  RunOutlook outlook;
   Series series;
   Straggler straggler;
 } Run;
@@ -369,6 +377,7 @@ bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+void run_tell_outlook(Run *r); /* prints what more time would give a new run's text */
 bool run_write_report(const Run *r, Error *error);                                  /* report.html */
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(Run *r, const MetricsLine *line, Error *error);

@@ -28,6 +28,7 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .clip = 1.0f,
                                        .epochs = NAN,
                                        .minutes = NAN,
+                                       .more_minutes = {NAN},
                                        .sample_tokens = 256,
                                        .save_every = {0, 600},
                                        .runs_format = -1,
@@ -263,8 +264,9 @@ void train_options(Options *options, TrainSettings *s) {
              .exclusive = EXCLUSIVE_LENGTH),
       DOUBLE("minutes", &s->minutes, 0, 1e6, NULL,
              "time budget in minutes, from the start of the program to its end; a new run ends after at "
-             "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again",
-             .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true),
+             "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; with --dry-run, --minutes 1,3,10 "
+             "compares several budgets",
+             .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true, .more = s->more_minutes),
       INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
             "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
       TEXT(

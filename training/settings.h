@@ -61,6 +61,7 @@ typedef struct TrainSettings {
   const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs, minutes;
+  double more_minutes[OPTION_MORE]; /* other budgets to plan, in a dry run; NaN after the last one */
   int batch, grad_accum;
   int64_t batch_tokens;
   /* evaluation */

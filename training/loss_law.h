@@ -1,0 +1,13 @@
+/* How the loss depends on the size of a model, the text and the passes over it: the law by which ./train chooses a size
+ * and compares time budgets (docs/learning.md). */
+#ifndef INKLING_TRAINING_LOSS_LAW_H
+#define INKLING_TRAINING_LOSS_LAW_H
+
+#include <stdbool.h>
+
+/* Returns the relative loss of a model with so many parameters after `epochs` passes over a text of so many bytes, if
+ * tokenizer, rates and weight decay suit them; only ratios of losses of the same text have a meaning. `taught`: it also
+ * learned from a teacher of the text. */
+double loss_law(double parameters, double text_bytes, double epochs, bool taught);
+
+#endif
