@@ -79,7 +79,7 @@ static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
 /* Trains a teacher first if that pays; a dry run only plans it. */
 static bool choose_teacher(Run *r, AutoInputs *given, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->resume || s->no_teacher || !auto_wants_teacher(s, given, &r->teacher.config)) return true;
+  if (s->resume || s->no_teacher || !auto_wants_teacher(s, given, &r->teacher.preset, &r->teacher.config)) return true;
   given->teacher = &r->teacher.config;
   given->own_teacher = true;
   return run_make_teacher(r, error);

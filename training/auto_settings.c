@@ -214,7 +214,7 @@ static double affordable_epochs(const TrainSettings *s, const AutoInputs *given,
  * it takes more time and memory to use. If the shape is given, it is the preset like that. */
 static double best_preset(const TrainSettings *s, const AutoInputs *given, const ModelConfig *teacher, double flops,
                           int *out) {
-  const double CLEARLY = 0.997;
+  const double CLEARLY = 0.997, ENOUGH_TO_LEARN = 3; /* epochs, from a teacher */
   double least = INFINITY, largest = 0;
   *out = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
@@ -227,7 +227,7 @@ static double best_preset(const TrainSettings *s, const AutoInputs *given, const
     const double parameters = (double)model_parameters(&model);
     const double epochs = affordable_epochs(s, given, preset, &model, teacher, flops);
     const double loss = loss_law(parameters, (double)given->text_bytes, epochs, teacher);
-    if (!(loss < CLEARLY * least) || parameters <= largest) continue;
+    if (!(loss < CLEARLY * least) || parameters <= largest || (teacher && epochs < ENOUGH_TO_LEARN)) continue;
     largest = parameters;
     least = loss;
     *out = preset;
@@ -235,20 +235,27 @@ static double best_preset(const TrainSettings *s, const AutoInputs *given, const
   return least;
 }
 
-/* A teacher must have read the text often: it helps where the text, not the time, limits what a model learns. */
-bool auto_wants_teacher(const TrainSettings *s, const AutoInputs *given, ModelConfig *teacher) {
-  const double ENOUGH_EPOCHS = 7, flops = budget_flops(s, given), first = AUTO_TEACHER_SHARE * flops;
+/* Returns whether the preset reads the text often in that many operations: then the text, not the time, limits what it
+ * learns, and it can be a teacher. */
+static bool can_teach(const TrainSettings *s, const AutoInputs *given, int preset, double flops, ModelConfig *model) {
+  const double ENOUGH_EPOCHS = 7;
+  if (!preset_model(s, given, preset, model)) return false;
+  const double tokens = (double)(s->batch ? s->batch : presets[preset].cpu_batch) * model->ctx;
+  return AUTO_FEWEST_STEPS * tokens * 6 * (double)model_parameters(model) <= flops &&
+         affordable_epochs(s, given, preset, model, NULL, flops) >= ENOUGH_EPOCHS;
+}
+
+bool auto_wants_teacher(const TrainSettings *s, const AutoInputs *given, int *preset, ModelConfig *teacher) {
+  const double flops = budget_flops(s, given), first = AUTO_TEACHER_SHARE * flops;
   const ModelConfig *m = &s->model;
   const bool shaped = s->preset >= 0 || m->layers || m->heads || m->dim || given->base || s->teacher;
-  int preset, unused;
+  int unused;
   if (shaped || isnan(s->minutes) || s->optimizer == OPTIMIZER_ADAMW || given->processes > 1 || given->pairs)
     return false;
-  best_preset(s, given, NULL, first, &preset);
-  if (!preset_model(s, given, preset, teacher)) return false;
-  const double tokens = (double)(s->batch ? s->batch : presets[preset].cpu_batch) * teacher->ctx;
-  return AUTO_FEWEST_STEPS * tokens * 6 * (double)model_parameters(teacher) <= first &&
-         affordable_epochs(s, given, preset, teacher, NULL, first) >= ENOUGH_EPOCHS &&
-         best_preset(s, given, teacher, flops - first, &unused) < best_preset(s, given, NULL, flops, &unused);
+  best_preset(s, given, NULL, first, preset);
+  while (*preset >= 0 && !can_teach(s, given, *preset, first, teacher)) (*preset)--;
+  return *preset >= 0 && best_preset(s, given, teacher, flops - first, &unused) <
+                             best_preset(s, given, NULL, flops, &unused);
 }
 
 static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {

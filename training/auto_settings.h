@@ -94,9 +94,9 @@ typedef struct AutoInputs {
  * `model`, else sets its layers to 0. `base` as in AutoInputs. EXIT_USAGE. */
 bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, Error *error);
 
-/* Returns whether a model that is trained first, on the same text, should be the teacher of this run. Fills its
- * configuration, without a teacher of its own. */
-bool auto_wants_teacher(const TrainSettings *settings, const AutoInputs *given, ModelConfig *teacher);
+/* Returns whether a model that is trained first, on the same text, should be the teacher of this run: one of this
+ * preset. */
+bool auto_wants_teacher(const TrainSettings *settings, const AutoInputs *given, int *preset, ModelConfig *teacher);
 
 /* Chooses everything but the length: the model's shape from preset and flags, the optimizer and its rates,
  * micro-batches that fit the device's memory. EXIT_USAGE. */

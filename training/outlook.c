@@ -10,8 +10,9 @@ bool outlook_plan(const TrainSettings *asked, const AutoInputs *given, double mi
   AutoReasons ignored = {""};
   Error none = {0};
   ModelConfig model, teacher;
+  int preset;
   *out = (Outlook){.minutes = s.minutes = minutes};
-  if (!s.no_teacher && auto_wants_teacher(&s, &in, &teacher)) {
+  if (!s.no_teacher && auto_wants_teacher(&s, &in, &preset, &teacher)) {
     out->taught = in.own_teacher = true;
     in.teacher = &teacher;
   }

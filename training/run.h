@@ -97,6 +97,7 @@ typedef struct RunTeacher {
   uint64_t tokens;   /* on rank 0: tokenizer_fingerprint() */
   uint64_t weights;  /* on rank 0, once they are loaded: checksum_xxh64() */
   ModelConfig config;
+  int preset;   /* of a teacher that is trained first */
   PathText dir; /* of a teacher that is trained first, or only planned by a dry run (tokens 0); "": none */
 } RunTeacher;
 

@@ -104,7 +104,7 @@ typedef struct Order {
   const char **words; /* ends with NULL */
   char *given;        /* the arguments of this process, each with a zero after it */
   char *text;         /* one word on each line */
-  char out[sizeof(PathText) + 8], minutes[40], seed[40];
+  char out[sizeof(PathText) + 8], minutes[40], seed[40], preset[40];
 } Order;
 
 static void free_order(Order *o) {
@@ -118,7 +118,7 @@ static bool make_order(const Run *r, const char *dir, Order *o, Error *error) {
   *o = (Order){0};
   if (!run_arguments_text(&r->options, &r->settings, &o->given, &size, error)) return false;
   for (size_t i = 0; i < size; i++) count += !o->given[i];
-  o->words = calloc(count + 5, sizeof *o->words);
+  o->words = calloc(count + 7, sizeof *o->words);
   FILE *text = open_memstream(&o->text, &written);
   if (!o->words || !text) {
     if (text) fclose(text);
@@ -130,9 +130,12 @@ static bool make_order(const Run *r, const char *dir, Order *o, Error *error) {
   snprintf(o->out, sizeof o->out, "--out=%s", dir);
   snprintf(o->minutes, sizeof o->minutes, "--minutes=%.10g", AUTO_TEACHER_SHARE * r->settings.minutes);
   snprintf(o->seed, sizeof o->seed, "--seed=%" PRIu64, r->settings.seed + 1);
+  snprintf(o->preset, sizeof o->preset, "--preset=%s", preset_names[r->teacher.preset]);
   o->words[count++] = o->out;
   o->words[count++] = o->minutes;
   o->words[count++] = o->seed;
+  o->words[count++] = o->preset;
+  o->words[count++] = "--sample-tokens=0";
   o->words[count] = "--overwrite";
   for (size_t i = 0; i < count; i++) fprintf(text, "%s\n", o->words[i]);
   fprintf(text, "text %016" PRIx64 "\n", r->text.tokens_file.info.sum);
