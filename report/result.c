@@ -171,7 +171,7 @@ static json_t *result_object(const RunResult *r, const History *h, Error *error)
   set(out, "last", evaluation_of(history_last(h)));
   set(out, "val_text", h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
   set(out, "xz_bits_per_byte", result_number(h->xz_bits_per_byte > 0 ? h->xz_bits_per_byte : (double)NAN));
-  set(out, "budgets", r->budgets);
+  set(out, "budgets", r->budgets ? r->budgets : json_array());
   set(out, "verdicts", diagnoses(h));
   set(out, "settings", result_settings(r->dir, error));
   return out;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/learning.md.
+"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/experiments.md.
 
     make
     scripts/learning.py run nano --text book.txt --minutes 60    # continues where it stopped
-    scripts/learning.py report                        # rewrites the tables and charts of docs/learning.md
+    scripts/learning.py report                        # rewrites the tables and charts of docs/experiments.md
     scripts/learning.py list
 
 An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
@@ -127,7 +127,6 @@ EXPERIMENTS = {
 }
 
 SMALL = {k: v for k, v in LFM2.items() if k != "tokens"}
-SHORT = {**SMALL, "tie": "yes", "ctx": 64, "batch": 12, "dropout": 0.1}
 SHORTER = ({"epochs": 10}, {"epochs": 10, "wd": 4}, {"epochs": 15}, {"epochs": 15, "wd": 4})
 for size, epochs, decay, lengths in ((20000, 20, 2, SHORTER),
                                      (200000, 10, 1, ({"epochs": 7, "wd": 0.7}, {"epochs": 15, "wd": 1.5}))):
@@ -136,16 +135,6 @@ for size, epochs, decay, lengths in ((20000, 20, 2, SHORTER),
         f"{size // 1000} kB of text: Muon, nano, bytes", {**SMALL, "epochs": epochs, "wd": decay},
         {"wd": (0.1, decay / 2, 2 * decay), "dropout": (0.1,), "length": lengths, "tie": ("yes",),
          "windows": ({"ctx": 64, "batch": 24},), "arch": ("llama",)},
-        text_bytes=size, kept=True)
-    EXPERIMENTS[f"{name}-dropout"] = Experiment(
-        f"{size // 1000} kB of text, short windows and dropout: Muon, nano, bytes", {**SHORT, "epochs": epochs},
-        {"before": ({"arch": "llama", "momentum": 0.95},), "epochs": (epochs // 2, 2 * epochs), "dropout": (0, 0.2, 0.3),
-         "wd": (0.3, 1, 2), "windows": ({"ctx": 128, "batch": 6}, {"ctx": 256, "batch": 3}, {"ctx": 256, "batch": 6}),
-         "tie": ("no",), "dim": (96, 192), "layers": (2, 6), "muon-lr": (0.005, 0.02), "batch": (6, 24),
-         "mixer": ("C", "CCCA"),
-         "together": ({"wd": 1, "epochs": 2 * epochs}, {"wd": 1, "dropout": 0.2, "epochs": 2 * epochs},
-                      {"wd": 0.5, "dim": 192, "dropout": 0.2}, {"wd": 1, "dropout": 0.2},
-                      {"ctx": 128, "batch": 6, "wd": 1}, {"ctx": 128, "batch": 12, "wd": 1})},
         text_bytes=size, kept=True)
 
 # The shapes of models with the tokens that two cores of a CPU train on in a minute, five or thirty, at 10^11 FLOP/s.
@@ -479,8 +468,8 @@ def picture(title, shown):
 
 
 def report(options):
-    """Rewrites what is between <!-- NAME --> and <!-- end --> in docs/learning.md."""
-    results, page = read_results(options.results), os.path.join(DOCS, "learning.md")
+    """Rewrites what is between <!-- NAME --> and <!-- end --> in docs/experiments.md."""
+    results, page = read_results(options.results), os.path.join(DOCS, "experiments.md")
     with open(page, encoding="utf-8") as file:
         text = file.read()
 

@@ -233,7 +233,7 @@ quality_again() {
     cmp "$work/again.svg" docs/quality.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
 }
 tail -n 5 docs/quality.md >"$work/tail"
-check "docs/learning.md is what the results give" report_again
+check "docs/experiments.md is what the results give" report_again
 check "docs/quality.md is what its runs give" quality_again
 check "learning.py lists" learning list
 check "learning.py refuses an unknown experiment" refuses "no experiment is called nope" run --text "$work/text" nope

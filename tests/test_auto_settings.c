@@ -201,7 +201,7 @@ static void expect_sensible(const ContextInfo *device, double peak_flops, double
         s->steps == 100);
     assert_true(s->dropout == 0 && s->wd >= 0.1f && s->wd <= 4);
     const double epoch = (double)s->steps / c.epochs; /* steps */
-    assert_true(fabs((double)s->wd - fmin(fmax(0.1, 200 / epoch * fmin(1, c.epochs / 5)), 4)) < 0.051);
+    assert_true(fabs((double)s->wd - fmin(fmax(0.1, 120 / epoch * fmin(1, c.epochs / 5)), 4)) < 0.051);
     assert_true(s->batch >= 1 && s->grad_accum >= 1 && s->eval_every >= 1 && s->warmup <= s->steps);
     assert_non_null(strstr(c.reasons.text, "preset"));
     assert_non_null(strstr(c.reasons.text, "steps"));

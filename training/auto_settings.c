@@ -226,7 +226,7 @@ static double best_preset(const TrainSettings *s, const AutoInputs *given, const
     }
     const double parameters = (double)model_parameters(&model);
     const double epochs = affordable_epochs(s, given, preset, &model, teacher, flops);
-    const double loss = loss_law(parameters, (double)given->text_bytes, epochs, teacher);
+    const double loss = loss_law((double)model_parameters_without_embeddings(&model), (double)given->text_bytes, epochs, teacher);
     if (!(loss < CLEARLY * least) || parameters <= largest || (teacher && epochs < ENOUGH_TO_LEARN)) continue;
     largest = parameters;
     least = loss;
@@ -478,7 +478,7 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
 /* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay
  * over its steps), or less where a text is read only a few times. */
 static float muon_decay(const TrainSettings *s, double epochs) {
-  const double EPOCH_DECAY = 2, MANY = 5;
+  const double EPOCH_DECAY = 1.2, MANY = 5;
   const double steps = (double)s->steps / epochs, wd = EPOCH_DECAY / (double)s->muon_lr / steps;
   return (float)(round(10 * fmin(fmax(wd * fmin(1, epochs / MANY), AUTO_WD), AUTO_WD_MOST)) / 10);
 }

@@ -20,7 +20,8 @@ bool outlook_plan(const TrainSettings *asked, const AutoInputs *given, double mi
   out->preset = s.preset;
   out->epochs = auto_budget_steps(&s, &in, &model) * (double)settings_tokens_per_step(&s) / (double)in.train_tokens;
   out->parameters = (double)model_parameters(&model);
-  out->loss = loss_law(out->parameters, (double)in.text_bytes, out->epochs, out->taught);
+  out->without_embeddings = (double)model_parameters_without_embeddings(&model);
+  out->loss = loss_law(out->without_embeddings, (double)in.text_bytes, out->epochs, out->taught);
   return true;
 }
 

@@ -10,7 +10,7 @@ typedef struct Outlook {
   double minutes;
   int preset;
   bool taught; /* by a teacher that is trained first */
-  double parameters, epochs;
+  double parameters, without_embeddings, epochs;
   double loss; /* loss_law() */
 } Outlook;
 
