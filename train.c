@@ -20,7 +20,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- prepare ---- */
@@ -44,8 +43,6 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (!isnan(s->more_minutes[0]) && !s->dry_run)
-    return fail(error, EXIT_USAGE, "--minutes takes several numbers only with --dry-run, which compares their plans");
   if (options_typed(&r->options, "teacher-weight") && !s->teacher)
     return fail(error, EXIT_USAGE, "--teacher-weight needs --teacher DIR");
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
@@ -76,15 +73,6 @@ static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
   return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
 }
 
-/* Trains a teacher first if that pays; a dry run only plans it. */
-static bool choose_teacher(Run *r, AutoInputs *given, Error *error) {
-  TrainSettings *s = &r->settings;
-  if (s->resume || s->no_teacher || !auto_wants_teacher(s, given, &r->teacher.preset, &r->teacher.config)) return true;
-  given->teacher = &r->teacher.config;
-  given->own_teacher = true;
-  return run_make_teacher(r, error);
-}
-
 /* Plans this run's budget and those that --minutes compares, else usual ones that are longer. */
 static void choose_outlooks(Run *r, const AutoInputs *given) {
   static const double usual[] = {1, 3, 10, 30, 100};
@@ -92,14 +80,13 @@ static void choose_outlooks(Run *r, const AutoInputs *given) {
   const TrainSettings *s = &r->settings;
   RunOutlook *all = &r->outlook;
   const double own = auto_budget_minutes(s, given);
-  const bool listed = !isnan(s->more_minutes[0]);
   if (s->resume || s->init || s->bench || s->steps || !isnan(s->epochs) || !outlook_plan(s, given, own, &all->items[0]))
     return;
   all->count = 1;
-  for (int i = 0; i < (listed ? OPTION_MORE : USUAL); i++) {
-    const double minutes = listed ? s->more_minutes[i] : usual[i];
-    if (minutes > (listed ? 0 : own) && outlook_plan(s, given, minutes, &all->items[all->count])) all->count++;
-  }
+  const double *minutes = s->budget_count ? s->budgets : usual;
+  for (int i = 0; i < (s->budget_count ? s->budget_count : USUAL); i++)
+    if ((s->budget_count || minutes[i] > own) && outlook_plan(s, given, minutes[i], &all->items[all->count]))
+      all->count++;
 }
 
 static bool choose(Run *r, Error *error) {
@@ -117,10 +104,9 @@ static bool choose(Run *r, Error *error) {
                       .pairs = run_has_pairs(&r->text),
                       .device = &device,
                       .peak_flops = r->device.peak_flops};
+  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
   if (run_leads(r->peers) && !error->code) choose_outlooks(r, &given);
-  if (run_leads(r->peers) && !error->code) choose_teacher(r, &given, error);
-  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
@@ -151,10 +137,8 @@ static bool fail_without_text(const Run *r, Error *error) {
 }
 
 static bool take_settings(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
+  const TrainSettings *s = &r->settings;
   if (s->resume && !run_resume_settings(r, error)) return false;
-  s->no_teacher = s->teacher && strcmp(s->teacher, "none") == 0;
-  if (s->no_teacher) s->teacher = NULL;
   device_limit_threads(&r->settings.machine, &r->console);
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume);
@@ -183,7 +167,7 @@ static bool open_text(Run *r, Error *error) {
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
   if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_settings(&r->options, r->peers, error)) return false;
+  if (!run_share_settings(&r->options, r->peers, error) || !settings_read_minutes(&r->settings, error)) return false;
   collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
   collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
   if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
@@ -332,7 +316,6 @@ static bool finish(Run *r, Error *error) {
   const RunEnd usual = timed ? RUN_MINUTES : RUN_DONE;
   run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
-  run_compare_teacher(r);
   if (run_leads(r->peers)) run_tell_outlook(r);
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
@@ -419,6 +402,7 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return !run_leads(r->peers) || show_runs(r, error);
+  if (!settings_read_minutes(&r->settings, error)) return false;
   const bool sweeps = r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume));
   if ((s->jobs > 0 || s->by_seed) && !sweeps)
     return fail(error, EXIT_USAGE, "--%s needs --sweep%s, or the --resume=DIR of a sweep",

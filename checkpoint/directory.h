@@ -31,8 +31,6 @@
 #define CHECKPOINT_LOCK ".lock"
 #define CHECKPOINT_RESULT "result.json"     /* written when the run ends */
 #define CHECKPOINT_SERIES "series"          /* models kept on the way */
-#define CHECKPOINT_TEACHER "teacher"        /* the run of a teacher that was trained first */
-#define CHECKPOINT_TEACHER_ORDER "teacher.txt" /* the options of that run */
 #define CHECKPOINT_MANIFEST "manifest.json" /* the list of them, in that directory */
 
 /* ---- files ---- */

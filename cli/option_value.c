@@ -190,22 +190,6 @@ static bool parse_real(const char *text, double *out) {
   return true;
 }
 
-/* Reads one number, or several with commas between them if the row takes them (Option.more). */
-static bool parse_reals(const Option *row, const char *text, double *out) {
-  char copy[256];
-  int count = 0;
-  if (!row->more) return parse_real(text, out) && in_range(row, *out);
-  if (strlen(text) >= sizeof copy) return false;
-  strcpy(copy, text);
-  for (char *at = copy, *comma; at; at = comma, count++) {
-    double *to = count ? &row->more[count - 1] : out;
-    if ((comma = strchr(at, ','))) *comma++ = '\0';
-    if (count > OPTION_MORE || !parse_real(at, to) || !in_range(row, *to)) return false;
-  }
-  while (count <= OPTION_MORE) row->more[count++ - 1] = NAN;
-  return true;
-}
-
 /* Also accepts 1e5 and 2.0, as long as a double holds the number exactly. */
 static bool parse_integer(const char *text, int64_t *out) {
   char *end;
@@ -305,7 +289,7 @@ bool option_parse(const Option *row, const char *text, OptionValue *out) {
   case OPTION_UINT64: return parse_natural(text, row->seed, &out->natural) && in_range(row, (double)out->natural);
   case OPTION_FLOAT:
     return parse_real(text, &out->real) && fabs(out->real) <= (double)FLT_MAX && in_range(row, out->real);
-  case OPTION_DOUBLE: return parse_reals(row, text, &out->real);
+  case OPTION_DOUBLE: return parse_real(text, &out->real) && in_range(row, out->real);
   case OPTION_INTERVAL:
     return parse_interval(text, &out->interval) &&
            (out->interval.seconds > 0 || in_range(row, (double)out->interval.steps));

@@ -83,8 +83,6 @@ typedef struct Option {
   bool above, below;          /* min itself, max itself is excluded */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
   bool seed;                  /* OPTION_UINT64: -1 sets a random value */
-  double *more;               /* OPTION_DOUBLE: several numbers may be given, `1,3,10`; those after the first one are
-                               * stored here, and NaN in the rest of its OPTION_MORE numbers; NULL: one number */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
   const char *group;          /* heading in --help and in files; options_add() copies it to the rows below it */
@@ -105,7 +103,6 @@ typedef struct Option {
   OptionValue initial;
 } Option;
 
-enum { OPTION_MORE = 8 };
 enum { OPTION_DEFAULT_MODE = 1, OPTION_ALL_MODES = 0x7FFFFFFF };
 
 /* A hint for a flag of another program: {"learning-rate max-lr", "that is --lr here"}. `given`: names without dashes,

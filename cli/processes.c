@@ -112,14 +112,11 @@ static bool run_all(Running *running, Process *processes, int count, ProcessEnde
 bool processes_run(Process *processes, int count, int at_once, ProcessEnded *ended, void *context, Error *error) {
   Running running = {calloc((size_t)at_once, sizeof *running.ids), calloc((size_t)at_once, sizeof *running.of), 0,
                      at_once};
-  char parent[24], before[24] = ""; /* that of this process itself */
-  const char *own = getenv(PROCESSES_PARENT);
-  if (own) snprintf(before, sizeof before, "%s", own);
+  char parent[24];
   snprintf(parent, sizeof parent, "%ld", (long)getpid());
   const bool ok =
       (running.ids && running.of && setenv(PROCESSES_PARENT, parent, 1) == 0) || error_memory(error, "processes");
   if (ok) run_all(&running, processes, count, ended, context, error);
-  setenv(PROCESSES_PARENT, before, 1);
   free(running.ids);
   free(running.of);
   return ok && !error->code;

@@ -243,8 +243,8 @@ static void write_budgets(FILE *stream, const PageRun *run) {
                       .low = (double)NAN,
                       .high = (double)NAN};
     const char *preset = json_string_value(json_object_get(budget, "preset"));
-    snprintf(p->title, sizeof p->title, "%g minutes: %s%s, about %.3f bits per byte", p->x, preset ? preset : "?",
-             json_is_true(json_object_get(budget, "teacher")) ? " with a teacher" : "", p->y);
+    snprintf(p->title, sizeof p->title, "%g minutes: %s, about %.3f bits per byte", p->x, preset ? preset : "?",
+             p->y);
   }
   if (!kept || curve.count < 2 || !isfinite(points[0].y)) return;
   const ChartPoint own = {.x = result_value(run->result, "seconds") / 60, .y = kept->bits_per_byte};

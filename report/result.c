@@ -81,13 +81,6 @@ const char *result_state(const char *dir, const json_t *result) {
   return result ? "damaged" : checkpoint_is_locked(dir) ? "running" : "killed";
 }
 
-bool result_has_ended(const char *state) {
-  static const RunEnd ends[] = {RUN_DONE, RUN_MINUTES, RUN_PATIENCE};
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-    if (strcmp(state, run_end_names[ends[i]]) == 0) return true;
-  return false;
-}
-
 const char *result_state_words(const char *state, bool brief) {
   static const char *const shown[RUN_ENDS][2] = {{"done", "done"},
                                                  {"done", "done (the time was up)"},

@@ -39,8 +39,6 @@ bool result_write(const RunResult *result, const History *history, Error *error)
  * a result. */
 const char *result_state(const char *dir, const json_t *result);
 
-bool result_has_ended(const char *state); /* whether a run in this state is finished */
-
 /* Returns a state in words; `brief`, for a table: "done" also for a run that reached --minutes. Unknown states are
  * returned unchanged. */
 const char *result_state_words(const char *state, bool brief);

@@ -2,6 +2,7 @@
 """Fits the law of the loss (training/loss_law.c) to runs, and adds runs to those that it is fitted to.
 
     scripts/loss_law.py                                          # the numbers of the law, and how far each run is from it
+    scripts/loss_law.py --test russian code                      # fitted without these texts, then compared with them
     scripts/loss_law.py --add RUN... --text NAME --bytes N       # adds finished runs, all on the same validation text
 
 The runs are the lines of docs/learning.jsonl with "experiment": "law". The law is about ratios: each text, with its
@@ -39,7 +40,7 @@ def read_runs(path):
         return [run for run in map(json.loads, file) if run["experiment"] == "law"]
 
 
-def fit(runs):
+def fit(runs, tested):
     import numpy as np
     from scipy.optimize import least_squares
     columns = {key: np.array([run[key] for run in runs], float) for key in ("params", "bytes", "epochs", "bits")}
@@ -54,19 +55,23 @@ def fit(runs):
             out[members] -= out[members].mean()
         return out
 
-    found = least_squares(distances, START, bounds=(LOW, HIGH))
+    fitted = np.array([run["text"] not in tested for run in runs])
+    found = least_squares(lambda numbers: distances(numbers)[fitted], START, bounds=(LOW, HIGH))
     left = distances(found.x)
     for group, members in groups.items():
-        print(group)
+        print(group + (", not fitted" if not fitted[members[0]] else ""))
         for i in members:
             run = runs[i]
             teacher = ", with a teacher" if taught[i] else ""
             print(f"  {run['params'] / 1e6:6.2f} M parameters, {run['epochs']:6.2f} epochs{teacher}: "
                   f"{run['bits']:.4f} bits per byte, {100 * left[i]:+.1f} %")
     print(f"LEAST {LEAST}, " + ", ".join(f"{name} {value:.3f}" for name, value in zip(NAMES, found.x)))
-    free = len(runs) - len(groups)
-    print(f"{len(runs)} runs in {len(groups)} groups; root mean square {100 * (left @ left / free) ** 0.5:.2f} %, "
-          f"largest {100 * abs(left).max():.1f} %")
+    for name, chosen in (("fitted", fitted), ("not fitted", ~fitted)):
+        if chosen.any():
+            count = len({run["group"] for run, is_chosen in zip(runs, chosen) if is_chosen})
+            print(f"{name}: {chosen.sum()} runs in {count} groups; root mean square of the distances "
+                  f"{100 * (left[chosen] @ left[chosen] / max(1, chosen.sum() - count)) ** 0.5:.2f} %, "
+                  f"largest {100 * abs(left[chosen]).max():.1f} %")
 
 
 def add(folders, text, text_bytes):
@@ -92,6 +97,7 @@ def add(folders, text, text_bytes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", nargs="+", metavar="RUN")
+    parser.add_argument("--test", nargs="+", default=(), metavar="TEXT")
     parser.add_argument("--text")
     parser.add_argument("--bytes", type=int, help="of the training text")
     options = parser.parse_args()
@@ -99,7 +105,7 @@ def main():
         parser.error("--add needs --text and --bytes")
     if options.add:
         return add(options.add, options.text, options.bytes)
-    return fit(read_runs(RESULTS))
+    return fit(read_runs(RESULTS), options.test)
 
 
 if __name__ == "__main__":

@@ -198,73 +198,41 @@ static int preset_like(const ModelConfig *model) {
   return preset;
 }
 
-/* Returns how often a model reads the text with so many operations, at most as often as is good for it. `teacher`: NULL,
- * or that of the model. */
-static double affordable_epochs(const TrainSettings *s, const AutoInputs *given, int preset, const ModelConfig *model,
-                                const ModelConfig *teacher, double flops) {
+/* Returns how often a model of a preset reads the text in the time, at most as often as is good for it. */
+static double affordable_epochs(const TrainSettings *s, const AutoInputs *given, int preset, const ModelConfig *model) {
   const int64_t tokens = (int64_t)(s->batch ? s->batch : presets[preset].cpu_batch) * model->ctx;
   const OptimizerKind optimizer = s->optimizer < 0 ? OPTIMIZER_MUON : (OptimizerKind)s->optimizer;
   double step = model_step_flops(model, tokens, optimizer, given->device->accelerator);
-  if (teacher) step += model_forward_flops(teacher, tokens);
+  if (given->teacher) step += model_forward_flops(given->teacher, tokens);
   const double most = isnan(s->epochs) ? epochs_limit(s) : s->epochs;
-  return fmin(flops / step * (double)tokens / (double)given->train_tokens, most);
+  return fmin(budget_flops(s, given) / step * (double)tokens / (double)given->train_tokens, most);
 }
 
-/* Finds the preset whose loss should be least, and returns that loss: a larger one only if it is clearly better, because
- * it takes more time and memory to use. If the shape is given, it is the preset like that. */
-static double best_preset(const TrainSettings *s, const AutoInputs *given, const ModelConfig *teacher, double flops,
-                          int *out) {
-  const double CLEARLY = 0.997, ENOUGH_TO_LEARN = 3; /* epochs, from a teacher */
+/* Returns the preset whose loss should be least: a larger one only if it is clearly better, because it takes more time
+ * and memory to use. If the shape is given, it is the preset like that. */
+static int preset_for(const TrainSettings *s, const AutoInputs *given) {
+  const double CLEARLY = 0.997;
   double least = INFINITY, largest = 0;
-  *out = PRESET_NANO;
+  int best = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
     ModelConfig model;
     if (!preset_model(s, given, preset, &model)) continue;
-    if (s->model.layers && s->model.heads && s->model.dim) {
-      *out = preset_like(&model);
-      return NAN;
-    }
-    const double parameters = (double)model_parameters(&model);
-    const double epochs = affordable_epochs(s, given, preset, &model, teacher, flops);
-    const double loss = loss_law((double)model_parameters_without_embeddings(&model), (double)given->text_bytes, epochs, teacher);
-    if (!(loss < CLEARLY * least) || parameters <= largest || (teacher && epochs < ENOUGH_TO_LEARN)) continue;
-    largest = parameters;
+    if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
+    const double size = (double)model_parameters_without_embeddings(&model);
+    const double loss = loss_law(size, (double)given->text_bytes, affordable_epochs(s, given, preset, &model));
+    if (!(loss < CLEARLY * least) || size <= largest) continue;
+    largest = size;
     least = loss;
-    *out = preset;
+    best = preset;
   }
-  return least;
-}
-
-/* Returns whether the preset reads the text often in that many operations: then the text, not the time, limits what it
- * learns, and it can be a teacher. */
-static bool can_teach(const TrainSettings *s, const AutoInputs *given, int preset, double flops, ModelConfig *model) {
-  const double ENOUGH_EPOCHS = 7;
-  if (!preset_model(s, given, preset, model)) return false;
-  const double tokens = (double)(s->batch ? s->batch : presets[preset].cpu_batch) * model->ctx;
-  return AUTO_FEWEST_STEPS * tokens * 6 * (double)model_parameters(model) <= flops &&
-         affordable_epochs(s, given, preset, model, NULL, flops) >= ENOUGH_EPOCHS;
-}
-
-bool auto_wants_teacher(const TrainSettings *s, const AutoInputs *given, int *preset, ModelConfig *teacher) {
-  const double flops = budget_flops(s, given), first = AUTO_TEACHER_SHARE * flops;
-  const ModelConfig *m = &s->model;
-  const bool shaped = s->preset >= 0 || m->layers || m->heads || m->dim || given->base || s->teacher;
-  int unused;
-  if (shaped || isnan(s->minutes) || s->optimizer == OPTIMIZER_ADAMW || given->processes > 1 || given->pairs)
-    return false;
-  best_preset(s, given, NULL, first, preset);
-  while (*preset >= 0 && !can_teach(s, given, *preset, first, teacher)) (*preset)--;
-  return *preset >= 0 && best_preset(s, given, teacher, flops - first, &unused) <
-                             best_preset(s, given, NULL, flops, &unused);
+  return best;
 }
 
 static void fill_preset(TrainSettings *s, const AutoInputs *given, AutoReasons *reasons) {
   ModelConfig *m = &s->model;
   const bool shaped = m->layers && m->heads && m->dim && m->ctx;
   if (s->preset < 0) {
-    const double share = given->own_teacher ? 1 - AUTO_TEACHER_SHARE : 1;
-    if (given->base) s->preset = preset_like(given->base);
-    else best_preset(s, given, given->teacher, share * budget_flops(s, given), &s->preset);
+    s->preset = given->base ? preset_like(given->base) : preset_for(s, given);
     if (!shaped && !given->base)
       note_choice(reasons, "preset %s (%s, %s of text)", preset_names[s->preset],
                   given->device->accelerator ? "a GPU" : "a CPU", text_bytes((double)given->text_bytes).text);
@@ -313,13 +281,17 @@ static int gpu_batch(const TrainSettings *s, const AutoInputs *given, const Mode
   return p->batch;
 }
 
-/* Returns the micro-batch in sequences that has about as many tokens as the preset's at the chosen context. With
- * --batch-tokens it is the largest smaller one that divides it. */
+/* Returns the micro-batch in sequences that has about as many tokens as the preset's at the chosen context, or fewer, so
+ * that an epoch of a tiny text has FEWEST_STEPS (docs/learning.md). With --batch-tokens it is the largest smaller one that
+ * divides it. */
 static int usual_batch(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+  const double FEWEST_STEPS = 20, FEWEST = 2;
   const Preset *p = &presets[s->preset];
+  const double most = fmax((double)given->train_tokens / s->model.ctx / FEWEST_STEPS, fmax(FEWEST, given->processes));
   const int on_cpu = s->optimizer == OPTIMIZER_ADAMW ? p->cpu_batch / 2 : p->cpu_batch;
   const int64_t tokens = (int64_t)(given->device->accelerator ? gpu_batch(s, given, model) : on_cpu) * p->ctx;
   int batch = tokens > s->model.ctx ? (int)(tokens / s->model.ctx) : 1;
+  if (s->optimizer != OPTIMIZER_ADAMW && !s->init && batch > most) batch = (int)most;
   if (s->batch_tokens && s->batch_tokens % s->model.ctx == 0)
     while (s->batch_tokens / s->model.ctx % batch) batch--;
   return batch;
@@ -444,8 +416,7 @@ static void note_time(const TrainSettings *s, const AutoInputs *given, const cha
 
 double auto_budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  const double share = given->own_teacher ? 1 - AUTO_TEACHER_SHARE : 1;
-  return fmin(share * budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
+  return fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
 }
 
 /* Returns the number of steps that the time or the text allows, whichever is smaller. */
@@ -478,7 +449,7 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
 /* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay
  * over its steps), or less where a text is read only a few times. */
 static float muon_decay(const TrainSettings *s, double epochs) {
-  const double EPOCH_DECAY = 1.2, MANY = 5;
+  const double EPOCH_DECAY = 1, MANY = 5;
   const double steps = (double)s->steps / epochs, wd = EPOCH_DECAY / (double)s->muon_lr / steps;
   return (float)(round(10 * fmin(fmax(wd * fmin(1, epochs / MANY), AUTO_WD), AUTO_WD_MOST)) / 10);
 }

@@ -40,7 +40,6 @@ typedef struct AutoReasons {
   SHOWN(AUTO_MUON_EPOCHS)                                                                                              \
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
-#define AUTO_TEACHER_SHARE (1.0 / 3) /* of --minutes, for a teacher that is trained first */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define AUTO_VAL_MB 4         /* megabytes of the text to hold out for validation, at most */
 #define AUTO_WHOLE_TOKENS 65536 /* a validation text of at most so many tokens is always read whole */
@@ -83,7 +82,6 @@ typedef struct AutoInputs {
   DocumentLengths lengths;    /* of packed documents; none: a stream, or unknown */
   const ModelConfig *base;    /* NULL, or the initial model, whose shape the settings have */
   const ModelConfig *teacher; /* NULL: none */
-  bool own_teacher;           /* it is trained first, in AUTO_TEACHER_SHARE of the time */
   const ContextInfo *device;
   int processes;     /* that train; a step has at least one sequence for each */
   bool pairs;        /* the text has prompts and responses */
@@ -93,10 +91,6 @@ typedef struct AutoInputs {
 /* Checks the shape independently of the text, when dim and heads were given; the preset supplies the rest. Fills
  * `model`, else sets its layers to 0. `base` as in AutoInputs. EXIT_USAGE. */
 bool auto_check_shape(const TrainSettings *settings, const ModelConfig *base, ModelConfig *model, Error *error);
-
-/* Returns whether a model that is trained first, on the same text, should be the teacher of this run: one of this
- * preset. */
-bool auto_wants_teacher(const TrainSettings *settings, const AutoInputs *given, int *preset, ModelConfig *teacher);
 
 /* Chooses everything but the length: the model's shape from preset and flags, the optimizer and its rates,
  * micro-batches that fit the device's memory. EXIT_USAGE. */

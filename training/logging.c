@@ -113,7 +113,7 @@ static double planned_bits(const Run *r, double epochs) {
   const Outlook *own = &r->outlook.items[0];
   const MetricsLine *kept = history_kept(&r->files.history);
   if (!r->outlook.count || !kept) return NAN;
-  const double made = loss_law(own->without_embeddings, (double)r->text.tokens_file.info.bytes, epochs, own->taught);
+  const double made = loss_law(own->without_embeddings, (double)r->text.tokens_file.info.bytes, epochs);
   return kept->bits_per_byte * own->loss / made;
 }
 

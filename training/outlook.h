@@ -9,13 +9,11 @@
 typedef struct Outlook {
   double minutes;
   int preset;
-  bool taught; /* by a teacher that is trained first */
   double parameters, without_embeddings, epochs;
   double loss; /* loss_law() */
 } Outlook;
 
-/* Plans a run of so many minutes. `asked`: the settings before any choice; `given`: without a teacher of its own. Returns
- * false if the settings do not fit each other. */
+/* Plans a run of so many minutes. `asked`: the settings before any choice. Returns false if the settings do not fit each other. */
 bool outlook_plan(const TrainSettings *asked, const AutoInputs *given, double minutes, Outlook *out);
 
 /* Returns plans as JSON. bits: of the first one, in bits per byte; NaN: unknown. A failed allocation is left to

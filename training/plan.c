@@ -109,11 +109,8 @@ static void print_processes(Run *r) {
 static void print_teacher(Run *r) {
   const TrainSettings *s = &r->settings;
   if (!s->teacher) return;
-  char first[64] = "";
-  if (s->dry_run && *r->teacher.dir.text)
-    snprintf(first, sizeof first, ", trained first, in a third of the time");
-  console_row(&r->console, "teacher", "%s: %s parameters%s; %g of the targets are its probabilities",
-              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text, first,
+  console_row(&r->console, "teacher", "%s: %s parameters; %g of the targets are its probabilities",
+              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text,
               (double)s->teacher_weight);
 }
 
@@ -137,10 +134,10 @@ static void print_outlooks(Run *r) {
   for (int i = 0; i < all->count; i++) {
     const Outlook *o = &all->items[i];
     char loss[24] = "-";
-    if (!i) console_row(&r->console, "budgets", "%s", "minutes  model   parameters  epochs  teacher  loss");
+    if (!i) console_row(&r->console, "budgets", "%s", "minutes  model   parameters  epochs    loss");
     else snprintf(loss, sizeof loss, "%+.1f %%", 100 * (o->loss / all->items[0].loss - 1));
-    console_row(&r->console, "", "%7g  %-6s  %10s  %6.1f  %-7s  %s", o->minutes, preset_names[o->preset],
-                text_count(o->parameters).text, o->epochs, o->taught ? "yes" : "no", loss);
+    console_row(&r->console, "", "%7g  %-6s  %10s  %6.1f  %6s", o->minutes, preset_names[o->preset],
+                text_count(o->parameters).text, o->epochs, loss);
   }
 }
 

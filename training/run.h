@@ -20,7 +20,6 @@
 #include "training/auto_settings.h"
 #include "training/outlook.h"
 #include "util/clock.h"
-#include "util/path.h"
 #include "util/text.h"
 #include "formats/model_files.h"
 #include "model/decoder.h"
@@ -97,8 +96,6 @@ typedef struct RunTeacher {
   uint64_t tokens;   /* on rank 0: tokenizer_fingerprint() */
   uint64_t weights;  /* on rank 0, once they are loaded: checksum_xxh64() */
   ModelConfig config;
-  int preset;   /* of a teacher that is trained first */
-  PathText dir; /* of a teacher that is trained first, or only planned by a dry run (tokens 0); "": none */
 } RunTeacher;
 
 /* The model that is trained (setup.c). */
@@ -170,7 +167,7 @@ typedef struct Straggler {
 
 /* The budget of a new run whose length is not given, then others for the same text; on rank 0. */
 typedef struct RunOutlook {
-  Outlook items[OPTION_MORE + 1];
+  Outlook items[SETTINGS_BUDGETS + 1];
   int count; /* 0: not known */
 } RunOutlook;
 
@@ -243,15 +240,10 @@ void run_restart_comparison(Straggler *straggler, const Collective *peers); /* s
 /* Returns the number of threads to compute with; 0: all available. */
 int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
-/* ---- teacher.c: nothing without a teacher, but for run_make_teacher() ---- */
+/* ---- teacher.c: nothing without --teacher ---- */
 /* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
  * EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool run_open_teacher(Run *r, Error *error);
-/* On rank 0: trains a teacher in the run's directory, or continues that if it was stopped, and opens it. EXIT_SIGNALS,
- * errors of its run. */
-bool run_make_teacher(Run *r, Error *error);
-/* After the result is written: warns if the teacher that was trained first is the better model. */
-void run_compare_teacher(Run *r);
 /* On rank 0: refuses a teacher of other tokens than the model's. EXIT_USAGE. */
 bool run_check_teacher(const Run *r, Error *error);
 /* On all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */

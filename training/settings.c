@@ -7,6 +7,7 @@
 #include "training/auto_settings.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const settings_optimizers[] = {"adamw", "muon", NULL};
@@ -28,7 +29,6 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .clip = 1.0f,
                                        .epochs = NAN,
                                        .minutes = NAN,
-                                       .more_minutes = {NAN},
                                        .sample_tokens = 256,
                                        .save_every = {0, 600},
                                        .runs_format = -1,
@@ -250,10 +250,9 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("clip", &s->clip, 0, 1e9, NULL, "maximum global gradient norm (gradient clipping); 0: off"),
       FLOAT("label-smoothing", &s->label_smoothing, 0, 1, NULL,
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
-      TEXT("teacher", &s->teacher, "DIR|none",
-           "auto: with --minutes that are enough for it, a smaller model of the text, trained first in OUT/teacher",
+      TEXT("teacher", &s->teacher, "DIR", "none",
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
-           "model with the same tokenizer, which is then the default of --tokenizer; none: learn from the text alone"),
+           "model with the same tokenizer, which is then the default of --tokenizer"),
       FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "0.5",
             "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
 
@@ -262,11 +261,11 @@ void train_options(Options *options, TrainSettings *s) {
             "number of optimizer steps", .exclusive = EXCLUSIVE_LENGTH, .common = true),
       DOUBLE("epochs", &s->epochs, 0, 1e9, NULL, "number of passes over the training text", .above = true,
              .exclusive = EXCLUSIVE_LENGTH),
-      DOUBLE("minutes", &s->minutes, 0, 1e6, NULL,
-             "time budget in minutes, from the start of the program to its end; a new run ends after at "
-             "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; with --dry-run, --minutes 1,3,10 "
-             "compares several budgets",
-             .above = true, .exclusive = EXCLUSIVE_LENGTH, .common = true, .more = s->more_minutes),
+      TEXT("minutes", &s->minutes_text, "X", NULL,
+           "time budget in minutes, from the start of the program to its end; a new run ends after at "
+           "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; --dry-run --minutes 1,3,10 compares "
+           "budgets",
+           .exclusive = EXCLUSIVE_LENGTH, .common = true),
       INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
             "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
       TEXT(
@@ -389,6 +388,26 @@ void train_options(Options *options, TrainSettings *s) {
 }
 
 /* ---- what follows from settings ---- */
+
+bool settings_read_minutes(TrainSettings *s, Error *error) {
+  const double MOST = 1e6;
+  int count = 0;
+  s->minutes = NAN;
+  s->budget_count = 0;
+  for (const char *at = s->minutes_text; at; at = *at == ',' ? at + 1 : NULL, count++) {
+    char *end;
+    const bool digit = strchr("0123456789.", *at) && *at;
+    const double minutes = digit ? strtod(at, &end) : 0;
+    if (!(minutes > 0 && minutes <= MOST) || (*end && *end != ',') || count > SETTINGS_BUDGETS)
+      return fail(error, EXIT_USAGE, "--minutes %.100s: need a number > 0, at most %.0f; with --dry-run, up to %d of them: 1,3,10",
+                  s->minutes_text, MOST, SETTINGS_BUDGETS + 1);
+    if (count) s->budgets[s->budget_count++] = minutes;
+    else s->minutes = minutes;
+    at = end;
+  }
+  return !s->budget_count || s->dry_run ||
+         fail(error, EXIT_USAGE, "--minutes takes several numbers only with --dry-run, which compares their plans");
+}
 
 bool settings_tokenizer_is_path(const char *tokenizer) { return tokenizer && !tokenizer_is_trained_name(tokenizer); }
 

@@ -22,6 +22,8 @@ typedef enum TrainMode {
 
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
 
+enum { SETTINGS_BUDGETS = 8 };
+
 typedef struct TrainSettings {
   /* data */
   TextList data;
@@ -50,7 +52,6 @@ typedef struct TrainSettings {
   int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
   const char *teacher;     /* directory of a trained model to learn from in addition to the text; NULL: none */
-  bool no_teacher;         /* none is trained first */
   float teacher_weight;    /* NAN: the default, or no teacher */
   float muon_lr, momentum; /* for OPTIMIZER_MUON */
   int64_t warmup;
@@ -60,8 +61,11 @@ typedef struct TrainSettings {
   int64_t stop_at;           /* step after which this call stops; 0: none */
   const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
-  double epochs, minutes;
-  double more_minutes[OPTION_MORE]; /* other budgets to plan, in a dry run; NaN after the last one */
+  double epochs;
+  const char *minutes_text; /* --minutes; NULL: not given, or replaced by a number of steps */
+  double minutes;           /* its first number (settings_read_minutes()); NaN: none */
+  double budgets[SETTINGS_BUDGETS]; /* other numbers of minutes, which a dry run compares */
+  int budget_count;
   int batch, grad_accum;
   int64_t batch_tokens;
   /* evaluation */
@@ -105,6 +109,9 @@ enum {
 
 /* Sets defaults in `settings` and puts the table of its options into `options`. */
 void train_options(Options *options, TrainSettings *settings);
+
+/* Reads minutes_text: one number, or for a dry run several with commas between them. EXIT_USAGE. */
+bool settings_read_minutes(TrainSettings *settings, Error *error);
 
 /* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);

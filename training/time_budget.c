@@ -129,11 +129,11 @@ static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->
 bool run_fit_minutes(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   TimeBudget *p = &r->budget;
-  const bool teaches_later = s->dry_run && *r->teacher.dir.text;
-  const double minutes = s->minutes * (teaches_later ? 1 - AUTO_TEACHER_SHARE : 1);
+  const double minutes = s->minutes;
   const bool asked = options_typed(&r->options, "minutes");
   const double done = run_broadcast_number(r->peers, s->resume ? checkpoint_find_number(r->files.dir, "step") : 0);
-  s->minutes = NAN; /* config.txt keeps the number of steps instead */
+  s->minutes = NAN;
+  s->minutes_text = NULL; /* config.txt keeps the number of steps instead */
   if (s->resume && !asked) {
     const double known = run_broadcast_number(r->peers, checkpoint_find_number(r->files.dir, "steps"));
     if (known >= 1) {

@@ -145,9 +145,11 @@ static bool check_run(const char *dir, Error *error) {
   if (!checkpoint_is_run(dir)) return fail(error, EXIT_USAGE, "--verify: %s is no run", dir);
   json_t *result = result_json(dir, CHECKPOINT_RESULT, error);
   const char *state = error->code ? "" : result_state(dir, result);
+  const bool ended = strcmp(state, run_end_names[RUN_DONE]) == 0 || strcmp(state, run_end_names[RUN_MINUTES]) == 0 ||
+                     strcmp(state, run_end_names[RUN_PATIENCE]) == 0;
   json_decref(result);
   return !error->code &&
-         (result_has_ended(state) || fail(error, EXIT_USAGE, "--verify: %s has not ended (%s); only a finished run can be repeated", dir,
+         (ended || fail(error, EXIT_USAGE, "--verify: %s has not ended (%s); only a finished run can be repeated", dir,
                         result_state_words(state, false)));
 }
 
