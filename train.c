@@ -73,22 +73,6 @@ static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
   return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
 }
 
-/* Plans this run's budget and those that --minutes compares, else usual ones that are longer. */
-static void choose_outlooks(Run *r, const AutoInputs *given) {
-  static const double usual[] = {1, 3, 10, 30, 100};
-  enum { USUAL = sizeof usual / sizeof *usual };
-  const TrainSettings *s = &r->settings;
-  RunOutlook *all = &r->outlook;
-  const double own = auto_budget_minutes(s, given);
-  if (s->resume || s->init || s->bench || s->steps || !isnan(s->epochs) || !outlook_plan(s, given, own, &all->items[0]))
-    return;
-  all->count = 1;
-  const double *minutes = s->budget_count ? s->budgets : usual;
-  for (int i = 0; i < (s->budget_count ? s->budget_count : USUAL); i++)
-    if ((s->budget_count || minutes[i] > own) && outlook_plan(s, given, minutes[i], &all->items[all->count]))
-      all->count++;
-}
-
 static bool choose(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   ContextInfo device = run_device_now(&r->device);
@@ -106,7 +90,7 @@ static bool choose(Run *r, Error *error) {
                       .peak_flops = r->device.peak_flops};
   collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
-  if (run_leads(r->peers) && !error->code) choose_outlooks(r, &given);
+  if (run_leads(r->peers) && !error->code && !s->resume && !s->init && !s->bench) r->outlooks = outlooks_plan(s, &given);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||

@@ -27,7 +27,7 @@ typedef struct RunResult {
   double flops_per_step;                  /* model_step_flops() */
   int64_t step, tokens;                   /* steps made, tokens seen */
   double epochs, seconds;
-  json_t *budgets; /* outlook_json(); taken over. NULL: none */
+  json_t *budgets; /* outlooks_json(); taken over. NULL: none */
 } RunResult;
 
 /* Writes DIR/result.json (docs/schemas/result.schema.json). Unknown numbers are null. EXIT_OUTPUT, EXIT_MEMORY. */

@@ -48,6 +48,13 @@ check "a plan as JSON" sh -c 'grep -q "\"tokens\": 672" plan.json && grep -q "\"
 check "which is JSON" python3 -c 'import json; p = json.load(open("plan.json")); assert p["memory_bytes"]["total"] > 0 < p["seconds"] and p["settings"]["steps"] == p["steps"]'
 $train text.txt --dry-run --steps 1 --layers 1 --heads 1 --dim 16 2>err
 check "one of each" sh -c 'grep -q "^model .*: 1 layer x 16, 1 head, " err && grep -q "^run      1 step of " err && ! grep -q "[^0-9.]1 [a-z]*s " err'
+for minutes in 0 -1 x 1,,2 1, 1e7 nan; do
+  refused "--minutes $minutes" 2 "need a number > 0" "$train" text.txt --dry-run --minutes $minutes
+done
+refused "several budgets of one run" 2 "only with --dry-run" "$train" text.txt --minutes 1,2
+"$train" text.txt --dry-run --minutes 0.5,3,1 2>err
+check "a dry run compares budgets" test "$(sed -nE 's/^ *([0-9.]*)  nano .*(-|[-+].*%)$/\1/p' err | tr '\n' ' ')" = "0.5 3 1 "
+check "losses with that of the first" test "$(grep -c '  nano .*[-+][0-9.]* %$' err) $(grep -c '  nano .* -$' err)" = "2 1"
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
 for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
   refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths
@@ -388,6 +395,8 @@ changes() { # the warnings about the teacher of a run that is resumed with this 
 }
 check "another teacher of a resumed run is noticed" test "$(changes parts.run)" -eq 1
 check "one with the same weights is not" test "$(changes whole-muon.run)" -eq 0
+$train text.txt --ctx 32 --teacher muon.run --minutes 0.02 --sample-tokens 0 --threads 1 --quiet --out timed.run
+check "a teacher and --minutes" grep -q '"end": "\(minutes\|done\)"' timed.run/result.json
 refused "a weight without a teacher" 2 "needs --teacher" "$train" text.txt $few --teacher-weight 0.3
 check "config.txt names the teacher" grep -q "^teacher = $work/muon.run" taught.run/config.txt
 check "whose tokenizer is the default" grep -q "^tokenizer = byte" taught.run/config.txt

@@ -216,7 +216,7 @@ static void test_more_time(void **state) {
       Outlook before = {.loss = INFINITY};
       for (double minutes = 0.1; minutes < 1000; minutes *= 2) {
         Chosen c, same;
-        Outlook now;
+        Error error = {0};
         begin(&c);
         begin(&same);
         const AutoInputs given = {.vocab = 1024,
@@ -225,9 +225,8 @@ static void test_more_time(void **state) {
                                   .train_tokens = (int64_t)(bytes / 3) + 1,
                                   .device = gpu ? &card : &laptop,
                                   .peak_flops = gpu ? CARD_FLOPS : LAPTOP_FLOPS};
-        Error error = {0};
-        assert_true(outlook_plan(&c.settings, &given, minutes, &now));
-        same.settings.minutes = minutes;
+        c.settings.minutes = same.settings.minutes = minutes;
+        const Outlook now = outlooks_plan(&c.settings, &given).items[0];
         assert_true(auto_model(&same.settings, &given, &same.model, &same.reasons, &error));
         assert_true(now.preset == same.settings.preset && now.parameters == (double)model_parameters(&same.model));
         if (!(now.loss <= 1.0001 * before.loss && now.parameters >= before.parameters))
@@ -237,6 +236,45 @@ static void test_more_time(void **state) {
         before = now;
       }
     }
+}
+
+/* Budgets are compared in the order of the list; without one, with longer ones. What is said of them is for people. */
+static void test_outlooks(void **state) {
+  (void)state;
+  Chosen c;
+  char text[256];
+  begin(&c);
+  const AutoInputs given = {.vocab = 257,
+                            .source_vocab = 257,
+                            .text_bytes = 5000000,
+                            .train_tokens = 5000000,
+                            .device = &laptop,
+                            .peak_flops = LAPTOP_FLOPS};
+  Outlooks all = outlooks_plan(&c.settings, &given);
+  assert_true(all.count == 5 && all.items[0].minutes == 2 && all.items[1].minutes == 3 && all.items[4].minutes == 100);
+  outlooks_say(&all, 2, text, sizeof text);
+  assert_true(strncmp(text, "another run of this text should reach about 1.", 46) == 0);
+  assert_non_null(strstr(text, " bits per byte with --minutes 3, 1."));
+  assert_true(fabs(outlooks_planned_bits(&all, 5e6, all.items[0].epochs, 2) - 2) < 1e-9);
+  assert_true(outlooks_planned_bits(&all, 5e6, all.items[0].epochs / 2, 2) < 1.99);
+  outlooks_say(&all, NAN, text, sizeof text);
+  assert_string_equal(text, "");
+  c.settings.minutes = 60;
+  c.settings.budgets[0] = 5;
+  c.settings.budget_count = 1;
+  all = outlooks_plan(&c.settings, &given);
+  assert_true(all.count == 2 && all.items[1].minutes == 5 && all.items[1].loss > all.items[0].loss);
+  c.settings.epochs = 3;
+  assert_int_equal(outlooks_plan(&c.settings, &given).count, 0);
+  begin(&c);
+  all = outlooks_plan(&c.settings, &(AutoInputs){.vocab = 257,
+                                                 .source_vocab = 257,
+                                                 .text_bytes = 20000,
+                                                 .train_tokens = 20000,
+                                                 .device = &laptop,
+                                                 .peak_flops = LAPTOP_FLOPS});
+  outlooks_say(&all, 2, text, sizeof text);
+  assert_string_equal(text, "more time would hardly help; more text would");
 }
 
 static void test_any_text(void **state) {
@@ -562,7 +600,8 @@ int main(void) {
       cmocka_unit_test(test_aliases),           cmocka_unit_test(test_named_rows),
       cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
       cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
-      cmocka_unit_test(test_more_time), cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_more_time),          cmocka_unit_test(test_outlooks),
+      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
       cmocka_unit_test(test_half_an_hour),      cmocka_unit_test(test_usual_speed),
       cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
       cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),

@@ -416,7 +416,8 @@ static void note_time(const TrainSettings *s, const AutoInputs *given, const cha
 
 double auto_budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  return fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
+  const double steps = fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
+  return fmax(steps, s->init ? 1 : AUTO_FEWEST_STEPS);
 }
 
 /* Returns the number of steps that the time or the text allows, whichever is smaller. */
@@ -424,15 +425,13 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
                          AutoReasons *reasons) {
   const double per_step = (double)settings_tokens_per_step(s);
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  const double by_time = budget_flops(s, given) / step;
-  const double by_text = auto_most_steps(s, given->train_tokens);
-  const double wanted = fmax(fmin(by_time, by_text), s->init ? 1 : AUTO_FEWEST_STEPS);
+  const double wanted = auto_budget_steps(s, given, model);
   const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;
   const PluralText shown = text_plural((double)steps, "step");
   if (most < wanted) note_choice(reasons, "%s (in half an hour; longer with --minutes or --steps)", shown.text);
-  else if (by_time < by_text) note_time(s, given, shown.text, reasons);
+  else if (wanted < auto_most_steps(s, given->train_tokens)) note_time(s, given, shown.text, reasons);
   else note_choice(reasons, "%s (%s)", shown.text, text_plural(round(10 * epochs) / 10, "epoch").text);
   return steps;
 }

@@ -1,7 +1,6 @@
 /* Handles the reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
 #include "formats/model_files.h"
 #include "report/page.h"
-#include "training/loss_law.h"
 #include "training/run.h"
 #include "util/path.h"
 
@@ -107,39 +106,24 @@ static bool take_report(Run *r, const StepReport *report, Error *error) {
 
 /* ---- the end ---- */
 
-/* Returns the bits per byte that this run would have reached as planned, by those that it reached in its time. NaN:
- * unknown. */
-static double planned_bits(const Run *r, double epochs) {
-  const Outlook *own = &r->outlook.items[0];
+/* Returns the bits per byte that the run should have reached with its whole budget. NaN: unknown. */
+static double planned_bits(const Run *r) {
   const MetricsLine *kept = history_kept(&r->files.history);
-  if (!r->outlook.count || !kept) return NAN;
-  const double made = loss_law(own->without_embeddings, (double)r->text.tokens_file.info.bytes, epochs);
-  return kept->bits_per_byte * own->loss / made;
+  const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
+  const double epochs = tokens / (double)token_range_size(&r->text.train);
+  return outlooks_planned_bits(&r->outlooks, (double)r->text.tokens_file.info.bytes, epochs,
+                               kept ? kept->bits_per_byte : (double)NAN);
 }
 
-/* Says what more time would give, in two budgets, if that is worth it. */
 void run_tell_outlook(Run *r) {
-  const double WORTH = 0.01;
-  char text[160] = "";
-  const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
-  const double bits = planned_bits(r, tokens / (double)run_epoch_tokens(r)), *last = &r->outlook.items[0].loss;
-  for (int i = 1; i < r->outlook.count; i++) {
-    const Outlook *o = &r->outlook.items[i];
-    if (!(o->loss < (1 - WORTH) * *last)) continue;
-    text_append(text, sizeof text, *text ? ", %.2f with %g" : "%.2f bits per byte with --minutes %g",
-                bits * o->loss / r->outlook.items[0].loss, o->minutes);
-    last = &o->loss;
-  }
-  if (!isfinite(bits)) return;
-  if (*text) console_note(&r->console, "another run of this text should reach about %s", text);
-  else if (r->outlook.count > 1)
-    console_note(&r->console, "more time would hardly help; more text would");
+  char text[256];
+  outlooks_say(&r->outlooks, planned_bits(r), text, sizeof text);
+  if (*text) console_note(&r->console, "%s", text);
 }
 
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
   if (!run_leads(r->peers)) return true;
   const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
-  const double epochs = (double)tokens / (double)run_epoch_tokens(r);
   const RunResult result = {.end = end,
                             .dir = r->files.dir,
                             .version = version,
@@ -150,9 +134,9 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .flops_per_step = run_step_flops(r),
                             .step = r->progress.step,
                             .tokens = tokens,
-                            .epochs = epochs,
+                            .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r),
-                            .budgets = outlook_json(r->outlook.items, r->outlook.count, planned_bits(r, epochs))};
+                            .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
   return model_counts_ok(error) && result_write(&result, &r->files.history, error) && run_write_report(r, error);
 }
 

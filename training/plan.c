@@ -130,7 +130,7 @@ static void print_length(Run *r) {
 
 /* Compares the plans of several budgets. */
 static void print_outlooks(Run *r) {
-  const RunOutlook *all = &r->outlook;
+  const Outlooks *all = &r->outlooks;
   for (int i = 0; i < all->count; i++) {
     const Outlook *o = &all->items[i];
     char loss[24] = "-";
@@ -223,7 +223,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    memory_json(&memory, r->device.info.free_bytes), "disk_bytes",
                    (json_int_t)disk_bytes(&r->text, &memory), "device",
                    r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
-                   "budgets", outlook_json(r->outlook.items, r->outlook.count, NAN),
+                   "budgets", outlooks_json(&r->outlooks, NAN),
                    "settings", result_settings_text(settings, error));
 }
 

@@ -165,12 +165,6 @@ typedef struct Straggler {
   double updated_at, waited_then; /* clock_seconds() and Collective.waited at the last update */
 } Straggler;
 
-/* The budget of a new run whose length is not given, then others for the same text; on rank 0. */
-typedef struct RunOutlook {
-  Outlook items[SETTINGS_BUDGETS + 1];
-  int count; /* 0: not known */
-} RunOutlook;
-
 typedef struct Run {
   TrainSettings settings;
   Options options;
@@ -187,7 +181,7 @@ typedef struct Run {
   RunProgress progress;
   RunSession session;
   TimeBudget budget;
-  RunOutlook outlook;
+  Outlooks outlooks; /* of a new run, on rank 0 */
   Series series;
   Straggler straggler;
 } Run;
