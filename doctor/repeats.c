@@ -12,7 +12,7 @@ enum {
   SMALLEST = 2048, /* smallest sample to examine, in bytes */
   FOLLOWING = 8,   /* least number of repetitions of a block */
   LONG_LINE = 40,  /* bytes; many texts repeat shorter lines */
-  SLOTS = 1 << 11, /* hash table of the long lines of a sample, which is never full */
+  SLOTS = 1 << 11, /* hash table of the long lines of DOCTOR_HEAD bytes, which is never full */
   COPIES = 10,     /* most copies of the whole text in a file */
   PROBE = 256      /* bytes compared at both ends of each copy */
 };
@@ -64,13 +64,13 @@ static bool find_block(const DoctorView *view, Findings *out) {
 
 /* ---- lines ---- */
 
-_Static_assert(SLOTS > DOCTOR_HEAD / LONG_LINE && DOCTOR_HEAD >= DOCTOR_MIDDLE, "the table must have an empty slot");
+_Static_assert(SLOTS > DOCTOR_HEAD / LONG_LINE, "the table must have an empty slot");
 
-/* Returns the total size of the lines that occur earlier in the sample. */
-static size_t repeated_lines(const DoctorSample *s) {
+/* Returns the total size of the lines that occur earlier in these at most DOCTOR_HEAD bytes. */
+static size_t repeated_lines(const uint8_t *at, size_t size) {
   uint64_t seen[SLOTS] = {0};
   size_t out = 0;
-  const uint8_t *at = s->bytes, *end = s->bytes + s->size;
+  const uint8_t *end = at + size;
   for (const uint8_t *newline; at < end && (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
     const size_t length = (size_t)(newline - at);
     if (length < LONG_LINE) continue;
@@ -85,7 +85,11 @@ static size_t repeated_lines(const DoctorSample *s) {
 
 static bool find_lines(const DoctorView *view, Findings *out) {
   size_t repeated = 0;
-  for (int i = 0; i < view->count; i++) repeated += repeated_lines(&view->samples[i]);
+  for (int i = 0; i < view->count; i++) {
+    const DoctorSample *s = &view->samples[i]; /* a short text is one sample of several times DOCTOR_HEAD */
+    for (size_t at = 0; at < s->size; at += DOCTOR_HEAD)
+      repeated += repeated_lines(s->bytes + at, s->size - at < DOCTOR_HEAD ? s->size - at : DOCTOR_HEAD);
+  }
   if (repeated * 2 < view->seen || view->seen < SMALLEST) return false;
   doctor_add(out, FINDING_REPEATS, REPEATS_LINES, without_repeated_lines, "%s are repeated lines",
              doctor_percent(view, (double)repeated, (double)view->seen).text);

@@ -299,6 +299,12 @@ static void repeats(void **state) {
          "awk '!NF || $0 == \"<|endoftext|>\" || !seen[$0]++' a.txt | ./train -");
   expect(shuffled, "a.txt", FINDING_REPEATS, FINDING_WARNING, "are repeated lines",
          "awk '!NF || $0 == \"<|endoftext|>\" || !seen[$0]++' a.txt | ./train -");
+  /* as many different lines as a text that is read whole can have */
+  for (size_t limit = 60000; limit <= 200000; limit += 20000) {
+    Bytes different = {0};
+    for (int i = 0; different.size < limit; i++) format(&different, "%08d is the number of a line, no more\n", i);
+    expect_nothing(different, "a.txt");
+  }
   Bytes thrice = {0}, once = lines_of(english, " ", 50000);
   for (int i = 0; i < 3; i++) add(&thrice, once.bytes, once.size);
   char command[64];
