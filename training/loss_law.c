@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-/* scripts/loss_law.py fits these numbers to runs of several texts, each of which has a factor of its own. A text that is
- * read again is worth less each time, all passes together at most 1 + REREAD texts (Muennighoff et al. 2023); so are
- * parameters beyond USEFUL times the megabytes of the text. */
-static const double LEAST = 0.408, MODEL = 0.268, MODEL_POWER = 0.166, TEXT = 0.516, TEXT_POWER = 0.237;
-static const double REREAD = 2.28, USEFUL = 0.225, USEFUL_POWER = 0.953, BEYOND = 10;
+/* scripts/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor of its
+ * own. A text that is read again is worth less each time, all passes together at most 1 + REREAD texts (Muennighoff et
+ * al. 2023). Parameters beyond USEFUL (for a megabyte) are worth less, too, together at most 1 + BEYOND times as much. */
+static const double LEAST = 0.3, MODEL = 0.100, MODEL_POWER = 0.327, TEXT = 0.303, TEXT_POWER = 0.238;
+static const double REREAD = 5.329, USEFUL = 0.199, USEFUL_POWER = 0.709, BEYOND = 8.050;
 
 /* Returns the worth of `amount` if only `useful` of it has its whole worth, and the rest ever less. */
 static double worth(double amount, double useful, double most) {
