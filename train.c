@@ -90,7 +90,8 @@ static bool choose(Run *r, Error *error) {
                       .peak_flops = r->device.peak_flops};
   collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
-  if (run_leads(r->peers) && !error->code && !s->resume && !s->init && !s->bench) r->outlooks = outlooks_plan(s, &given);
+  const bool begins = !s->resume && !s->init && !s->bench;
+  if (run_leads(r->peers) && !error->code && begins) r->outlooks = outlooks_plan(s, &given);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||

@@ -399,7 +399,8 @@ bool settings_read_minutes(TrainSettings *s, Error *error) {
     const bool digit = strchr("0123456789.", *at) && *at;
     const double minutes = digit ? strtod(at, &end) : 0;
     if (!(minutes > 0 && minutes <= MOST) || (*end && *end != ',') || count > SETTINGS_BUDGETS)
-      return fail(error, EXIT_USAGE, "--minutes %.100s: need a number > 0, at most %.0f; with --dry-run, up to %d of them: 1,3,10",
+      return fail(error, EXIT_USAGE,
+                  "--minutes %.100s: need a number > 0, at most %.0f; with --dry-run, up to %d of them: 1,3,10",
                   s->minutes_text, MOST, SETTINGS_BUDGETS + 1);
     if (count) s->budgets[s->budget_count++] = minutes;
     else s->minutes = minutes;
