@@ -308,7 +308,7 @@ static void test_card_takes_more(void **state) {
   assert_true(large.parameters > small.parameters);
 }
 
-/* A part of the shape that is given fits the preset, and a whole shape has the batch and the context of a preset like it. */
+/* A part of the shape that is given fits the preset; a whole shape has the batch and the context of a preset like it. */
 static void test_given_shapes(void **state) {
   (void)state;
   const struct {

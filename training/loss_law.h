@@ -3,8 +3,9 @@
 #ifndef INKLING_TRAINING_LOSS_LAW_H
 #define INKLING_TRAINING_LOSS_LAW_H
 
-/* Returns the relative loss of a model with so many parameters, without embeddings, after `epochs` passes over a text of
- * so many bytes, if tokenizer, rates and weight decay suit them. Only ratios of losses of the same text have a meaning. */
+/* Returns the relative loss of a model with so many parameters, without embeddings, after `epochs` passes over a text
+ * of so many bytes, if tokenizer, rates and weight decay suit them. Only ratios of losses of the same text have a
+ * meaning. */
 double loss_law(double parameters, double text_bytes, double epochs);
 
 #endif
