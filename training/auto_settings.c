@@ -209,9 +209,10 @@ static double affordable_epochs(const TrainSettings *s, const AutoInputs *given,
 }
 
 /* Returns the preset whose loss should be least: a larger one only if it is clearly better, because it takes more time
- * and memory to use. If the shape is given, it is the preset like that. */
+ * and memory to use, and if it has at most MOST_PER_BYTE parameters for each byte of the text (docs/learning.md). If the
+ * shape is given, it is the preset like that. */
 static int preset_for(const TrainSettings *s, const AutoInputs *given) {
-  const double CLEARLY = 0.997;
+  const double CLEARLY = 0.997, MOST_PER_BYTE = 10;
   double least = INFINITY, largest = 0;
   int best = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
@@ -220,7 +221,8 @@ static int preset_for(const TrainSettings *s, const AutoInputs *given) {
     if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
     const double size = (double)model_parameters_without_embeddings(&model);
     const double loss = loss_law(size, (double)given->text_bytes, affordable_epochs(s, given, preset, &model));
-    if (!(loss < CLEARLY * least) || size <= largest) continue;
+    const bool fits = preset == PRESET_NANO || size <= MOST_PER_BYTE * (double)given->text_bytes;
+    if (!fits || !(loss < CLEARLY * least) || size <= largest) continue;
     largest = size;
     least = loss;
     best = preset;
