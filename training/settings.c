@@ -263,8 +263,7 @@ void train_options(Options *options, TrainSettings *s) {
              .exclusive = EXCLUSIVE_LENGTH),
       TEXT("minutes", &s->minutes_text, "X", NULL,
            "time budget in minutes, from the start of the program to its end; a new run ends after at "
-           "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; --dry-run --minutes 1,3,10 compares "
-           "budgets",
+           "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; a dry run compares several: 1,3,10",
            .exclusive = EXCLUSIVE_LENGTH, .common = true),
       INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
             "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
