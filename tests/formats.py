@@ -130,6 +130,7 @@ def main():
     train("patience.run", "--steps", 400, "--patience", 1, "--lr", 9, "--optimizer", "adamw", "--init", "text.run")
     train("signal.run", "--steps", 20, "--stop-at", 10)
     train("minutes.run", "--minutes", 0.02)
+    train("mean.run", "--steps", 60, "--eval-every", 6, "--schedule", "constant", "--lr", 3e-2, "--seed", 4)
     runs = sorted(glob.glob("*.run") + glob.glob("*.sweep/*.run"))
     metrics = [(f"{name}/metrics.jsonl", line) for name in runs for line in lines(f"{name}/metrics.jsonl")]
     results = [(f"{name}/result.json", read(f"{name}/result.json")) for name in runs]
