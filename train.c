@@ -90,8 +90,8 @@ static bool choose(Run *r, Error *error) {
                       .peak_flops = r->device.peak_flops};
   collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
   run_measure_documents(r, &given.lengths, error);
-  const bool begins = !s->resume && !s->init && !s->bench;
-  if (run_leads(r->peers) && !error->code && begins) r->outlooks = outlooks_plan(s, &given);
+  const bool compares = !s->resume && !s->init && !s->bench && !given.pairs;
+  if (run_leads(r->peers) && !error->code && compares) r->outlooks = outlooks_plan(s, &given);
   if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
   if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
       (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
@@ -301,12 +301,12 @@ static bool finish(Run *r, Error *error) {
   const RunEnd usual = timed ? RUN_MINUTES : RUN_DONE;
   run_write_result(r, r->progress.step < r->settings.steps ? RUN_PATIENCE : usual, INKLING_VERSION, error);
   if (!run_agree(r->peers, error) || !run_save_state(r, error)) return false;
-  if (run_leads(r->peers)) run_tell_outlook(r);
   if (!run_has_learned(r)) {
     console_line(&r->console, "%s in %s, and the model is no better than guessing",
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
+  if (run_leads(r->peers)) run_tell_outlook(r);
   char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
   if (!processes_have_parent())
     snprintf(next, sizeof next, ". %s: %s %s %s", r->model.config.encoder_layers ? "Ask it" : "More text",
@@ -387,11 +387,11 @@ static bool run(void *context, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return !run_leads(r->peers) || show_runs(r, error);
-  if (!settings_read_minutes(&r->settings, error)) return false;
   const bool sweeps = r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume));
   if ((s->jobs > 0 || s->by_seed) && !sweeps)
     return fail(error, EXIT_USAGE, "--%s needs --sweep%s, or the --resume=DIR of a sweep",
                 s->jobs > 0 ? "jobs" : "by-seed", s->jobs > 0 ? "" : ", --runs or --report");
+  if (sweeps && !settings_read_minutes(&r->settings, error)) return false;
   if (sweeps) return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);

@@ -19,7 +19,7 @@ typedef struct Outlooks {
   int count; /* 0: the run has no budget, because its length is given */
 } Outlooks;
 
-/* Plans a new run's budget and those that --minutes compares; without such, usual ones that are longer. `asked`: the
+/* Plans the budget of a new run of a text without pairs, and those that --minutes compares; without such, usual ones that are longer. `asked`: the
  * settings before any choice. */
 Outlooks outlooks_plan(const TrainSettings *asked, const AutoInputs *given);
 

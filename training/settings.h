@@ -22,7 +22,7 @@ typedef enum TrainMode {
 
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
 
-enum { SETTINGS_BUDGETS = 8 };
+enum { SETTINGS_BUDGETS = 8 }; /* beside the run's own */
 
 typedef struct TrainSettings {
   /* data */
