@@ -146,7 +146,7 @@ def main():
     check_schema("sweep", [("lr.sweep/sweep.json", read("lr.sweep/sweep.json"))])
     plan_of = lambda text, *options: json.loads(run("train", text, *TINY, *options, "--dry-run", "--json"))
     plan = plan_of("text.txt", "--steps", 20)
-    check_schema("plan", [("a plan", plan), ("a plan of pairs", plan_of("pairs.tsv", "--arch", "original"))])
+    check_schema("plan", [("a plan", plan), ("a plan by time", plan_of("text.txt")), ("a plan of pairs", plan_of("pairs.tsv", "--arch", "original"))])
     for name, result in results:
         check(f"{name}: tokens_per_s", abs(result["tokens_per_s"] * result["seconds"] / result["tokens"] - 1) < 1e-6)
     last = [line for _, line in metrics if "loss" in line][-1]
