@@ -36,7 +36,8 @@ silent "a story" text.txt
 silent "a source" "$here/train.c"
 silent "a shell script" "$here/tests/texts.sh"
 silent "Markdown" "$here/README.md"
-silent "JSON lines" "$here/docs/learning.jsonl" --jsonl-field experiment
+awk '{ gsub(/["\\]/, ""); printf "{\"id\": %d, \"story\": \"%s\"}\n", NR, $0 }' text.txt >lines.jsonl
+silent "JSON lines" lines.jsonl --jsonl-field story
 
 # ---- problems with a suggested fix ----
 sed 's/the/th\xe9/g' text.txt >latin1.txt
@@ -84,7 +85,7 @@ cat text.txt text.txt >twice.txt
 mended "a text twice" 'the same 5[0-9.]* KiB 2 times' twice.txt
 gzip -c text.txt >text.txt.gz
 mended "gzip" 'text.txt.gz: it is compressed (gzip)' text.txt.gz
-awk '{ gsub(/["\\]/, ""); printf "{\"id\": %d, \"story\": \"%s\"}\n", NR, $0 }' text.txt >lines.json
+cp lines.jsonl lines.json
 mended "JSON lines under another name" 'looks like JSON lines' lines.json
 awk 'BEGIN { print "id,story" } { gsub(/"/, ""); printf "%d,\"%s\"\n", NR, $0 }' text.txt >table.csv
 has python3 "CSV" && mended "CSV" 'looks like CSV (2 columns, the longest texts in "story")' table.csv
