@@ -182,14 +182,6 @@ static bool shape(const TrainSettings *s, int vocab, int source_vocab, const Mod
   return architecture_check(s, base, error) && model_config_check(model, EXIT_USAGE, error);
 }
 
-/* Makes the model of a preset with the vocabulary and the sizes that are given. Returns false if they do not fit. */
-static bool preset_model(const TrainSettings *s, const AutoInputs *given, int preset, ModelConfig *model) {
-  TrainSettings filled = *s;
-  Error ignored = {0};
-  fill_shape(&filled, &presets[preset], given->pairs);
-  return shape(&filled, given->vocab, given->source_vocab, NULL, model, &ignored);
-}
-
 /* Returns the largest preset with no more parameters than the model; its batch size is used. */
 static int preset_like(const ModelConfig *model) {
   const double parameters = (double)model_parameters(model);
@@ -198,29 +190,24 @@ static int preset_like(const ModelConfig *model) {
   return preset;
 }
 
-/* Returns how often a model of a preset reads the text in the time, at most as often as is good for it. */
-static double affordable_epochs(const TrainSettings *s, const AutoInputs *given, int preset, const ModelConfig *model) {
-  const int64_t tokens = (int64_t)(s->batch ? s->batch : presets[preset].cpu_batch) * model->ctx;
-  const OptimizerKind optimizer = s->optimizer < 0 ? OPTIMIZER_MUON : (OptimizerKind)s->optimizer;
-  double step = model_step_flops(model, tokens, optimizer, given->device->accelerator);
-  if (given->teacher) step += model_forward_flops(given->teacher, tokens);
-  const double most = isnan(s->epochs) ? epochs_limit(s) : s->epochs;
-  return fmin(budget_flops(s, given) / step * (double)tokens / (double)given->train_tokens, most);
-}
-
 /* Returns the preset whose loss should be least: a larger one only if it is clearly better, because it takes more time
  * and memory to use, and if it has at most MOST_PER_BYTE parameters for each byte of the text (docs/learning.md). If the
  * shape is given, it is the preset like that. */
-static int preset_for(const TrainSettings *s, const AutoInputs *given) {
+static int preset_for(const TrainSettings *asked, const AutoInputs *given) {
   const double CLEARLY = 0.997, MOST_PER_BYTE = 10;
   double least = INFINITY, largest = 0;
   int best = PRESET_NANO;
   for (int preset = PRESET_NANO; preset <= PRESET_110M; preset++) {
+    TrainSettings s = *asked;
     ModelConfig model;
-    if (!preset_model(s, given, preset, &model)) continue;
-    if (s->model.layers && s->model.heads && s->model.dim) return preset_like(&model);
+    AutoReasons unused = {""};
+    Error misfit = {0};
+    s.preset = preset;
+    if (!auto_model(&s, given, &model, &unused, &misfit)) continue;
+    if (asked->model.layers && asked->model.heads && asked->model.dim) return preset_like(&model);
     const double size = (double)model_parameters_without_embeddings(&model);
-    const double loss = loss_law(size, (double)given->text_bytes, affordable_epochs(s, given, preset, &model));
+    const double epochs = fmin(auto_budget_epochs(&s, given, &model), asked->epochs); /* of both, or of the first */
+    const double loss = loss_law(size, (double)given->text_bytes, epochs);
     const bool fits = preset == PRESET_NANO || size <= MOST_PER_BYTE * (double)given->text_bytes;
     if (!fits || !(loss < CLEARLY * least) || size <= largest) continue;
     largest = size;
@@ -416,10 +403,14 @@ static void note_time(const TrainSettings *s, const AutoInputs *given, const cha
               text_flops(usual_flops(given)).text, given->device->accelerator ? "such a GPU" : threads.text);
 }
 
-double auto_budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+/* Returns the steps that the time buys at the usual speed, at most those that are good for the text. */
+static double budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  const double steps = fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
-  return fmax(steps, s->init ? 1 : AUTO_FEWEST_STEPS);
+  return fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
+}
+
+double auto_budget_epochs(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+  return budget_steps(s, given, model) * (double)settings_tokens_per_step(s) / (double)given->train_tokens;
 }
 
 /* Returns the number of steps that the time or the text allows, whichever is smaller. */
@@ -427,7 +418,7 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
                          AutoReasons *reasons) {
   const double per_step = (double)settings_tokens_per_step(s);
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  const double wanted = auto_budget_steps(s, given, model);
+  const double wanted = fmax(budget_steps(s, given, model), s->init ? 1 : AUTO_FEWEST_STEPS);
   const double most = 60 * MOST_MINUTES / auto_step_seconds(step, given->device, given->peak_flops);
   const int64_t steps = rounded(fmin(wanted, most));
   const double epochs = (double)steps * per_step / (double)given->train_tokens;

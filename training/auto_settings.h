@@ -102,9 +102,9 @@ double auto_most_steps(const TrainSettings *settings, int64_t epoch_tokens);
 
 double auto_budget_minutes(const TrainSettings *settings, const AutoInputs *given); /* --minutes, or the usual time */
 
-/* Returns the number of steps that the time usually allows on such a device, at most auto_most_steps(), but at least
- * AUTO_FEWEST_STEPS (fine-tuning: 1). */
-double auto_budget_steps(const TrainSettings *settings, const AutoInputs *given, const ModelConfig *model);
+/* Returns the epochs that the time usually buys on such a device, in at most auto_most_steps() steps. Call it after
+ * auto_model(). */
+double auto_budget_epochs(const TrainSettings *settings, const AutoInputs *given, const ModelConfig *model);
 
 /* Returns AdamW's default learning rate for the size of the model. */
 double auto_learning_rate(const TrainSettings *settings, const ModelConfig *model);

@@ -16,8 +16,7 @@ static bool plan(const TrainSettings *asked, const AutoInputs *given, double min
   out->preset = s.preset;
   out->parameters = (double)model_parameters(&model);
   out->without_embeddings = (double)model_parameters_without_embeddings(&model);
-  const double tokens = auto_budget_steps(&s, given, &model) * (double)settings_tokens_per_step(&s);
-  out->epochs = tokens / (double)given->train_tokens;
+  out->epochs = auto_budget_epochs(&s, given, &model);
   out->loss = loss_law(out->without_embeddings, (double)given->text_bytes, out->epochs);
   return true;
 }
