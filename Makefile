@@ -4,7 +4,7 @@
 $(if $(filter undefine,$(.FEATURES)),,$(error make $(MAKE_VERSION), which comes with macOS, is too old: \
 brew install make, then type gmake instead of make))
 .DEFAULT_GOAL := all
-include make/settings.mk make/progress.mk make/compiler.mk make/cuda.mk
+include tools/make/settings.mk tools/make/progress.mk tools/make/compiler.mk tools/make/cuda.mk
 
 COMMIT := $(shell test -e .git && git describe --always --abbrev=12 --dirty --exclude='*' 2>/dev/null)
 VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
@@ -19,11 +19,10 @@ all: $(BUILD)/built
 
 # ---- sources ----
 
-FOLDERS := util collective kernels tokenizer model dataset doctor inference formats checkpoint report sweep training generating cli
-LIBRARY := model.c $(foreach folder,$(FOLDERS),$(wildcard $(folder)/*.c))
-CPU_KERNELS := $(wildcard kernels/cpu/*.c)
+CPU_KERNELS := $(wildcard src/kernels/cpu/*.c)
+LIBRARY := model.c $(filter-out $(CPU_KERNELS),$(wildcard src/*/*.c src/*/*/*.c))
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/formats/modeling.o $(BUILD)/web/parts.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 
 # ---- programs ----
 
@@ -42,16 +41,16 @@ $(BIN)/inkling: $(BUILD)/inkling.o $(MAINS) $(LIBRARY_OBJECTS)
 $(MAINS): $(BUILD)/mains/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(ALL_CFLAGS) -Dmain=$*_main -c $< -o $@)
-$(MPI_LIBRARIES): $(BIN)/inkling-%.so: collective/mpi/library.c collective/messenger.h collective/collective.h $(BUILD)/flags
+$(MPI_LIBRARIES): $(BIN)/inkling-%.so: src/base/collective/mpi/library.c src/base/collective/messenger.h src/base/collective/collective.h $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. $(WARNINGS) $< -o $@)
+	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. -Isrc $(WARNINGS) $< -o $@)
 
 # Generators of training texts. They need no external libraries.
-DATA_UTIL := $(filter-out util/json.c,$(wildcard util/*.c))
+DATA_UTIL := $(filter-out src/base/json.c,$(wildcard src/base/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
-$(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/*.c cli/option*.c cli/console.c) $(DATA_UTIL))
-$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/stories/*.c))
-$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard data/pairs/*.c))
+$(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,tools/output.c $(wildcard src/cli/option*.c) src/cli/console.c $(DATA_UTIL))
+$(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/stories/*.c))
+$(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/pairs/*.c))
 $(DATA_PROGRAMS):
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm)
 
@@ -61,7 +60,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 define compile_kernels
-$(BUILD)/kernels/cpu/%.$(1).o: kernels/cpu/%.c $(BUILD)/flags | check-libraries
+$(BUILD)/src/kernels/cpu/%.$(1).o: src/kernels/cpu/%.c $(BUILD)/flags | check-libraries
 	@mkdir -p $$(@D)
 	$$(call run,$$(CC) $$(ALL_CFLAGS) $(call BUILD_FLAGS,$(1)) -c $$< -o $$@)
 endef
@@ -76,25 +75,25 @@ kernel-flags:
 	@echo '$(filter-out -MMD -MP,$(ALL_CFLAGS)) $(call BUILD_FLAGS,$(CPU_BUILD))'
 
 VERSION_DEFINES = -DINKLING_VERSION='"$(VERSION)"' -DINKLING_DATE='"$(DATE)"' -DINKLING_COMMIT='"$(or $(COMMIT),unknown)"'
-VERSIONED := $(MAINS) $(addprefix $(BUILD)/,inkling.o train.o generate.o scripts/option_pages.o bench/bench_kernels.o)
+VERSIONED := $(MAINS) $(addprefix $(BUILD)/,inkling.o train.o generate.o tools/option_pages.o tests/bench/bench_kernels.o)
 $(VERSIONED): private DEFINES += $(VERSION_DEFINES)
 $(VERSIONED): $(BUILD)/version
-$(BUILD)/scripts/option_pages.o: CHANGELOG.md
+$(BUILD)/tools/option_pages.o: CHANGELOG.md
 
 # A file of lines as the C string NAME.
 c_string = printf 'const char $(1)[] = ""\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
 
 # The Python file that is saved with models of Inkling's own class.
-$(BUILD)/formats/modeling.c: scripts/modeling_inkling.py Makefile
+$(BUILD)/src/files/formats/modeling.c: scripts/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
 	@(echo 'extern const char class_modeling[];'; $(call c_string,class_modeling,$<)) >$@.new && mv $@.new $@
-$(BUILD)/formats/modeling.o: $(BUILD)/formats/modeling.c $(BUILD)/flags
+$(BUILD)/src/files/formats/modeling.o: $(BUILD)/src/files/formats/modeling.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 
 # Each of these files is rewritten only when its content changes. New flags rebuild everything, a new version rebuilds the
 # programs, and new instruction sets or CUDA settings rebuild the list of backends and link again.
-$(BUILD)/kernels/backends.o: private DEFINES += $(BACKENDS_DEFINES)
-$(BUILD)/kernels/backends.o: $(BUILD)/backends
+$(BUILD)/src/kernels/backends.o: private DEFINES += $(BACKENDS_DEFINES)
+$(BUILD)/src/kernels/backends.o: $(BUILD)/backends
 define remade_for # FILE,CONTENT
 $(BUILD)/$(1): $(if $(call differ,$(shell cat $(BUILD)/$(1) 2>/dev/null),$(2)),FORCE) | remember
 	@mkdir -p $$(@D); printf '%s\n' $(call quoted,$(subst $$,$$$$,$(2))) > $$@
@@ -129,9 +128,9 @@ clean:
 		$(call missing,$(BUILD) is no build directory)))
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
-include make/web.mk make/install.mk make/static.mk tests/tests.mk
+include tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk
 
-HELP_FILES := Makefile make/web.mk make/install.mk make/static.mk tests/tests.mk make/settings.mk
+HELP_FILES := Makefile tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk tools/make/settings.mk
 help:
 	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
 		END { for (i = 1; i <= n; i++) \

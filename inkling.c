@@ -2,8 +2,8 @@
  *
  *   inkling train book.txt        is   ./train book.txt
  *   inkling generate book.run     is   ./generate book.run */
-#include "util/file.h"
-#include "util/program_name.h"
+#include "base/file.h"
+#include "base/program_name.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,20 +1,20 @@
 /* The CUDA backend: its context, memory, graphs and reports, and the table of its operations. The kernels are in
  * kernels/, a file for each family; attention compiles for minutes and is a separate translation unit. */
-#include "kernels/convolution.cuh"
-#include "kernels/cuda.cuh"
-#include "kernels/decode.cuh"
-#include "kernels/decode_attention.cuh"
-#include "kernels/embedding.cuh"
-#include "kernels/gemm.cuh"
-#include "kernels/heads.cuh"
-#include "kernels/loss.cuh"
-#include "kernels/mlp.cuh"
-#include "kernels/muon.cuh"
-#include "kernels/norm.cuh"
-#include "kernels/optimizer.cuh"
-#include "kernels/parameters.cuh"
-#include "kernels/peers.cuh"
-#include "kernels/sample.cuh"
+#include "kernels/cuda/convolution.cuh"
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/decode_attention.cuh"
+#include "kernels/cuda/embedding.cuh"
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/heads.cuh"
+#include "kernels/cuda/loss.cuh"
+#include "kernels/cuda/mlp.cuh"
+#include "kernels/cuda/muon.cuh"
+#include "kernels/cuda/norm.cuh"
+#include "kernels/cuda/optimizer.cuh"
+#include "kernels/cuda/parameters.cuh"
+#include "kernels/cuda/peers.cuh"
+#include "kernels/cuda/sample.cuh"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,8 +50,8 @@ bool check_head_size(Context *c, int dim) {
 
 /* ---- waiting ---- */
 
-/* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked for
- * meanwhile; after one, the result is cudaErrorNotReady. */
+/* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked
+ * for meanwhile; after one, the result is cudaErrorNotReady. */
 template <class T>
 static cudaError_t wait_for(Context *c, T what, cudaError_t (*query)(T), cudaError_t (*synchronize)(T)) {
   if (!c->nccl) return synchronize(what);

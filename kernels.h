@@ -25,8 +25,8 @@
 #ifndef INKLING_KERNELS_H
 #define INKLING_KERNELS_H
 
-#include "collective/collective.h"
-#include "util/error.h"
+#include "base/collective/collective.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The Transformer as a list of operations, in reading order: opening a model, the sublayers (each backward beside its
- * forward), norms, a stack of layers, the head and the loss. Training steps are in model/steps.c, evaluation in model/evaluation.c.
- * Shapes are in the comments; model/internal.h names the dimensions and the other files of model/. */
+ * forward), norms, a stack of layers, the head and the loss. Training steps are in model/steps.c, evaluation in
+ * model/evaluation.c. Shapes are in the comments; model/internal.h names the dimensions and the other files of model/. */
 #include "model/internal.h"
 
 #include "kernels/philox.h"

@@ -8,7 +8,7 @@
 #ifndef INKLING_MODEL_H
 #define INKLING_MODEL_H
 
-#include "util/error.h"
+#include "base/error.h"
 #include "kernels.h"
 #include "model/schedule.h"
 

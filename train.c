@@ -7,14 +7,14 @@
 #include "report/page.h"
 #include "report/plot.h"
 #include "report/runs.h"
-#include "sweep/sweep.h"
-#include "training/architecture.h"
-#include "training/run.h"
-#include "training/verify.h"
-#include "util/file.h"
-#include "util/path.h"
-#include "util/program_name.h"
-#include "util/text.h"
+#include "train/sweep/sweep.h"
+#include "train/architecture.h"
+#include "train/run.h"
+#include "train/verify.h"
+#include "base/file.h"
+#include "base/path.h"
+#include "base/program_name.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

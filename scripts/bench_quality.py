@@ -188,7 +188,7 @@ def plan(args, name, system, tokens, points):
 
 
 def part_windows(run, val):
-    """Number of validation windows used in every evaluation, as in part_windows() of training/evaluation.c."""
+    """Number of validation windows used in every evaluation, as in part_windows() of src/train/evaluation.c."""
     tokens = os.path.getsize(val) + 1
     if tokens <= 65536:
         return math.ceil((tokens - 1) / run["shape"]["ctx"])

@@ -14,7 +14,7 @@ second one in reverse order. A time is the median over rounds of the medians tha
 minute and a half on two cores.
 
 Each time is compared with a prediction from the arithmetic: the FLOPs of the point at the FLOP/s of the curve's base.
-The FLOPs of a step are those of model_step_flops in model/activations.c; the FLOPs of a token are a third of those of
+The FLOPs of a step are those of model_step_flops in src/model/activations.c; the FLOPs of a token are a third of those of
 its linear layers, plus attention up to its position. The base is nano, except for context (the shortest one) and
 threads (one; n threads are predicted to be n times as fast). `ratio` is the time divided by the prediction. A curve is
 good if its ratio stays below 1, that is, if GFLOP/s do not fall as the work grows. FLOPs count matrix products only:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the law of the loss (training/loss_law.c) to runs, and adds runs to those that it is fitted to.
+"""Fits the law of the loss (src/train/loss_law.c) to runs, and adds runs to those that it is fitted to.
 
     scripts/loss_law.py                                          # the numbers of the law, and how far each run is from it
     scripts/loss_law.py --test russian code                      # fitted without these texts, then compared with them

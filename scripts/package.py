@@ -22,7 +22,7 @@ EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
 DATE = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc)
 ISO_DATE = DATE.strftime("%Y-%m-%dT%H:%M:%SZ")
 VERSION = open("VERSION", encoding="ascii").read().strip()
-with open("packaging/about", encoding="utf-8") as about:
+with open("tools/packaging/about", encoding="utf-8") as about:
     ABOUT = dict(word.split("=", 1) for word in shlex.split(about.read().replace("\\\n", ""), comments=True))
 
 

@@ -66,7 +66,7 @@ def optimizers_of(run, model, matrices):
 
 
 def schedule(run, step):
-    """The fraction of the peak learning rate, as in schedule_lr() of model/schedule.c."""
+    """The fraction of the peak learning rate, as in schedule_lr() of src/model/schedule.c."""
     if step <= run["warmup"]:
         return step / run["warmup"]
     progress = (step - run["warmup"]) / (run["steps"] - run["warmup"])

@@ -9,8 +9,8 @@
 # Environment: BUILD (build): where the static programs are; MACHINES; MAINTAINER (the author of the commit).
 set -eu
 cd "$(dirname "$0")/.."
-# shellcheck source=packaging/about
-. packaging/about
+# shellcheck source=tools/packaging/about
+. tools/packaging/about
 [ -e .git ] || { echo "release: this folder is not a git checkout, which the source of a release comes from" >&2; exit 1; }
 for tool in git python3 dpkg-deb; do
   command -v $tool >/dev/null || { echo "release: $tool is missing" >&2; exit 1; }
@@ -63,7 +63,7 @@ $name ($version) stable; urgency=medium
 END
   kilobytes=$(find "$1/usr" -printf '%y %s\n' | awk '{ n += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print n }')
   mkdir -p "$1/usr/share/lintian/overrides" "$1/usr/share/zsh" "$1/DEBIAN"
-  cp packaging/lintian-overrides "$1/usr/share/lintian/overrides/$name"
+  cp tools/packaging/lintian-overrides "$1/usr/share/lintian/overrides/$name"
   mv "$1/usr/share/zsh/site-functions" "$1/usr/share/zsh/vendor-completions"
   gzip -9n "$1"/usr/share/man/man1/*.1
   cat >"$1/DEBIAN/control" <<END
@@ -105,7 +105,7 @@ python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$v
 if [ -n "${URL:-}" ]; then
   sum=$(sha256sum "$out/$source" | cut -d ' ' -f 1)
   for file in inkling.rb PKGBUILD; do
-    sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" packaging/$file \
+    sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" tools/packaging/$file \
       >"$out/$file"
   done
 else echo "release: note: no Homebrew formula and no PKGBUILD: give the project's address, URL=https://..." >&2; fi

@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, MARGIN, BAR_HEIGHT = 7.8, 18, 13, 14, 26  # pixels
 BACKGROUND, FRAME, PLAIN, DIM = "#14181d", "#242a32", "#d5dae0", "#7d8794"
-COLORS = {"31": "#f07178", "33": "#e6c07b", "36": "#6cc7d9"}  # what cli/console.c writes: error, warning, note
+COLORS = {"31": "#f07178", "33": "#e6c07b", "36": "#6cc7d9"}  # what src/cli/console.c writes: error, warning, note
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 

@@ -3,8 +3,8 @@
 #define INKLING_TESTS_BPE_HELPERS_H
 
 #include "kernels/philox.h"
-#include "tokenizer/bpe_encode.h"
-#include "tokenizer/bpe_train.h"
+#include "text/tokenizer/bpe_encode.h"
+#include "text/tokenizer/bpe_train.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -74,12 +74,12 @@ check "nor in the directory above" has -DC
 make_below kernel-flags >"$work/log"
 check "a build below takes them" grep -q ' -DC ' "$work/log"
 check "without a name none are read" lacks -DC BUILD_SETTINGS=
-cat Makefile make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
+cat Makefile tools/make/*.mk tests/tests.mk | sed ':a; /\\$/ { N; s/\\\n//; ba }' | grep '(MAKE).* BUILD=' >"$work/nested"
 check "every make for a build below names them" [ "$(wc -l <"$work/nested")" = "$(grep -c '(NESTED)' "$work/nested")" ]
 
 # make help lists every setting and only existing targets.
 make_in "$work/help" help >"$work/help.txt"
-missing=$(for name in $(sed -n 's/^SETTINGS := //p' make/settings.mk); do grep -qw "$name" "$work/help.txt" || echo "$name"; done)
+missing=$(for name in $(sed -n 's/^SETTINGS := //p' tools/make/settings.mk); do grep -qw "$name" "$work/help.txt" || echo "$name"; done)
 check "help has every setting" [ -z "$missing" ]
 missing=$(grep -o '^  make [a-z][-a-z0-9]*' "$work/help.txt" | while read -r _ name; do
   make_in "$work/help" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 -n "$name" 2>&1 | grep "No rule to make target '$name'"
@@ -88,7 +88,7 @@ check "help has targets that there are" [ -z "$missing" ]
 check "help is aligned" awk '/^  / { match(substr($0, 3), /  +/); n++; if (n > 1 && RSTART + RLENGTH != column) bad = 1; column = RSTART + RLENGTH }
   END { exit bad || n < 20 }' "$work/help.txt"
 
-# Instruction sets: what is compiled, and what kernels/backends.c gets.
+# Instruction sets: what is compiled, and what src/kernels/backends.c gets.
 kernels_of() { make_in "$work/isa" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$@" all; }
 kernels_of ISA=generic >"$work/log"
 check "one instruction set" [ "$(grep -o 'DCPU_BUILD=[a-z0-9_]*' "$work/log" | sort -u | tr '\n' ' ')" = "DCPU_BUILD=generic DCPU_BUILD=generic_bf16 " ]

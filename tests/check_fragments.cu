@@ -1,10 +1,10 @@
 /* Are the tensor-core fragments laid out as the kernels and the emulator assume? A program, because it wants a card.
  *
- * Runs every function of kernels/primitives.cuh in one warp, and compares each register of each lane with what plain
- * C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16", "ldmatrix"; 9.7.9 "cp.async"). The same
+ * Runs every function of kernels/cuda/primitives.cuh in one warp, and compares each register of each lane with what
+ * plain C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16", "ldmatrix"; 9.7.9 "cp.async"). The same
  * source runs on the card and in tests/cuda_on_cpu, so that both are held to the same tables. Prints a line a check and
  * the first lane and register that differ; status 0 when all agree, 1 when not, 2 without a device. */
-#include "kernels/primitives.cuh"
+#include "kernels/cuda/primitives.cuh"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef INKLING_TESTS_CHECKPOINT_HELPERS_H
 #define INKLING_TESTS_CHECKPOINT_HELPERS_H
 
-#include "util/file.h"
-#include "util/path.h"
+#include "base/file.h"
+#include "base/path.h"
 
 #include <dirent.h>
 #include <ftw.h>

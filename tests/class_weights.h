@@ -3,12 +3,12 @@
 #define INKLING_TESTS_CLASS_WEIGHTS_H
 
 #include "tests/model_files_helpers.h"
-#include "checkpoint/directory.h"
+#include "files/checkpoint/directory.h"
 #include "tests/checkpoint_helpers.h"
 #include "tests/class_models.h"
 #include "tests/config_fields.h"
 #include "tests/config_helpers.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 
 static const SpecialTokens no_tokens = {.start = -1, .end = -1};

@@ -2,7 +2,7 @@
 #ifndef INKLING_TESTS_CLI_HELPERS_H
 #define INKLING_TESTS_CLI_HELPERS_H
 
-#include "util/error.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

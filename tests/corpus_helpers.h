@@ -2,9 +2,9 @@
 #ifndef INKLING_TESTS_CORPUS_HELPERS_H
 #define INKLING_TESTS_CORPUS_HELPERS_H
 
-#include "util/file.h"
-#include "util/path.h"
-#include "dataset/corpus.h"
+#include "base/file.h"
+#include "base/path.h"
+#include "text/dataset/corpus.h"
 
 #include <dirent.h>
 #include <stdio.h>

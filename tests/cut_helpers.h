@@ -2,7 +2,7 @@
 #ifndef INKLING_TESTS_CUT_HELPERS_H
 #define INKLING_TESTS_CUT_HELPERS_H
 
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

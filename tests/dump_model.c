@@ -10,7 +10,7 @@
  * The fields are those of ModelConfig, enums by number; what is not given is a small LLaMA's. */
 #include "tests/config_fields.h"
 #include "tests/model_files_helpers.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 #include "model/decoder.h"
 

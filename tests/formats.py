@@ -137,7 +137,7 @@ def main():
     check("a run ends in each way", {result["end"] for _, result in results} ==
           {"done", "minutes", "patience", "signal", "nonfinite"}, [(name, r["end"]) for name, r in results])
     metrics_schema = check_schema("metrics", metrics)
-    with open(os.path.join(HERE, "report/diagnosis.h"), encoding="utf-8") as file:
+    with open(os.path.join(HERE, "src/report/diagnosis.h"), encoding="utf-8") as file:
         diagnoses = re.findall(r'#define DIAGNOSIS_[A-Z_]+ "(.*)"', file.read())
     verdict = metrics_schema["$defs"]["diagnosis"]["properties"]["verdict"]
     check("names of diagnoses", verdict["enum"] == diagnoses, diagnoses)

@@ -1,5 +1,5 @@
 /* Known results: files of tests/golden, comparisons, finite differences. See backends.h. */
-#include "formats/safetensors.h"
+#include "files/formats/safetensors.h"
 #include "tests/backends.h"
 
 #include <math.h>

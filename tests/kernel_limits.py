@@ -38,7 +38,7 @@ def readable(names):
 
 def outputs(build, ending):
     """The files that nvcc made."""
-    return glob.glob(f"{build}/*.cu.{ending}") + glob.glob(f"{build}/kernels/*.cu.{ending}")
+    return glob.glob(f"{build}/*.cu.{ending}") + glob.glob(f"{build}/src/kernels/cuda/*.cu.{ending}")
 
 
 def resources(build):

@@ -2,32 +2,33 @@
 # Checks the include layers: layers.sh [BUILD]; layers.sh --self-test checks this script.
 #
 # A file may include, and an object may use, only what is in its own folder or in a lower layer;
-# folders of one layer may not use each other. Every #include "..." gives a path from the root of the source. With
-# BUILD, a directory of objects, the symbols that the objects use are checked, too, and no symbol may be defined twice.
-# Folders that are not in the table (data/, tests/) are not checked. Prints a line for each violation and, at the end,
+# folders of one layer may not use each other. Every #include "..." gives a path from src/ or from the root of the source.
+# With BUILD, a directory of objects, the symbols that the objects use are checked, too, and no symbol may be defined
+# twice. Other files of tests/ are not checked. Prints a line for each violation and, at the end,
 # what was checked; exit status 1 if something is wrong.
 set -u
 
 # folder, layer, its files (a name that ends in / stands for everything below it)
 folders='
-util        0  util/
-collective  1  collective/
-kernels     2  kernels.h kernels.cu kernels/ tests/cuda_on_cpu/
-tokenizer   2  tokenizer/
-model       3  model.h model.c model/
-dataset     3  dataset/
-doctor      4  doctor/
-inference   4  inference/
-formats     4  formats/
-web         5  web/
-checkpoint  5  checkpoint/
-cli         5  cli/
-report      6  report/
-training    7  training/
-generating  7  generating/
-sweep       8  sweep/
-programs    9  train.c generate.c inkling.c scripts/
-bench       9  bench/
+base        0  src/base/
+collective  1  src/base/collective/
+kernels     2  kernels.h kernels.cu src/kernels/ tests/cuda_on_cpu/
+tokenizer   2  src/text/tokenizer/
+model       3  model.h model.c src/model/
+dataset     3  src/text/dataset/
+doctor      4  src/text/doctor/
+inference   4  src/generate/inference/
+formats     4  src/files/formats/
+page        5  src/generate/pack.h src/generate/parts.h tools/web/
+checkpoint  5  src/files/checkpoint/
+cli         5  src/cli/
+report      6  src/report/
+train       7  src/train/
+generate    7  src/generate/
+sweep       8  src/train/sweep/
+programs    9  train.c generate.c inkling.c tools/option_pages.c
+texts       6  tools/stories/ tools/pairs/ tools/output.c tools/output.h
+bench       9  tests/bench/
 '
 export folders
 
@@ -48,9 +49,8 @@ BEGIN {
     for (j = 3; j <= fields; j++) { owner[field[j]] = field[1]; layer[field[1]] = field[2] }
   }
 }
-function folder_of(file,  name) { # "" when it is in none
-  if (file in owner) return owner[file]
-  for (name in owner) if (name ~ /\/$/ && index(file, name) == 1) return owner[name]
+function folder_of(file,  name) { # "" when it is in none; the innermost folder of the table
+  for (name = file; name != ""; sub(/[^\/]*\/?$/, "", name)) if (name in owner) return owner[name]
   return ""
 }
 function may(from, to) { return from == to || layer[to] + 0 < layer[from] + 0 }
@@ -59,9 +59,10 @@ function shown(folder) { return folder ", layer " layer[folder] }
 
 # The sources: all but what is hidden, built, a run, or not to be checked.
 sources() {
-  find . \( -name '.?*' -o -name '*.run' -o -path ./data -o -path ./tests -o -path ./build -o -path "./${build:-build}" \) \
-    -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -print |
-    sed 's|^\./||' | sort
+  for tree in . ./tests/bench; do
+    find "$tree" \( -name '.?*' -o -name '*.run' -o -path ./data -o -path ./tests -o -path ./build -o -path "./${build:-build}" \) \
+      -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) -print 2>/dev/null
+  done | sed 's|^\./||' | sort
 }
 
 # The violations among the includes; at the end `= FILES INCLUDES`, how many were looked at.
@@ -73,6 +74,7 @@ check_includes() {
       if (!(file in known)) { known[file] = (getline line < file) >= 0; close(file) }
       return known[file]
     }
+    function place(name) { return there(name) || !there("src/" name) ? name : "src/" name }
     FNR == NR { # a source
       if (folder_of($0) != "") files++
       else if (/\.(c|cu|cpp)$/) print $0 " is in no layer"
@@ -87,6 +89,7 @@ check_includes() {
       kind = substr(name, 1, 1)
       if (kind != "\"" && kind != "<") { print where ": includes what a macro names"; next }
       name = substr(name, 2); sub(/[">].*/, "", name)
+      name = place(name)
       if (kind == "<" && !there(name)) next # a library
       includes++
       to = folder_of(name)
@@ -99,18 +102,18 @@ check_includes() {
 }
 
 # The violations among the symbols of the objects; at the end `= SYMBOLS`, how many references were looked at. Objects of
-# bench/ and of CUDA may be missing: they are not always built. MPI's are libraries, web/ is a module of its own.
+# benchmarks, texts and CUDA may be missing: they are not always built. MPI's are libraries, tools/web/ is a module.
 check_symbols() {
   : >"$work/objects"
   while read -r source; do
     case $source in
-      kernels/cpu/*.c) objects=$(ls "$build/${source%.c}".*.o "$build/${source%.c}.o" 2>/dev/null) ;; # one an instruction set
+      src/kernels/cpu/*.c) objects=$(ls "$build/${source%.c}".*.o "$build/${source%.c}.o" 2>/dev/null) ;; # one an instruction set
       *.c) objects=$(ls "$build/${source%.c}.o" 2>/dev/null) ;;
       *.cu) objects=$(ls "$build/$source.o" 2>/dev/null) ;;
       *) continue ;;
     esac
     if [ -n "$objects" ]; then echo "$objects" >>"$work/objects"
-    elif case $source in *.cu | bench/* | collective/mpi/* | web/*) false ;; esac then echo "$source has no object in $build"; fi
+    elif case $source in *.cu | tests/bench/* | src/base/collective/mpi/* | tools/*) false ;; esac then echo "$source has no object in $build"; fi
   done <"$work/sources"
   if [ -s "$work/objects" ]; then xargs "${NM:-nm}" -A -g -P <"$work/objects"; fi >"$work/symbols"
   awk -v build="$build" "$map"'
@@ -205,29 +208,29 @@ self_test_includes() {
   done
   sh "$tree/tests/layers.sh" | grep -v '^layers: ' | sort >"$work/before"
 
-  plant "$tree" cli/planted.h ''
-  plant "$tree" kernels/planted.h ''
-  plant "$tree" training/planted.h '#include "cli/planted.h"' '#include "training/planted.h"'
-  plant "$tree" util/planted.c '#include "cli/planted.h"'
-  plant "$tree" dataset/planted.c '' '  #  include <training/planted.h>'
-  plant "$tree" tokenizer/planted.c '#include "kernels/planted.h"'
-  plant "$tree" checkpoint/planted.c '#include "cli/planted.h" // why not?'
-  plant "$tree" model/planted.c '#include "model/no_such_file.h"'
-  plant "$tree" cli/planted.c '#include "planted.h"' '#include "../cli/planted.h"' '#include <planted.h>'
-  plant "$tree" bench/planted.c '#include "tests/layers.sh"' '#include PLANTED'
+  plant "$tree" src/cli/planted.h ''
+  plant "$tree" src/kernels/planted.h ''
+  plant "$tree" src/train/planted.h '#include "cli/planted.h"' '#include "train/planted.h"'
+  plant "$tree" src/base/planted.c '#include "cli/planted.h"'
+  plant "$tree" src/text/dataset/planted.c '' '  #  include <train/planted.h>'
+  plant "$tree" src/text/tokenizer/planted.c '#include "kernels/planted.h"'
+  plant "$tree" src/files/checkpoint/planted.c '#include "cli/planted.h" // why not?'
+  plant "$tree" src/model/planted.c '#include "model/no_such_file.h"'
+  plant "$tree" src/cli/planted.c '#include "planted.h"' '#include "../cli/planted.h"' '#include <planted.h>'
+  plant "$tree" tests/bench/planted.c '#include "tests/layers.sh"' '#include PLANTED'
   plant "$tree" attic/planted.c ''
   if sh "$tree/tests/layers.sh" >"$work/after"; then missed "includes"; fi
   grep -v '^layers: ' "$work/after" | sort | comm -13 "$work/before" - >"$work/got"
   expect "includes" <<'END'
-util/planted.c:1: includes cli/planted.h (util, layer 0 -> cli, layer 5)
-dataset/planted.c:2: includes training/planted.h (dataset, layer 3 -> training, layer 7)
-tokenizer/planted.c:1: includes kernels/planted.h (tokenizer, layer 2 -> kernels, layer 2)
-checkpoint/planted.c:1: includes cli/planted.h (checkpoint, layer 5 -> cli, layer 5)
-model/planted.c:1: includes model/no_such_file.h, which is not there
-cli/planted.c:1: includes planted.h, which is not there
-cli/planted.c:2: includes ../cli/planted.h, which is not named from the root
-bench/planted.c:1: includes tests/layers.sh, which is in no layer
-bench/planted.c:2: includes what a macro names
+src/base/planted.c:1: includes src/cli/planted.h (base, layer 0 -> cli, layer 5)
+src/text/dataset/planted.c:2: includes src/train/planted.h (dataset, layer 3 -> train, layer 7)
+src/text/tokenizer/planted.c:1: includes src/kernels/planted.h (tokenizer, layer 2 -> kernels, layer 2)
+src/files/checkpoint/planted.c:1: includes src/cli/planted.h (checkpoint, layer 5 -> cli, layer 5)
+src/model/planted.c:1: includes model/no_such_file.h, which is not there
+src/cli/planted.c:1: includes planted.h, which is not there
+src/cli/planted.c:2: includes ../cli/planted.h, which is not named from the root
+tests/bench/planted.c:1: includes tests/layers.sh, which is in no layer
+tests/bench/planted.c:2: includes what a macro names
 attic/planted.c is in no layer
 END
 }
@@ -236,7 +239,7 @@ END
 compile() {
   (cd "$1" && find . -name '*.c' | while read -r source; do
     mkdir -p "build/$(dirname "$source")"
-    "$cc" -I. -c "$source" -o "build/${source%.c}.o" || exit 1
+    "$cc" -I. -Isrc -c "$source" -o "build/${source%.c}.o" || exit 1
   done)
 }
 
@@ -245,10 +248,10 @@ self_test_symbols() {
   tree=$work/small
   mkdir -p "$tree/tests"
   cp tests/layers.sh "$tree/tests/"
-  plant "$tree" util/low.h 'int low(void);'
-  plant "$tree" util/low.c '#include "util/low.h"' 'int low(void) { return 1; }'
-  plant "$tree" kernels/one.c 'int kernel(void) { return 1; }'
-  plant "$tree" training/high.c '#include "util/low.h"' 'int high(void) { return low(); }'
+  plant "$tree" src/base/low.h 'int low(void);'
+  plant "$tree" src/base/low.c '#include "base/low.h"' 'int low(void) { return 1; }'
+  plant "$tree" src/kernels/one.c 'int kernel(void) { return 1; }'
+  plant "$tree" src/train/high.c '#include "base/low.h"' 'int high(void) { return low(); }'
   plant "$tree" train.c 'int high(void);' 'int main(void) { return high(); }'
   plant "$tree" generate.c 'int main(void) { return 0; }'
   compile "$tree" && sh "$tree/tests/layers.sh" build >"$work/got"
@@ -256,18 +259,18 @@ self_test_symbols() {
 layers: 2 includes and 2 symbols of 6 files point downward
 END
 
-  plant "$tree" util/planted.c 'int high(void);' 'int planted(void) { return high(); }' 'int twice;'
-  plant "$tree" tokenizer/planted.c 'int kernel(void);' 'int words(void) { return kernel(); }'
-  plant "$tree" model/planted.c 'int twice = 1;'
+  plant "$tree" src/base/planted.c 'int high(void);' 'int planted(void) { return high(); }' 'int twice;'
+  plant "$tree" src/text/tokenizer/planted.c 'int kernel(void);' 'int words(void) { return kernel(); }'
+  plant "$tree" src/model/planted.c 'int twice = 1;'
   compile "$tree"
-  plant "$tree" cli/planted.c ''
+  plant "$tree" src/cli/planted.c ''
   if sh "$tree/tests/layers.sh" build >"$work/after"; then missed "symbols"; fi
   grep -v '^layers: ' "$work/after" | sort >"$work/got"
   expect "symbols" <<'END'
-util/planted.o -> high (defined in training/high.o)
-tokenizer/planted.o -> kernel (defined in kernels/one.o)
-twice is defined in model/planted.o and in util/planted.o
-cli/planted.c has no object in build
+src/base/planted.o -> high (defined in src/train/high.o)
+src/text/tokenizer/planted.o -> kernel (defined in src/kernels/one.o)
+twice is defined in src/base/planted.o and in src/model/planted.o
+src/cli/planted.c has no object in build
 END
   rm -r "$tree/build"
   if sh "$tree/tests/layers.sh" build >"$work/after"; then missed "objects that are missing"; fi

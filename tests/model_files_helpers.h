@@ -2,7 +2,7 @@
 #ifndef INKLING_TESTS_MODEL_FILES_HELPERS_H
 #define INKLING_TESTS_MODEL_FILES_HELPERS_H
 
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 
 static inline bool write_config(const char *dir, const ModelConfig *config, SpecialTokens tokens, Error *error) {

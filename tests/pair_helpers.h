@@ -3,7 +3,7 @@
 #define INKLING_TESTS_PAIR_HELPERS_H
 
 #include "tests/window_helpers.h"
-#include "dataset/pairs.h"
+#include "text/dataset/pairs.h"
 
 enum {
   CANARY = 0x5A5A5A5A,

@@ -1,6 +1,6 @@
 /* training/architecture: what --arch names, what single options change, and what does not go together. */
-#include "training/architecture.h"
-#include "training/auto_settings.h"
+#include "train/architecture.h"
+#include "train/auto_settings.h"
 #include "model/parameters.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* training/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
-#include "training/architecture.h"
-#include "training/auto_settings.h"
-#include "training/outlook.h"
+#include "train/architecture.h"
+#include "train/auto_settings.h"
+#include "train/outlook.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -308,7 +308,8 @@ static void test_card_takes_more(void **state) {
   assert_true(large.parameters > small.parameters);
 }
 
-/* A part of the shape that is given fits the preset; a whole shape has the batch and the context of a preset like it. */
+/* A part of the shape that is given fits the preset; a whole shape has the batch and the context of a preset like
+ * it. */
 static void test_given_shapes(void **state) {
   (void)state;
   const struct {

@@ -1,6 +1,6 @@
 /* tokenizer/bpe and bpe_encode: by hand and against the definition. */
 #include "tests/bpe_helpers.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static void expect_ids(const Bpe *bpe, const char *text, size_t count, const int32_t *expected) {
   PipelineText one = document(text);

@@ -1,6 +1,6 @@
 /* tokenizer/bpe_train: by hand and against counting everything anew for each merge. */
 #include "tests/bpe_helpers.h"
-#include "tokenizer/bpe_merges.h"
+#include "text/tokenizer/bpe_merges.h"
 
 static void expect_merges(const char *text, int32_t vocab_size, size_t count, const int32_t expected[][2]) {
   PipelineText one = document(text);

@@ -1,5 +1,5 @@
 /* dataset/characters: what the automatic choice of a tokenizer counts. */
-#include "dataset/characters.h"
+#include "text/dataset/characters.h"
 #include "tests/corpus_helpers.h"
 
 static Characters count(Fixture *f, const char *name, const char *text, size_t size) {

@@ -1,6 +1,6 @@
 /* report/chart: the points of a curve are read back out of the picture, and hostile text is escaped. */
 #include "report/chart.h"
-#include "util/html.h"
+#include "base/html.h"
 #include "tests/cli_helpers.h"
 
 #include <math.h>

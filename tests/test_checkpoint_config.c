@@ -3,7 +3,7 @@
 #include "tests/checkpoint_helpers.h"
 #include "tests/class_models.h"
 #include "tests/config_helpers.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 
 static void test_config_round_trip(void **state) {
   const ModelConfig ours = {.vocab = 257,

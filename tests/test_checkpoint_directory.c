@@ -1,8 +1,8 @@
 /* checkpoint: the run directory, its lock, and what is never replaced. */
-#include "checkpoint/directory.h"
+#include "files/checkpoint/directory.h"
 #include "tests/checkpoint_helpers.h"
-#include "util/path.h"
-#include "formats/model_files.h"
+#include "base/path.h"
+#include "files/formats/model_files.h"
 
 #include <sys/wait.h>
 

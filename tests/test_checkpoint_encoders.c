@@ -1,7 +1,7 @@
 /* checkpoint: models with an encoder as the classes of transformers that compute them, and back to the same model;
  * directories of others. */
 #include "tests/class_weights.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 
 static ModelConfig marian(void) { return encoder_decoder(NORM_AFTER, POSITIONS_SINUSOIDAL); }

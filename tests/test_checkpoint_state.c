@@ -1,8 +1,8 @@
 /* checkpoint: the state of a run, also damaged, unwritable and killed while it is saved. */
-#include "checkpoint/state.h"
-#include "checkpoint/directory.h"
+#include "files/checkpoint/state.h"
+#include "files/checkpoint/directory.h"
 #include "tests/small_model.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 
 #include <math.h>

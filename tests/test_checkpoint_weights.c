@@ -1,8 +1,8 @@
 /* checkpoint: model.safetensors written, read and loaded, ours and others', also damaged and hostile. */
 #include "tests/model_files_helpers.h"
-#include "checkpoint/directory.h"
+#include "files/checkpoint/directory.h"
 #include "tests/small_model.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 #include "model/parameters.h"
 
 #include <math.h>

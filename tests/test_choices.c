@@ -1,6 +1,6 @@
 /* dataset/choice_file and inference/choices: lines that are read and refused, tokens, and what is chosen. */
 #include "tests/corpus_helpers.h"
-#include "inference/choices.h"
+#include "generate/inference/choices.h"
 
 #include <math.h>
 

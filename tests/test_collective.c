@@ -1,5 +1,5 @@
-/* What processes say to each other, by the sockets of those that ./train starts itself (collective/local.c). */
-#include "collective/collective.h"
+/* What processes say to each other, by the sockets of those that ./train starts itself (base/collective/local.c). */
+#include "base/collective/collective.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* cli/console and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
 #include "cli/console.h"
 #include "tests/cli_helpers.h"
-#include "util/error.h"
-#include "util/text.h"
+#include "base/error.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* dataset/corpus: documents against a naive reference, standard input, and files that change. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "tokenizer/tokenizer.h"
-#include "util/system.h"
+#include "text/tokenizer/tokenizer.h"
+#include "base/system.h"
 
 #include <fcntl.h>
 

@@ -1,7 +1,7 @@
 /* corpus_cut(): where a corpus is cut, and that its parts are read as if the other did not exist. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* doctor/: constructed files, the findings about them, and the commands that fix them. */
-#include "doctor/doctor.h"
-#include "util/text.h"
+#include "text/doctor/doctor.h"
+#include "base/text.h"
 #include "tests/text_helpers.h"
 
 /* ---- expectations ---- */

@@ -1,6 +1,6 @@
 /* util/file: whole files, mapped and written atomically, and what cannot be read or written. */
-#include "util/file.h"
-#include "util/path.h"
+#include "base/file.h"
+#include "base/path.h"
 #include "tests/checkpoint_helpers.h"
 
 static void test_file_round_trip(void **state) {

@@ -1,5 +1,5 @@
 /* dataset/file_list, through dataset/corpus: which files are read, in which order, and names that cannot be. */
-#include "util/text.h"
+#include "base/text.h"
 #include "tests/corpus_helpers.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* dataset/record, JSON lines: by itself and through dataset/corpus: fields and invalid lines. */
 #include "tests/corpus_helpers.h"
-#include "dataset/line.h"
-#include "dataset/record.h"
+#include "text/dataset/line.h"
+#include "text/dataset/record.h"
 
 static void json_lines(void **state) {
   Fixture *f = *state;

@@ -1,5 +1,5 @@
 /* inference/longest_match: against the plain way to find it, on random texts and across the borders of chunks. */
-#include "inference/longest_match.h"
+#include "generate/inference/longest_match.h"
 #include "tests/cli_helpers.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* util/memory and util/threads: limits of resources and of control groups, each read from files made for it. */
 #include "tests/cli_helpers.h"
-#include "util/memory.h"
-#include "util/threads.h"
+#include "base/memory.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <math.h>

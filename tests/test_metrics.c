@@ -2,7 +2,7 @@
  * be written. */
 #include "report/metrics.h"
 #include "tests/cli_helpers.h"
-#include "util/file.h"
+#include "base/file.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Texts that are generated several at a time, on every backend: each is bit for bit the one that its prompt gets alone,
  * whatever stands beside it, and on any number of threads; stop texts, slides, log-probabilities. */
-#include "inference/generation.h"
+#include "generate/inference/generation.h"
 #include "tests/machine.h"
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
@@ -416,8 +416,8 @@ static void test_logprobs(void **state) {
   speaker_close(&s);
 }
 
-/* An evaluation of shorter texts while a decoder is open finds the decoder's logits, and does not take the memory of its
- * longest prompt. */
+/* An evaluation of shorter texts while a decoder is open finds the decoder's logits, and does not take the memory of
+ * its longest prompt. */
 static void test_evaluation_beside_decoder(void **state) {
   Fixture *f = *state;
   enum { SHORT = 3 };

@@ -1,7 +1,7 @@
 /* dataset/pairs: sources with a vocabulary of their own make the windows that they make without, but for the tokens'
  * numbers. */
 #include "tests/window_helpers.h"
-#include "dataset/pairs.h"
+#include "text/dataset/pairs.h"
 
 enum { FIRST = ROOM + 1, SOURCE_END = 3, CTX = 24, ARRAYS = 9, SOURCE_TOKENS = 3 };
 

@@ -1,5 +1,5 @@
 /* What a series of timings says. */
-#include "util/clock.h"
+#include "base/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* checkpoint/safetensors: round trips, and every kind of damaged or hostile file. */
-#include "formats/safetensors.h"
+#include "files/formats/safetensors.h"
 #include "tests/checkpoint_helpers.h"
 
 /* ---- round trips ---- */

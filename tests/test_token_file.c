@@ -1,5 +1,5 @@
-/* dataset/token_file.h: what is written is read back, in every width, and nothing damaged is believed. */
-#include "dataset/token_file.h"
+/* text/dataset/token_file.h: what is written is read back, in every width, and nothing damaged is believed. */
+#include "text/dataset/token_file.h"
 
 #include "kernels/philox.h"
 

@@ -1,6 +1,6 @@
 /* dataset/tokenization: however documents come, their tokens are those of each encoded by
  * itself. */
-#include "dataset/tokenization.h"
+#include "text/dataset/tokenization.h"
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
 

@@ -1,6 +1,6 @@
 /* dataset/record, TSV: by itself and through dataset/corpus: prompts and responses in columns, lines without them. */
 #include "tests/corpus_helpers.h"
-#include "dataset/record.h"
+#include "text/dataset/record.h"
 
 static void columns(void **state) {
   Fixture *f = *state;

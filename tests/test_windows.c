@@ -1,6 +1,6 @@
 /* dataset/windows and dataset/packing: what is trained on, against the tokens of the file. */
 #include "tests/window_helpers.h"
-#include "dataset/packing.h"
+#include "text/dataset/packing.h"
 
 #include <math.h>
 

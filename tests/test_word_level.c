@@ -1,8 +1,8 @@
 /* tokenizer/word_level, its training and its tokenizer.json: pieces, ids, the text back, and what is refused. */
-#include "dataset/tokenization.h"
+#include "text/dataset/tokenization.h"
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
-#include "tokenizer/word_level.h"
+#include "text/tokenizer/word_level.h"
 
 typedef struct Trained {
   Corpus *corpus;

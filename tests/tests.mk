@@ -53,10 +53,10 @@ $(FAILING): $(BUILD)/failing/%: $(BUILD)/%.o $(BUILD)/tests/failing_allocations.
 	$(call run,$(CC) $(ALL_LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) $^ -o $@ $(ALL_LIBS))
 
 # Benchmarks.
-BENCH_KERNELS := $(filter-out bench/bench_bpe.c bench/bench_gemm.c,$(wildcard bench/*.c))
+BENCH_KERNELS := $(filter-out tests/bench/bench_bpe.c tests/bench/bench_gemm.c,$(wildcard tests/bench/*.c))
 $(BUILD)/bench_kernels: $(BENCH_KERNELS:%.c=$(BUILD)/%.o) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
-$(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY_OBJECTS)
+$(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/tests/bench/bench_%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS) -ldl)
 # Makes a model of every architecture and prints its outputs, for scripts/check_transformers.py.
 $(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
@@ -156,7 +156,7 @@ bench: deps
 # tests/layers.sh checks includes, and the symbols of what has been compiled.
 #? Sources
 #? make layers | check that no folder uses a higher layer, by include or by symbol
-#? make vectorized [FULL=1] | check that the marked loops of kernels/cpu are vectorized (FULL=1: by clang, too)
+#? make vectorized [FULL=1] | check that the marked loops of src/kernels/cpu are vectorized (FULL=1: by clang, too)
 .PHONY: layers vectorized
 layers: $(BIN)/train $(BIN)/generate $(BIN)/inkling $(OPTION_PAGES)
 	@tests/layers.sh $(BUILD) && tests/layers.sh --self-test
@@ -180,7 +180,7 @@ format:
 # No installed compiler may warn.
 LINT_COMPILERS := $(foreach compiler,gcc-12 clang-14 clang-19,$(shell command -v $(compiler)))
 LINT_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(BACKENDS_DEFINES) -Werror $(VERSION_DEFINES) -fsyntax-only
-LINT_SOURCES = $(filter-out kernels/cpu/% collective/mpi/%,$(C_SOURCES))
+LINT_SOURCES = $(filter-out src/kernels/cpu/% src/base/collective/mpi/%,$(C_SOURCES))
 in_parts = xargs -n 8 -P $$(nproc)
 warnings:
 	@for compiler in $(LINT_COMPILERS); do echo "  $$compiler"; \
@@ -191,16 +191,16 @@ warnings:
 
 TIDY_OFF := -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 TIDY_OFF_IN_C := $(TIDY_OFF),-clang-analyzer-security.insecureAPI.strcpy,-clang-analyzer-valist.Uninitialized,-clang-analyzer-unix.Malloc
-TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c inkling.c scripts/option_pages.c $(wildcard bench/*.c data/*.c data/*/*.c)
-TIDY_FLAGS = -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. $(DEFINES) $(BACKENDS_DEFINES) $(VERSION_DEFINES)
+TIDY_SOURCES = $(LIBRARY) $(CPU_KERNELS) train.c generate.c inkling.c tools/option_pages.c $(wildcard tests/bench/*.c tools/*.c tools/*/*.c)
+TIDY_FLAGS = -std=c11 -D_XOPEN_SOURCE=700 -fopenmp-simd -I. -Isrc $(DEFINES) $(BACKENDS_DEFINES) $(VERSION_DEFINES)
 lint: layers vectorized warnings
 	clang-format --dry-run --Werror $(SOURCES)
 	@awk '{ gsub(/[^ -~]+/, "?") } \
 		length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' $(SOURCES)
 	@! git grep -nE 'json_object_([gs]etn|deln|iter_key_len|keylen)' -- '*.c' '*.h' || \
 		{ echo "jansson 2.13 does not have it" >&2; exit 1; }
-	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. \
-		--suppress=missingIncludeSystem --suppress=unknownMacro:kernels/backends.c $(C_SOURCES)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -I. -Isrc \
+		--suppress=missingIncludeSystem --suppress=unknownMacro:src/kernels/backends.c $(C_SOURCES)
 	clang-tidy --quiet --checks='$(TIDY_OFF_IN_C)' --warnings-as-errors='*' $(TIDY_SOURCES) \
 		-- $(TIDY_FLAGS) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS)))
 	clang-tidy --quiet --checks='$(TIDY_OFF)' --warnings-as-errors='*' $(CPU_KERNELS) \

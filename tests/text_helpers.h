@@ -2,7 +2,7 @@
 #ifndef INKLING_TESTS_TEXT_HELPERS_H
 #define INKLING_TESTS_TEXT_HELPERS_H
 
-#include "util/utf8.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef INKLING_TESTS_TOKENIZER_HELPERS_H
 #define INKLING_TESTS_TOKENIZER_HELPERS_H
 
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <stdio.h>

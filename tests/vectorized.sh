@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that the compiler vectorizes every loop of kernels/cpu marked `#pragma omp simd` at the full width of the
+# Checks that the compiler vectorizes every loop of src/kernels/cpu marked `#pragma omp simd` at the full width of the
 # instruction set: vectorized.sh [BUILD...]  (of CPU_BUILDS in the Makefile; default: all of v3 and v4, or of neon; CC: gcc
 # or clang)
 #
@@ -31,7 +31,7 @@ for build; do
   # One report per source; several compilers run in parallel.
   rm -f "$work"/*.report
   # shellcheck disable=SC2016 # of the shell below
-  printf '%s\n' kernels/cpu/*.c | xargs -P "$(nproc 2>/dev/null || echo 2)" -n 1 sh -c '
+  printf '%s\n' src/kernels/cpu/*.c | xargs -P "$(nproc 2>/dev/null || echo 2)" -n 1 sh -c '
     "$1" $2 $3 -c "$5" -o /dev/null 2>"$4/${5##*/}.report" || { cat "$4/${5##*/}.report" >&2; exit 255; }' \
     - "$cc" "$flags" "$report" "$work" || exit 2
   cat "$work"/*.report >"$work/report"
@@ -65,6 +65,6 @@ for build; do
       }
     }
     END { printf "vectorized: %s: %d of %d loops\n", build, loops - bad, loops; exit bad > 0 || !loops }
-  ' "$work/report" kernels/cpu/*.c kernels/cpu/*.h || status=1
+  ' "$work/report" src/kernels/cpu/*.c src/kernels/cpu/*.h || status=1
 done
 exit "${status:-0}"

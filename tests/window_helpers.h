@@ -4,7 +4,7 @@
 
 #include "kernels.h"
 #include "kernels/philox.h"
-#include "dataset/token_file.h"
+#include "text/dataset/token_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

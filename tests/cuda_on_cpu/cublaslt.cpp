@@ -1,5 +1,5 @@
-/* A stand-in for cuBLASLt: the functions that kernels/gemm.cuh calls, strictly from their descriptors as the library's
- * documentation defines them (column-major, transposes, leading dimensions, strided batches, alpha, beta, a bias). What
+/* A stand-in for cuBLASLt: the functions that kernels/cuda/gemm.cuh calls, strictly from their descriptors as the
+ * library's documentation defines them (column-major, transposes, leading dimensions, strided batches, alpha, beta, a bias). What
  * the library refuses, or documents as required, is refused here, with a line on stderr that says why. Products are
  * summed as a card may sum them: in fp32, in parts and in an order that depend on the shape; products of bf16 in groups
  * of 16, each cut toward zero. */

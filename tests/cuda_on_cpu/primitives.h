@@ -1,4 +1,4 @@
-/* kernels/primitives.cuh on the CPU: the same functions, as the PTX ISA defines them. */
+/* kernels/cuda/primitives.cuh on the CPU: the same functions, as the PTX ISA defines them. */
 #ifndef CUDA_ON_CPU_PRIMITIVES_H
 #define CUDA_ON_CPU_PRIMITIVES_H
 

@@ -113,7 +113,7 @@ cublasStatus_t multiply(const Product &p, Operands *o) {
   note(cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, lc, ld, preference, 1, &result, &found));
   if (p.late_epilogue) set_epilogue();
   if (p.late_batch) set_batches();
-  note(set_bias(desc, p, *o)); /* as kernels/gemm.cuh does: for the product, not for the heuristic */
+  note(set_bias(desc, p, *o)); /* as kernels/cuda/gemm.cuh does: for the product, not for the heuristic */
   if (first == CUBLAS_STATUS_SUCCESS) {
     std::vector<float> host(p.host_b ? o->b.count : 0);
     if (p.no_algorithm) memset(&result.algo, 0, sizeof result.algo);

@@ -2,7 +2,7 @@
 #ifndef CUDA_ON_CPU_TEST_EMULATOR_H
 #define CUDA_ON_CPU_TEST_EMULATOR_H
 
-#include "kernels/primitives.cuh"
+#include "kernels/cuda/primitives.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

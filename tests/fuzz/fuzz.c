@@ -2,7 +2,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "util/file.h"
+#include "base/file.h"
 
 #include <ftw.h>
 #include <string.h>

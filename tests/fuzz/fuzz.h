@@ -3,7 +3,7 @@
 #ifndef INKLING_TESTS_FUZZ_H
 #define INKLING_TESTS_FUZZ_H
 
-#include "util/error.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

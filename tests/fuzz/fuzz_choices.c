@@ -1,7 +1,7 @@
 /* The reader of choices, in both formats: what it makes of a file. */
 #include "tests/fuzz/fuzz.h"
 
-#include "dataset/choice_file.h"
+#include "text/dataset/choice_file.h"
 
 static void use(const ChoiceItem *item) {
   volatile uint8_t sum = 0;

@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "tests/model_files_helpers.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -2,9 +2,9 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "tests/model_files_helpers.h"
-#include "formats/safetensors.h"
+#include "files/formats/safetensors.h"
 #include "tests/small_model.h"
-#include "formats/model_files.h"
+#include "files/formats/model_files.h"
 
 #include <math.h>
 

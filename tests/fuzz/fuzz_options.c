@@ -1,7 +1,7 @@
 /* The reader of config.txt, with all options of ./train. What it accepts is written, and read as the same. */
 #include "tests/fuzz/fuzz.h"
 
-#include "training/settings.h"
+#include "train/settings.h"
 
 #include <string.h>
 

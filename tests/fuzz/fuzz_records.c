@@ -1,7 +1,7 @@
 /* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; and of FASTA. */
 #include "tests/fuzz/fuzz.h"
 
-#include "dataset/record.h"
+#include "text/dataset/record.h"
 
 #include <string.h>
 

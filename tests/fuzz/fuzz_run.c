@@ -2,7 +2,7 @@
  * the metrics.jsonl, samples.txt, result.json and config.txt of one each. */
 #include "tests/fuzz/fuzz.h"
 
-#include "checkpoint/directory.h"
+#include "files/checkpoint/directory.h"
 #include "report/page.h"
 #include "report/plot.h"
 #include "report/runs.h"

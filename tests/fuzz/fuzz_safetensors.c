@@ -1,7 +1,7 @@
 /* The reader of safetensors, which is given any file. */
 #include "tests/fuzz/fuzz.h"
 
-#include "formats/safetensors.h"
+#include "files/formats/safetensors.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* The reader of a run's state, for a small model. (In this build checksums are not compared.) */
 #include "tests/fuzz/fuzz.h"
 
-#include "checkpoint/state.h"
-#include "checkpoint/directory.h"
+#include "files/checkpoint/state.h"
+#include "files/checkpoint/directory.h"
 #include "tests/small_model.h"
 
 #include <math.h>

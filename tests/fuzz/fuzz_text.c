@@ -1,8 +1,8 @@
 /* What is asked of a text before a model is trained on it: the text doctor, and a split into words without loss. */
 #include "tests/fuzz/fuzz.h"
 
-#include "doctor/doctor.h"
-#include "tokenizer/tokenizer.h"
+#include "text/doctor/doctor.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #include "tests/cut_helpers.h"
 #include "tests/fuzz/fuzz.h"
 
-#include "formats/gguf_tokenizer.h"
-#include "tokenizer/tokenizer.h"
+#include "files/formats/gguf_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The reader of tokens.bin. (In this build checksums are not compared.) */
 #include "tests/fuzz/fuzz.h"
 
-#include "dataset/token_file.h"
+#include "text/dataset/token_file.h"
 
 static void read_all(const TokenFile *file) {
   enum { BLOCK = 50 };

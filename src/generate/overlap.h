@@ -1,0 +1,27 @@
+/* Overlap (--novelty): generated passages that appear in another text, such as the training text. All texts of a call
+ * are searched for at once. */
+#ifndef INKLING_GENERATE_OVERLAP_H
+#define INKLING_GENERATE_OVERLAP_H
+
+#include "generate/outputs.h"
+
+typedef struct Overlap Overlap;
+
+/* Opens or makes the tokens of the other text as p->overlap, which the caller frees also after a failure.
+ * EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and the errors of loaded_encode_file(). */
+bool overlap_open(Program *p, Error *error);
+void overlap_free(Overlap *overlap); /* NULL is harmless */
+
+/* Returns the largest number of tokens per text when there are `texts` texts. */
+int64_t overlap_most_tokens(int texts);
+
+/* Adds a copy of a generated text, which has its `ids`. EXIT_MEMORY. */
+bool overlap_add(Overlap *overlap, const Output *output, Error *error);
+/* Searches for the added texts. A signal ends the search without an error, and a failed stdout prevents it; then
+ * nothing is underlined or reported. EXIT_MEMORY, EXIT_CHECKPOINT, EXIT_INPUT. */
+bool overlap_compare(Overlap *overlap, Error *error);
+/* Writes a text to stdout and underlines the passages found; false when writing failed. */
+bool overlap_print(const Overlap *overlap, size_t text);
+void overlap_note(Overlap *overlap); /* prints the percentage found, and the passages */
+
+#endif

@@ -1,0 +1,262 @@
+#include "generate/surprisal.h"
+
+#include "files/checkpoint/directory.h"
+#include "generate/inference/evaluation.h"
+#include "base/file.h"
+#include "base/html.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LEVELS = 6, HOVER_ALTERNATIVES = 5, FILE_LIMIT = 4 << 20 };
+
+static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next level begins */
+/* Of the 256 colors of a terminal: pale green to red. */
+static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
+
+bool surprisal_is_shown(const GenerateSettings *s) { return s->surprisal || s->surprisal_html || s->alternatives > 0; }
+
+/* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
+static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
+
+bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
+  const char *page = s->surprisal_html;
+  if (s->surprisal && !can_color())
+    console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
+                          "prints numbers");
+  if (!page) return true;
+  if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
+    return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
+  for (int i = 0; i < s->attention.count; i++)
+    if (path_same(page, s->attention.items[i]))
+      return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
+  return output_file_check("--heat-html", page, s, error);
+}
+
+int surprisal_alternatives(const GenerateSettings *s, int vocab) {
+  const int hover = s->surprisal_html ? HOVER_ALTERNATIVES : 0;
+  const int wanted = s->alternatives > hover ? s->alternatives : hover;
+  return wanted < vocab ? wanted : vocab;
+}
+
+/* ---- tokens ---- */
+
+/* Returns the surprisal in bits; "0 -" avoids -0 for a token of probability 1. */
+static double bits_of(const Output *o, size_t at) { return 0 - (double)o->tokens[at].logprob / NATS_PER_BIT; }
+
+/* Returns the index of the color. */
+static int level_of(const Output *o, size_t at) {
+  int level = 0;
+  while (level < LEVELS - 1 && bits_of(o, at) >= level_bits[level]) level++;
+  return level;
+}
+
+/* Returns the first byte of token `at`, or `end` when that is smaller. */
+static size_t begin_of(const Output *o, size_t at, size_t end) {
+  return at < o->ids.count && (size_t)o->tokens[at].begin < end ? (size_t)o->tokens[at].begin : end;
+}
+
+/* ---- a terminal ---- */
+
+static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
+
+void surprisal_print(const Output *o, size_t from, size_t to) {
+  const uint8_t *bytes = o->text.bytes;
+  size_t token = o->ids.count ? o->ids.count - 1 : 0; /* the one of byte i */
+  int shown = -1;
+  if (!can_color()) {
+    fwrite(bytes + from, 1, to - from, stdout);
+    return;
+  }
+  while (token > 0 && begin_of(o, token, to) > from) token--;
+  for (size_t i = from; i < to; i++) {
+    while (begin_of(o, token + 1, to) <= i) token++;
+    if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
+      const int level = o->ids.count ? level_of(o, token) : 0;
+      if (level != shown) set_color(level);
+      shown = level;
+    }
+    if (bytes[i] == '\n') fputs("\033[0m", stdout); /* otherwise the rest of the line is colored */
+    putchar(bytes[i]);
+    if (bytes[i] == '\n') shown = -1;
+  }
+  if (shown >= 0) fputs("\033[0m", stdout);
+}
+
+static void print_table(const Tokenizer *tokenizer, int alternatives, const Output *o) {
+  const int kept = o->request.alternatives, shown = alternatives < kept ? alternatives : kept;
+  for (size_t i = 0; i < o->ids.count; i++) {
+    printf("%7.2f bits  %-16s", bits_of(o, i), tokenizer_show(tokenizer, o->ids.ids[i]).text);
+    for (int k = 0; k < shown; k++) {
+      const TokenAlternative *top = &o->top[i * (size_t)kept + (size_t)k];
+      printf("  %s %.1f %%", tokenizer_show(tokenizer, top->id).text, 100 * exp((double)top->logprob));
+    }
+    putchar('\n');
+  }
+}
+
+/* ---- a page ---- */
+
+static const char style[] =
+    ":root { --h0: #e3f5dc; --h1: #fbf6c4; --h2: #fde3a6; --h3: #fbc38a; --h4: #f69a80; --h5: #ee7676; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --h0: #17301b; --h1: #3a3812; --h2: #55400d; --h3: #6d3f10; "
+    "--h4: #7f331f; --h5: #962626; } }\n"
+    "body { max-width: 900px; }\n"
+    "h1 { font-size: 1.3rem; } p, summary, th { color: var(--soft); } .legend { list-style: none; display: flex; "
+    "flex-wrap: wrap; gap: .4rem; padding: 0; } .legend li { padding: .1rem .6rem; border-radius: 3px; } "
+    ".prompt { font-weight: 600; }\n"
+    "pre { font: 1rem/1.8 ui-monospace, monospace; }\n"
+    "span { border-radius: 3px; } .h0 { background: var(--h0); } .h1 { background: var(--h1); } "
+    ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
+    ".h5 { background: var(--h5); }\n";
+
+static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at, const char *between) {
+  const int kept = o->request.alternatives;
+  for (int k = 0; k < kept; k++) {
+    const TokenAlternative *top = &o->top[at * (size_t)kept + (size_t)k];
+    fputs(k ? between : "", out);
+    html_write_text(out, tokenizer_show(tokenizer, top->id).text);
+    fprintf(out, " %.1f %%", 100 * exp((double)top->logprob));
+  }
+}
+
+/* Writes a token, together with the tokens that complete its last character. Returns the next token. */
+static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at) {
+  size_t next = at + 1;
+  const size_t begin = begin_of(o, at, o->text.size);
+  size_t end = begin_of(o, next, o->text.size);
+  while (next < o->ids.count && utf8_complete(o->text.bytes + begin, end - begin) < end - begin)
+    end = begin_of(o, ++next, o->text.size);
+  if (begin == end) return next;
+  fprintf(out, "<span class=\"h%d\" title=\"", level_of(o, at));
+  for (size_t i = at; i < next; i++) {
+    if (i > at) fputs("&#10;", out);
+    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
+    fprintf(out, ": %.2f bits&#10;", bits_of(o, i));
+    write_alternatives(out, tokenizer, o, i, "&#10;");
+  }
+  fputs("\">", out);
+  html_write(out, (const char *)o->text.bytes + begin, end - begin);
+  fputs("</span>", out);
+  return next;
+}
+
+static void write_legend(FILE *out, bool prompt) {
+  fputs("<p>The color of a token says how much it surprised the model, in bits: 1 bit where the model gave it a chance "
+        "of 1 in 2, 4 bits 1 in 16, 9 bits 1 in 512. Rest the pointer on one to see what the model thought likelier.",
+        out);
+  fputs(prompt ? " The prompt is bold.</p>\n" : "</p>\n", out);
+  fputs("<ul class=\"legend\">\n", out);
+  for (int i = 0; i < LEVELS; i++) {
+    fprintf(out, "<li class=\"h%d\">", i);
+    if (i == 0) fprintf(out, "below %g", level_bits[0]);
+    else if (i < LEVELS - 1) fprintf(out, "%g to %g", level_bits[i - 1], level_bits[i]);
+    else fprintf(out, "%g and more bits", level_bits[LEVELS - 2]);
+    fputs("</li>\n", out);
+  }
+  fputs("</ul>\n", out);
+}
+
+/* Begins the text: writes the prompt before it, or above it with an encoder. */
+static void begin_text(FILE *out, const Prompt *prompt) {
+  const bool encoder = prompt && prompt->tokens.source.count > 0, before = prompt && prompt->text.size && !encoder;
+  fputs(encoder ? "<pre class=\"prompt\">" : before ? "<pre><span class=\"prompt\">" : "<pre>", out);
+  if (prompt) html_write(out, (const char *)prompt->text.bytes, prompt->text.size);
+  fputs(encoder ? "</pre>\n<pre>" : before ? "</span>" : "", out);
+}
+
+/* Writes a table of the tokens, for readers without a pointer. */
+static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
+  fputs("<details><summary>Every token</summary><table><tr><th>bits</th><th>token</th><th>likeliest</th></tr>\n", out);
+  for (size_t i = 0; i < o->ids.count; i++) {
+    fprintf(out, "<tr><td>%.2f</td><td>", bits_of(o, i));
+    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
+    fputs("</td><td>", out);
+    write_alternatives(out, tokenizer, o, i, ", ");
+    fputs("</td></tr>\n", out);
+  }
+  fputs("</table></details>\n", out);
+}
+
+static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Output *o,
+                       Error *error) {
+  FileWriter file;
+  if (!file_writer_begin(&file, s->surprisal_html, error)) return false;
+  html_begin(file.stream, style);
+  fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
+  html_write_text(file.stream, m->dir);
+  fputs("</h1>\n", file.stream);
+  write_legend(file.stream, prompt && prompt->text.size > 0);
+  begin_text(file.stream, prompt);
+  for (size_t i = 0; i < o->ids.count;) i = write_span(file.stream, m->tokenizer, o, i);
+  fputs("</pre>\n", file.stream);
+  write_list(file.stream, m->tokenizer, o);
+  fputs("</body>\n</html>\n", file.stream);
+  return file_writer_commit(&file, error);
+}
+
+bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  double bits = 0;
+  for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
+  if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
+  stdout_flush(&p->out);
+  if (o->ids.count)
+    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
+                 text_plural((double)o->ids.count, "token").text);
+  return !s->surprisal_html || write_page(s, &p->model, prompt, o, error);
+}
+
+/* ---- the text of a file ---- */
+
+typedef struct Reading {
+  const LoadedModel *model;
+  Output output;
+  TokenAlternative *top; /* [alternatives] */
+  bool at_start;         /* of the text */
+} Reading;
+
+static bool take_token(void *context, int32_t id, float loss, const float *logits, Error *error) {
+  (void)loss;
+  Reading *r = context;
+  size_t size;
+  const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
+  const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->output.request.alternatives);
+  const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.text.size, .logprob = logprob, .top = r->top};
+  return output_add_token(&r->output, &token, error) && byte_buffer_add(&r->output.text, bytes, size, error);
+}
+
+static bool print_output(Program *p, const Output *o, Error *error) {
+  if (p->settings.surprisal) {
+    surprisal_print(o, 0, o->text.size);
+    if (o->text.size && o->text.bytes[o->text.size - 1] != '\n') putchar('\n');
+  }
+  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
+}
+
+bool surprisal_score(Program *p, Error *error) {
+  const GenerateSettings *s = &p->settings;
+  LoadedModel *m = &p->model;
+  ByteBuffer text = {0};
+  if (m->config.encoder_layers)
+    return fail(error, EXIT_USAGE,
+                "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
+  const int alternatives = surprisal_alternatives(s, m->config.vocab);
+  Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
+  TextScore score = {.take = take_token, .context = &r, .logits = true};
+  r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
+  const bool ok =
+      (r.top || error_memory(error, "a text")) && prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
+      (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+      score_text(&p->model, &p->console, text.bytes, text.size, &score, error) && print_output(p, &r.output, error);
+  free(text.bytes);
+  free(r.top);
+  output_free(&r.output);
+  return ok;
+}

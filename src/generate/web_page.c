@@ -1,0 +1,321 @@
+/* The model as a page that runs in a browser (--html): one file with the weights, the tokenizer, the WebAssembly module
+ * and the program of the page (web/). */
+#include "files/checkpoint/directory.h"
+#include "cli/device.h"
+#include "cli/startup.h"
+#include "generate/program.h"
+#include "model/decoder.h"
+#include "report/license.h"
+#include "report/result.h"
+#include "base/file.h"
+#include "base/html.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "generate/pack.h"
+#include "generate/parts.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LARGEST (300.0 * (1 << 20))      /* a page: browsers fail on larger texts */
+#define LARGEST_MEMORY (2.0 * (1 << 30)) /* of the module, which addresses 4 GiB */
+
+typedef struct PageFile {
+  const char *name; /* in the directory of the model */
+  const uint8_t *bytes;
+  size_t size;
+  MappedFile map;
+} PageFile;
+
+enum { PAGE_FILES = 8 };
+
+typedef struct WebPage {
+  Program *p;
+  OneLine title;
+  char *dir; /* temporary */
+  PageFile files[PAGE_FILES];
+  int count;
+  void *image;
+  char *facts; /* JSON */
+  FILE *out;
+  uint32_t check;     /* FNV-1a of the parts so far */
+  uint8_t waiting[3]; /* bytes that base64 has not encoded yet */
+  int waiting_count;
+} WebPage;
+
+/* ---- files ---- */
+
+static void add_file(WebPage *w, const char *name, const void *bytes, size_t size) {
+  w->files[w->count++] = (PageFile){.name = name, .bytes = bytes, .size = size};
+}
+
+/* Adds a file of the temporary directory if it exists. */
+static bool map_file(WebPage *w, const char *name, Error *error) {
+  const PathText path = path_in(w->dir, name);
+  PageFile *file = &w->files[w->count];
+  if (access(path.text, F_OK) != 0) return true;
+  *file = (PageFile){.name = name};
+  if (!file_map(&file->map, path.text, EXIT_OUTPUT, error)) return false;
+  file->bytes = file->map.bytes;
+  file->size = file->map.size;
+  w->count++;
+  return true;
+}
+
+/* Writes the configuration and the tokenizers as for transformers, without anything that was beside them. */
+static bool collect_files(WebPage *w, Error *error) {
+  static const char *const names[] = {MODEL_FILE_CONFIG,
+                                      MODEL_FILE_GENERATION_CONFIG,
+                                      TOKENIZER_JSON,
+                                      TOKENIZER_CONFIG_JSON,
+                                      MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_JSON,
+                                      MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_CONFIG_JSON};
+  const LoadedModel *m = &w->p->model;
+  const SpecialTokens special = model_files_tokens(m->special.start, m->tokenizer);
+  if (!file_temporary_directory(&w->dir, error) ||
+      !model_files_write_config(w->dir, &m->config, special, TENSOR_F32, error) ||
+      !model_files_write_tokenizers(w->dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error))
+    return false;
+  bool ok = true;
+  for (size_t i = 0; ok && i < sizeof names / sizeof *names; i++) ok = map_file(w, names[i], error);
+  return ok;
+}
+
+static void remove_files(WebPage *w) {
+  for (int i = 0; i < w->count; i++) file_unmap(&w->files[i].map);
+  if (!w->dir) return;
+  model_files_remove_source_tokenizer(w->dir);
+  file_remove_in(w->dir, MODEL_FILE_CONFIG);
+  file_remove_in(w->dir, MODEL_FILE_GENERATION_CONFIG);
+  file_remove_in(w->dir, MODEL_FILE_CODE);
+  file_remove_in(w->dir, TOKENIZER_JSON);
+  file_remove_in(w->dir, TOKENIZER_CONFIG_JSON);
+  rmdir(w->dir);
+  free(w->dir);
+}
+
+/* ---- the model ---- */
+
+/* About the size of the page, with the files so far. */
+static double page_bytes(const WebPage *w) {
+  size_t text = strlen(web_style) + strlen(web_page) + strlen(web_worker), binary = web_engine_size;
+  for (int i = 0; i < w->count; i++) binary += pack_padded(w->files[i].size) + sizeof(PackEntry);
+  return (double)text + 4.0 / 3 * (double)binary;
+}
+
+static bool check_page(double bytes, DType type, Error *error) {
+  return bytes <= LARGEST ||
+         fail(error, EXIT_USAGE, "the page would have %s, more than the %s that browsers read safely%s",
+              text_bytes(bytes).text, text_bytes(LARGEST).text,
+              type == DTYPE_I8 ? "" : "; with --dtype int8 it is smaller");
+}
+
+/* Refuses a page that would be too large, before its weights are read, and one whose model would need more memory than
+ * the module can address. */
+static bool check_size(const WebPage *w, DType type, Error *error) {
+  const ModelConfig *c = &w->p->model.config;
+  const ContextInfo module = {.dtype = DTYPE_F32};
+  const double each = type == DTYPE_I8 ? 1.125 /* with scales */ : (double)dtype_bytes(type);
+  const double weights = (double)model_parameters(c) * each;
+  const double memory = weights + (double)decoder_cache_bytes(c, sizeof(float)) +
+                        (double)model_evaluation_memory(c, c->ctx, &module).activations;
+  if (memory > LARGEST_MEMORY)
+    return fail(error, EXIT_USAGE, "with its context of %d tokens, the model would need %s in a browser, more than %s",
+                c->ctx, text_bytes(memory).text, text_bytes(LARGEST_MEMORY).text);
+  return model_counts_ok(error) && check_page(page_bytes(w) + 4.0 / 3 * weights, type, error);
+}
+
+/* Loads the weights on a CPU in the type of --dtype, or int8, and takes their image. */
+static bool take_image(WebPage *w, Error *error) {
+  LoadedModel *m = &w->p->model;
+  ContextInfo info;
+  m->backend->info(m->context, &info);
+  const DType type = info.weights ? info.weights : info.dtype;
+  if (!check_size(w, type, error) || !model_files_load(m->files, &m->model, m->backend, m->context, error) ||
+      !startup_go_on("loading the model", error))
+    return false;
+  const size_t bytes = model_image_bytes(m->model);
+  w->image = malloc(bytes);
+  if (!w->image) return error_memory(error, "the weights of the page");
+  model_write_image(m->model, w->image);
+  add_file(w, PACK_DTYPE, dtype_name(type), strlen(dtype_name(type)));
+  add_file(w, PACK_WEIGHTS, w->image, bytes);
+  return check_page(page_bytes(w), type, error);
+}
+
+/* ---- facts ---- */
+
+__attribute__((format(printf, 3, 4))) static void add_fact(json_t *facts, const char *name, const char *format, ...) {
+  char text[80];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  json_array_append_new(facts, json_pack("[ss]", name, text));
+}
+
+/* What the page tells about the model: nothing about its text, and no paths. */
+static bool make_facts(WebPage *w, Error *error) {
+  const LoadedModel *m = &w->p->model;
+  Error ignored = {0};
+  json_t *result = result_json(m->dir, CHECKPOINT_RESULT, &ignored), *facts = json_array();
+  json_t *defaults = json_object();
+  const json_t *kept = json_object_get(result, "kept");
+  const double loss = result_value(kept, "loss"), bits = result_value(kept, "bits_per_byte");
+  const double tokens = result_value(result, "tokens");
+  add_fact(facts, "parameters", "%s", text_count((double)model_parameters(&m->config)).text);
+  add_fact(facts, "context", "%d tokens", m->config.ctx);
+  add_fact(facts, "vocabulary", "%d tokens", tokenizer_tokens(m->tokenizer));
+  if (isfinite(tokens)) add_fact(facts, "trained on", "%s tokens", text_count(tokens).text);
+  if (isfinite(loss)) add_fact(facts, "validation loss", "%.4f nats per token", loss);
+  if (isfinite(bits)) add_fact(facts, "validation loss in bits", "%.3f per byte", bits);
+  const OneLine license = model_license(m->dir);
+  if (*license.text) add_fact(facts, "license", "%s", license.text);
+  for (const SamplingSetting *s = sampling_settings; s->name; s++)
+    json_object_set_new(defaults, s->name, json_real(s->initial));
+  json_t *all = json_pack("{s:s, s:o, s:o, s:b}", "title", w->title.text, "facts", facts, "defaults", defaults, "pairs",
+                          m->config.encoder_layers > 0);
+  w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+  json_decref(result);
+  json_decref(all);
+  return (w->facts || error_memory(error, "the facts of the page")) && model_counts_ok(error);
+}
+
+/* ---- writing ---- */
+
+static void add_check(WebPage *w, const char *text, size_t size) {
+  for (size_t i = 0; i < size; i++) w->check = (w->check ^ (uint8_t)text[i]) * UINT32_C(16777619);
+}
+
+static void put_checked(WebPage *w, const char *text, size_t size) {
+  add_check(w, text, size);
+  fwrite(text, 1, size, w->out);
+}
+
+static void put_text(WebPage *w, const char *text) { put_checked(w, text, strlen(text)); }
+
+/* JSON in which no character begins a tag. */
+static void put_json(WebPage *w, const char *json) {
+  for (const char *at = json; *at; at++)
+    if (*at == '<') put_text(w, "\\u003c");
+    else put_checked(w, at, 1);
+}
+
+static void put_base64(WebPage *w, const uint8_t *bytes, int count) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const unsigned all =
+      (unsigned)bytes[0] << 16 | (count > 1 ? (unsigned)bytes[1] << 8 : 0) | (count > 2 ? bytes[2] : 0);
+  const char text[4] = {digits[all >> 18], digits[all >> 12 & 63], count > 1 ? digits[all >> 6 & 63] : '=',
+                        count > 2 ? digits[all & 63] : '='};
+  put_checked(w, text, sizeof text);
+}
+
+static void put_bytes(WebPage *w, const void *from, size_t size) {
+  const uint8_t *bytes = from;
+  for (size_t i = 0; i < size; i++) {
+    w->waiting[w->waiting_count++] = bytes[i];
+    if (w->waiting_count < 3) continue;
+    put_base64(w, w->waiting, 3);
+    w->waiting_count = 0;
+  }
+}
+
+static void end_base64(WebPage *w) {
+  if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
+  w->waiting_count = 0;
+}
+
+static void put_pack(WebPage *w) {
+  static const char zeros[PACK_ALIGNMENT];
+  for (const PageFile *f = w->files; f < w->files + w->count; f++) {
+    PackEntry entry = {.size = f->size};
+    snprintf(entry.name, sizeof entry.name, "%s", f->name);
+    put_bytes(w, &entry, sizeof entry);
+    put_bytes(w, f->bytes, f->size);
+    put_bytes(w, zeros, (size_t)(pack_padded(f->size) - f->size));
+  }
+  put_bytes(w, &(PackEntry){0}, sizeof(PackEntry));
+  end_base64(w);
+}
+
+/* The checksum covers the program first, because it is written before the program. */
+static void put_page(WebPage *w) {
+  w->check = UINT32_C(2166136261);
+  add_check(w, web_page, strlen(web_page));
+  fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline' "
+        "'wasm-unsafe-eval' blob:; worker-src blob:; style-src 'unsafe-inline'; base-uri 'none'; form-action "
+        "'none'\">\n<title>",
+        w->out);
+  html_write_text(w->out, w->title.text);
+  fputs("</title>\n<style id=\"style\">", w->out);
+  put_text(w, web_style);
+  fputs("</style></head>\n<body><p id=\"damaged\">This page is loading. If this sentence stays, the file is damaged or "
+        "incomplete, or the browser is old or does not run scripts.</p>\n<script type=\"text/plain\" id=\"facts\">",
+        w->out);
+  put_json(w, w->facts);
+  fputs("</script>\n<script type=\"text/plain\" id=\"engine\">", w->out);
+  put_bytes(w, web_engine, web_engine_size);
+  end_base64(w);
+  fputs("</script>\n<script type=\"text/plain\" id=\"model\">", w->out);
+  put_pack(w);
+  fputs("</script>\n<script type=\"text/plain\" id=\"worker\">", w->out);
+  put_text(w, web_worker);
+  fprintf(w->out,
+          "</script>\n<script type=\"text/plain\" id=\"check\">%08" PRIx32
+          "</script>\n<script id=\"page\">%s</script></body></html>\n",
+          w->check, web_page);
+}
+
+static bool write_page(WebPage *w, Error *error) {
+  const char *path = w->p->settings.html;
+  const double bytes = page_bytes(w);
+  FileWriter file;
+  console_note(&w->p->console, "writing %s: %s", path, text_bytes(bytes).text);
+  if (!file_writer_begin(&file, path, error)) return false;
+  w->out = file.stream;
+  put_page(w);
+  if (startup_go_on("writing", error)) return file_writer_commit(&file, error);
+  file_writer_abort(&file);
+  return false;
+}
+
+/* ---- the mode ---- */
+
+static bool open_on_cpu(Program *p, Error *error) {
+  DeviceSettings machine = p->settings.machine;
+  for (machine.device = 0; strcmp(device_choices[machine.device], "cpu") != 0;) machine.device++;
+  if (!options_typed(&p->options, "dtype"))
+    for (machine.dtype = 0; strcmp(weight_dtype_choices[machine.dtype], "int8") != 0;) machine.dtype++;
+  return device_open(&machine, &p->model.config, NULL, &p->console, &p->model.backend, &p->model.context, error);
+}
+
+/* Returns the title of --title, in which newlines are spaces, or the default when it is blank. */
+static OneLine page_title(const char *given) {
+  char text[ONE_LINE_BYTES];
+  const bool blank = !given || !given[strspn(given, " \t\r\n")];
+  snprintf(text, sizeof text, "%s", blank ? DEFAULT_TITLE : given);
+  for (char *c = text; *c; c++)
+    if (strchr("\t\r\n", *c)) *c = ' ';
+  return text_one_line(text, 250);
+}
+
+bool program_html(Program *p, Error *error) {
+  WebPage w = {.p = p, .title = page_title(p->settings.title)};
+  if (!web_engine_size)
+    return fail(
+        error, EXIT_USAGE,
+        "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
+  const bool ok = output_file_check("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
+                  collect_files(&w, error) && take_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
+  remove_files(&w);
+  free(w.image);
+  free(w.facts);
+  return ok;
+}

@@ -1,0 +1,362 @@
+#include "text/dataset/tokenization.h"
+
+#include "text/dataset/pairs.h"
+#include "text/tokenizer/bpe_train.h"
+#include "text/tokenizer/pipeline.h"
+#include "base/array.h"
+#include "base/checksum.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- blocks of documents, a few MB each, that threads process together ---- */
+
+typedef struct DocumentBlock {
+  const PipelineText *texts;   /* documents or, in a corpus with prompts, their responses */
+  const PipelineText *prompts; /* the prompts of these; NULL: the corpus has none */
+  size_t count;
+  bool ends; /* false: the block is a slice of a large document, not the last one */
+} DocumentBlock;
+typedef bool (*BlockSink)(void *context, const DocumentBlock *block, Error *error);
+
+enum {
+  BLOCK_BYTES = 16 << 20, /* capacity of a block of small documents */
+  SLICE_BYTES = 32 << 20  /* size of the slices of a large document, which is not copied */
+};
+
+typedef struct BlockReader {
+  Corpus *corpus;
+  Document pending; /* read, but not in a block yet; .text NULL: none */
+  PipelineText *texts, *prompts;
+  size_t count, capacity, prompt_capacity;
+  uint8_t *bytes; /* [BLOCK_BYTES] copies of the documents, which are only valid until the next one is read */
+  size_t used;
+} BlockReader;
+
+static bool add_document(BlockReader *b, const uint8_t *text, const Document *document, Error *error) {
+  const bool has_prompt = corpus_has_prompts(b->corpus);
+  const size_t begin = has_prompt ? document->prompt : 0;
+  if (!array_reserve(&b->texts, &b->capacity, b->count + 1, sizeof *b->texts) ||
+      (has_prompt && !array_reserve(&b->prompts, &b->prompt_capacity, b->count + 1, sizeof *b->prompts)))
+    return fail(error, EXIT_MEMORY, "out of memory for a block of %zu texts", b->count + 1);
+  if (has_prompt) b->prompts[b->count] = (PipelineText){text, begin};
+  b->texts[b->count++] = (PipelineText){text + begin, document->size - begin};
+  return true;
+}
+
+/* Reads the next documents; b->count is 0 at the end. A large document is a block of its own, and is not copied. */
+static bool next_block(BlockReader *b, Error *error) {
+  b->count = b->used = 0;
+  for (;;) {
+    if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
+    const Document *next = &b->pending;
+    const bool large = next->size > BLOCK_BYTES / 4;
+    if (!next->text || (b->count && (large || next->size > BLOCK_BYTES - b->used))) return true;
+    const uint8_t *text = next->text;
+    if (!large) {
+      text = memcpy(b->bytes + b->used, next->text, next->size);
+      b->used += next->size;
+    }
+    if (!add_document(b, text, next, error)) return false;
+    b->pending.text = NULL;
+    if (large) return true;
+  }
+}
+
+/* Passes a large document to the sink in slices, and drops the pages before each slice. */
+static bool pass_slices(const Corpus *corpus, PipelineText rest, const Pipeline *pipeline, Progress progress,
+                        BlockSink sink, void *context, Error *error) {
+  while (rest.size > 0) {
+    PipelineText slice = rest;
+    corpus_drop_pages(corpus, slice.text);
+    if (rest.size > SLICE_BYTES) slice.size = pipeline_cut(pipeline, rest.text, rest.size, SLICE_BYTES);
+    rest = (PipelineText){rest.text + slice.size, rest.size - slice.size};
+    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
+        !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
+      return false;
+  }
+  return true;
+}
+
+/* Reads the corpus from its beginning in blocks. It divides a document of more than 32 MB into slices, cut where
+ * `pipeline` allows it, unless the document has a prompt. `progress` counts the processed bytes of the corpus. */
+static bool read_blocks(Corpus *corpus, const Pipeline *pipeline, Progress progress, BlockSink sink, void *context,
+                        Error *error) {
+  BlockReader b = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
+  bool ok = b.bytes || error_memory(error, "a block of text");
+  corpus_rewind(corpus, progress);
+  while (ok && (ok = next_block(&b, error)) && b.count) {
+    if (!b.prompts && b.texts[0].size > SLICE_BYTES)
+      ok = pass_slices(corpus, b.texts[0], pipeline, progress, sink, context, error);
+    else
+      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, b.count, true}, error) &&
+           progress_report(progress, corpus_position(corpus), error);
+  }
+  free(b.texts);
+  free(b.prompts);
+  free(b.bytes);
+  return ok;
+}
+
+/* ---- training of a tokenizer ---- */
+
+typedef struct Counting {
+  BpeTrainer *trainer;
+  TrainingTexts texts;
+} Counting;
+
+/* Merges never cross the end of a slice, because a slice ends where a piece of the pre-tokenizer ends. */
+static bool count_block(void *context, const DocumentBlock *block, Error *error) {
+  const Counting *c = context;
+  const bool prompts = block->prompts && c->texts != TRAINING_RESPONSES;
+  return (!prompts || bpe_trainer_add(c->trainer, block->prompts, block->count, error)) &&
+         (c->texts == TRAINING_PROMPTS || bpe_trainer_add(c->trainer, block->texts, block->count, error));
+}
+
+static bool finish_training(Tokenizer **out, BpeTrainer *trainer, const TokenizerTraining *options, Error *error) {
+  BpeMerge *merges = NULL;
+  size_t count = 0;
+  if (options->level) return bpe_trainer_word_level(trainer, options->vocab_size, options->unknown, out, error);
+  const bool ok = bpe_trainer_finish(trainer, options->vocab_size, options->merging, &merges, &count, error) &&
+                  tokenizer_from_merges(out, merges, count, error);
+  free(merges);
+  return ok;
+}
+
+bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error) {
+  Counting counting = {.texts = options->texts};
+  *out = NULL;
+  bool ok =
+      bpe_trainer_create(&counting.trainer, options->level, options->threads, error) &&
+      read_blocks(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block, &counting, error) &&
+      finish_training(out, counting.trainer, options, error);
+  bpe_trainer_free(counting.trainer);
+  return ok;
+}
+
+/* ---- writing a token file ---- */
+
+typedef struct FileEncoder {
+  BpeEncoder *encoder, *source_encoder; /* may be the same */
+  TokenWriter writer;
+  PairTokens tokens;
+  BpeIds prompts; /* of a block, each with its end token */
+  size_t prompts_used;
+  StopSignal stop;
+  bool in_document;
+  bool refused; /* encoding failed, not reading or writing */
+  int64_t documents;
+} FileEncoder;
+
+static bool encode_prompts(FileEncoder *e, const DocumentBlock *block, Error *error) {
+  e->prompts.count = e->prompts_used = 0;
+  return !block->prompts || bpe_encode(e->source_encoder, block->prompts, block->count, e->tokens.source_end,
+                                       bpe_ids_sink, &e->prompts, error);
+}
+
+/* Writes the next prompt of the block, without its end token. */
+static bool write_prompt(FileEncoder *e, Error *error) {
+  int32_t *ids = e->prompts.ids + e->prompts_used;
+  size_t count = 0;
+  for (; ids[count] != e->tokens.source_end; count++) ids[count] += e->tokens.source_first;
+  e->prompts_used += count + 1;
+  return token_writer_add(&e->writer, ids, count, false, error);
+}
+
+/* Writes the ids of documents, or of a part of one. The end token occurs only at the end of a document. */
+static bool write_ids(void *context, const int32_t *ids, size_t count, Error *error) {
+  enum { AT_ONCE = 1 << 20 };
+  FileEncoder *e = context;
+  for (size_t from = 0, at = 0; at < count; from = at) {
+    const size_t end = count - from < AT_ONCE ? count : from + AT_ONCE;
+    if (!stop_go_on(e->stop, "encoding", error)) return false;
+    if (!e->in_document && e->prompts.count && !write_prompt(e, error)) return false;
+    while (at < end && ids[at] != e->tokens.end) at++;
+    e->in_document = at == end;
+    at += !e->in_document;
+    e->documents += !e->in_document;
+    if (!token_writer_add(&e->writer, ids + from, at - from, true, error)) return false;
+  }
+  return true;
+}
+
+static bool encode_block(void *context, const DocumentBlock *block, Error *error) {
+  FileEncoder *e = context;
+  e->refused = !encode_prompts(e, block, error) || !bpe_encode(e->encoder, block->texts, block->count,
+                                                               block->ends ? e->tokens.end : -1, write_ids, e, error);
+  return !e->refused;
+}
+
+/* ---- the place of a piece that is not in the vocabulary ---- */
+
+typedef struct Search {
+  const Bpe *bpe;
+  const uint8_t *found;
+  Error cause;
+} Search;
+
+static bool refuse_piece(void *context, const uint8_t *piece, size_t size, size_t left, Error *error) {
+  Search *s = context;
+  (void)left;
+  if (!s->bpe->level || s->bpe->unknown >= 0 || bpe_word(s->bpe, piece, size) >= 0) return true;
+  s->found = piece;
+  return tokenizer_refuse_piece(s->bpe, piece, size, error);
+}
+
+static bool accept_token(void *context, int32_t id, Error *error) {
+  (void)context, (void)id, (void)error;
+  return true;
+}
+
+/* Finds the first such piece of a text. False: there is none, or with the error. */
+static bool search(Search *s, const Tokenizer *tokenizer, const uint8_t *text, size_t size, Error *error) {
+  PipelineRunner *runner;
+  s->bpe = tokenizer_bpe(tokenizer);
+  const PipelineSink sink = {s, refuse_piece, accept_token};
+  const bool ok = pipeline_runner_create(&runner, tokenizer_pipeline(tokenizer), false, sink, NULL, error) &&
+                  pipeline_run(runner, text, size, false, &s->cause);
+  if (!ok && !s->found && !error->code) fail(error, s->cause.code, "%s", s->cause.text);
+  pipeline_runner_free(runner);
+  return s->found;
+}
+
+/* Reads the corpus again, because threads encode copies of documents, and fails with file and line of the first piece
+ * that is not in the vocabulary. Returns false. */
+static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source, Error *error) {
+  Document document = {0};
+  Search s = {0};
+  corpus_rewind(corpus, (Progress){0});
+  while (corpus_next(corpus, &document, error) && document.text)
+    if (search(&s, source ? source : tokenizer, document.text, document.prompt, error) ||
+        (!error->code &&
+         search(&s, tokenizer, document.text + document.prompt, document.size - document.prompt, error)))
+      return fail(error, EXIT_INPUT, "%s:%lld: %s", text_one_line(corpus_shown_file(corpus), 250).text,
+                  (long long)corpus_line(corpus, &document, (size_t)(s.found - document.text)), s.cause.text);
+    else if (error->code) return false;
+  return false;
+}
+
+static int32_t vocab_of(const Tokenizer *tokenizer, const Tokenizer *source) {
+  return tokenizer_vocab(tokenizer) + (source ? tokenizer_vocab(source) : 0);
+}
+
+static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Tokenization *options, Error *error) {
+  const Tokenizer *source = options->source_tokenizer;
+  e->stop = options->stop;
+  e->tokens = pair_tokens(tokenizer, source);
+  if (!bpe_encoder_create(&e->encoder, tokenizer_pipeline(tokenizer), false, options->threads, options->stop, error))
+    return false;
+  e->source_encoder = e->encoder;
+  if (source && !bpe_encoder_create(&e->source_encoder, tokenizer_pipeline(source), false, options->threads,
+                                    options->stop, error))
+    return false;
+  if (options->counts) bpe_encoder_leave_out(e->encoder, &options->counts[0]);
+  if (options->counts && source) bpe_encoder_leave_out(e->source_encoder, &options->counts[1]);
+  return true;
+}
+
+static void close_encoders(FileEncoder *e) {
+  if (e->source_encoder != e->encoder) bpe_encoder_free(e->source_encoder);
+  bpe_encoder_free(e->encoder);
+  free(e->prompts.ids);
+}
+
+static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const Tokenization *options,
+                         Error *error) {
+  const Tokenizer *source = options->source_tokenizer;
+  const TokenFileInfo info = {.vocab = vocab_of(tokenizer, source),
+                              .loss_mask = corpus_has_prompts(corpus),
+                              .fingerprint = tokenization_fingerprint(corpus, tokenizer, source)};
+  FileEncoder e = {0};
+  Error why = {0};
+  if (!token_writer_begin(&e.writer, path, &info, error)) return false;
+  const bool ok = open_encoders(&e, tokenizer, options, &why) &&
+                  read_blocks(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, &why) &&
+                  token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), &why);
+  token_writer_abort(&e.writer);
+  close_encoders(&e);
+  if (!ok && e.refused && why.code == EXIT_INPUT) find_refused(corpus, tokenizer, source, error);
+  return ok || error->code || fail(error, why.code, "%s", why.text);
+}
+
+/* ---- opening a token file ---- */
+
+uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source) {
+  const uint64_t of[] = {corpus_fingerprint(corpus), tokenizer_fingerprint(tokenizer),
+                         source ? tokenizer_fingerprint(source) : 0};
+  return checksum_xxh64(of, (source ? 3 : 2) * sizeof *of, 0);
+}
+
+static bool is_current(const TokenFileInfo *info, const Corpus *corpus, const Tokenizer *tokenizer,
+                       const Tokenizer *source) {
+  return info->vocab == vocab_of(tokenizer, source) &&
+         (!corpus || (info->fingerprint == tokenization_fingerprint(corpus, tokenizer, source) &&
+                      info->loss_mask == corpus_has_prompts(corpus)));
+}
+
+bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
+                       const Tokenization *options, Error *error) {
+  Error cause = {0};
+  const bool opened = token_file_open(out, path, &cause);
+  if (opened &&
+      (is_current(&out->info, corpus, tokenizer, options->source_tokenizer) ||
+       fail(&cause, EXIT_CHECKPOINT, "%s belongs to another text", path)) &&
+      token_file_verify(out, options->checking, &cause))
+    return true;
+  if (opened) token_file_close(out);
+  if (!corpus || cause.code != EXIT_CHECKPOINT) return fail(error, cause.code, "%s", cause.text);
+  const char *written = options->written ? options->written : path;
+  return write_tokens(written, corpus, tokenizer, options, error) && token_file_open(out, written, error);
+}
+
+/* ---- the checksum of a text ---- */
+
+/* The checksum is computed over blocks of a fixed size, so that it does not depend on the lengths of tokens. */
+typedef struct TextSum {
+  uint64_t sum;
+  size_t used;
+  uint8_t bytes[1 << 16];
+} TextSum;
+
+static void sum_block(TextSum *s) {
+  s->sum = checksum_xxh64(s->bytes, s->used, s->sum);
+  s->used = 0;
+}
+
+static void sum_bytes(TextSum *s, const uint8_t *bytes, size_t size) {
+  while (size) {
+    const size_t left = sizeof s->bytes - s->used, taken = size < left ? size : left;
+    memcpy(s->bytes + s->used, bytes, taken);
+    s->used += taken;
+    bytes += taken;
+    size -= taken;
+    if (s->used == sizeof s->bytes) sum_block(s);
+  }
+}
+
+bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, const Tokenizer *source, uint64_t *out,
+                           Error *error) {
+  enum { BLOCK = 4096 };
+  static const uint8_t mark = 0xFF;
+  const PairTokens tokens = pair_tokens(tokenizer, source);
+  int32_t ids[BLOCK], before = -1;
+  TextSum *s = calloc(1, sizeof *s);
+  bool ok = s || error_memory(error, "the checksum of a text");
+  for (int64_t at = range->begin; ok && at < range->end; at += BLOCK) {
+    const int64_t left = range->end - at, count = left < BLOCK ? left : BLOCK;
+    ok = token_file_read(range->file, at, count, ids, error);
+    for (int64_t i = 0; ok && i < count; i++) {
+      const bool of_source = tokens.source_first && ids[i] >= tokens.source_first;
+      size_t size;
+      const uint8_t *bytes = of_source ? tokenizer_decode(source, ids[i] - tokens.source_first, &size)
+                                       : tokenizer_decode_after(tokenizer, before, ids[i], &size);
+      before = ids[i];
+      if (ids[i] == tokens.end) sum_bytes(s, &mark, 1);
+      else sum_bytes(s, bytes, size);
+    }
+  }
+  if (ok) sum_block(s), *out = s->sum;
+  free(s);
+  return ok;
+}

@@ -1,0 +1,496 @@
+/* The training data of a run: files -> corpus -> tokenizer -> token files -> ranges of tokens -> windows. */
+#include "cli/startup.h"
+#include "text/dataset/tokenization.h"
+#include "files/formats/model_files.h"
+#include "train/architecture.h"
+#include "train/run.h"
+#include "base/file.h"
+#include "base/path.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+  VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000, /* at most */
+  VALIDATION_BYTES = AUTO_VAL_MB * 1000000        /* at most, of those held out */
+};
+
+/* ---- inputs and corpus ---- */
+
+static bool names_fields(const TrainSettings *s) { return s->jsonl_field || s->prompt_field; }
+
+const char *run_stdin_file(const TrainSettings *s) {
+  return s->tsv            ? CHECKPOINT_STDIN_TSV
+         : s->fasta        ? CHECKPOINT_STDIN_FASTA
+         : names_fields(s) ? CHECKPOINT_STDIN_JSONL
+                           : CHECKPOINT_STDIN_TEXT;
+}
+
+OneLine run_text_name(const TrainSettings *s) { return text_one_line(path_shown(s->data.items[0]), 250); }
+
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
+static PathText data_path(const Run *r, const char *name) {
+  return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
+}
+
+/* A resumed run reads the copy of its standard input from its directory. */
+bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
+  const TrainSettings *s = &r->settings;
+  StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
+  const PathText copy =
+      s->resume ? path_in(r->files.dir, run_stdin_file(&r->settings)) : data_path(r, CHECKPOINT_STDIN_COPY);
+  const CorpusOptions options = {.field = s->jsonl_field,
+                                 .prompt_field = s->prompt_field,
+                                 .response_field = s->response_field,
+                                 .tsv = s->tsv,
+                                 .fasta = s->fasta,
+                                 .spool = copy.text,
+                                 .spooled = s->resume,
+                                 .copying = startup_progress(&reading),
+                                 .is_model = model_files_exist};
+  bool ok = corpus_open(out, inputs, count, &options, error);
+  console_work_end(&r->console);
+  return ok;
+}
+
+static bool reads_stdin(const TrainSettings *s) {
+  for (int i = 0; i < s->data.count; i++)
+    if (path_is_stdin(s->data.items[i])) return true;
+  return false;
+}
+
+/* Returns whether a file is also training text, and then warns that the `measure` says little. */
+static bool warn_of_trained(Console *console, const Corpus *train, const char *path, const char *measure) {
+  for (int t = 0; t < corpus_files(train); t++) {
+    if (!path_same(path, corpus_file(train, t)->path)) continue;
+    console_warning(console, "%s is also training text: the %s says nothing about other text",
+                    text_one_line(path, 250).text, measure);
+    return true;
+  }
+  return false;
+}
+
+static void check_measures(Console *console, const TrainSettings *s, const Corpus *train, const Corpus *val) {
+  bool warned = false;
+  for (int v = 0; val && v < corpus_files(val) && !warned; v++)
+    warned = warn_of_trained(console, train, corpus_file(val, v)->path, "validation loss");
+  if (s->choose) warn_of_trained(console, train, s->choose, "accuracy of --choose");
+}
+
+static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
+  const TrainSettings *s = &r->settings;
+  if (s->val && path_is_stdin(s->val))
+    return fail(error, EXIT_USAGE, "--val - : standard input can only be the training text; name a file");
+  if ((s->tsv || s->fasta) && !reads_stdin(s))
+    return fail(
+        error, EXIT_USAGE,
+        "--%s applies to standard input (-), which was not given; give a file of this format a name that ends in %s",
+        s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
+  if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
+  if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
+  check_measures(&r->console, s, *train, *val);
+  r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), (size_t)corpus_stdin_bytes(*train),
+                              corpus_skipped_names(*train, false)};
+  const OneLine texts = corpus_skipped_names(*train, true);
+  if (*texts.text && !s->resume)
+    console_warning(&r->console,
+                    "these files may be texts but were not read: %s; in a directory, only " TEXT_FILE_NAMES
+                    "s are read; name the others on the command line to read them",
+                    texts.text);
+  if (!s->resume && !s->binary &&
+      (!run_examine_text(r, *train, true, error) || (*val && !run_examine_text(r, *val, false, error))))
+    return false;
+  return !names_fields(s) || corpus_jsonl_files(*train) || (*val && corpus_jsonl_files(*val)) ||
+         fail(error, EXIT_USAGE, "--%s is for JSON lines, and no file has a name that ends in .jsonl",
+              s->jsonl_field ? "jsonl-field" : "prompt-field");
+}
+
+/* Returns whether a run was begun by version 1.1 or older, when the tokens of the text were cut instead of its
+ * bytes. */
+static bool lacks_cut(const Run *r) { return isnan(checkpoint_find_number(r->files.dir, "val_bytes")); }
+
+/* Such runs keep their cut. */
+static bool was_cut_by_tokens(const Run *r) {
+  const TrainSettings *s = &r->settings;
+  return s->resume && !s->val && !options_typed(&r->options, "val-frac") && lacks_cut(r);
+}
+
+bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
+  return r->settings.val || r->text.cut_by_tokens ||
+         corpus_cut(corpus, r->settings.val_frac, VALIDATION_BYTES, val, error);
+}
+
+/* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. --val names a new one. */
+static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
+  Error cause = {0};
+  if (open_corpora(r, train, val, &cause)) return run_cut_corpus(r, *train, val, error);
+  if (!r->settings.resume || options_typed(&r->options, "val") || cause.code != EXIT_INPUT)
+    return fail(error, cause.code, "%s", cause.text);
+  corpus_close(*train);
+  corpus_close(*val);
+  *train = *val = NULL;
+  r->text.cut_by_tokens = !r->settings.val && lacks_cut(r);
+  console_warning(&r->console, "%s; the run continues with the tokens already encoded", cause.text);
+  return true;
+}
+
+/* ---- tokenizers ---- */
+
+/* A tokenizer as the options ask for it. */
+typedef struct Asked {
+  const char *prefix; /* of the names of its options: "source-" */
+  const char *name;   /* as TrainSettings.tokenizer */
+  int vocab_size;
+  bool vocab_given;    /* by the user, who wants to know if the text yields fewer tokens */
+  bool unknown;        /* --unk */
+  TrainingTexts texts; /* the texts that a tokenizer is trained on */
+  const char *what;    /* their name in messages */
+} Asked;
+
+static bool load_tokenizer(const Asked *asked, Tokenizer **out, Error *error) {
+  struct stat info;
+  if (stat(asked->name, &info) != 0)
+    return fail(error, EXIT_CHECKPOINT,
+                "--%stokenizer %s: %s; give auto, byte, bpe, chars, words, lines, ids, or a tokenizer.json",
+                asked->prefix, text_one_line(asked->name, 250).text, strerror(errno));
+  const PathText inside = path_in(asked->name, TOKENIZER_JSON);
+  return tokenizer_load(out, S_ISDIR(info.st_mode) ? inside.text : asked->name, error);
+}
+
+/* Fails if the vocabulary size does not suit the tokenizer. */
+static bool check_vocab_size(const Asked *asked, WordLevel level, bool trained, Error *error) {
+  const int least = !trained || !asked->vocab_size || level == WORD_LEVEL_IDS ? 0 : level ? 3 : 257;
+  const OneLine name = text_one_line(asked->name, 250);
+  if (asked->vocab_size && !trained)
+    return fail(error, EXIT_USAGE,
+                "--%svocab-size %d is for a vocabulary that is made from the text, not for --%stokenizer %s",
+                asked->prefix, asked->vocab_size, asked->prefix, name.text);
+  if (asked->vocab_size < least)
+    return fail(error, EXIT_USAGE, "--%svocab-size %d is too small for --%stokenizer %s: expected at least %d",
+                asked->prefix, asked->vocab_size, asked->prefix, name.text, least);
+  return !asked->unknown || (level && level != WORD_LEVEL_IDS) ||
+         fail(error, EXIT_USAGE, "--unk is for --tokenizer chars, words and lines, not for --%stokenizer %s",
+              asked->prefix, name.text);
+}
+
+static bool train_tokenizer(Run *r, const Asked *asked, WordLevel level, Corpus *corpus, Tokenizer **out,
+                            Error *error) {
+  Console *console = &r->console;
+  StartupWork counting = {
+      .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
+  StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
+  const TokenizerTraining options = {.level = level,
+                                     .vocab_size = asked->vocab_size,
+                                     .unknown = asked->unknown,
+                                     .threads = r->text.threads,
+                                     .counting = startup_progress(&counting),
+                                     .merging = startup_progress(&merging),
+                                     .texts = asked->texts};
+  bool ok = tokenization_train(out, corpus, &options, error);
+  console_work_end(console);
+  if (ok && asked->vocab_given && tokenizer_vocab(*out) < asked->vocab_size)
+    console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
+                 asked->vocab_size);
+  return ok;
+}
+
+static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+  if (!asked->name) return fail(error, EXIT_INTERNAL, "no tokenizer was chosen");
+  const WordLevel level = word_level_named(asked->name);
+  const bool trained = level || strcmp(asked->name, "bpe") == 0;
+  if (!check_vocab_size(asked, level, trained, error)) return false;
+  if (trained) return train_tokenizer(r, asked, level, corpus, out, error);
+  if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
+  *out = tokenizer_byte();
+  return *out || error_memory(error, "the tokenizer");
+}
+
+static bool count_characters(Run *r, Corpus *corpus, Characters *out, Error *error) {
+  StartupWork work = {.console = &r->console,
+                      .name = "counting characters",
+                      .total = fmin((double)corpus_bytes(corpus), CHARACTERS_SAMPLE),
+                      .bytes = true};
+  const bool ok = characters_count(out, corpus, startup_progress(&work), error);
+  console_work_end(&r->console);
+  return ok;
+}
+
+static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (run_base(r))
+    return run_open_base_tokenizers(r, error) && (s->resume || run_check_special_tokens(r, corpus, error));
+  if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
+  Characters characters = {0};
+  const bool asked = s->tokenizer && strcmp(s->tokenizer, "bpe") != 0 && !settings_separate_vocabs(s);
+  if (!asked && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
+  const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
+  const int64_t counted = characters.bytes, files = corpus_bytes(corpus);
+  const bool small_part = counted && counted < CHARACTERS_SAMPLE && counted < files / 2; /* of JSON Lines */
+  auto_tokenizer(s, small_part ? counted : files, &characters, r->device.info.accelerator, &r->reasons);
+  const bool separate = settings_separate_vocabs(s);
+  if (separate && !corpus_has_prompts(corpus))
+    return fail(error, EXIT_INPUT,
+                "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
+                "--prompt-field and --response-field");
+  const Asked text = {.prefix = "",
+                      .name = s->tokenizer,
+                      .vocab_size = s->vocab_size,
+                      .vocab_given = vocab_given,
+                      .unknown = s->unknown,
+                      .texts = separate ? TRAINING_RESPONSES : TRAINING_ALL,
+                      .what = separate ? "the responses yield" : "the text yields"};
+  const Asked prompts = {.prefix = "source-",
+                         .name = s->source_tokenizer,
+                         .vocab_size = s->source_vocab_size,
+                         .vocab_given = source_vocab_given,
+                         .unknown = s->unknown,
+                         .texts = TRAINING_PROMPTS,
+                         .what = "the prompts yield"};
+  if (!make_tokenizer(r, &text, corpus, &r->text.tokenizer, error)) return false;
+  /* a teacher may have more rows of embeddings than tokens */
+  if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
+    tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
+  return (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error)) &&
+         (!settings_tokenizer_is_path(s->tokenizer) || run_check_special_tokens(r, corpus, error));
+}
+
+/* ---- token files and ranges ---- */
+
+bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
+
+/* Returns whether the model will have an encoder; known before the rest of the model. */
+static bool has_encoder(const Run *r) { return architecture_has_encoder(&r->settings, run_has_pairs(&r->text)); }
+
+/* Says how much of a validation text is left out. `name`: the option that names the tokenizer. */
+static void note_missing(Run *r, const char *name, const Tokenizer *tokenizer, const EncodedPieces *counts) {
+  if (!counts->missing) return;
+  const WordLevel level = tokenizer_bpe(tokenizer)->level;
+  const bool made = !run_base(r) && !settings_tokenizer_is_path(name), unknown = made && level != WORD_LEVEL_IDS;
+  console_note(&r->console, "left out of the validation text: %" PRId64 " of %s, which the %s does not have%s",
+               counts->missing, text_plural((double)counts->pieces, word_level_kinds[level].piece).text,
+               made ? "training text" : "vocabulary", unknown ? "; --unk counts them" : "");
+}
+
+bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
+  const RunText *text = &r->text;
+  EncodedPieces counts[2] = {{0}};
+  Console *console = &r->console;
+  StartupWork encoding = {
+      .console = console, .name = "encoding", .total = corpus ? (double)corpus_bytes(corpus) : 0, .bytes = true};
+  StartupWork checking = {.console = console, .name = "checking tokens", .later_total = &out->info.tokens};
+  const Tokenization options = {.source_tokenizer = text->source_tokenizer,
+                                .threads = text->threads,
+                                .encoding = startup_progress(&encoding),
+                                .checking = startup_progress(&checking),
+                                .stop = &stop_signal,
+                                .written = written,
+                                .counts = val ? counts : NULL};
+  const double start = clock_seconds();
+  bool ok = tokenization_open(out, path, corpus, text->tokenizer, &options, error);
+  const double seconds = clock_seconds() - start;
+  console_work_end(console);
+  if (ok && encoding.began && seconds > 2)
+    console_line(console, "encoded  %s in %s, %s/s", text_bytes(encoding.total).text, text_duration(seconds).text,
+                 text_bytes(encoding.total / seconds).text);
+  if (ok) note_missing(r, r->settings.tokenizer, text->tokenizer, &counts[0]);
+  if (ok) note_missing(r, r->settings.source_tokenizer, text->source_tokenizer, &counts[1]);
+  return ok;
+}
+
+/* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
+static bool encode_in_directory(Run *r, bool val, Corpus *corpus, TokenFile *out, Error *error) {
+  const PathText path = data_path(r, val ? CHECKPOINT_VAL_TOKENS : CHECKPOINT_TOKENS);
+  const PathText replacing = data_path(r, val ? CHECKPOINT_NEW_VAL_TOKENS : CHECKPOINT_NEW_TOKENS);
+  return run_encode(r, val, path.text, r->files.lock.had_run ? replacing.text : path.text, corpus, out, error);
+}
+
+/* The ranges of a run whose tokens were cut: the last ones are held out. */
+static void cut_tokens(Run *r) {
+  RunText *text = &r->text;
+  const double held_out = checkpoint_find_number(r->files.dir, "val_tokens");
+  const double begin = fmax(0, (double)text->train.end - (isnan(held_out) ? 0 : held_out));
+  text->val = (TokenRange){&text->tokens_file, (int64_t)begin, text->train.end};
+  text->train.end = text->val.begin;
+}
+
+/* Returns whether the run has a file of validation tokens; without its text, a resumed run has what it had. */
+static bool has_val_file(const Run *r, const Corpus *train, const Corpus *val) {
+  return r->settings.val || val ||
+         (!train && !r->text.cut_by_tokens && checkpoint_find_number(r->files.dir, "val_bytes") > 0);
+}
+
+static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
+  const TrainSettings *s = &r->settings;
+  RunText *text = &r->text;
+  if (!encode_in_directory(r, false, train, &text->tokens_file, error)) return false;
+  const TokenFileInfo *info = &text->tokens_file.info;
+  if (info->tokens == 0)
+    return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(s).text);
+  text->train = (TokenRange){&text->tokens_file, 0, info->tokens};
+  text->val = (TokenRange){&text->tokens_file, 0, 0};
+  if (text->cut_by_tokens) cut_tokens(r);
+  if (has_val_file(r, train, val)) {
+    if (!encode_in_directory(r, true, val, &text->val_file, error)) return false;
+    const int64_t tokens = text->val_file.info.tokens;
+    text->val = (TokenRange){&text->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
+  }
+  if (!train)
+    text->facts = (TextFacts){.files = s->data.count, .bytes = info->bytes + (s->val ? 0 : text->val_file.info.bytes)};
+  return !s->val || run_has_validation(text) ||
+         fail(error, EXIT_INPUT, "--val %s: %s, too few for validation", text_one_line(s->val, 250).text,
+              text_plural((double)text->val_file.info.tokens, "token").text);
+}
+
+/* ---- all of it ---- */
+
+/* Files stay readable while they are mapped. */
+void run_remove_scratch(RunText *text) {
+  static const char *const names[] = {CHECKPOINT_STDIN_COPY, CHECKPOINT_TOKENS, CHECKPOINT_VAL_TOKENS};
+  if (!text->scratch) return;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) file_remove_in(text->scratch, names[i]);
+  rmdir(text->scratch);
+  free(text->scratch);
+  text->scratch = NULL;
+}
+
+bool run_open_data(Run *r, Error *error) {
+  Corpus *train = NULL, *val = NULL;
+  TrainSettings *s = &r->settings;
+  r->text.cut_by_tokens = was_cut_by_tokens(r);
+  bool ok = (settings_have_directory(s) || file_temporary_directory(&r->text.scratch, error)) &&
+            find_corpora(r, &train, &val, error) && open_tokenizers(r, train, error) &&
+            open_ranges(r, train, val, error);
+  if (ok && s->pack == PACK_STREAM && has_encoder(r))
+    ok = fail(error, EXIT_USAGE, "--pack stream cuts pairs, but an encoder reads whole pairs; leave it out");
+  if (ok) auto_packing(s, run_has_pairs(&r->text) || has_encoder(r), r->text.tokenizer, &r->reasons);
+  corpus_close(train);
+  corpus_close(val);
+  return ok;
+}
+
+void run_close_data(RunText *text) {
+  run_remove_scratch(text);
+  packing_free(&text->train_packing);
+  packing_free(&text->val_packing);
+  pairs_free(&text->train_pairs);
+  pairs_free(&text->val_pairs);
+  choices_free(&text->choices);
+  token_file_close(&text->tokens_file);
+  token_file_close(&text->val_file);
+  tokenizer_free(text->tokenizer);
+  tokenizer_free(text->source_tokenizer);
+}
+
+/* ---- windows ---- */
+
+bool run_measure_documents(Run *r, DocumentLengths *out, Error *error) {
+  *out = (DocumentLengths){0};
+  if (r->settings.pack == PACK_STREAM || r->settings.model.ctx) return true;
+  StartupWork work = {
+      .console = &r->console, .name = "measuring documents", .total = (double)token_range_size(&r->text.train)};
+  const int32_t end = tokenizer_end(r->text.tokenizer);
+  const Progress progress = startup_progress(&work);
+  bool ok = has_encoder(r) ? pairs_measure(&r->text.train, end, out, progress, error)
+                           : packing_measure(&r->text.train, end, out, progress, error);
+  console_work_end(&r->console);
+  return ok;
+}
+
+/* Packs whole documents into windows, or pairs for an encoder. */
+static bool pack(Run *r, Windows *windows, Packing *packing, Pairs *pairs, Error *error) {
+  const TokenRange *range = &windows->range;
+  const RunText *text = &r->text;
+  StartupWork work = {.console = &r->console, .name = "packing documents", .total = (double)token_range_size(range)};
+  const Progress progress = startup_progress(&work);
+  const bool encoder = r->model.config.encoder_layers > 0;
+  const bool ok = encoder ? pairs_make(pairs, range, windows->ctx, pair_tokens(text->tokenizer, text->source_tokenizer),
+                                       progress, error)
+                          : packing_make(packing, range, windows->ctx, pack_tokens(text->tokenizer), progress, error);
+  console_work_end(&r->console);
+  if (!ok && windows == &text->val_windows) error_append(error, " (validation text)");
+  if (encoder) windows->pairs = pairs;
+  else windows->packing = packing;
+  return ok;
+}
+
+/* A window of a stream is ctx tokens and the token after them. */
+static bool check_text_length(const Run *r, Error *error) {
+  const int64_t train = token_range_size(&r->text.train);
+  const int least = r->model.config.ctx + 1;
+  char shorter[48] = "";
+  if (r->settings.pack == PACK_DOCS || train >= least) return true;
+  if (train > 1) snprintf(shorter, sizeof shorter, ", or --ctx %" PRId64 " or less", train - 1);
+  return fail(error, EXIT_INPUT,
+              "%s: %s for training (and %" PRId64 " for validation), but a window needs ctx + 1 = %d; give more text%s",
+              run_text_name(&r->settings).text, text_plural((double)train, "token").text,
+              token_range_size(&r->text.val), least, shorter);
+}
+
+/* Notes that validation was asked for but there is too little text for it. */
+static void note_little_validation(Run *r) {
+  const int64_t tokens = token_range_size(&r->text.val);
+  const int ctx = r->model.config.ctx;
+  if (r->settings.val_frac <= 0 && !r->settings.val) return;
+  if (!run_has_validation(&r->text))
+    console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
+                              "model is kept");
+  else if (tokens <= ctx)
+    console_note(&r->console, "only %s for validation, less than a context of %d: the validation loss says little",
+                 text_plural((double)tokens, "token").text, ctx);
+}
+
+/* Makes prompts begin and end as the model sees texts begin and end in training. */
+static void set_ends(RunText *text, int packing, bool encoder) {
+  const bool docs = packing == PACK_DOCS && !encoder;
+  if (!docs || tokenizer_begin(text->tokenizer) < 0) tokenizer_set_begins_with_end(text->tokenizer, docs);
+  tokenizer_set_ends_with_end(text->tokenizer, encoder);
+  if (text->source_tokenizer) tokenizer_set_ends_with_end(text->source_tokenizer, true);
+}
+
+bool run_open_windows(Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  RunText *text = &r->text;
+  const int ctx = r->model.config.ctx;
+  const bool docs = s->pack == PACK_DOCS, encoder = r->model.config.encoder_layers > 0;
+  text->windows = (Windows){.range = text->train, .ctx = ctx};
+  text->val_windows = (Windows){.range = text->val, .ctx = ctx};
+  if (!check_text_length(r, error)) return false;
+  if (!s->resume && (docs || !s->init)) set_ends(text, s->pack, encoder);
+  if (docs) {
+    if (!pack(r, &text->windows, &text->train_packing, &text->train_pairs, error) ||
+        !pack(r, &text->val_windows, &text->val_packing, &text->val_pairs, error))
+      return false;
+    if (windows_count(&text->windows, 1) == 0)
+      return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
+                  run_text_name(s).text);
+  }
+  token_file_read_randomly(&text->tokens_file);
+  note_little_validation(r);
+  return !run_leads(r->peers) ||
+         tokenization_text_sum(&text->val, text->tokenizer, text->source_tokenizer, &text->val_text, error);
+}
+
+bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const SequenceShare share = run_sequence_share(r);
+  const int ctx = r->model.config.ctx;
+  const int64_t per_step = (int64_t)s->batch * s->grad_accum;
+  if (!token_file_check(&r->text.tokens_file, error)) return false;
+  for (int i = 0; i < share.batch * share.micro_batches; i++) {
+    const Window window = batch_window(&r->model.batch, i);
+    const int64_t number = (step - 1) * per_step + share.first + i;
+    const bool empty = i >= share.count;
+    if (empty ? !windows_read(&r->text.windows, ctx, INT64_MAX / ctx, &window, error)
+              : !windows_draw(&r->text.windows, s->seed, number, &window, error))
+      return false;
+    if (!empty) windows_prefetch(&r->text.windows, s->seed, number + per_step);
+  }
+  *out = batch_tokens(&r->model.batch);
+  return true;
+}

@@ -1,0 +1,429 @@
+/* Validation: measures the loss on text that the model is not trained on, keeps the best model, and measures xz as a
+ * baseline. */
+#include "train/run.h"
+
+#include "cli/startup.h"
+#include "files/formats/model_files.h"
+#include "generate/inference/answers.h"
+#include "report/xz.h"
+#include "base/clock.h"
+#include "base/path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Validation {
+  Run *r;
+  int64_t windows; /* to be evaluated */
+} Validation;
+
+/* A stop is not an error here: the run saves and then ends. */
+static bool show_progress(void *context, int64_t windows, Error *error) {
+  const Validation *v = context;
+  const double ctx = v->r->model.config.ctx;
+  console_work(&v->r->console, &(ConsoleWork){"validating", (double)windows * ctx, (double)v->windows * ctx, false});
+  return run_agree_on_stop(v->r, error) && !v->r->session.stopping;
+}
+
+/* ---- which windows ---- */
+
+static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
+
+/* Returns how many windows take 5 % of the time when read every eval_every steps, and up to twice as much with the mean
+ * weights; a forward pass costs a third of a training step. */
+static int64_t affordable_windows(const Run *r) {
+  const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
+  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
+  return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
+}
+
+static int64_t windows_of(const Run *r, int64_t tokens) {
+  const int64_t windows = (tokens + r->model.config.ctx - 1) / r->model.config.ctx;
+  return windows > 1 ? windows : 1;
+}
+
+/* Returns the number of windows per evaluation: all of a short validation text. A resumed run keeps its number, because
+ * losses on other windows cannot be compared. */
+static int64_t part_windows(const Run *r) {
+  const int64_t all = all_windows(&r->text);
+  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
+  const int64_t asked = r->settings.eval_tokens, kept = r->progress.eval_windows;
+  const int64_t part = kept ? kept : asked ? windows_of(r, asked) : whole ? all : affordable_windows(r);
+  return part < all ? part : all;
+}
+
+bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r->text); }
+
+/* ---- measuring ---- */
+
+static bool show_answers(void *context, int64_t pairs, Error *error) {
+  (void)error;
+  console_work(context, &(ConsoleWork){"answering", (double)pairs, 0, false});
+  return !stop_signal;
+}
+
+/* Counts how many of the first `limit` validation pairs (0: all) the model answers exactly. */
+static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+  const double start = clock_seconds();
+  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
+                                (Progress){show_answers, &r->console}, out, error);
+  console_work_end(&r->console);
+  if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
+  return ok;
+}
+
+/* Returns the number of pairs to count during the run: at most MOST, with about TOKENS tokens of answers. */
+static int64_t few_pairs(const Pairs *pairs) {
+  enum { TOKENS = 4096, MOST = 128 };
+  const int64_t fit = TOKENS / (pairs->longest.target + 1);
+  return fit < 1 ? 1 : fit < MOST ? fit : MOST;
+}
+
+static bool check_finite(const Run *r, double loss, Error *error) {
+  char what[100];
+  if (isfinite(loss)) return true;
+  snprintf(what, sizeof what, "stopped after step %" PRId64 ": the validation loss (%g) is not finite",
+           r->progress.step, loss);
+  return run_fail_nonfinite(r, what, error);
+}
+
+/* Evaluates the weights on the device on the first `limit` windows. After a stop (RunSession.stopping) the loss is of
+ * fewer windows and cannot be compared with others. No tokens: the windows hold only prompts, and nothing was
+ * measured. */
+static bool measure(Run *r, int64_t limit, Evaluation *out, Error *error) {
+  const EvaluationPlan plan = {.windows = r->text.val_windows,
+                               .stride = r->model.config.ctx,
+                               .batch = run_sequence_share(r).batch,
+                               .limit = limit,
+                               .rank = r->peers->rank,
+                               .ranks = r->peers->size,
+                               .tokenizer = r->text.tokenizer};
+  Validation validation = {r, evaluation_windows(&plan)};
+  const double start = clock_seconds();
+  const bool ok = evaluation_run(r->model.on_device, &plan, out, (Progress){show_progress, &validation}, error);
+  console_work_end(&r->console);
+  if (!run_agree(r->peers, error)) return false;
+  if (!ok || r->session.stopping) return ok;
+  double sums[] = {out->nats, (double)out->tokens, (double)out->bytes};
+  collective_sum(r->peers, sums, 3);
+  *out = (Evaluation){sums[0], (int64_t)sums[1], (int64_t)sums[2]};
+  r->budget.evaluating = (clock_seconds() - start) / (double)validation.windows;
+  return true;
+}
+
+static MetricsLine line_of(const Run *r, MetricsKind kind, int64_t step, const Evaluation *e, const ExactCount *exact) {
+  return (MetricsLine){.kind = kind,
+                       .step = step,
+                       .tokens = step * settings_tokens_per_step(&r->settings),
+                       .seconds = run_seconds(r),
+                       .val_loss = evaluation_loss(e),
+                       .bits_per_byte = evaluation_bits_per_byte(e),
+                       .exact = exact->pairs ? (double)exact->exact / (double)exact->pairs : (double)NAN,
+                       .accuracy = NAN,
+                       .chance = NAN,
+                       .xz_bits_per_byte = NAN,
+                       .val_text = r->text.val_text,
+                       .all = kind == METRICS_KEPT};
+}
+
+/* ---- compression ---- */
+
+enum { BEFORE = 2 << 20, MEASURED = 256 << 10, BLOCK = 4096 }; /* bytes, bytes, tokens */
+
+/* Appends the bytes of the range to `out`, up to `most` bytes. */
+static bool add_text(const Tokenizer *tokenizer, TokenRange range, uint8_t *out, size_t *used, size_t most,
+                     Error *error) {
+  int32_t ids[BLOCK], before = -1;
+  for (int64_t at = range.begin, count; at < range.end && *used < most; at += count) {
+    count = range.end - at < BLOCK ? range.end - at : BLOCK;
+    if (!token_file_read(range.file, at, count, ids, error)) return false;
+    for (int64_t i = 0; i < count; i++) {
+      size_t size;
+      const uint8_t *bytes = tokenizer_decode_after(tokenizer, before, ids[i], &size);
+      before = ids[i];
+      if (size > most - *used) size = most - *used;
+      if (size) memcpy(out + *used, bytes, size);
+      *used += size;
+    }
+  }
+  return true;
+}
+
+/* Returns approximately the last BEFORE bytes of the training text. */
+static TokenRange last_part(TokenRange train) {
+  const TokenFileInfo *info = &train.file->info;
+  const double tokens = (double)BEFORE * (double)info->tokens / fmax(1, (double)info->bytes);
+  if (tokens < (double)token_range_size(&train)) train.begin = train.end - (int64_t)tokens;
+  return train;
+}
+
+/* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
+ * text, a baseline in the report that a model should beat. NaN: it cannot be measured. */
+static bool measure_compression(const RunText *text, double *bits_per_byte, Error *error) {
+  *bits_per_byte = NAN;
+  uint8_t *bytes = malloc(BEFORE + MEASURED);
+  size_t before = 0, size;
+  bool ok = bytes || error_memory(error, "a comparison with xz");
+  ok = ok && add_text(text->tokenizer, last_part(text->train), bytes, &before, BEFORE, error);
+  size = before;
+  ok = ok && add_text(text->tokenizer, text->val, bytes, &size, before + MEASURED, error);
+  if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
+  free(bytes);
+  return ok;
+}
+
+/* ---- diagnoses ---- */
+
+DiagnosisFacts run_diagnosis_facts(const Run *r) {
+  const TrainSettings *s = &r->settings;
+  const TokenFileInfo *info = &r->text.tokens_file.info;
+  const double trained = (double)token_range_size(&r->text.train) / (double)info->tokens;
+  return (DiagnosisFacts){.steps = run_planned_steps(r),
+                          .warmup = s->warmup,
+                          .chance = log(r->model.config.vocab),
+                          .train_bytes = trained * (double)info->bytes,
+                          .train_tokens = (double)run_epoch_tokens(r),
+                          .lr = (double)s->lr,
+                          .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
+                          .usual_lr = auto_learning_rate(s, &r->model.config),
+                          .usual_muon_lr = auto_muon_rate(s),
+                          .dropout = (double)s->dropout,
+                          .early_stopping = s->patience > 0};
+}
+
+static bool judge(Run *r, bool at_end, Error *error) {
+  const DiagnosisFacts facts = run_diagnosis_facts(r);
+  MetricsLine line = {0};
+  if (!run_leads(r->peers)) return true;
+  if (!(at_end ? diagnosis_at_end : diagnosis_at_evaluation)(&r->files.history, &facts, &line)) return true;
+  return run_log_diagnosis(r, &line, error);
+}
+
+bool run_has_learned(const Run *r) {
+  const DiagnosisFacts facts = run_diagnosis_facts(r);
+  return !diagnosis_worse_than_chance(&r->files.history, &facts);
+}
+
+/* ---- the mean of weights ---- */
+
+/* Adds the newest weights, which run_download_weights() has copied, to the mean, once for each step. The weight of
+ * evaluation k of n is about (k/n)^MEAN_POWER: the mean covers the last part of a run of any length (polynomial-decay
+ * averaging, Shamir & Zhang 2013). */
+static void add_to_mean(Run *r) {
+  enum { MEAN_POWER = 4 };
+  if (r->progress.mean_step == r->progress.step) return; /* its evaluation was stopped */
+  r->progress.mean_step = r->progress.step;
+  const size_t count = model_arena_size(r->model.on_device, ARENA_MASTER);
+  const float share = (MEAN_POWER + 1) / (float)(++r->progress.in_mean + MEAN_POWER);
+  const float *newest = r->model.host[0];
+  float *mean = r->model.host[CHECKPOINT_MEAN];
+  for (size_t i = 0; mean && i < count; i++) mean[i] += share * (newest[i] - mean[i]);
+}
+
+/* Loads the mean weights to the device until run_load_newest(); the newest ones are in RunModel.host[0]. */
+static void load_mean(Run *r) {
+  model_upload(r->model.on_device, ARENA_MASTER, r->model.host[CHECKPOINT_MEAN]);
+  r->session.holds_kept = true;
+}
+
+void run_load_newest(const RunModel *model, RunSession *session) {
+  if (session->holds_kept) model_upload(model->on_device, ARENA_MASTER, model->host[0]);
+  session->holds_kept = false;
+}
+
+/* Copies the newest weights to RunModel.host[0], before other ones are loaded. */
+static bool save_newest(Run *r, Error *error) {
+  run_download_weights(&r->model, error);
+  return run_agree(r->peers, error);
+}
+
+/* If the mean weights are better than the newest ones, they stay on the device, and RunSession.evaluated is theirs. */
+static bool try_mean(Run *r, Error *error) {
+  Evaluation of_mean = {0};
+  if (r->settings.no_mean || !r->progress.step) return true;
+  if (!save_newest(r, error)) return false;
+  add_to_mean(r);
+  if (r->progress.in_mean < 2 || 2 * r->progress.step < run_planned_steps(r)) return true;
+  load_mean(r);
+  if (!measure(r, r->progress.eval_windows, &of_mean, error)) return false;
+  const bool better = evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated);
+  r->progress.evaluated_mean = run_broadcast_flag(r->peers, better && !r->session.stopping);
+  if (r->progress.evaluated_mean) r->session.evaluated = of_mean;
+  else run_load_newest(&r->model, &r->session);
+  return true;
+}
+
+/* ---- during the run ---- */
+
+/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
+static bool keep(Run *r, Error *error) {
+  const bool mean = r->progress.evaluated_mean;
+  r->progress.best_step = r->progress.step;
+  r->progress.best_is_mean = mean;
+  return (mean || run_download_weights(&r->model, error)) &&
+         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, mean, error));
+}
+
+static bool log_evaluation(Run *r, bool better, Error *error) {
+  ExactCount exact = {0};
+  double xz = NAN;
+  if (!run_leads(r->peers)) return true;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
+  if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
+  const double start = clock_seconds();
+  const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
+  if (!measured && !measure_compression(&r->text, &xz, error)) return false;
+  r->budget.once += clock_seconds() - start;
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
+  line.xz_bits_per_byte = xz;
+  line.all = run_evaluates_all(r);
+  line.best = better;
+  line.mean = r->progress.evaluated_mean;
+  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
+}
+
+bool run_evaluate(Run *r, Error *error) {
+  r->progress.evaluated_mean = false;
+  if (!run_has_validation(&r->text)) {
+    r->progress.evaluated_step = r->progress.step;
+    return keep(r, error);
+  }
+  r->progress.eval_windows = part_windows(r);
+  if (!measure(r, r->progress.eval_windows, &r->session.evaluated, error)) return false;
+  r->progress.newest_val_loss = evaluation_loss(&r->session.evaluated);
+  if (!r->session.stopping && r->session.evaluated.tokens && !try_mean(r, error)) return false;
+  if (r->session.stopping) return true; /* a resumed run evaluates again */
+  r->progress.evaluated_step = r->progress.step;
+  if (!r->session.evaluated.tokens) return keep(r, error);
+  r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
+  const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
+  if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
+  if (!run_agree(r->peers, error)) return false;
+  run_load_newest(&r->model, &r->session);
+  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
+  if (better) r->progress.best_loss = r->progress.last_val_loss;
+  return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
+}
+
+bool run_evaluate_base(Run *r, Error *error) {
+  if (!run_together(r, run_evaluate, error) || r->session.stopping || !run_has_validation(&r->text))
+    return !error->code;
+  console_line(&r->console, "before: %.4f nats per token: %s, unchanged, on %sthe validation text",
+               r->progress.last_val_loss, r->settings.init, run_evaluates_all(r) ? "" : "the beginning of ");
+  return true;
+}
+
+/* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
+
+/* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
+static bool read_kept(Console *console, const RunFiles *files, RunModel *model, int threads, Error *error) {
+  const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
+  if (access(path.text, F_OK) != 0 && errno == ENOENT) {
+    console_warning(console, "%s was removed; the newest model is kept", path.text);
+    return false;
+  }
+  memcpy(model->host[1], model->host[0],
+         model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
+  ModelFiles *kept;
+  const bool ok =
+      model_files_open(&kept, files->dir, error) &&
+      model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], threads, error);
+  model_files_close(kept);
+  return ok ||
+         error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
+                      run_resume_command(files).text);
+}
+
+/* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
+ * RunModel.host[0]. */
+static bool load_kept(Run *r, Error *error) {
+  if (!save_newest(r, error)) return false;
+  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, r->text.threads, error);
+  r->session.holds_kept = run_broadcast_flag(r->peers, read);
+  if (!run_agree(r->peers, error)) return false;
+  if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
+  return true;
+}
+
+/* Evaluates the newest or the mean weights, whichever are better, on the whole validation text. The mean stays on the
+ * device (RunSession.holds_kept). */
+static bool measure_newest(Run *r, Evaluation *out, Error *error) {
+  const bool mean = r->progress.evaluated_mean;
+  *out = r->session.evaluated;
+  if (mean) {
+    if (!save_newest(r, error)) return false;
+    load_mean(r);
+  }
+  if (run_evaluates_all(r) && r->session.evaluated.tokens) return true;
+  if (!measure(r, 0, out, error) || r->session.stopping) return !error->code;
+  if (run_evaluates_all(r) || !out->tokens) return true;
+  MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, out, &(ExactCount){0});
+  line.all = true;
+  line.mean = mean;
+  run_log(r, &line, error);
+  return run_agree(r->peers, error);
+}
+
+/* Keeps the newest or mean weights if they are at least as good on the whole validation text as the weights that were
+ * best on its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file
+ * before it was killed. The kept weights are on the device then (RunSession.holds_kept: other ones than the newest). */
+static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
+  if (!measure_newest(r, newest, error) || r->session.stopping) return !error->code;
+  *kept = *newest;
+  if (r->progress.best_step == r->progress.step) return true;
+  run_load_newest(&r->model, &r->session);
+  if (!load_kept(r, error)) return false;
+  if (r->session.holds_kept) {
+    if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
+    if (run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
+      return true;
+  }
+  *kept = *newest;
+  run_load_newest(&r->model, &r->session);
+  r->progress.best_loss = r->progress.last_val_loss;
+  if (!keep(r, error) || !r->progress.best_is_mean) return !error->code;
+  load_mean(r);
+  return true;
+}
+
+static void print_kept(Console *console, const RunProgress *progress, const Evaluation *newest, const Evaluation *kept,
+                       const ExactCount *exact) {
+  char bits[48] = ""; /* end tokens alone have no bytes */
+  if (kept->bytes) snprintf(bits, sizeof bits, ", %.4f bits per byte", evaluation_bits_per_byte(kept));
+  console_line(console, "validation loss %.4f nats per token%s, over all %s", evaluation_loss(kept), bits,
+               text_plural((double)kept->tokens, "token").text);
+  if (exact->pairs)
+    console_line(console, "%.1f %% of %" PRId64 " answers are exactly right",
+                 100 * (double)exact->exact / (double)exact->pairs, exact->pairs);
+  static const char *const what[] = {"model of", "mean of the weights up to"};
+  if (progress->best_step < progress->step)
+    console_note(console, "the %s step %" PRId64 " is kept; the %s the last step, %" PRId64 ", has a loss of %.4f",
+                 what[progress->best_is_mean], progress->best_step, what[progress->evaluated_mean], progress->step,
+                 evaluation_loss(newest));
+  else if (progress->best_is_mean)
+    console_note(console, "the mean of the weights at the last evaluations is kept, which is better than the newest");
+}
+
+bool run_measure_kept(Run *r, Error *error) {
+  Evaluation newest = {0}, kept = {0};
+  ExactCount exact = {0};
+  if (!run_has_validation(&r->text)) return true;
+  if (!choose(r, &newest, &kept, error) || r->session.stopping || !kept.tokens) return !error->code;
+  if (!check_finite(r, evaluation_loss(&kept), error)) return false;
+  if (!run_leads(r->peers)) return true;
+  if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
+  MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
+  line.mean = r->progress.best_is_mean;
+  if (!run_measure_choices(r, true, &line, error)) return false;
+  if (stop_signal) return true; /* the counts are incomplete; a resumed run measures again */
+  if (!run_log(r, &line, error)) return false;
+  print_kept(&r->console, &r->progress, &newest, &kept, &exact);
+  if (isfinite(line.accuracy))
+    console_line(&r->console, "%.1f %% of %s are answered right, %.1f %% by guessing", 100 * line.accuracy,
+                 text_plural((double)r->text.choices.count, "question").text, 100 * line.chance);
+  return judge(r, true, error);
+}

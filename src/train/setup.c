@@ -1,0 +1,173 @@
+/* Setup of the device and the model of a run. */
+#include "train/run.h"
+
+#include "cli/device.h"
+#include "files/formats/model_files.h"
+#include "generate/inference/generation.h"
+#include "model/decoder.h"
+#include "model/parameters.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "base/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tuning: the GEMM algorithms that --autotune has chosen ---- */
+
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
+  char *tuning = device->backend->tuning(device->context);
+  bool ok = !tuning || file_write_in(dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
+  free(tuning);
+  return ok;
+}
+
+/* Returns NULL if there is no usable file: then the algorithms are chosen again. */
+static char *read_tuning(const char *dir) {
+  enum { LIMIT = 1 << 20 }; /* a shape takes about 200 bytes */
+  Error ignored = {0};
+  MappedFile file = {0};
+  const bool found = file_map(&file, path_in(dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
+  char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
+  if (text && file.size) memcpy(text, file.bytes, file.size);
+  file_unmap(&file);
+  return text;
+}
+
+/* ---- device ---- */
+
+ContextInfo run_device_now(const RunDevice *device) {
+  ContextInfo info;
+  device->backend->info(device->context, &info);
+  return info;
+}
+
+/* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
+bool run_open_device(Run *r, Error *error) {
+  DeviceSettings machine = r->settings.machine;
+  const bool resumes = r->settings.resume && run_leads(r->peers);
+  r->text.threads = run_threads(&r->settings, r->peers, error);
+  if (error->code) return false;
+  machine.threads = r->text.threads;
+  machine.peers = r->peers->size > 1 ? r->peers : NULL;
+  r->text.threads = threads_count(r->text.threads);
+  char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
+  const bool untuned = resumes && machine.autotune && !tuning;
+  bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->device.backend, &r->device.context, error);
+  free(tuning);
+  if (!ok) return false;
+  r->device.info = run_device_now(&r->device);
+  if (machine.autotune && !r->device.info.accelerator)
+    console_note(&r->console, "--autotune has nothing to choose on the CPU");
+  else if (untuned)
+    console_warning(&r->console,
+                    "%s/" CHECKPOINT_TUNING
+                    " is missing: GEMM algorithms are chosen again, so sums may be in another order",
+                    r->files.dir);
+  return true;
+}
+
+/* ---- model ---- */
+
+/* Appends to an out-of-memory error the largest micro-batch that should fit and gives the same steps. A thirty-second
+ * of the memory is left for the backend itself. Returns false. */
+static bool append_fitting_batch(const Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const size_t available = r->device.available - r->device.available / 32;
+  TrainConfig train = run_train_config(r);
+  char more[40] = "";
+  if (error->code != EXIT_MEMORY || r->peers->size > 1) return false;
+  do train.batch--;
+  while (train.batch > 0 && (s->batch % train.batch || run_memory_of(r, &train).total > available));
+  if (train.batch <= 0) return false;
+  if (!s->batch_tokens) snprintf(more, sizeof more, " --grad-accum %d", s->batch / train.batch * s->grad_accum);
+  return error_append(error, "; --batch %d%s would fit", train.batch, more);
+}
+
+bool run_check_memory(Run *r, Error *error) {
+  const ContextInfo now = run_device_now(&r->device);
+  const size_t total = run_memory(r).total;
+  r->device.available = now.free_bytes;
+  if (total <= now.free_bytes) return true;
+  fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch%s or model",
+       text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit,
+       r->settings.teacher ? ", teacher" : "");
+  return append_fitting_batch(r, error);
+}
+
+static bool allocate_model(Run *r, Error *error) {
+  enum { ANSWERS = 32 };
+  TrainConfig train = run_train_config(r);
+  if (r->settings.teacher &&
+      !model_open(&r->model.teacher, r->device.backend, r->device.context, &r->teacher.config, error))
+    return false;
+  train.teacher = r->model.teacher;
+  if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||
+      !model_train_begin(r->model.on_device, &train, error))
+    return false;
+  if (!run_leads(r->peers)) return true;
+  r->model.decoder_rows = r->model.config.encoder_layers ? generation_rows(r->model.on_device, ANSWERS) : 1;
+  return decoder_open(&r->model.decoder, r->model.on_device, r->model.decoder_rows, error);
+}
+
+/* Those arenas of a state that are on the device. */
+static const ArenaKind arenas[CHECKPOINT_MEAN] = {ARENA_MASTER, ARENA_MOMENT1, ARENA_MOMENT2};
+
+/* Allocates everything that the run will need, so that nothing can run out later. The weights are zero. */
+bool run_start_model(Run *r, Error *error) {
+  if (!run_check_memory(r, error)) return false;
+  if (!allocate_model(r, error)) return append_fitting_batch(r, error);
+  const SequenceShare share = run_sequence_share(r);
+  if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
+  for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
+    const ArenaKind like = i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER;
+    r->model.host[i] = calloc(model_arena_size(r->model.on_device, like), sizeof(float));
+    if (!r->model.host[i]) return error_memory(error, "a copy of the weights");
+  }
+  return true;
+}
+
+bool run_download_state(RunModel *model, Error *error) {
+  for (int i = 0; i < CHECKPOINT_MEAN; i++)
+    if (!model_download(model->on_device, arenas[i], model->host[i], error)) return false;
+  return true;
+}
+
+void run_upload_state(const RunModel *model, int64_t step) {
+  for (int i = 0; i < CHECKPOINT_MEAN; i++) model_upload(model->on_device, arenas[i], model->host[i]);
+  model_set_step(model->on_device, step);
+}
+
+bool run_init_weights(Run *r, Error *error) {
+  const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
+  if (run_leads(r->peers) && settings_start_from_model(&r->settings))
+    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0],
+                             r->text.threads, error);
+  else if (run_leads(r->peers))
+    parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
+  if (!run_agree(r->peers, error) || !run_load_teacher(r, error)) return false;
+  run_upload_state(&r->model, r->progress.step);
+  return true;
+}
+
+bool run_warm_up(Run *r, Error *error) {
+  StepReport reports[REPORT_RING];
+  if (!r->device.info.accelerator) return true;
+  TokenBatch batch;
+  run_fill_batch(r, r->progress.step + 1, &batch, error);
+  if (!run_agree(r->peers, error)) return false;
+  model_train_step(r->model.on_device, &batch);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return append_fitting_batch(r, error);
+  run_upload_state(&r->model, r->progress.step);
+  return true;
+}
+
+void run_stop_model(RunModel *model) {
+  decoder_close(model->decoder);
+  model_close(model->on_device);
+  model_close(model->teacher);
+  batch_free(&model->batch);
+  free(model->drawn.ids);
+  for (int i = 0; i < CHECKPOINT_ARENAS; i++) free(model->host[i]);
+  *model = (RunModel){.config = model->config};
+}

@@ -1,0 +1,231 @@
+/* The progress of a run: saves it together with weights and moments, and restores it when the run is resumed. */
+#include "train/run.h"
+
+#include "cli/startup.h"
+#include "files/formats/model_files.h"
+#include "base/path.h"
+#include "base/program_name.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- metadata ---- */
+
+enum { NOTES = 40, NOTE_BYTES = 128 };
+
+typedef struct Notes {
+  MetadataEntry entries[NOTES];
+  char text[NOTES][NOTE_BYTES];
+  int count;
+} Notes;
+
+__attribute__((format(printf, 3, 4))) static void note(Notes *n, const char *key, const char *format, ...) {
+  va_list arguments;
+  assert(n->count < NOTES);
+  va_start(arguments, format);
+  vsnprintf(n->text[n->count], NOTE_BYTES, format, arguments);
+  va_end(arguments);
+  n->entries[n->count] = (MetadataEntry){key, n->text[n->count]};
+  n->count++;
+}
+
+/* Describes what must be equal for equal bits: device and dtype. */
+static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
+  const ContextInfo *device = &r->device.info;
+  snprintf(out, NOTE_BYTES, "%.90s, %s", device->device, dtype_name(device->dtype));
+  if (r->peers->size > 1) text_append(out, NOTE_BYTES, ", %d processes", r->peers->size);
+}
+
+static void make_notes(const Run *r, Notes *n) {
+  char machine[NOTE_BYTES];
+  describe_machine(r, machine);
+  note(n, "step", "%" PRId64, r->progress.step);
+  note(n, "finished", "%d", r->progress.finished);
+  note(n, "steps", "%" PRId64, r->settings.steps);
+  note(n, "best_step", "%" PRId64, r->progress.best_step);
+  note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
+  note(n, "val_part", "%" PRId64, r->progress.eval_windows);
+  note(n, "in_mean", "%" PRId64, r->progress.in_mean);
+  note(n, "mean_step", "%" PRId64, r->progress.mean_step);
+  note(n, "best_is_mean", "%d", r->progress.best_is_mean);
+  note(n, "evaluated_mean", "%d", r->progress.evaluated_mean);
+  note(n, "newest_val_loss", "%.17g", r->progress.newest_val_loss);
+  note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
+  note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
+  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
+  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text));
+  note(n, "loss_sum", "%.17g", r->progress.loss_sum);
+  note(n, "loss_steps", "%" PRId64, r->progress.loss_steps);
+  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train));
+  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val));
+  note(n, "best_loss", "%.17g", r->progress.best_loss);
+  note(n, "val_loss", "%.17g", r->progress.last_val_loss);
+  note(n, "seconds", "%.17g", run_seconds(r));
+  note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.tokenizer));
+  if (r->text.source_tokenizer)
+    note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
+  note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
+  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val_file.info.bytes);
+  note(n, "val_sum", "%016" PRIx64, r->text.val_text);
+  if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
+  note(n, "machine", "%s", machine);
+}
+
+/* ---- saving ---- */
+
+bool run_download_weights(RunModel *model, Error *error) {
+  return model_download(model->on_device, ARENA_MASTER, model->host[0], error);
+}
+
+bool run_write_weights(const char *dir, const RunModel *model, bool mean, Error *error) {
+  const float *weights = model->host[mean ? CHECKPOINT_MEAN : 0];
+  return model_files_write_weights(dir, &model->config, model_table(model->on_device), weights, error);
+}
+
+static bool write_state(const Run *r, Error *error) {
+  Notes n = {.count = 0};
+  if (!run_leads(r->peers)) return true;
+  make_notes(r, &n);
+  float *arenas[CHECKPOINT_ARENAS];
+  memcpy(arenas, r->model.host, sizeof arenas);
+  if (!r->progress.in_mean) arenas[CHECKPOINT_MEAN] = NULL;
+  return checkpoint_write_state(r->files.dir, model_table(r->model.on_device), arenas, n.entries, n.count, error) &&
+         run_save_tuning(&r->device, r->files.dir, error) &&
+         (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, false, error));
+}
+
+bool run_save_state(Run *r, Error *error) {
+  if (run_download_state(&r->model, error)) write_state(r, error);
+  if (!run_agree(r->peers, error)) return false;
+  r->session.saved_step = r->progress.step;
+  r->session.saved_at = clock_seconds();
+  startup_unsaved_steps = 0;
+  return true;
+}
+
+/* ---- restoring ---- */
+
+/* Returns false if the state has another sum. */
+static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum) {
+  const char *text = checkpoint_state_text(state, key);
+  return !text || strtoull(text, NULL, 16) == sum;
+}
+
+/* With other text, the run would not be the continuation of the saved one. */
+static void compare_texts(Console *console, const RunText *text, RunProgress *progress, const CheckpointState *state) {
+  const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
+  const double train_before = checkpoint_state_number(state, "train_tokens");
+  if (train_before != (double)train)
+    console_warning(console,
+                    "there are %" PRId64 " training tokens, previously %.0f: the run will not continue exactly", train,
+                    train_before);
+  else if (!same_sum(state, "text", text->tokens_file.info.sum))
+    console_warning(console, "the text has changed: the run will not continue exactly");
+  if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, "val_sum", text->val_text)) return;
+  console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
+                  text_plural((double)val, "token").text);
+  progress->best_loss = INFINITY;
+  progress->bad_evals = 0;
+  progress->eval_windows = 0;
+}
+
+static void compare_teachers(Run *r, const CheckpointState *state) {
+  if (r->model.teacher && !same_sum(state, "teacher", r->teacher.weights))
+    console_warning(&r->console, "the teacher has changed: the run will not continue exactly");
+}
+
+static void compare_machines(Run *r, const CheckpointState *state) {
+  char now_on[NOTE_BYTES];
+  const char *before = checkpoint_state_text(state, "machine");
+  describe_machine(r, now_on);
+  if (before && strcmp(before, now_on) != 0)
+    console_warning(&r->console, "the run was on %.127s and resumes on %s: it will not continue exactly", before,
+                    now_on);
+}
+
+/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
+static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
+  const double number = checkpoint_state_number(state, key);
+  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
+}
+
+/* A run that was stopped during its last evaluation is at its last step, but not finished. */
+static void find_finished(Run *r, const CheckpointState *state) {
+  RunProgress *progress = &r->progress;
+  if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return;
+  const bool patience = r->settings.patience && progress->bad_evals >= r->settings.patience;
+  if (progress->step >= r->settings.steps)
+    console_note(&r->console, "%s is finished at step %" PRId64 "; give --steps with a larger number to continue",
+                 r->files.dir, progress->step);
+  else if (patience)
+    console_note(&r->console,
+                 "%s is finished at step %" PRId64 ", after %s no better than step %" PRId64
+                 "; give --patience with a larger number to continue",
+                 r->files.dir, progress->step, text_plural((double)progress->bad_evals, "evaluation").text,
+                 progress->best_step);
+  progress->finished = progress->step >= r->settings.steps || patience;
+}
+
+static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
+  if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->text.tokenizer)))
+    return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
+                r->files.dir);
+  if (!same_sum(state, "source_tokenizer", tokenizer_fingerprint(run_source_tokenizer(&r->text))))
+    return fail(error, EXIT_CHECKPOINT,
+                "%s/" MODEL_FILE_SOURCE_TOKENIZER " is not the tokenizer that the run's prompts were trained with",
+                r->files.dir);
+  const double step = checkpoint_state_number(state, "step");
+  if (!(step >= 0 && step <= 1e9))
+    return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
+  r->progress.step = r->session.saved_step = (int64_t)step;
+  r->progress.best_step = count_of(state, "best_step", 0);
+  r->progress.bad_evals = count_of(state, "bad_evals", 0);
+  r->progress.eval_windows = count_of(state, "val_part", 0);
+  r->progress.in_mean = count_of(state, "in_mean", 0);
+  r->progress.mean_step = count_of(state, "mean_step", 0);
+  r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
+  r->progress.evaluated_mean = count_of(state, "evaluated_mean", 0);
+  r->progress.newest_val_loss = checkpoint_state_number(state, "newest_val_loss");
+  r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
+  r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
+  r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
+  r->progress.samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
+  r->progress.loss_steps = count_of(state, "loss_steps", 0);
+  r->progress.loss_sum = r->progress.loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
+  r->progress.best_loss = checkpoint_state_number(state, "best_loss");
+  r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
+  r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
+  if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
+  compare_texts(&r->console, &r->text, &r->progress, state);
+  compare_teachers(r, state);
+  compare_machines(r, state);
+  find_finished(r, state);
+  return true;
+}
+
+static bool read_state(Run *r, Error *error) {
+  CheckpointState state = {0};
+  if (!run_leads(r->peers)) return true;
+  if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
+    if (error->code != EXIT_CHECKPOINT) return false;
+    return error_append(error, "; start it again: %s --config %s --out %s --overwrite", program_name("train").text,
+                        text_shell_word(path_in(r->files.dir, CHECKPOINT_SETTINGS).text, ONE_LINE_BYTES - 1).text,
+                        text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text);
+  }
+  bool ok = read_notes(r, &state, error);
+  checkpoint_state_free(&state);
+  return ok;
+}
+
+bool run_restore_state(Run *r, Error *error) {
+  if (!run_load_teacher(r, error) || !run_together(r, read_state, error)) return false;
+  collective_broadcast(r->peers, &r->progress, sizeof r->progress);
+  r->session.saved_step = r->progress.step;
+  run_upload_state(&r->model, r->progress.step);
+  return true;
+}

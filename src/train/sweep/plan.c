@@ -1,0 +1,217 @@
+/* The plan of a sweep: how many runs are made at a time, with how many threads, for how many steps. */
+#include "train/sweep/internal.h"
+
+#include "kernels.h"
+#include "report/result.h"
+#include "train/auto_settings.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Plan {
+  double steps, epochs, eval_every, flops, tokens, val_tokens, memory, free_memory;
+  bool muon;
+} Plan;
+
+static bool read_plan(const char *path, Plan *out, Error *error) {
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
+  json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
+  file_unmap(&file);
+  json_t *settings = json_object_get(plan, "settings");
+  const json_t *memory = json_object_get(plan, "memory_bytes");
+  const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
+  *out = (Plan){.steps = result_value(plan, "steps"),
+                .epochs = result_value(plan, "epochs"),
+                .eval_every = result_value(settings, "eval-every"),
+                .flops = result_value(plan, "flops_per_step"),
+                .tokens = result_value(plan, "tokens_per_step"),
+                .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
+                .memory = result_value(memory, "total"),
+                .free_memory = result_value(memory, "free"),
+                .muon = optimizer && strcmp(optimizer, "muon") == 0};
+  json_decref(plan);
+  return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
+}
+
+static bool fail_run(const Jobs *b, int i, Error *error) {
+  return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
+              sweep_message_of(&b->processes[i]).text);
+}
+
+/* Runs all processes of a list, which must succeed. */
+static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
+  processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
+  for (int i = 0; i < b->count; i++) {
+    if (!error->code && b->processes[i].status) fail_run(b, i, error);
+    unlink(b->messages[i].text);
+  }
+  return !error->code;
+}
+
+/* Asks a process of each run what it would do: plans is [count]. */
+static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
+  Jobs b;
+  if (!sweep_jobs_make(&b, s->runs.count, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    json_t *words = sweep_words(s, &s->runs.items[i]);
+    sweep_add_word(words, "out", s->runs.items[i].dir.text);
+    json_array_append_new(words, json_string("--dry-run"));
+    json_array_append_new(words, json_string("--json"));
+    ok = sweep_jobs_add(s, &b, &s->runs.items[i], 0, words, error);
+  }
+  ok = ok && run_jobs(s, &b, error);
+  for (int i = 0; ok && i < s->runs.count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
+  sweep_jobs_free(&b);
+  return ok &&
+         (plans[0].val_tokens > 0 ||
+          fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
+}
+
+/* Chooses the threads of a run for the number of runs at a time. */
+static void choose_threads(Sweep *s) {
+  const int given = s->settings->machine.threads, each = threads_count(0) / s->at_once;
+  s->threads = given > 0 || s->gpu ? 0 : each > 0 ? each : 1;
+}
+
+/* Lowers the number of runs at a time to that for which the memory suffices. */
+static void fit_memory(Sweep *s, const Plan *plans) {
+  const double OF_PROCESS = s->gpu ? 1 << 29 : 1 << 26; /* for the program itself */
+  for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
+    s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
+}
+
+/* Times steps of a run in as many processes as will run together; stores seconds per step. */
+static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
+  enum { STEPS = 10 };
+  Jobs b;
+  if (!sweep_jobs_make(&b, s->at_once, error)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s->at_once; i++) {
+    json_t *words = sweep_words(s, run);
+    sweep_add_count(words, "bench", STEPS);
+    ok = sweep_jobs_add(s, &b, run, i, words, error);
+  }
+  ok = ok && run_jobs(s, &b, error);
+  *seconds = 0;
+  for (int i = 0; ok && i < s->at_once; i++) {
+    MappedFile file;
+    if (!(ok = file_map(&file, b.out[i].text, EXIT_INTERNAL, error))) break;
+    json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
+    *seconds = fmax(*seconds, result_value(line, "step_ms") / 1000);
+    json_decref(line);
+    file_unmap(&file);
+  }
+  sweep_jobs_free(&b);
+  return ok && !error->code;
+}
+
+/* Returns the number of full runs that cost as much as the sweep. */
+static double full_runs(const Sweep *s) {
+  double sum = 0, before = 0;
+  int groups = s->runs.groups;
+  for (const SweepStage *stage = sweep_stages; stage < sweep_stages + SWEEP_STAGES; stage++) {
+    sum += groups * (stage->part - before);
+    before = stage->part;
+    groups = sweep_left_after(stage, groups);
+  }
+  return sum * s->runs.count / s->runs.groups;
+}
+
+/* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
+ * with the same number of operations get the same number of steps. */
+static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
+  const double PAUSES = 0.15; /* evaluations, samples and starts */
+  double *seconds = calloc((size_t)s->runs.count, sizeof *seconds);
+  bool ok = seconds || error_memory(error, "a sweep");
+  const double began = clock_seconds();
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    int same = 0;
+    while (same < i && (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens)) same++;
+    if (same < i) seconds[i] = seconds[same];
+    else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
+  }
+  const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
+  if (ok && each <= 0)
+    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->runs.count);
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
+    s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
+    s->runs.items[i].eval_every = (s->runs.items[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
+  }
+  free(seconds);
+  return ok;
+}
+
+/* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can
+ * afford, and all if tokenizers differ. 0: the runs read all anyway. */
+static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
+  /* Evaluations may take 5 % of the time, and a pass forward costs a third of a step. */
+  const double OF_TRAINING = 0.05 * 3;
+  const double FEWEST_TOKENS = 16384;
+  double fewest = INFINITY, all = plans[0].val_tokens;
+  bool differ = false;
+  for (int i = 0; i < s->runs.count; i++) {
+    differ = differ || plans[i].val_tokens != plans[0].val_tokens;
+    all = fmax(all, plans[i].val_tokens);
+    fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
+  }
+  const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
+  return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
+}
+
+bool sweep_make_plan(Sweep *s, Error *error) {
+  const double began = clock_seconds(), minutes = s->settings->minutes;
+  Plan *plans = calloc((size_t)s->runs.count, sizeof *plans);
+  bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    s->runs.items[i].steps = (int64_t)plans[i].steps;
+    s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
+  }
+  if (ok) {
+    fit_memory(s, plans);
+    choose_threads(s);
+  }
+  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
+  if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
+  free(plans);
+  for (int i = 0; ok && i < s->runs.count; i++) {
+    json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
+    json_object_set_new(item, "run", json_string(s->runs.items[i].name));
+    json_object_set_new(item, "steps", json_integer(s->runs.items[i].steps));
+    json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
+  }
+  json_object_set_new(s->file, "at_once", json_integer(s->at_once));
+  json_object_set_new(s->file, "threads", json_integer(s->threads));
+  json_object_set_new(s->file, "eval_tokens", json_integer(s->eval_tokens));
+  return ok && json_memory_ok(error, "a sweep");
+}
+
+bool sweep_has_plan(const Sweep *s) {
+  for (int i = 0; i < s->runs.count; i++)
+    if (s->runs.items[i].steps < 1 || s->runs.items[i].eval_every < 1) return false;
+  return true;
+}
+
+void sweep_choose_processes(Sweep *s) {
+  enum { ON_GPU = 4 };
+  const TrainSettings *t = s->settings;
+  s->gpu = strcmp(device_choices[t->machine.device > 0 ? t->machine.device : 0], "cpu") != 0 && backend_gpus();
+  const int processors = threads_count(0), threads = t->machine.threads;
+  s->at_once = processors / (threads > 0 && !s->gpu ? threads : 1);
+  if (s->gpu && s->at_once > ON_GPU) s->at_once = ON_GPU;
+  if (sweep_has_plan(s)) { /* it is continued as it was begun */
+    s->at_once = (int)json_integer_value(json_object_get(s->file, "at_once"));
+    s->threads = threads > 0 ? threads : (int)json_integer_value(json_object_get(s->file, "threads"));
+  }
+  if (t->jobs > 0) s->at_once = t->jobs;
+  if (s->at_once < 1) s->at_once = 1;
+  if (s->at_once > s->runs.count) s->at_once = s->runs.count;
+  if (!sweep_has_plan(s)) choose_threads(s);
+}
