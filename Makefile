@@ -22,7 +22,8 @@ all: $(BUILD)/built
 CPU_KERNELS := $(wildcard src/kernels/cpu/*.c)
 LIBRARY := model.c $(filter-out $(CPU_KERNELS),$(wildcard src/*/*.c src/*/*/*.c))
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
+GENERATED := $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o
+LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(GENERATED) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 
 # ---- programs ----
 
@@ -41,7 +42,8 @@ $(BIN)/inkling: $(BUILD)/inkling.o $(MAINS) $(LIBRARY_OBJECTS)
 $(MAINS): $(BUILD)/mains/%.o: %.c $(BUILD)/flags | check-libraries
 	@mkdir -p $(@D)
 	$(call run,$(CC) $(ALL_CFLAGS) -Dmain=$*_main -c $< -o $@)
-$(MPI_LIBRARIES): $(BIN)/inkling-%.so: src/base/collective/mpi/library.c src/base/collective/messenger.h src/base/collective/collective.h $(BUILD)/flags
+MPI_SOURCES := $(addprefix src/base/collective/,mpi/library.c messenger.h collective.h)
+$(MPI_LIBRARIES): $(BIN)/inkling-%.so: $(MPI_SOURCES) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. -Isrc $(WARNINGS) $< -o $@)
 
@@ -84,7 +86,7 @@ $(BUILD)/tools/option_pages.o: CHANGELOG.md
 c_string = printf 'const char $(1)[] = ""\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
 
 # The Python file that is saved with models of Inkling's own class.
-$(BUILD)/src/files/formats/modeling.c: scripts/modeling_inkling.py Makefile
+$(BUILD)/src/files/formats/modeling.c: src/files/formats/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
 	@(echo 'extern const char class_modeling[];'; $(call c_string,class_modeling,$<)) >$@.new && mv $@.new $@
 $(BUILD)/src/files/formats/modeling.o: $(BUILD)/src/files/formats/modeling.c $(BUILD)/flags

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests that `make bench`, scripts/cost_curves.py, scripts/bench_quality.py and scripts/five_minutes.py finish, and
+# Tests that `make bench`, scripts/measure/cost_curves.py, scripts/measure/bench_quality.py and scripts/measure/five_minutes.py finish, and
 # checks the keys of their JSON but not their measurements. Prints `ok NAME` or `not ok NAME: why` for each check and
 # `done` at the end. Argument: the build directory. BIN: directory of ./train (default: .). Needs python3.
 set -u
@@ -14,7 +14,7 @@ check() { # check NAME CONDITION...
   if "$@"; then echo "ok $name"; else echo "not ok $name: failed: $*"; fi
 }
 
-bench() { scripts/bench.py --quick --bench "$program" --json "$work/rows.jsonl" "$@" >"$work/table" 2>"$work/err"; }
+bench() { scripts/measure/bench.py --quick --bench "$program" --json "$work/rows.jsonl" "$@" >"$work/table" 2>"$work/err"; }
 in_table() { grep -q -e "$1" "$work/table"; }
 
 # has_keys KIND KEYS: there are lines of that kind, each with these keys
@@ -54,7 +54,7 @@ names_train() { "$program" --device cpu --only train --model names16 --train-ms 
 check "names: its model trains" names_train
 check "names: 16 sequences of 16" in_table '^names16 .*batch 16 x 16, vocabulary 27,.* loss [0-9]'
 
-curves() { scripts/cost_curves.py --bench "$program" "$@" 2>"$work/err"; }
+curves() { scripts/measure/cost_curves.py --bench "$program" "$@" 2>"$work/err"; }
 curves_measure() { curves --quick --threads 2 >"$work/curves.jsonl"; }
 curves_draw() { curves --from "$work/curves.jsonl" --markdown "$work/curves.md" --svg "$work/curves"; }
 # Every curve has its points, with and without the base, in the JSON, tables and charts; the charts are valid XML.
@@ -89,7 +89,7 @@ else echo "ok a wrong shape"; fi
 quality() { # quality JSON ARGUMENT...
   json=$1
   shift
-  scripts/bench_quality.py --train "${BIN:-.}/train" --stories "${program%/*}/stories" "$@" >"$json" 2>"$work/err"
+  scripts/measure/bench_quality.py --train "${BIN:-.}/train" --stories "${program%/*}/stories" "$@" >"$json" 2>"$work/err"
 }
 # refused_quality NAME WORDS ARGUMENT...: one line with these words, status 2, nothing measured
 refused_quality() {
@@ -180,7 +180,7 @@ refused_quality "quality with an unknown setting" "nano:depth=3" --workload nano
 refused_quality "quality from no runs" "does not hold the JSON lines" --from "$work/text"
 
 five_minutes() {
-  scripts/five_minutes.py "$work/text" --bin "${BIN:-.}" --minutes 0.02 --layers 1 --ctx 64 --sample-tokens 0 \
+  scripts/measure/five_minutes.py "$work/text" --bin "${BIN:-.}" --minutes 0.02 --layers 1 --ctx 64 --sample-tokens 0 \
     --json "$work/five.jsonl" "$@" >"$work/five.md" 2>"$work/err"
 }
 # Two seeds in one row; ./generate finds the loss that ./train reports, on the last tenth of the text.
@@ -220,7 +220,7 @@ esac
 
 # The pages match the stored results, and requests that cannot be run are rejected.
 cp -R scripts docs "$work"
-learning() { python3 "$work/scripts/learning.py" "$@" >"$work/out" 2>"$work/err"; }
+learning() { python3 "$work/scripts/measure/learning.py" "$@" >"$work/out" 2>"$work/err"; }
 refuses() { # refuses WORDS ARGUMENTS...
   words=$1
   shift

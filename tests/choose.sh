@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests of --choose: what ./generate prints, and what ./train measures; and of --per-line as a stream. See
-# tests/program_helpers.sh; scripts/compare_lm_eval.py compares the numbers with lm-eval.
+# tests/program_helpers.sh; scripts/measure/compare_lm_eval.py compares the numbers with lm-eval.
 # shellcheck disable=SC2086 # sets of flags are words
 # shellcheck disable=SC2154 # of the helpers
 set -u

@@ -1,4 +1,4 @@
-/* Makes models of any architecture and shows what they compute: what scripts/check_transformers.py compares.
+/* Makes models of any architecture and shows what they compute: what scripts/measure/check_transformers.py compares.
  *
  *   dump_model make DIR FIELD=NUMBER ...     writes a model with random weights, biases and norms included
  *   dump_model class DIR                     prints the class that DIR's model is written as

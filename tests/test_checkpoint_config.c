@@ -509,7 +509,7 @@ static void test_modeling_file(void **state) {
   size_t size, source_size;
   expect_done(write_config(*state, &c, no_tokens, &error), &error);
   char *file = (char *)get(at(state, "modeling_inkling.py").text, &size);
-  char *source = (char *)get("scripts/modeling_inkling.py", &source_size);
+  char *source = (char *)get("src/files/formats/modeling_inkling.py", &source_size);
   assert_int_equal(size, source_size);
   assert_memory_equal(file, source, size);
   free(file);

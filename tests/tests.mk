@@ -58,7 +58,7 @@ $(BUILD)/bench_kernels: $(BENCH_KERNELS:%.c=$(BUILD)/%.o) $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 $(BUILD)/bench_bpe $(BUILD)/bench_gemm: $(BUILD)/bench_%: $(BUILD)/tests/bench/bench_%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS) -ldl)
-# Makes a model of every architecture and prints its outputs, for scripts/check_transformers.py.
+# Makes a model of every architecture and prints its outputs, for scripts/measure/check_transformers.py.
 $(BUILD)/dump_model: $(BUILD)/tests/dump_model.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS)
@@ -145,11 +145,11 @@ endif
 # ---- benchmarks ----
 
 #? Measure
-#? make bench [BENCH="--only train,generate-15m"] | measure this machine's CPU (scripts/bench.py --help)
+#? make bench [BENCH="--only train,generate-15m"] | measure this machine's CPU (scripts/measure/bench.py --help)
 .PHONY: bench
 bench: deps
 	@$(MAKE) --no-print-directory $(BUILD)/bench_kernels
-	@scripts/bench.py --bench $(BUILD)/bench_kernels $(BENCH)
+	@scripts/measure/bench.py --bench $(BUILD)/bench_kernels $(BENCH)
 
 # ---- sources ----
 
@@ -205,4 +205,4 @@ lint: layers vectorized warnings
 		-- $(TIDY_FLAGS) $(call BUILD_FLAGS,$(firstword $(CPU_BUILDS)))
 	clang-tidy --quiet --checks='$(TIDY_OFF)' --warnings-as-errors='*' $(CPU_KERNELS) \
 		-- $(TIDY_FLAGS) $(call BUILD_FLAGS,$(word 2,$(CPU_BUILDS)))
-	shellcheck scripts/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run
+	shellcheck scripts/*.sh scripts/measure/*.sh tests/*.sh tests/fuzz/*.sh tests/cuda_on_cpu/*.sh data/*.sh .ci/run

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* scripts/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor of its
+/* scripts/measure/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor of its
  * own. A text that is read again is worth less each time, all passes together at most 1 + REREAD texts (Muennighoff et
  * al. 2023). Parameters beyond USEFUL (for a megabyte of text) are worth less, too, at most 1 + BEYOND times USEFUL. */
 static const double LEAST = 0.3, MODEL = 0.100, MODEL_POWER = 0.325, TEXT = 0.302, TEXT_POWER = 0.239;

@@ -1,4 +1,4 @@
-/* Measures the wall time of BPE training and encoding, and writes files for scripts/compare_tokenizers.py.
+/* Measures the wall time of BPE training and encoding, and writes files for scripts/measure/compare_tokenizers.py.
  *
  *   bench_bpe train TEXT VOCAB THREADS MERGES      writes MERGES: one line `left right` of ids per merge
  *   bench_bpe encode TEXT MERGES THREADS IDS       writes IDS: int32 in the machine's byte order

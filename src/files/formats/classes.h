@@ -189,6 +189,6 @@ SafeTensor file_tensor_shape(const FileTensor *t);
 
 /* ---- code of our own class ---- */
 
-extern const char class_modeling[]; /* scripts/modeling_inkling.py */
+extern const char class_modeling[]; /* files/formats/modeling_inkling.py */
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Trains a model as the strict-small track of BabyLM asks, and evaluates the models that it keeps on the way:
 #
-#   scripts/babylm.sh TEXTS PAIRS RUN [options of train]
+#   scripts/measure/babylm.sh TEXTS PAIRS RUN [options of train]
 #
 # TEXTS: a file or folder of text, at most 10 million words. PAIRS: a folder of minimal pairs in .jsonl files with
 # "sentence_good" and "sentence_bad", as BLiMP has them. Models are kept after each million of words, from 10 million on
@@ -11,7 +11,7 @@ set -eu
 [ $# -ge 3 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 texts=$1 pairs=$2 run=$3
 shift 3
-here=$(dirname "$0")/..
+here=$(dirname "$0")/../..
 ls "$pairs"/*.jsonl >/dev/null || exit 3
 
 words=$(for n in 1 2 3 4 5 6 7 8 9 10 20 30 40 50 60 70 80 90 100; do printf ',%sM' $n; done)

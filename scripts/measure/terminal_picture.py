@@ -2,8 +2,8 @@
 """Draws the terminal of a training run as SVG: docs/terminal.svg, the picture in README.md.
 
     make && make build/stories
-    scripts/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps
-    scripts/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # options after -- are passed to ./train
+    scripts/measure/terminal_picture.py                      # a few minutes: ./train stories.txt, until 60 % of the steps
+    scripts/measure/terminal_picture.py --at 0.3 -- --steps 200 --seed 1    # options after -- are passed to ./train
 
 The text is 1 MB from build/stories. ./train runs in a pseudo-terminal; the picture shows its screen at the fraction
 --at of the run, which then is stopped.
@@ -22,7 +22,7 @@ import tempfile
 import termios
 from xml.sax.saxutils import escape
 
-HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, MARGIN, BAR_HEIGHT = 7.8, 18, 13, 14, 26  # pixels
 BACKGROUND, FRAME, PLAIN, DIM = "#14181d", "#242a32", "#d5dae0", "#7d8794"
 COLORS = {"31": "#f07178", "33": "#e6c07b", "36": "#6cc7d9"}  # what src/cli/console.c writes: error, warning, note

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains for at most five minutes on a text and measures what the model has learned, in numbers that anybody can compare.
 
-    make && scripts/five_minutes.py book.txt
-    scripts/five_minutes.py book.txt --seeds 3 --minutes 5 --dtype bf16       # other options are those of ./train
-    scripts/five_minutes.py stories.txt --val stories-valid.txt               # a text of its own to score
+    make && scripts/measure/five_minutes.py book.txt
+    scripts/measure/five_minutes.py book.txt --seeds 3 --minutes 5 --dtype bf16       # other options are those of ./train
+    scripts/measure/five_minutes.py stories.txt --val stories-valid.txt               # a text of its own to score
 
 Without --val, the last tenth of the text, at most 1 MB, is held out: neither the tokenizer nor the model is trained on
 it. Everything else is what ./train chooses by itself, unless you set it. The minutes include starting, reading the text

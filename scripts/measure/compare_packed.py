@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the loss on packed prompts and responses with PyTorch's.
 
-    scripts/compare_packed.py [--documents 400]
+    scripts/measure/compare_packed.py [--documents 400]
 
 Writes JSON lines of prompts and responses in several scripts, trains a tiny BPE model on them with ./train
 --prompt-field, --response-field and --pack docs, and recomputes its validation loss with transformers in float64:

@@ -2,15 +2,15 @@
 """Finds the settings that learn best: runs experiments and makes the tables and charts of docs/experiments.md.
 
     make
-    scripts/learning.py run nano --text book.txt --minutes 60    # continues where it stopped
-    scripts/learning.py report                        # rewrites the tables and charts of docs/experiments.md
-    scripts/learning.py list
+    scripts/measure/learning.py run nano --text book.txt --minutes 60    # continues where it stopped
+    scripts/measure/learning.py report                        # rewrites the tables and charts of docs/experiments.md
+    scripts/measure/learning.py list
 
 An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
 if nearby values are about as good. Every row is run with every seed, seed by seed, so that an interrupted experiment is
 a smaller complete one. The result is the loss on the whole validation text at the end, in nats per byte; for small
 texts, it is the loss of the model that ./train keeps, the best one of the run. The experiment "tokenizers" compares them
-on several texts, which scripts/corpora.py makes: give their folder as --text.
+on several texts, which scripts/measure/corpora.py makes: give their folder as --text.
 
 Each line of docs/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
 processor. Runs in this file are not repeated. Exit status 2: the request cannot be run; 1: a run failed, or results are
@@ -37,7 +37,7 @@ from bench import processor
 from metrics import evaluations
 from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
 
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
 RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Estimates the time of a training step on N GPUs from a simple model; nothing is measured.
 
-    scripts/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9]
+    scripts/measure/scaling.py [--parameters 124e6] [--tokens 524288] [--flops 400e12] [--inside 300e9] [--between 40e9]
                        [--node 8]
 
 A step of --tokens tokens takes 6 * parameters * tokens operations, divided among N GPUs with --flops operations per

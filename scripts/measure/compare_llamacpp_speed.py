@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the speed of ./generate with llama.cpp's llama-batched-bench on the same weights, on this machine's CPU.
 
-    scripts/compare_llamacpp_speed.py [--models 15m,42m,110m] [--threads 1,2] [--rounds 3] [--json speed.jsonl]
+    scripts/measure/compare_llamacpp_speed.py [--models 15m,42m,110m] [--threads 1,2] [--rounds 3] [--json speed.jsonl]
 
-The models have random weights (of scripts/compare_llama2c.py) with a vocabulary of 32,000 tokens. ./generate computes
+The models have random weights (of scripts/measure/compare_llama2c.py) with a vocabulary of 32,000 tokens. ./generate computes
 with weights in f32, bf16 and int8; llama.cpp reads the files of ./generate --gguf in f32 and q8_0, and the f32 file
 after its llama-quantize in q4_0. Both process a prompt, then generate tokens after it, for one text and for 8 at once:
 
@@ -19,7 +19,7 @@ The table shows medians over the rounds and the ratios of Inkling's speed to lla
 --json also writes each of them as a line of JSON, with the numbers of all rounds.
 
 llama.cpp is built once, as its CMake builds it by default (Release, native, OpenMP), from the source in the package
-llama-cpp-python, in the directory --cache, which scripts/compare_llamacpp.py uses too. It takes many minutes.
+llama-cpp-python, in the directory --cache, which scripts/measure/compare_llamacpp.py uses too. It takes many minutes.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 """Measures how the cost of a training step and of a generated token grows on this machine's CPU.
 
     make build/bench_kernels
-    scripts/cost_curves.py --markdown curves.md --svg curves >curves.jsonl
-    scripts/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # tables and charts only
+    scripts/measure/cost_curves.py --markdown curves.md --svg curves >curves.jsonl
+    scripts/measure/cost_curves.py --from curves.jsonl --markdown curves.md --svg curves    # tables and charts only
 
 Each of six curves (--only takes their names) changes one quantity of a nano model: context (with 4096 tokens per step,
 so that only attention grows), width (heads of 32), depth, batch (in generating: sequences at a time), vocabulary and

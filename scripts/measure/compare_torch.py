@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the speed of ./train with the same model in PyTorch, on this machine's CPU.
 
-    scripts/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--dtype bf16] [--isa v3] [--rounds 5]
-    scripts/compare_torch.py --workload 15m
+    scripts/measure/compare_torch.py book.txt [--workload nano|demo|baby] [--compile] [--dtype bf16] [--isa v3] [--rounds 5]
+    scripts/measure/compare_torch.py --workload 15m
 
 Both train the same decoder (RMSNorm, rotary positions, grouped-query causal attention, SwiGLU, bytes as tokens) on
 random windows of the same text, in fp32 (--dtype bf16: PyTorch under autocast, ./train with the same option), with

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares models of every architecture with Hugging Face transformers (needs PyTorch and transformers).
 
-    scripts/check_transformers.py [--dump build/dump_model] [--generate ./generate] [--only TEXT] [RUN ...]
+    scripts/measure/check_transformers.py [--dump build/dump_model] [--generate ./generate] [--only TEXT] [RUN ...]
 
 build/dump_model (make build/dump_model) writes a small random model of every class and variant. Each of them, and each
 RUN of ./train, must

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares models written by ./generate --gguf in llama.cpp with Inkling.
 
-    scripts/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
+    scripts/measure/compare_llamacpp.py TEXT [--cache ~/.cache/inkling-llamacpp] [--bin .] [--dump build/dump_model]
 
 Trains small models of several shapes briefly on TEXT, and others with the kinds of tokenizers that other models have.
 For each model, llama.cpp must
@@ -29,7 +29,7 @@ import tempfile
 import unicodedata
 import venv
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests"))
 
 SMALL = ["--heads", 4, "--dim", 64, "--layers", 2, "--ctx", 256, "--batch", 4, "--steps", 60, "--sample-tokens", 0]
 BPE = ["--tokenizer", "bpe", "--vocab-size", 700]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Predicts the speed of training on a GPU, operation by operation, from the measured rows of another one.
 
-    scripts/gpu_predict.py docs/gpu.jsonl --card h100              predicts an H100 from the GPU in docs/gpu.jsonl
-    scripts/gpu_predict.py docs/gpu.jsonl --measured RESULTS       predicts the GPU in RESULTS and compares
+    scripts/measure/gpu_predict.py docs/gpu.jsonl --card h100              predicts an H100 from the GPU in docs/gpu.jsonl
+    scripts/measure/gpu_predict.py docs/gpu.jsonl --measured RESULTS       predicts the GPU in RESULTS and compares
 
 The bytes and FLOPs of an operation are in its row (bench_kernels). An operation is as far from the copy rate of the new GPU
 as it was from that of the old one, or, if it multiplies matrices or is attention, as far from the GEMM rate. Launches have

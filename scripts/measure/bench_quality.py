@@ -2,10 +2,10 @@
 """Compares the validation loss of ./train with PyTorch's on this machine's CPU, with AdamW and with Muon.
 
     make train build/stories
-    scripts/bench_quality.py book.txt >quality.jsonl                    # all workloads: takes long
-    scripts/bench_quality.py book.txt --workload nano --seeds 1 2 --markdown quality.md
-    scripts/bench_quality.py --workload stories --minutes 1             # as many tokens as fit: needs no text
-    scripts/bench_quality.py --from quality.jsonl --markdown quality.md # tables and charts only, no measurement
+    scripts/measure/bench_quality.py book.txt >quality.jsonl                    # all workloads: takes long
+    scripts/measure/bench_quality.py book.txt --workload nano --seeds 1 2 --markdown quality.md
+    scripts/measure/bench_quality.py --workload stories --minutes 1             # as many tokens as fit: needs no text
+    scripts/measure/bench_quality.py --from quality.jsonl --markdown quality.md # tables and charts only, no measurement
 
 Workloads: nano and baby (LLaMA models on the bytes of a text) and models of two sizes on the demo's stories, whose
 entropy is known. Systems: ./train and PyTorch (in its own process), each with AdamW and with Muon in f32, and ./train
@@ -13,7 +13,7 @@ with Muon in bf16 if it accepts an instruction set for bf16. PyTorch uses the mo
 there is a C++ compiler (--no-compile: eager). Its Muon is torch.optim.Muon on views of the matrices of the blocks, with
 separate queries, keys, values, gate and up, and AdamW on the rest, as in ./train; it iterates in bf16, ./train on a CPU
 in f32. Text, windows of the validation text, schedule, clipping, weight decay and the standard deviations of the
-initial weights are the same; random numbers are not. Learning rates and batch sizes depend on the optimizer, not on the program: for nano and baby they come from the experiments of scripts/learning.py,
+initial weights are the same; random numbers are not. Learning rates and batch sizes depend on the optimizer, not on the program: for nano and baby they come from the experiments of scripts/measure/learning.py,
 for Muon on stories from the demo; those for AdamW on stories were tuned by hand. --set tries other values for a system.
 
 All runs evaluate at the same numbers of tokens, on the same part of the validation text as ./train (of a text of more

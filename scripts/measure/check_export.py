@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that other programs can use what ./generate --export writes.
 
-    scripts/check_export.py RUN [--generate ./generate]
+    scripts/measure/check_export.py RUN [--generate ./generate]
 
 Needs PyTorch, transformers, huggingface_hub and lm-eval. RUN must have no encoder. It is exported in f32 and in bf16.
 transformers must load both exports and continue a prompt as ./generate does; huggingface_hub must read the model card;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the results of scripts/gpu_contact.sh into docs/gpu.md.
 
-    scripts/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
+    scripts/measure/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
 
 docs/gpu.jsonl has the results that the page shows; append new ones to it.
 
@@ -68,9 +68,9 @@ machine with a GPU but no compiler and no packages, run programs that were built
 It needs a card of compute capability 8.0 or later, glibc 2.34 or later, and cuBLASLt, which comes with the CUDA toolkit and with
 PyTorch. If your card is not in the tables below, please send us the folder with the results. `summary.txt` has a line for
 each question. Settings are at the top of `scripts/gpu_contact.sh`.
-`scripts/gpu_predict.py docs/gpu.jsonl --card h100` predicts the time of every operation and of a training step on another card. This page is made from such results:
+`scripts/measure/gpu_predict.py docs/gpu.jsonl --card h100` predicts the time of every operation and of a training step on another card. This page is made from such results:
 
-    scripts/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
+    scripts/measure/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
 
 - The time of an operation is the median of 11 batches. Each batch takes at least 20 ms between two synchronizations and replays a CUDA
   graph on random numbers. Activations come from several sets that together exceed the cache; GEMM weights stay in the
@@ -219,7 +219,7 @@ def main():
                   "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure under Results says `not measured` "
                   "until `make gpu-check` has run on a GPU.")
     else:
-        status = ("`scripts/gpu_report.py` made this page from `docs/gpu.jsonl`. What is not in the tables has been tested only in "
+        status = ("`scripts/measure/gpu_report.py` made this page from `docs/gpu.jsonl`. What is not in the tables has been tested only in "
                   "the\nemulator in `tests/cuda_on_cpu`.\n\n") + table(
             ("stage", "card", "driver", "CUDA", "commit", "date"),
             [(h["stage"], h["card"], h["driver"], h["cuda"], h["commit"], h["date"]) for h in headers])

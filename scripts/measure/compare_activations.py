@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares ./generate --dump with hooks in Hugging Face transformers (needs PyTorch, transformers and safetensors).
 
-    scripts/compare_activations.py [--dump build/dump_model] [--generate ./generate] [--only TEXT] [--text FILE] [RUN ...]
+    scripts/measure/compare_activations.py [--dump build/dump_model] [--generate ./generate] [--only TEXT] [--text FILE] [RUN ...]
 
-Each RUN, and small random models of every class without an encoder (those of scripts/check_transformers.py), read a
+Each RUN, and small random models of every class without an encoder (those of scripts/measure/check_transformers.py), read a
 text of 2 1/3 windows. All tensors of the file must equal what hooks on the modules of the class see in the same
 windows, in fp32 on the CPU, within 1e-5 of the largest number of the tensor; and no tensor may be missing or too many.
 Prints the largest difference of each kind of tensor; exit status 1 if a model differs.

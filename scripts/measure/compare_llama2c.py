@@ -2,7 +2,7 @@
 """Compares the speed of ./generate with karpathy/llama2.c's `run` on the same weights, on this machine's CPU.
 
     git clone https://github.com/karpathy/llama2.c
-    scripts/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|42m|110m] [--dtypes f32,bf16,int8] [--rounds 5]
+    scripts/measure/compare_llama2c.py --llama2c llama2.c [RUN] [--model 15m|42m|110m] [--dtypes f32,bf16,int8] [--rounds 5]
 
 RUN is a run directory of ./train; without it, both programs get random weights of --model with a vocabulary of 32,000
 tokens. The script writes the weights in llama2.c's format (with queries and keys reordered: it rotates neighboring

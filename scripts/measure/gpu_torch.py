@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the training speed of Inkling with PyTorch (eager, torch.compile, torch.compile with CUDA graphs) on the same GPU.
 
-    scripts/gpu_torch.py --bench build/gpu/bench_kernels --train build/gpu/train --text stories.txt --json results.jsonl
+    scripts/measure/gpu_torch.py --bench build/gpu/bench_kernels --train build/gpu/train --text stories.txt --json results.jsonl
 
 Each round runs every system once, in its own process, one after the other (A/B/C, A/B/C, ...). A system's figure is the
 median of its chunks; the report uses the median over rounds. The PyTorch model is the same decoder: RMSNorm, rotary
@@ -243,7 +243,7 @@ class Rounds:
         else:
             return 0
         row.update(kind="train", system=f"pytorch {mode}", model=model, dtype="bf16 autocast", batch=batch,
-                   ctx=MODELS[model][3], vocab=MODELS[model][4], dropout=0, round=number, source="scripts/gpu_torch.py")
+                   ctx=MODELS[model][3], vocab=MODELS[model][4], dropout=0, round=number, source="scripts/measure/gpu_torch.py")
         self.write(row)
         print(f"round {number}: PyTorch {row['version']} {mode}, {model}, batch {batch}: {row['tokens_per_s']:.0f} "
               f"tokens/s, {row['step_ms']:.3f} ms (warm-up {row['warm_up_s']} s), loss {row['loss']:.4f}", flush=True)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The texts and baselines of docs/vocabularies.md.
 
-    scripts/vocabularies.py dna DIR              # dna.fa and dna.val.fa: a Markov chain of order 3; prints its entropy
-    scripts/vocabularies.py contexts DIR         # the same text with classical context models, and with xz
-    scripts/vocabularies.py chess DIR [GAMES]    # chess.jsonl and chess.val.jsonl: games in UCI (pip install chess)
-    scripts/vocabularies.py legal < ANSWER       # the share of legal moves in the output of ./generate --json -N 200
-    scripts/vocabularies.py abc MUSIC21 DIR      # abc.txt and abc.val.txt: tunes from the folder of the package music21
+    scripts/measure/vocabularies.py dna DIR              # dna.fa and dna.val.fa: a Markov chain of order 3; prints its entropy
+    scripts/measure/vocabularies.py contexts DIR         # the same text with classical context models, and with xz
+    scripts/measure/vocabularies.py chess DIR [GAMES]    # chess.jsonl and chess.val.jsonl: games in UCI (pip install chess)
+    scripts/measure/vocabularies.py legal < ANSWER       # the share of legal moves in the output of ./generate --json -N 200
+    scripts/measure/vocabularies.py abc MUSIC21 DIR      # abc.txt and abc.val.txt: tunes from the folder of the package music21
 """
 
 import glob

@@ -2,7 +2,7 @@
 """Compares Inkling's BPE with Hugging Face's `tokenizers` library.
 
     make build/bench_bpe
-    scripts/compare_tokenizers.py TEXT [--vocab 32768] [--threads 2] [--repeats 3] [--skip-timing]
+    scripts/measure/compare_tokenizers.py TEXT [--vocab 32768] [--threads 2] [--repeats 3] [--skip-timing]
 
 1. Equality: bench_bpe trains merges on TEXT. With these merges, both programs must give the same token ids on samples
    of many scripts and on all of TEXT (which must be UTF-8).

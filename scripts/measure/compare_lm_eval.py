@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares ./generate --choose with lm-eval (needs PyTorch, transformers and lm-eval 0.4.13: pip install lm-eval).
 
-    scripts/compare_lm_eval.py [--stories build/stories] [--generate ./generate] [--items 2000] RUN ...
+    scripts/measure/compare_lm_eval.py [--stories build/stories] [--generate ./generate] [--items 2000] RUN ...
 
 build/stories (make build/stories) writes text, and the script makes items of it: minimal pairs as in BLiMP (a sentence,
 and the same with two words exchanged), multiple choice (the beginning of a story, and sentences of four stories), the

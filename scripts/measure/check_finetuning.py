@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares fine-tuning (./train --init) with PyTorch (needs PyTorch, transformers and tokenizers).
 
-    scripts/check_finetuning.py [--train ./train]
+    scripts/measure/check_finetuning.py [--train ./train]
 
 transformers saves randomly initialized models (GPT-2, LLaMA, Qwen 2, OPT and others, in one file and in shards, in fp32
 and bf16), each with a byte tokenizer. ./train fine-tunes them for ten steps of AdamW, and PyTorch does the same in
