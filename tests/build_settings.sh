@@ -107,7 +107,7 @@ check "their names in full" [ "$(tests/run.sh --check pool programs formats.py |
 # Progress: the announced number of lines, for a full build and after a change.
 lines_of() { make_in "$work/count" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 "$@" | grep '^\[' | tail -n 1; }
 check "all steps are counted" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "$(make_in "$work/count2" BUILD_SETTINGS= NO_MPI=1 NO_CUDA=1 V=1 -n "$work/count2/stories" | grep -c '^gcc ' | sed 's|.*|&/& ]|')" ]
-touch "$work/count/data/output.o"
+touch "$work/count/tools/output.o"
 check "and those of a change" [ "$(lines_of -j1 CFLAGS=-O0 "$work/count/stories" | cut -d ' ' -f 2-3)" = "1/1 ]" ]
 
 # A deleted program is rebuilt, although the last build is newer than all sources.
@@ -119,7 +119,7 @@ make_in "$build" "$build/version" >"$work/log"
 check "the version has a commit" grep -Eqx "$(cat VERSION)( [(][0-9a-f]+(-dirty)?[)])?" "$build/version"
 if [ -e .git ]; then check "where there is one" grep -q '(' "$build/version"; fi
 mkdir "$work/archive"
-cp -r Makefile make VERSION tests "$work/archive"
+cp -r Makefile tools VERSION tests "$work/archive"
 (cd "$work/archive" && make_in build build/version) >"$work/log"
 check "without git it has none" cmp "$work/archive/build/version" VERSION
 echo "done"
