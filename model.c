@@ -1,115 +1,59 @@
-/* The Transformer as a list of operations, in reading order: opening a model, the sublayers (each backward beside its
- * forward), norms, a stack of layers, the head and the loss. Training steps are in model/steps.c, evaluation in
- * model/evaluation.c. Shapes are in the comments; model/internal.h names the dimensions and the other files of model/. */
+/* The Transformer as a list of operations. A training step from top to bottom: the tokens of a batch are uploaded; forward
+ * through embedding and sublayers (each with its backward beside it) with the norms around them; head and loss;
+ * backward; clip and update. The training step itself is at the end. Shapes are in the comments; model/internal.h names
+ * the dimensions and the other files of model/. */
 #include "model/internal.h"
 
 #include "kernels/philox.h"
 #include "model/attention_maps.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
-/* ---- opening and closing ---- */
+/* ---- upload: the tokens of a batch, and their order for the gradient of the embedding ---- */
 
-static bool upload_rope_table(Model *m, Error *error) {
+void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t rows, int length) {
+  const int32_t *host[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    m->first_keys,
+                                       b->source_tokens, b->source_positions, b->source_begin, b->source_end,
+                                       b->cross_begin,   b->cross_end};
+  const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
+  int32_t **device[TOKEN_ARRAYS];
+  model_token_arrays(m, device);
+  for (int64_t i = 0; b->positions && i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - b->positions[from + i];
+  for (int i = 0; i < count; i++) {
+    const int32_t *begin = host[i] == m->first_keys ? host[i] : host[i] + from;
+    m->ops->upload(m->context, *device[i], begin, (size_t)rows * sizeof(int32_t));
+  }
+}
+
+/* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
+static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
+  memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
+  for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
+  for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
+  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved each start to its end */
+  offsets[0] = 0;
+}
+
+void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out) {
+  size_t count = (size_t)kinds + 1;
+  counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
+  m->ops->upload(m->context, out.offsets, m->sorted, count * sizeof(int32_t));
+  m->ops->upload(m->context, out.order, m->sorted + count, (size_t)rows * sizeof(int32_t));
+}
+
+static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
   const ModelConfig *c = &m->config;
-  if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
-  const int dims = model_rotary_dims(c);
-  size_t count = (size_t)c->ctx * (size_t)dims;
-  float *table = malloc(count * sizeof(float));
-  if (!table) return error_memory(error, "the rotary table");
-  for (int i = 0; i < dims / 2; i++) {
-    const double frequency = pow((double)c->rope_base, -2.0 * i / dims);
-    for (int t = 0; t < c->ctx; t++) {
-      float *pair = table + (size_t)t * (size_t)dims + 2 * (size_t)i;
-      pair[0] = (float)cos(t * frequency);
-      pair[1] = (float)sin(t * frequency);
-    }
+  const int32_t *tokens[STACKS] = {[DECODER_STACK] = step->tokens, [ENCODER_STACK] = step->source_tokens};
+  const int32_t *positions[STACKS] = {[DECODER_STACK] = step->positions, [ENCODER_STACK] = step->source_positions};
+  const int vocabs[STACKS] = {[DECODER_STACK] = c->vocab, [ENCODER_STACK] = c->source_vocab};
+  for (int i = 0; i < (has_encoder(c) ? STACKS : 1); i++) {
+    model_upload_order(m, tokens[i] + from, rows, vocabs[i], m->inputs[i].order);
+    if (c->positions == POSITIONS_LEARNED && positions[i])
+      model_upload_order(m, positions[i] + from, rows, c->ctx, m->inputs[i].position_order);
   }
-  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
-  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
-  free(table);
-  return model_check_backend(m, error);
 }
-
-/* Makes a model without weights. */
-static Model *make_model(const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
-  if (!model_config_check(config, EXIT_USAGE, error)) return NULL;
-  Model *m = calloc(1, sizeof *m);
-  if (!m) error_memory(error, "the model");
-  if (!m) return NULL;
-  m->ops = backend;
-  m->context = context;
-  ContextInfo info;
-  backend->info(context, &info);
-  m->dt = dtype_bytes(info.dtype);
-  m->config = *config;
-  if (parameter_table_make(&m->table, config, error)) {
-    parameter_table_describe(&m->table, &m->params);
-    m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
-    if (upload_rope_table(m, error)) return m;
-  }
-  model_close(m);
-  return NULL;
-}
-
-bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
-  Model *m = *out = make_model(backend, context, config, error);
-  if (!m) return false;
-  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
-  if (m->params.master) backend->refresh_parameters(context, &m->params);
-  if (model_check_backend(m, error)) return true;
-  model_close(m);
-  *out = NULL;
-  return false;
-}
-
-/* ---- images ---- */
-
-size_t model_image_bytes(const Model *m) {
-  return m->ops->image_bytes ? m->ops->image_bytes(m->context, &m->params) : 0;
-}
-
-void model_write_image(const Model *m, void *image) { m->ops->write_image(m->context, &m->params, image); }
-
-bool model_open_image(Model **out, const Backend *backend, Context *context, const ModelConfig *config, void *image,
-                      size_t bytes, Error *error) {
-  Model *m = *out = make_model(backend, context, config, error);
-  if (!m) return false;
-  const size_t needed = model_image_bytes(m);
-  if (needed != bytes) fail(error, EXIT_CHECKPOINT, "the image has %zu bytes, not %zu", bytes, needed);
-  else backend->use_image(context, &m->params, image);
-  if (!error->code && model_check_backend(m, error)) return true;
-  model_close(m);
-  *out = NULL;
-  return false;
-}
-
-void model_close(Model *m) {
-  if (!m) return;
-  for (int i = 0; i < GRAPHS; i++) m->ops->drop(m->context, &m->graphs[i]);
-  m->ops->release_parameters(m->context, &m->params);
-  void *memory[] = {m->params.master, m->params.vectors, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
-                    m->state,         m->eval_state,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
-  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
-  for (const StackInput *in = m->inputs; in < m->inputs + STACKS; in++) {
-    void *orders[] = {in->order.offsets, in->order.order, in->position_order.offsets, in->position_order.order};
-    for (int i = 0; i < 4; i++) m->ops->release(m->context, orders[i]);
-  }
-  int32_t **arrays[TOKEN_ARRAYS];
-  model_token_arrays(m, arrays);
-  for (int i = 0; i < TOKEN_ARRAYS; i++) m->ops->release(m->context, *arrays[i]);
-  free(m->train.all);
-  free(m->eval.all);
-  free(m->sorted);
-  free(m->first_keys);
-  parameter_table_free(&m->table);
-  free(m);
-}
-
-const ParameterTable *model_table(const Model *m) { return &m->table; }
-
-const ModelConfig *model_config(const Model *m) { return &m->config; }
 
 /* ---- dropout ---- */
 
@@ -617,7 +561,9 @@ static void download_logits(const Pass *p, int row, int count, float *logits) {
   }
 }
 
-Pass model_teacher_pass(const Model *m, int batch, int length, bool packed) {
+/* Returns the teacher's pass over the micro-batch; model_forward() of it makes the output that add_distillation()
+ * reads. */
+static Pass teacher_pass(const Model *m, int batch, int length, bool packed) {
   Pass p = model_evaluation_pass(m->settings.teacher, batch, length);
   p.packed = packed;
   return through(&p, false);
@@ -627,7 +573,7 @@ Pass model_teacher_pass(const Model *m, int batch, int length, bool packed) {
 static void add_distillation(const Pass *p, int row) {
   const Model *m = p->model, *teacher = m->settings.teacher;
   const int vocab = p->config->vocab;
-  Pass other = model_teacher_pass(m, p->batch, p->length, p->packed);
+  Pass other = teacher_pass(m, p->batch, p->length, p->packed);
   other.rows = p->rows;
   void *n = element(teacher, other.activations[other.stack->count].n, (int64_t)row * teacher->config.dim);
   linear(&other, other.acts->logits, n, teacher->table.head);
@@ -658,7 +604,8 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   p.ops->loss_sum(p.context, state, s->losses, m->targets, rows);
 }
 
-void model_backward(const Pass *pass) {
+/* Computes the gradients of all parameters below the head from the gradient that model_head() left. */
+static void model_backward(const Pass *pass) {
   const int rest = pass->model->table.bucket_count - 1;
   Pass p = through(pass, false);
   stack_backward(&p);
@@ -671,4 +618,83 @@ void model_backward(const Pass *pass) {
     stack_backward(&p);
   }
   reduce_bucket(&p, rest);
+}
+
+/* ---- the training step: forward, loss, backward of each micro-batch; clip, update ---- */
+
+typedef struct MicroBatch {
+  Model *model;
+  bool first, last;
+} MicroBatch;
+
+static void micro_batch(Context *c, void *argument) {
+  const MicroBatch *part = argument;
+  Model *m = part->model;
+  const TrainConfig *s = &m->settings;
+  Pass pass = model_pass(m, &m->train, s->batch, m->config.ctx);
+  pass.train = true;
+  pass.packed = m->train_packed;
+  pass.accumulate = !part->first;
+  pass.reduce = part->last && m->table.bucket_count > 0;
+  if (part->first) m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
+  if (part->first && s->first_sequence) m->ops->next_micro_batch(c, m->state, s->first_sequence);
+  if (s->teacher) {
+    const Pass other = teacher_pass(m, s->batch, m->config.ctx, m->train_packed);
+    model_forward(&other);
+  }
+  model_forward(&pass);
+  model_head(&pass, m->state, s->label_smoothing, NULL);
+  model_backward(&pass);
+  m->ops->next_micro_batch(c, m->state, s->batch);
+}
+
+static void update(Context *c, void *model) {
+  Model *m = model;
+  const Sharding *sharding = &m->settings.sharding;
+  m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
+  if (sharding->ranks > 1 && !sharding->shard) m->ops->peers_gather(c, &m->params, true);
+  if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
+  m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
+  if (is_sharded(sharding)) m->ops->peers_gather(c, &m->params, false);
+  m->ops->report(c, m->state);
+}
+
+/* Computes the gradients of all micro-batches of a step. */
+static void submit_micro_batches(Model *m, const TokenBatch *step) {
+  int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
+  int32_t count = 0;
+  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
+  m->train_packed = step->positions;
+  m->ops->upload(m->context, m->target_count, &count, sizeof count);
+  const int last = m->settings.micro_batches - 1;
+  for (int i = 0; i <= last; i++) {
+    MicroBatch part = {m, i == 0, i == last};
+    CapturedGraph **slot = &m->graphs[part.first ? GRAPH_FIRST : part.last ? GRAPH_LAST : GRAPH_MIDDLE];
+    model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
+    if (m->settings.teacher) model_upload_tokens(m->settings.teacher, step, i * rows, rows, m->config.ctx);
+    upload_orders(m, step, i * rows, rows);
+    m->ops->submit(m->context, slot, micro_batch, &part);
+  }
+}
+
+void model_train_step(Model *m, const TokenBatch *step) {
+  submit_micro_batches(m, step);
+  m->ops->submit(m->context, &m->graphs[GRAPH_UPDATE], update, m);
+}
+
+void model_set_step(Model *m, int64_t step) {
+  StepState state = {.step = step};
+  m->ops->upload(m->context, m->state, &state, sizeof state);
+}
+
+bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
+  submit_micro_batches(m, step);
+  StepState state = {0};
+  m->ops->download(m->context, &state, m->state, sizeof state);
+  *loss = state.loss_sum * (double)state.inv_targets;
+  return model_check_backend(m, error);
+}
+
+int model_reports(Model *m, StepReport *out, int capacity, bool wait, Error *error) {
+  return m->ops->poll(m->context, out, capacity, wait, error);
 }

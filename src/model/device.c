@@ -1,4 +1,4 @@
-/* Copies between host and device: weights, gradients and moments; the tokens of a batch and their order. */
+/* Copies of weights, gradients and moments between host and device; memory for the tokens of a batch. */
 #include "model/internal.h"
 
 #include <stdlib.h>
@@ -72,35 +72,4 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
     return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
   m->token_capacity = rows;
   return model_check_backend(m, error);
-}
-
-void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t rows, int length) {
-  const int32_t *host[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    m->first_keys,
-                                       b->source_tokens, b->source_positions, b->source_begin, b->source_end,
-                                       b->cross_begin,   b->cross_end};
-  const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
-  int32_t **device[TOKEN_ARRAYS];
-  model_token_arrays(m, device);
-  for (int64_t i = 0; b->positions && i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - b->positions[from + i];
-  for (int i = 0; i < count; i++) {
-    const int32_t *begin = host[i] == m->first_keys ? host[i] : host[i] + from;
-    m->ops->upload(m->context, *device[i], begin, (size_t)rows * sizeof(int32_t));
-  }
-}
-
-/* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
-static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32_t *offsets, int32_t *order) {
-  memset(offsets, 0, ((size_t)vocab + 1) * sizeof *offsets);
-  for (int64_t i = 0; i < count; i++) offsets[tokens[i] + 1]++;
-  for (int v = 0; v < vocab; v++) offsets[v + 1] += offsets[v];
-  for (int64_t i = 0; i < count; i++) order[offsets[tokens[i]]++] = (int32_t)i;
-  memmove(offsets + 1, offsets, (size_t)vocab * sizeof *offsets); /* filling moved each start to its end */
-  offsets[0] = 0;
-}
-
-void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out) {
-  size_t count = (size_t)kinds + 1;
-  counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
-  m->ops->upload(m->context, out.offsets, m->sorted, count * sizeof(int32_t));
-  m->ops->upload(m->context, out.order, m->sorted + count, (size_t)rows * sizeof(int32_t));
 }

@@ -1,8 +1,9 @@
-/* Declarations for the files of the model. model.c has the mathematics of a step; config.c ranges and sizes of
- * configurations, parameters.c the table and the initial weights, sharding.c which process updates what, schedule.c
- * learning rates, activations.c the buffers of a pass, the memory plan and operation counts, device.c copies between
- * host and device, decoder.c decoding with a key/value cache, attention_maps.c attention weights for visualization,
- * hidden_states.c what a pass computes on the way.
+/* Declarations for the files of the model. model.c has the training step; open.c opens and closes a model and allocates
+ * what training needs, config.c has ranges and sizes of configurations, parameters.c the table and the initial weights,
+ * sharding.c which process updates what, schedule.c learning rates, activations.c the buffers of a pass, the memory
+ * plan and operation counts, device.c copies of weights between host and device, evaluation.c losses without gradients,
+ * decoder.c decoding with a key/value cache, attention_maps.c attention weights for visualization, hidden_states.c what
+ * a pass computes on the way.
  *
  * B sequences, T positions, N = B*T rows, C = dim, H and G query and key/value heads, D head size, F = ffn, V
  * vocabulary, P padded vocabulary; dt the compute dtype. */
@@ -180,11 +181,6 @@ void model_encode(const Pass *pass);
 /* Computes logits and losses after model_forward(); in training also the gradients of the head and of its input.
  * `logits` NULL, or host fp32 [N][V]. */
 void model_head(const Pass *pass, StepState *state, float smoothing, float *logits);
-/* Returns the teacher's pass over the micro-batch; model_forward() of it makes the output that add_distillation()
- * reads. */
-Pass model_teacher_pass(const Model *m, int batch, int length, bool packed);
-/* Computes the gradients of all parameters below the head from the gradient that model_head() left. */
-void model_backward(const Pass *pass);
 
 /* Allocates buffers for passes over up to `length` tokens that do not reach the head, unless there are any.
  * EXIT_MEMORY. */

@@ -1,9 +1,112 @@
-/* Training: its buffers, learning rates, and a step (forward, loss, backward, clip, update). */
+/* Opening and closing a model, and what training allocates: buffers, learning rates. */
 #include "model/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-/* ---- training: buffers and the learning rates ---- */
+/* ---- opening and closing ---- */
+
+static bool upload_rope_table(Model *m, Error *error) {
+  const ModelConfig *c = &m->config;
+  if (c->positions != POSITIONS_ROPE) return model_check_backend(m, error);
+  const int dims = model_rotary_dims(c);
+  size_t count = (size_t)c->ctx * (size_t)dims;
+  float *table = malloc(count * sizeof(float));
+  if (!table) return error_memory(error, "the rotary table");
+  for (int i = 0; i < dims / 2; i++) {
+    const double frequency = pow((double)c->rope_base, -2.0 * i / dims);
+    for (int t = 0; t < c->ctx; t++) {
+      float *pair = table + (size_t)t * (size_t)dims + 2 * (size_t)i;
+      pair[0] = (float)cos(t * frequency);
+      pair[1] = (float)sin(t * frequency);
+    }
+  }
+  m->rope_table = m->ops->alloc(m->context, "rotary table", count * sizeof(float));
+  if (m->rope_table) m->ops->upload(m->context, m->rope_table, table, count * sizeof(float));
+  free(table);
+  return model_check_backend(m, error);
+}
+
+/* Makes a model without weights. */
+static Model *make_model(const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  if (!model_config_check(config, EXIT_USAGE, error)) return NULL;
+  Model *m = calloc(1, sizeof *m);
+  if (!m) error_memory(error, "the model");
+  if (!m) return NULL;
+  m->ops = backend;
+  m->context = context;
+  ContextInfo info;
+  backend->info(context, &info);
+  m->dt = dtype_bytes(info.dtype);
+  m->config = *config;
+  if (parameter_table_make(&m->table, config, error)) {
+    parameter_table_describe(&m->table, &m->params);
+    m->eval_state = backend->alloc(context, "evaluation state", sizeof(StepState));
+    if (upload_rope_table(m, error)) return m;
+  }
+  model_close(m);
+  return NULL;
+}
+
+bool model_open(Model **out, const Backend *backend, Context *context, const ModelConfig *config, Error *error) {
+  Model *m = *out = make_model(backend, context, config, error);
+  if (!m) return false;
+  m->params.master = backend->alloc(context, "weights", m->table.arena * sizeof(float));
+  if (m->params.master) backend->refresh_parameters(context, &m->params);
+  if (model_check_backend(m, error)) return true;
+  model_close(m);
+  *out = NULL;
+  return false;
+}
+
+/* ---- images ---- */
+
+size_t model_image_bytes(const Model *m) {
+  return m->ops->image_bytes ? m->ops->image_bytes(m->context, &m->params) : 0;
+}
+
+void model_write_image(const Model *m, void *image) { m->ops->write_image(m->context, &m->params, image); }
+
+bool model_open_image(Model **out, const Backend *backend, Context *context, const ModelConfig *config, void *image,
+                      size_t bytes, Error *error) {
+  Model *m = *out = make_model(backend, context, config, error);
+  if (!m) return false;
+  const size_t needed = model_image_bytes(m);
+  if (needed != bytes) fail(error, EXIT_CHECKPOINT, "the image has %zu bytes, not %zu", bytes, needed);
+  else backend->use_image(context, &m->params, image);
+  if (!error->code && model_check_backend(m, error)) return true;
+  model_close(m);
+  *out = NULL;
+  return false;
+}
+
+void model_close(Model *m) {
+  if (!m) return;
+  for (int i = 0; i < GRAPHS; i++) m->ops->drop(m->context, &m->graphs[i]);
+  m->ops->release_parameters(m->context, &m->params);
+  void *memory[] = {m->params.master, m->params.vectors, m->params.grad,  m->params.m,    m->params.v, m->rope_table,
+                    m->state,         m->eval_state,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
+  for (const StackInput *in = m->inputs; in < m->inputs + STACKS; in++) {
+    void *orders[] = {in->order.offsets, in->order.order, in->position_order.offsets, in->position_order.order};
+    for (int i = 0; i < 4; i++) m->ops->release(m->context, orders[i]);
+  }
+  int32_t **arrays[TOKEN_ARRAYS];
+  model_token_arrays(m, arrays);
+  for (int i = 0; i < TOKEN_ARRAYS; i++) m->ops->release(m->context, *arrays[i]);
+  free(m->train.all);
+  free(m->eval.all);
+  free(m->sorted);
+  free(m->first_keys);
+  parameter_table_free(&m->table);
+  free(m);
+}
+
+const ParameterTable *model_table(const Model *m) { return &m->table; }
+
+const ModelConfig *model_config(const Model *m) { return &m->config; }
+
+/* ---- training: buffers and learning rates ---- */
 
 static bool upload_schedule(Model *m, Error *error) {
   int64_t steps = m->settings.schedule.steps;
@@ -88,95 +191,4 @@ bool model_set_schedule(Model *m, const Schedule *schedule, Error *error) {
   m->ops->release(m->context, m->lr_table);
   m->lr_table = NULL;
   return upload_schedule(m, error);
-}
-
-void model_set_step(Model *m, int64_t step) {
-  StepState state = {.step = step};
-  m->ops->upload(m->context, m->state, &state, sizeof state);
-}
-
-/* ---- the training step ---- */
-
-typedef struct MicroBatch {
-  Model *model;
-  bool first, last;
-} MicroBatch;
-
-static void micro_batch(Context *c, void *argument) {
-  const MicroBatch *part = argument;
-  Model *m = part->model;
-  const TrainConfig *s = &m->settings;
-  Pass pass = model_pass(m, &m->train, s->batch, m->config.ctx);
-  pass.train = true;
-  pass.packed = m->train_packed;
-  pass.accumulate = !part->first;
-  pass.reduce = part->last && m->table.bucket_count > 0;
-  if (part->first) m->ops->step_begin(c, m->state, m->lr_table, m->target_count);
-  if (part->first && s->first_sequence) m->ops->next_micro_batch(c, m->state, s->first_sequence);
-  if (s->teacher) {
-    const Pass other = model_teacher_pass(m, s->batch, m->config.ctx, m->train_packed);
-    model_forward(&other);
-  }
-  model_forward(&pass);
-  model_head(&pass, m->state, s->label_smoothing, NULL);
-  model_backward(&pass);
-  m->ops->next_micro_batch(c, m->state, s->batch);
-}
-
-static void update(Context *c, void *model) {
-  Model *m = model;
-  const Sharding *sharding = &m->settings.sharding;
-  m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
-  if (sharding->ranks > 1 && !sharding->shard) m->ops->peers_gather(c, &m->params, true);
-  if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
-  m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
-  if (is_sharded(sharding)) m->ops->peers_gather(c, &m->params, false);
-  m->ops->report(c, m->state);
-}
-
-static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
-  const ModelConfig *c = &m->config;
-  const int32_t *tokens[STACKS] = {[DECODER_STACK] = step->tokens, [ENCODER_STACK] = step->source_tokens};
-  const int32_t *positions[STACKS] = {[DECODER_STACK] = step->positions, [ENCODER_STACK] = step->source_positions};
-  const int vocabs[STACKS] = {[DECODER_STACK] = c->vocab, [ENCODER_STACK] = c->source_vocab};
-  for (int i = 0; i < (has_encoder(c) ? STACKS : 1); i++) {
-    model_upload_order(m, tokens[i] + from, rows, vocabs[i], m->inputs[i].order);
-    if (c->positions == POSITIONS_LEARNED && positions[i])
-      model_upload_order(m, positions[i] + from, rows, c->ctx, m->inputs[i].position_order);
-  }
-}
-
-/* Computes the gradients of all micro-batches of a step. */
-static void submit_micro_batches(Model *m, const TokenBatch *step) {
-  int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
-  int32_t count = 0;
-  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
-  m->train_packed = step->positions;
-  m->ops->upload(m->context, m->target_count, &count, sizeof count);
-  const int last = m->settings.micro_batches - 1;
-  for (int i = 0; i <= last; i++) {
-    MicroBatch part = {m, i == 0, i == last};
-    CapturedGraph **slot = &m->graphs[part.first ? GRAPH_FIRST : part.last ? GRAPH_LAST : GRAPH_MIDDLE];
-    model_upload_tokens(m, step, i * rows, rows, m->config.ctx);
-    if (m->settings.teacher) model_upload_tokens(m->settings.teacher, step, i * rows, rows, m->config.ctx);
-    upload_orders(m, step, i * rows, rows);
-    m->ops->submit(m->context, slot, micro_batch, &part);
-  }
-}
-
-void model_train_step(Model *m, const TokenBatch *step) {
-  submit_micro_batches(m, step);
-  m->ops->submit(m->context, &m->graphs[GRAPH_UPDATE], update, m);
-}
-
-bool model_gradients(Model *m, const TokenBatch *step, double *loss, Error *error) {
-  submit_micro_batches(m, step);
-  StepState state = {0};
-  m->ops->download(m->context, &state, m->state, sizeof state);
-  *loss = state.loss_sum * (double)state.inv_targets;
-  return model_check_backend(m, error);
-}
-
-int model_reports(Model *m, StepReport *out, int capacity, bool wait, Error *error) {
-  return m->ops->poll(m->context, out, capacity, wait, error);
 }
