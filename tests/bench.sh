@@ -229,12 +229,12 @@ refuses() { # refuses WORDS ARGUMENTS...
 }
 report_again() { learning report && diff -r docs "$work/docs"; }
 quality_again() {
-  quality "$work/again.jsonl" --from docs/quality.jsonl --markdown "$work/again.md" --svg "$work/again.svg" &&
-    cmp "$work/again.svg" docs/quality.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
+  quality "$work/again.jsonl" --from docs/measurements/quality.jsonl --markdown "$work/again.md" --svg "$work/again.svg" &&
+    cmp "$work/again.svg" docs/measurements/quality.svg && tail -n 5 "$work/again.md" | cmp - "$work/tail"
 }
-tail -n 5 docs/quality.md >"$work/tail"
-check "docs/experiments.md is what the results give" report_again
-check "docs/quality.md is what its runs give" quality_again
+tail -n 5 docs/measurements/quality.md >"$work/tail"
+check "docs/measurements/experiments.md is what the results give" report_again
+check "docs/measurements/quality.md is what its runs give" quality_again
 check "learning.py lists" learning list
 check "learning.py refuses an unknown experiment" refuses "no experiment is called nope" run --text "$work/text" nope
 check "learning.py refuses a text that is too short" refuses "too few for 15m-muon" run 15m-muon --text "$work/text" --train "${BIN:-.}/train"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/experiments.md.
+"""Finds the settings that learn best: runs experiments and makes the tables and charts of docs/measurements/experiments.md.
 
     make
     scripts/measure/learning.py run nano --text book.txt --minutes 60    # continues where it stopped
-    scripts/measure/learning.py report                        # rewrites the tables and charts of docs/experiments.md
+    scripts/measure/learning.py report                        # rewrites the tables and charts of docs/measurements/experiments.md
     scripts/measure/learning.py list
 
 An experiment trains the same model on the same tokens many times and changes one setting at a time. A setting is robust
@@ -12,7 +12,7 @@ a smaller complete one. The result is the loss on the whole validation text at t
 texts, it is the loss of the model that ./train keeps, the best one of the run. The experiment "tokenizers" compares them
 on several texts, which scripts/measure/corpora.py makes: give their folder as --text.
 
-Each line of docs/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
+Each line of docs/measurements/learning.jsonl is the result of a run: its settings, the loss at every evaluation, seconds and the
 processor. Runs in this file are not repeated. Exit status 2: the request cannot be run; 1: a run failed, or results are
 missing.
 """
@@ -37,7 +37,7 @@ from bench import processor
 from metrics import evaluations
 from svg import BLUE, DARK, GRAY, escape, write_curve, write_line, write_text
 
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "measurements")
 RESULTS = os.path.join(DOCS, "learning.jsonl")
 
 
@@ -468,7 +468,7 @@ def picture(title, shown):
 
 
 def report(options):
-    """Rewrites what is between <!-- NAME --> and <!-- end --> in docs/experiments.md."""
+    """Rewrites what is between <!-- NAME --> and <!-- end --> in docs/measurements/experiments.md."""
     results, page = read_results(options.results), os.path.join(DOCS, "experiments.md")
     with open(page, encoding="utf-8") as file:
         text = file.read()

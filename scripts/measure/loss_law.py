@@ -5,7 +5,7 @@
     scripts/measure/loss_law.py --test russian code                      # fitted without these texts, then compared with them
     scripts/measure/loss_law.py --add RUN... --text NAME --bytes N       # adds finished runs, all on the same validation text
 
-The runs are the lines of docs/learning.jsonl with "experiment": "law". The law is about ratios: each text, with its
+The runs are the lines of docs/measurements/learning.jsonl with "experiment": "law". The law is about ratios: each text, with its
 tokenizer and its validation text, has a factor of its own. Needs numpy and SciPy.
 """
 import argparse
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 
-RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "learning.jsonl")
+RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "measurements", "learning.jsonl")
 NAMES = ("MODEL", "MODEL_POWER", "TEXT", "TEXT_POWER", "REREAD", "USEFUL", "USEFUL_POWER", "BEYOND", "TAUGHT")
 START = (0.6, 0.1, 0.45, 0.3, 2, 0.3, 0.9, 5, 0.98)
 LOW = (0.1, 0.03, 0.1, 0.1, 0.5, 0.05, 0.2, 0.1, 0.9)

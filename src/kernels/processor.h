@@ -18,7 +18,7 @@ typedef enum Level {
 } Level;
 
 Level processor_level(void); /* the highest one */
-/* AMD's AVX512-BF16 multiplies at twice the rate of f32, Intel's at half of it (docs/performance.md). */
+/* AMD's AVX512-BF16 multiplies at twice the rate of f32, Intel's at half of it (docs/measurements/performance.md). */
 bool processor_has_fast_bf16(void);
 bool processor_has_vnni(void); /* of AVX-512, for vectors of 512 bits */
 
