@@ -106,13 +106,25 @@ static bool take_report(Run *r, const StepReport *report, Error *error) {
 
 /* ---- the end ---- */
 
-/* Returns the bits per byte that the run should have reached with its whole budget. NaN: unknown. */
+/* Returns whether the loss still fell in the second half of the run as it does for prose: not for a text whose entropy
+ * is nearly reached, such as DNA. Means of weights, which are tried in that half, are left out. */
+static bool still_learned(const Run *r, const MetricsLine *kept) {
+  const double LITTLE = 1.04;
+  const History *h = &r->files.history;
+  double middle = (double)NAN;
+  for (size_t i = 0; i < h->evaluation_count && 2 * h->evaluations[i].step <= r->progress.step; i++)
+    if (!h->evaluations[i].mean) middle = h->evaluations[i].bits_per_byte;
+  return middle > LITTLE * kept->bits_per_byte;
+}
+
+/* Returns the bits per byte that the run should have reached with its whole budget. NaN: unknown, or more time would
+ * change little. */
 static double planned_bits(const Run *r) {
   const MetricsLine *kept = history_kept(&r->files.history);
+  if (!kept || !still_learned(r, kept)) return (double)NAN;
   const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
   const double epochs = tokens / (double)token_range_size(&r->text.train);
-  return outlooks_planned_bits(&r->outlooks, (double)r->text.tokens_file.info.bytes, epochs,
-                               kept ? kept->bits_per_byte : (double)NAN);
+  return outlooks_planned_bits(&r->outlooks, (double)r->text.tokens_file.info.bytes, epochs, kept->bits_per_byte);
 }
 
 void run_tell_outlook(Run *r) {
