@@ -252,12 +252,12 @@ static void test_outlooks(void **state) {
                             .peak_flops = LAPTOP_FLOPS};
   Outlooks all = outlooks_plan(&c.settings, &given);
   assert_true(all.count == 5 && all.items[0].minutes == 2 && all.items[1].minutes == 3 && all.items[4].minutes == 100);
-  outlooks_say(&all, 2, text, sizeof text);
+  outlooks_say(&all, 2, true, text, sizeof text);
   assert_true(strncmp(text, "another run of this text should reach about 1.", 46) == 0);
   assert_non_null(strstr(text, " bits per byte with --minutes 3, 1."));
   assert_true(fabs(outlooks_planned_bits(&all, 5e6, all.items[0].epochs, 2) - 2) < 1e-9);
   assert_true(outlooks_planned_bits(&all, 5e6, all.items[0].epochs / 2, 2) < 1.99);
-  outlooks_say(&all, NAN, text, sizeof text);
+  outlooks_say(&all, NAN, true, text, sizeof text);
   assert_string_equal(text, "");
   c.settings.minutes = 60;
   c.settings.budgets[0] = 5;
@@ -273,8 +273,10 @@ static void test_outlooks(void **state) {
                                                  .train_tokens = 20000,
                                                  .device = &laptop,
                                                  .peak_flops = LAPTOP_FLOPS});
-  outlooks_say(&all, 2, text, sizeof text);
+  outlooks_say(&all, 2, true, text, sizeof text);
   assert_string_equal(text, "more time would hardly help; more text would");
+  outlooks_say(&all, 2, false, text, sizeof text);
+  assert_string_equal(text, "");
 }
 
 static void test_any_text(void **state) {

@@ -1,6 +1,7 @@
 /* Handles the reports of steps, which arrive some steps later: losses, metrics.jsonl, the progress line. */
 #include "files/formats/model_files.h"
 #include "report/page.h"
+#include "train/auto_settings.h"
 #include "train/run.h"
 #include "base/path.h"
 
@@ -129,7 +130,10 @@ static double planned_bits(const Run *r) {
 
 void run_tell_outlook(Run *r) {
   char text[256];
-  outlooks_say(&r->outlooks, planned_bits(r), text, sizeof text);
+  const double ROUNDED = 0.9; /* steps are chosen with two digits */
+  const double most = auto_most_steps(&r->settings, run_epoch_tokens(r));
+  const bool whole = (double)r->progress.step >= ROUNDED * most;
+  outlooks_say(&r->outlooks, planned_bits(r), whole, text, sizeof text);
   if (*text) console_note(&r->console, "%s", text);
 }
 

@@ -39,7 +39,7 @@ double outlooks_planned_bits(const Outlooks *all, double text_bytes, double epoc
   return all->count ? bits * own->loss / loss_law(own->without_embeddings, text_bytes, epochs) : (double)NAN;
 }
 
-void outlooks_say(const Outlooks *all, double bits, char *text, size_t size) {
+void outlooks_say(const Outlooks *all, double bits, bool whole, char *text, size_t size) {
   const double WORTH = 0.01;
   double said = all->items[0].loss;
   *text = '\0';
@@ -52,7 +52,7 @@ void outlooks_say(const Outlooks *all, double bits, char *text, size_t size) {
                                                        "with --minutes %g",
                 bits * o->loss / all->items[0].loss, o->minutes);
   }
-  if (!*text) text_append(text, size, "more time would hardly help; more text would");
+  if (!*text && whole) text_append(text, size, "more time would hardly help; more text would");
 }
 
 json_t *outlooks_json(const Outlooks *all, double bits) {
