@@ -202,7 +202,6 @@ static bool pause_training(Run *r, Error *error) {
   const bool save = must_save(r) || last || r->session.stopping;
   if (!save && !must_evaluate(r) && !sample && !run_keeps_now(r)) return true;
   if (!take_all_reports(r, error)) return false;
-  if (!r->device.info.direct) run_name_slowest(&r->straggler, r->peers, &r->console);
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
@@ -216,7 +215,6 @@ static bool pause_training(Run *r, Error *error) {
   if (sample) r->budget.sampling = end - evaluated;
   r->budget.paused += end - start;
   r->session.paused = true;
-  run_restart_comparison(&r->straggler, r->peers);
   return true;
 }
 
@@ -248,7 +246,6 @@ static bool stops_here(const Run *r) {
 static bool train_loop(Run *r, Error *error) {
   r->session.started = r->session.saved_at = clock_seconds();
   r->session.paused = true;
-  run_restart_comparison(&r->straggler, r->peers);
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && must_evaluate_base(r) && !run_evaluate_base(r, error)) return false;
   if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;

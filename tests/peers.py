@@ -269,22 +269,8 @@ def hostile(kind, launcher, folder, _full):
     refused("more processes than sequences", common, 2, "cannot be divided", ranks=5)
     if os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0:
         hide = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$PWD" && cd "$PWD" && eval "$0" && exec "$@"']
-        whole = ["text.txt", *MODEL, "--batch", "4", "--tokenizer", "byte", "--steps", "10", "--quiet"]
-        train(None, folder, 1, [*whole, "--out", "seen.run", "--overwrite"])
-        text = "python3 -c 'open(\"text.txt\", \"w\").write(\"\".join(\"%s\" % line for line in __import__(\"json\").loads(open(\"/dev/shm/inkling-lines\").read())))'"
-        with open(os.path.join(folder, "text.txt"), encoding="ascii") as file, \
-                open("/dev/shm/inkling-lines", "w", encoding="ascii") as lines:
-            json.dump(list(file), lines)
-        same = [*whole, "--out", "unseen.run", "--overwrite"]
-        same.remove("--quiet")
-        run = Run(launcher, folder, 2, None, [[TRAIN, *same], [*hide, text, TRAIN, *same]])
-        status = run.wait()
-        far = distance(losses(os.path.join(folder, "seen.run")), losses(os.path.join(folder, "unseen.run")))
-        check(f"{kind}: a machine that does not see the files", status == 0 and far <= 1e-5 and
-              "does not see the files of rank 0" in run.said(), (status, far, run.said()))
-        other = "echo 'Once upon a time there was another text, and it is not the same at all.' > text.txt"
-        refused("another text", [[TRAIN, *common], [*hide, other, TRAIN, *common]], 3, "differs from that of rank 0")
-        os.remove("/dev/shm/inkling-lines")
+        refused("a machine that does not see the run", [[TRAIN, *common], [*hide, "true", TRAIN, *common]], 3,
+                "does not see ")
     out = os.path.join(folder, "hostile.run")
     shutil.rmtree(out, ignore_errors=True)
     run = Run(launcher, folder, 2, [*common, "--save-every", "20", "--eval-every", "0"])

@@ -36,8 +36,6 @@ static bool try_words(Collective *c) {
   double sums[] = {c->rank + 0.5, 1e300, -c->rank};
   collective_sum(c, sums, 3);
   REQUIRE(sums[0] == 8 && sums[1] == 4e300 && sums[2] == -6);
-  double largest, others;
-  REQUIRE(collective_largest(c, c->rank == 2 ? 9 : 3, &largest, &others) == 2 && largest == 9 && others == 3);
   char *text = c->rank == 0 ? strdup("a text") : NULL;
   size_t size = c->rank == 0 ? 6 : 0;
   REQUIRE(collective_broadcast_text(c, &text, &size, &error) && size == 6 && memcmp(text, "a text", 6) == 0);
@@ -165,7 +163,7 @@ static void test_one_dies_silently(void **state) {
 static void test_alone(void **state) {
   Error error = {0};
   Collective *c = NULL;
-  double sum = 3, largest, others;
+  double sum = 3;
   int signal = 2;
   (void)state;
   assert_true(collective_open(&c, &error));
@@ -173,8 +171,6 @@ static void test_alone(void **state) {
   collective_sum(c, &sum, 1);
   assert_true(sum == 3);
   assert_true(collective_agree(c, &signal, &error) && signal == 2);
-  assert_int_equal(collective_largest(c, 5, &largest, &others), 0);
-  assert_true(largest == 5 && others == 5);
   fail(&error, EXIT_INPUT, "no text");
   assert_false(collective_agree(c, NULL, &error));
   assert_string_equal(error.text, "no text");

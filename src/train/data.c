@@ -40,7 +40,7 @@ static PathText data_path(const Run *r, const char *name) {
 }
 
 /* A resumed run reads the copy of its standard input from its directory. */
-bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
+static bool open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
@@ -92,8 +92,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
         error, EXIT_USAGE,
         "--%s applies to standard input (-), which was not given; give a file of this format a name that ends in %s",
         s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
-  if (s->val && !run_open_corpus(r, &s->val, 1, val, error)) return false;
-  if (!run_open_corpus(r, s->data.items, s->data.count, train, error)) return false;
+  if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
+  if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
   check_measures(&r->console, s, *train, *val);
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), (size_t)corpus_stdin_bytes(*train),
                               corpus_skipped_names(*train, false)};
@@ -121,7 +121,8 @@ static bool was_cut_by_tokens(const Run *r) {
   return s->resume && !s->val && !options_typed(&r->options, "val-frac") && lacks_cut(r);
 }
 
-bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
+/* Cuts off the held-out part, *val, which stays NULL if there is none or --val names the validation text. */
+static bool cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
   return r->settings.val || r->text.cut_by_tokens ||
          corpus_cut(corpus, r->settings.val_frac, VALIDATION_BYTES, val, error);
 }
@@ -129,7 +130,7 @@ bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error) {
 /* If the text of a resumed run is gone, the run continues with its tokens, without a corpus. --val names a new one. */
 static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
   Error cause = {0};
-  if (open_corpora(r, train, val, &cause)) return run_cut_corpus(r, *train, val, error);
+  if (open_corpora(r, train, val, &cause)) return cut_corpus(r, *train, val, error);
   if (!r->settings.resume || options_typed(&r->options, "val") || cause.code != EXIT_INPUT)
     return fail(error, cause.code, "%s", cause.text);
   corpus_close(*train);
@@ -277,8 +278,12 @@ static void note_missing(Run *r, const char *name, const Tokenizer *tokenizer, c
                made ? "training text" : "vocabulary", unknown ? "; --unk counts them" : "");
 }
 
-bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error) {
+/* Opens the tokens of the training or validation text in the directory if they are those of the text, else encodes it.
+ * The tokens of an older run there stay until this one begins: it may still be refused. */
+static bool encode(Run *r, bool val, Corpus *corpus, TokenFile *out, Error *error) {
   const RunText *text = &r->text;
+  const PathText path = data_path(r, val ? CHECKPOINT_VAL_TOKENS : CHECKPOINT_TOKENS);
+  const PathText replacing = data_path(r, val ? CHECKPOINT_NEW_VAL_TOKENS : CHECKPOINT_NEW_TOKENS);
   EncodedPieces counts[2] = {{0}};
   Console *console = &r->console;
   StartupWork encoding = {
@@ -289,10 +294,10 @@ bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus 
                                 .encoding = startup_progress(&encoding),
                                 .checking = startup_progress(&checking),
                                 .stop = &stop_signal,
-                                .written = written,
+                                .written = r->files.lock.had_run ? replacing.text : path.text,
                                 .counts = val ? counts : NULL};
   const double start = clock_seconds();
-  bool ok = tokenization_open(out, path, corpus, text->tokenizer, &options, error);
+  bool ok = tokenization_open(out, path.text, corpus, text->tokenizer, &options, error);
   const double seconds = clock_seconds() - start;
   console_work_end(console);
   if (ok && encoding.began && seconds > 2)
@@ -301,13 +306,6 @@ bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus 
   if (ok) note_missing(r, r->settings.tokenizer, text->tokenizer, &counts[0]);
   if (ok) note_missing(r, r->settings.source_tokenizer, text->source_tokenizer, &counts[1]);
   return ok;
-}
-
-/* The tokens of an older run in the directory stay until this one begins: it may still be refused. */
-static bool encode_in_directory(Run *r, bool val, Corpus *corpus, TokenFile *out, Error *error) {
-  const PathText path = data_path(r, val ? CHECKPOINT_VAL_TOKENS : CHECKPOINT_TOKENS);
-  const PathText replacing = data_path(r, val ? CHECKPOINT_NEW_VAL_TOKENS : CHECKPOINT_NEW_TOKENS);
-  return run_encode(r, val, path.text, r->files.lock.had_run ? replacing.text : path.text, corpus, out, error);
 }
 
 /* The ranges of a run whose tokens were cut: the last ones are held out. */
@@ -328,7 +326,7 @@ static bool has_val_file(const Run *r, const Corpus *train, const Corpus *val) {
 static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TrainSettings *s = &r->settings;
   RunText *text = &r->text;
-  if (!encode_in_directory(r, false, train, &text->tokens_file, error)) return false;
+  if (!encode(r, false, train, &text->tokens_file, error)) return false;
   const TokenFileInfo *info = &text->tokens_file.info;
   if (info->tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(s).text);
@@ -336,7 +334,7 @@ static bool open_ranges(Run *r, Corpus *train, Corpus *val, Error *error) {
   text->val = (TokenRange){&text->tokens_file, 0, 0};
   if (text->cut_by_tokens) cut_tokens(r);
   if (has_val_file(r, train, val)) {
-    if (!encode_in_directory(r, true, val, &text->val_file, error)) return false;
+    if (!encode(r, true, val, &text->val_file, error)) return false;
     const int64_t tokens = text->val_file.info.tokens;
     text->val = (TokenRange){&text->val_file, 0, tokens < VALIDATION_TOKENS ? tokens : VALIDATION_TOKENS};
   }

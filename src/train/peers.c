@@ -128,35 +128,6 @@ bool run_check_device(const RunDevice *device, Collective *peers, int *machines,
   return run_agree(peers, error);
 }
 
-/* ---- the slowest rank ---- */
-
-void run_restart_comparison(Straggler *straggler, const Collective *peers) {
-  straggler->updated_at = clock_seconds();
-  straggler->waited_then = peers->waited;
-}
-
-/* Compares the time that ranks worked without waiting. GPUs that communicate directly wait on the device, unseen
- * here. */
-void run_name_slowest(Straggler *straggler, Collective *peers, Console *console) {
-  enum { LEAST_SECONDS = 2 };
-  if (peers->size == 1) return;
-  const double seconds = clock_seconds() - straggler->updated_at;
-  straggler->seconds += seconds;
-  straggler->busy_seconds += seconds - (peers->waited - straggler->waited_then);
-  if (run_broadcast_flag(peers, straggler->seconds < (double)LEAST_SECONDS)) return;
-  double largest, others;
-  char host[sizeof peers->host];
-  const int slowest = collective_largest(peers, straggler->busy_seconds, &largest, &others);
-  const bool behind = largest >= 1.1 * others, said = straggler->slowest == slowest + 1;
-  memcpy(host, peers->host, sizeof host);
-  collective_broadcast_from(peers, host, sizeof host, slowest);
-  if (behind && !said)
-    console_note(console, "rank %d on %s takes %.0f %% longer than the others, which wait for it", slowest, host,
-                 100 * (largest / others - 1));
-  straggler->slowest = behind ? slowest + 1 : 0;
-  straggler->seconds = straggler->busy_seconds = 0;
-}
-
 /* ---- text ---- */
 
 static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *error) {
@@ -186,104 +157,26 @@ static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *err
   return run_agree(peers, error) && ok;
 }
 
-/* A text that all processes need as tokens. */
-typedef struct SharedText {
-  bool val;           /* the validation text */
-  TokenFile *tokens;  /* opened by rank 0 */
-  TokenFileInfo info; /* from rank 0 */
-} SharedText;
-
-static bool is_same(const TokenFileInfo *a, const TokenFileInfo *b) {
-  return a->sum == b->sum && a->tokens == b->tokens && a->vocab == b->vocab && a->loss_mask == b->loss_mask;
-}
-
-/* Opens the token file at `path` if it equals that of rank 0. */
-static bool open_tokens(const SharedText *text, const char *path) {
-  Error ignored = {0};
-  if (!token_file_open(text->tokens, path, &ignored)) return false;
-  if (is_same(&text->tokens->info, &text->info)) return true;
-  token_file_close(text->tokens);
-  *text->tokens = (TokenFile){0};
-  return false;
-}
-
-/* Encodes the same text to a file at *path, on a machine that does not see the files of rank 0. */
-static bool encode_here(Run *r, const SharedText *text, char **path, Error *error) {
-  const TrainSettings *s = &r->settings;
-  Corpus *corpus = NULL, *val = NULL;
-  const TokenFileInfo *info = &text->tokens->info, *leader = &text->info;
-  const bool named = text->val && s->val; /* else all of the text, or a part of it */
-  const char *const *inputs = named ? &s->val : s->data.items;
-  const int count = named ? 1 : s->data.count;
-  for (int i = 0; i < count; i++)
-    if (path_is_stdin(inputs[i]))
-      return fail(
-          error, EXIT_INPUT,
-          "the text came through standard input, and this machine does not see the files of rank 0; name a file");
-  bool ok = file_temporary(path, error) && run_open_corpus(r, inputs, count, &corpus, error) &&
-            run_cut_corpus(r, corpus, &val, error) &&
-            run_encode(r, text->val, *path, *path, val && text->val ? val : corpus, text->tokens, error);
-  corpus_close(corpus);
-  corpus_close(val);
-  if (!ok || is_same(info, leader)) return ok;
-  return fail(
-      error, EXIT_INPUT,
-      "the text differs from that of rank 0: it has %lld tokens with checksum %016llx, not %lld with %016llx; give all "
-      "machines the same files",
-      (long long)info->tokens, (unsigned long long)info->sum, (long long)leader->tokens,
-      (unsigned long long)leader->sum);
-}
-
-/* Whether a process has the tokens. */
-typedef struct SeenTokens {
-  bool seen;
-  int node;
-  char host[64], offered[4097]; /* offered: its file, for those without the tokens; "": none */
-} SeenTokens;
-
-/* Returns the first rank on this machine that lacks the tokens, else any rank that does; -1: none. */
-static int next_encoder(const Collective *c, const SeenTokens *all) {
-  int found = -1;
-  for (int i = c->size - 1; i >= 0; i--)
-    if (!all[i].seen && (found < 0 || all[i].node == c->node_first)) found = i;
-  return found;
-}
-
-/* Rank 0 offers its file to all. While a machine lacks the tokens, its first rank without them encodes the text and
- * offers the result to that machine; machines without a shared file system encode at the same time. */
-static bool share_tokens(Run *r, bool val, TokenFile *tokens, Error *error) {
-  Collective *c = r->peers;
-  SharedText text = {val, tokens, tokens->info};
-  SeenTokens mine = {.seen = run_leads(c), .node = c->node_first};
-  SeenTokens *all = malloc((size_t)c->size * sizeof *all);
-  char *made = NULL, *real = mine.seen ? realpath(tokens->path, NULL) : NULL;
-  bool complete = false;
-  memcpy(mine.host, c->host, sizeof mine.host);
-  if (mine.seen) snprintf(mine.offered, sizeof mine.offered, "%s", real ? real : tokens->path);
-  free(real);
-  if (!all) error_memory(error, "the files of processes");
-  if (run_agree(c, error)) collective_broadcast(c, &text.info, sizeof text.info);
-  while (run_agree(c, error) && all && !complete) {
-    collective_all_gather(c, &mine, all, sizeof mine);
-    for (int i = 0; i < c->size && !mine.seen; i++)
-      if (*all[i].offered && (i == 0 || all[i].node == mine.node)) mine.seen = open_tokens(&text, all[i].offered);
-    for (int i = 1; i < c->size; i++)
-      if (*all[i].offered)
-        console_note(&r->console, "%s does not see the files of rank 0, and has encoded the text for rank %d itself",
-                     all[i].host, i);
-    collective_all_gather(c, &mine, all, sizeof mine); /* waits until all have opened what they can */
-    const int encoder = next_encoder(c, all);
-    complete = encoder < 0;
-    if (made) unlink(made);
-    free(made);
-    made = NULL;
-    mine.seen = mine.seen || (encoder == c->rank && encode_here(r, &text, &made, error));
-    snprintf(mine.offered, sizeof mine.offered, "%s", mine.seen && made ? made : "");
+/* Opens the token file of rank 0 in the other processes. */
+static bool share_tokens(Collective *peers, TokenFile *tokens, Error *error) {
+  enum { PATH_BYTES = 4097 };
+  char path[PATH_BYTES] = "";
+  TokenFileInfo info = tokens->info;
+  if (run_leads(peers)) {
+    char *real = realpath(tokens->path, NULL);
+    snprintf(path, sizeof path, "%s", real ? real : tokens->path);
+    free(real);
   }
-  if (made) unlink(made);
-  free(made);
-  free(all);
-  return complete;
+  collective_broadcast(peers, path, sizeof path);
+  collective_broadcast(peers, &info, sizeof info);
+  Error unseen = {0};
+  const bool seen = run_leads(peers) || token_file_open(tokens, path, &unseen);
+  if (!seen || tokens->info.sum != info.sum || tokens->info.tokens != info.tokens)
+    fail(error, EXIT_INPUT,
+         "does not see %s, the tokens of rank 0; give --out a folder that all machines share (a run without one: "
+         "TMPDIR)",
+         path);
+  return run_agree(peers, error);
 }
 
 bool run_share_data(Run *r, Error *error) {
@@ -300,6 +193,6 @@ bool run_share_data(Run *r, Error *error) {
   text->val.file = has_val_file ? &text->val_file : &text->tokens_file;
   return share_tokenizer(r->peers, &text->tokenizer, error) &&
          (!own_sources || share_tokenizer(r->peers, &text->source_tokenizer, error)) &&
-         share_tokens(r, false, &text->tokens_file, error) &&
-         (!has_val_file || share_tokens(r, true, &text->val_file, error));
+         share_tokens(r->peers, &text->tokens_file, error) &&
+         (!has_val_file || share_tokens(r->peers, &text->val_file, error));
 }

@@ -158,13 +158,6 @@ typedef struct RunSession {
   int64_t timed_ns;    /* their time on the device, without pauses */
 } RunSession;
 
-/* Measurements of the slowest process since the last message about it (peers.c). */
-typedef struct Straggler {
-  int slowest;                    /* the last rank named, plus 1; 0: none */
-  double seconds, busy_seconds;   /* seconds of training, and those in which this rank did not wait */
-  double updated_at, waited_then; /* clock_seconds() and Collective.waited at the last update */
-} Straggler;
-
 typedef struct Run {
   TrainSettings settings;
   Options options;
@@ -183,7 +176,6 @@ typedef struct Run {
   TimeBudget budget;
   Outlooks outlooks; /* of a new run, on rank 0 */
   Series series;
-  Straggler straggler;
 } Run;
 
 /* Returns the seconds of this run, including those before it was resumed. */
@@ -227,10 +219,6 @@ MemoryPlan run_memory(const Run *r);                              /* likewise */
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
 bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
-/* Compares the ranks over the steps since the last call and names the one that is 10 % slower. All processes call it at
- * the same step. */
-void run_name_slowest(Straggler *straggler, Collective *peers, Console *console);
-void run_restart_comparison(Straggler *straggler, const Collective *peers); /* starts a new comparison */
 /* Returns the number of threads to compute with; 0: all available. */
 int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
@@ -248,12 +236,6 @@ bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts *
 bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
 void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
 void run_close_data(RunText *text);
-/* Parts of run_open_data(): open the texts; cut the held-out part off, *val, which stays NULL if there is none or --val
- * names the validation text; and encode the training or validation text. It opens the token file at `path` if it is
- * theirs, or writes one at `written`. */
-bool run_open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error);
-bool run_cut_corpus(const Run *r, Corpus *corpus, Corpus **val, Error *error);
-bool run_encode(Run *r, bool val, const char *path, const char *written, Corpus *corpus, TokenFile *out, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */

@@ -42,10 +42,9 @@ typedef struct Group {
 static const double SPIN_SECONDS = 2e-3; /* a rank that waits sleeps after this time without a complete message */
 static const struct timespec nap = {.tv_nsec = 50000};
 
-static void wait_for(Collective *c, int group) {
+static void wait_for(const Collective *c, int group) {
   const Messenger *messenger = c->state->messenger;
-  const double began = clock_seconds();
-  double since = began;
+  double since = clock_seconds();
   for (int left = messenger->waiting(group), before = left; left; left = messenger->waiting(group)) {
     const double now = clock_seconds();
     if (left != before) since = now;
@@ -53,7 +52,6 @@ static void wait_for(Collective *c, int group) {
     if (now - since > SPIN_SECONDS) nanosleep(&nap, NULL);
     else sched_yield();
   }
-  c->waited += clock_seconds() - began;
 }
 
 /* Posts messages of at most MESSENGER_BYTES. */
@@ -194,13 +192,14 @@ void collective_close(Collective *c) {
 
 /* ---- messages ---- */
 
-void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank) {
+/* Copies `size` bytes of `rank` to all ranks. */
+static void broadcast_from(Collective *c, void *bytes, size_t size, int rank) {
   if (c->size == 1) return;
   post(c, BROADCAST, MESSAGES, bytes, size, rank);
   wait_for(c, MESSAGES);
 }
 
-void collective_broadcast(Collective *c, void *bytes, size_t size) { collective_broadcast_from(c, bytes, size, 0); }
+void collective_broadcast(Collective *c, void *bytes, size_t size) { broadcast_from(c, bytes, size, 0); }
 
 void collective_all_gather(Collective *c, const void *mine, void *all, size_t size) {
   if (c->size == 1) {
@@ -218,7 +217,7 @@ static void broadcast_error(Collective *c, int from, bool common, Error *error) 
     Error error;
   } message = {.error = *error};
   memcpy(message.host, c->host, sizeof message.host);
-  collective_broadcast_from(c, &message, sizeof message, from);
+  broadcast_from(c, &message, sizeof message, from);
   *error = (Error){0};
   if (common || from == 0) fail(error, message.error.code, "%s", message.error.text);
   else fail(error, message.error.code, "rank %d on %s: %s", from, message.host, message.error.text);
@@ -268,20 +267,6 @@ void collective_sum(Collective *c, double *values, int count) {
   memset(values, 0, bytes);
   for (int rank = 0; rank < c->size; rank++)
     for (int i = 0; i < count; i++) values[i] += all[rank * count + i];
-}
-
-int collective_largest(Collective *c, double value, double *largest, double *others) {
-  double *const all = c->state->gathered, sum = 0;
-  int rank = 0;
-  if (c->size == 1) return *largest = *others = value, 0;
-  collective_all_gather(c, &value, all, sizeof value);
-  for (int i = 0; i < c->size; i++) {
-    sum += all[i];
-    rank = all[i] > all[rank] ? i : rank;
-  }
-  *largest = all[rank];
-  *others = (sum - all[rank]) / (c->size - 1);
-  return rank;
 }
 
 /* ---- spans ---- */

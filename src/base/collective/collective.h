@@ -23,7 +23,6 @@ typedef struct Collective {
                                            number */
   char host[64];                        /* name of the machine */
   const char *engine;                   /* name of the messenger: "MPICH"; NULL: none */
-  double waited;                        /* seconds that this rank has waited for other ranks or their messages */
   bool agreed;                          /* all ranks have the last error: collective_agree() */
   struct CollectiveState *state;
 } Collective;
@@ -55,9 +54,8 @@ void collective_check_children(void);
  * `signal`: in, the signal that asked this rank to stop, or 0; out, the largest of all ranks. */
 bool collective_agree(Collective *c, int *signal, Error *error);
 
-/* Copies `size` bytes of rank 0, or of `rank`, to all ranks. */
+/* Copies `size` bytes of rank 0 to all ranks. */
 void collective_broadcast(Collective *c, void *bytes, size_t size);
-void collective_broadcast_from(Collective *c, void *bytes, size_t size, int rank);
 /* Copies a text of rank 0, passed in *text and *size, to allocated memory of every other rank, with a zero after it. An
  * error of one rank is returned on all. EXIT_MEMORY. */
 bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *error);
@@ -66,8 +64,6 @@ void collective_all_gather(Collective *c, const void *mine, void *all, size_t si
 /* Sums each value over the ranks, in their order. At most COLLECTIVE_SUMS values. */
 enum { COLLECTIVE_SUMS = 8 };
 void collective_sum(Collective *c, double *values, int count);
-/* Returns the rank with the largest value; stores that value and the mean of the other ranks' values. */
-int collective_largest(Collective *c, double value, double *largest, double *others);
 
 /* ---- arrays divided into spans, each with one rank as its owner ---- */
 
