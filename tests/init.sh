@@ -33,7 +33,7 @@ check "--init: ends with 0" test $? -eq 0
 check "the model that it starts from is said" grep -q "starts from the weights in base.run" err
 check "and how good it is" grep -q "^before: [0-9.]* nats per token: base.run, unchanged, on" err
 check "before anything else" sh -c 'grep -n "^before:\|^step\|^---\|^validation" err | head -n 1 | grep -q before'
-check "the defaults of fine-tuning are said" grep -q "a tenth of the learning rate of a new model (fine-tuning)" err
+check "the defaults of fine-tuning are said" grep -q "0.3 of the learning rate of a new model (fine-tuning)" err
 check "and no dropout" grep -q "dropout 0;" err
 check "the first evaluation is of step 0" sh -c 'grep val_loss tuned.run/metrics.jsonl | head -n 1 | grep -q "\"step\":0"'
 head -c 240 second.txt >part.txt
@@ -45,8 +45,8 @@ check_learned "the second text is learned" awk -v a="$(first_loss tuned.run)" -v
 "$train" second.txt $small --steps "$(steps 300)" --lr 3e-4 --val second.txt --out new.run
 check_learned "better than from nothing at that rate" awk -v a="$(last_loss new.run)" -v b="$(last_loss tuned.run)" \
   'BEGIN { exit !(b > 0 && b < a) }'
-check_learned "of the first no more is lost than 3 nats, where guessing costs 5.5" awk -v a="$(loss base.run first.val.txt)" \
-  -v b="$(loss tuned.run first.val.txt)" 'BEGIN { print "# " a " nats before, " b " after"; exit !(a > 0 && b < a + 3) }'
+check_learned "of the first no more is lost than 4 nats, where guessing costs 5.5" awk -v a="$(loss base.run first.val.txt)" \
+  -v b="$(loss tuned.run first.val.txt)" 'BEGIN { print "# " a " nats before, " b " after"; exit !(a > 0 && b < a + 4) }'
 "$train" first.val.txt --init base.run $tune --epochs 1 --out same.run
 check_learned "more of the first text does not harm" awk -v a="$(loss base.run first.txt)" -v b="$(loss same.run first.txt)" \
   'BEGIN { exit !(b > 0 && b < a + 0.05) }'

@@ -38,7 +38,7 @@ enum { THREADS_LIMIT = 8 };
  * dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
 enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
-/* Few epochs at a low rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
+/* Few epochs at a lower rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
 enum { FINE_TUNING_WARMUP = 50 };
 
 static void note_choice(AutoReasons *reasons, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -359,15 +359,23 @@ static bool choose_batch(TrainSettings *s, const AutoInputs *given, const ModelC
   return true;
 }
 
+/* Returns the part of the learning rates of a new model that fine-tuning uses. */
+static double tuning_share(const TrainSettings *s, const ModelConfig *model) {
+  const bool large = (double)model_parameters(model) >= AUTO_TUNING_SIZE * 1e6;
+  return !s->init ? 1 : large ? AUTO_TUNING_LARGE : AUTO_TUNING_SHARE;
+}
+
 double auto_learning_rate(const TrainSettings *s, const ModelConfig *model) {
-  const double share = s->init ? AUTO_TUNING_SHARE : 1, parameters = (double)model_parameters(model);
+  const double share = tuning_share(s, model), parameters = (double)model_parameters(model);
   const bool rms = s->init ? model->norm == NORM_RMS : architecture_has_rms(s->arch);
   if (s->optimizer == OPTIMIZER_MUON) return share * AUTO_BESIDE_MUON;
   if (!rms && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
   return share * (parameters < AUTO_LR_SIZE * 1e6 ? AUTO_LR : AUTO_LR_LARGE);
 }
 
-double auto_muon_rate(const TrainSettings *s) { return (s->init ? AUTO_TUNING_SHARE : 1) * AUTO_MUON_LR; }
+double auto_muon_rate(const TrainSettings *s, const ModelConfig *model) {
+  return tuning_share(s, model) * AUTO_MUON_LR;
+}
 
 bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, AutoReasons *reasons, Error *error) {
   fill_preset(s, given, reasons);
@@ -376,8 +384,9 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   if (!choose_batch(s, given, model, reasons, error)) return false;
   const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
   if (isnan(s->lr)) s->lr = (float)auto_learning_rate(s, model);
-  if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s);
-  if (s->init && chosen) note_choice(reasons, "a tenth of the learning rate of a new model (fine-tuning)");
+  if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s, model);
+  if (s->init && chosen)
+    note_choice(reasons, "%g of the learning rate of a new model (fine-tuning)", tuning_share(s, model));
   return model_counts_ok(error);
 }
 

@@ -23,12 +23,16 @@ typedef struct AutoReasons {
 #define AUTO_LR_SMALL_SIZE 2  /* ...with fewer millions of parameters than this */
 #define AUTO_MUON_LR 0.01     /* peak learning rate of Muon... */
 #define AUTO_BESIDE_MUON 3e-3 /* ...and of AdamW used together with it */
-#define AUTO_TUNING_SHARE 0.1 /* factor on all learning rates for a model trained before */
+#define AUTO_TUNING_SHARE 0.3 /* factor on all learning rates for a model trained before (docs/finetuning.md)... */
+#define AUTO_TUNING_LARGE 0.1 /* ...with at least AUTO_TUNING_SIZE million parameters */
+#define AUTO_TUNING_SIZE 10
+#define AUTO_TUNING_WORDS                                                                                              \
+  SHOWN(AUTO_TUNING_SHARE) " of that with --init, " SHOWN(AUTO_TUNING_LARGE) " from " SHOWN(AUTO_TUNING_SIZE) " M on"
 #define AUTO_LR_WORDS                                                                                                  \
   SHOWN(AUTO_LR)                                                                                                       \
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
-      AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with --arch gpt2, opt or original; a "     \
-                                                                        "tenth of that with --init"
+      AUTO_LR_SMALL) " with Muon, and below " SHOWN(AUTO_LR_SMALL_SIZE) " M with --arch gpt2, opt or "                 \
+                                                                        "original; " AUTO_TUNING_WORDS
 #define AUTO_WD 0.1           /* weight decay; with Muon and a new model, at least... */
 #define AUTO_WD_MOST 4        /* ...and at most */
 #define AUTO_WARMUP_PERCENT 5 /* percent of the steps */
@@ -39,14 +43,14 @@ typedef struct AutoReasons {
 #define AUTO_EPOCHS_WORDS                                                                                              \
   SHOWN(AUTO_MUON_EPOCHS)                                                                                              \
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
-#define AUTO_FEWEST_STEPS 100 /* of a new model */
-#define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
-#define AUTO_VAL_MB 4         /* megabytes of the text to hold out for validation, at most */
+#define AUTO_FEWEST_STEPS 100   /* of a new model */
+#define AUTO_VAL_MTOKENS 1      /* millions of tokens to validate on, at most */
+#define AUTO_VAL_MB 4           /* megabytes of the text to hold out for validation, at most */
 #define AUTO_WHOLE_TOKENS 65536 /* a validation text of at most so many tokens is always read whole */
-#define AUTO_EVALUATIONS 20   /* per run */
-#define AUTO_SAMPLES 4        /* per run */
-#define AUTO_LOG_LINES 100    /* per run */
-#define AUTO_GPT2_VOCAB 50304 /* for preset 124m: 50257 tokens, padded */
+#define AUTO_EVALUATIONS 20     /* per run */
+#define AUTO_SAMPLES 4          /* per run */
+#define AUTO_LOG_LINES 100      /* per run */
+#define AUTO_GPT2_VOCAB 50304   /* for preset 124m: 50257 tokens, padded */
 
 /* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (half as many for AdamW);
  * vocabulary, 0: chosen from the size of the text; parameters with the intended vocabulary. */
@@ -74,8 +78,8 @@ void auto_packing(TrainSettings *settings, bool pairs, const Tokenizer *tokenize
 
 /* The facts about text and device that choices depend on. */
 typedef struct AutoInputs {
-  int vocab;        /* tokens of the tokenizer */
-  int source_vocab; /* tokens of the source tokenizer, which may be the same */
+  int vocab;            /* tokens of the tokenizer */
+  int source_vocab;     /* tokens of the source tokenizer, which may be the same */
   int64_t text_bytes;   /* of the training text */
   int64_t train_tokens; /* in an epoch; padding included once the windows are known */
   int64_t val_tokens;
@@ -109,7 +113,7 @@ double auto_budget_epochs(const TrainSettings *settings, const AutoInputs *given
 /* Returns AdamW's default learning rate for the size of the model. */
 double auto_learning_rate(const TrainSettings *settings, const ModelConfig *model);
 /* Returns Muon's default learning rate. */
-double auto_muon_rate(const TrainSettings *settings);
+double auto_muon_rate(const TrainSettings *settings, const ModelConfig *model);
 
 /* The memory of training, and the operations of a step, with those of a teacher (NULL: none). */
 MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, const TrainConfig *train,

@@ -190,7 +190,7 @@ DiagnosisFacts run_diagnosis_facts(const Run *r) {
                           .lr = (double)s->lr,
                           .muon_lr = s->optimizer == OPTIMIZER_MUON ? (double)s->muon_lr : (double)NAN,
                           .usual_lr = auto_learning_rate(s, &r->model.config),
-                          .usual_muon_lr = auto_muon_rate(s),
+                          .usual_muon_lr = auto_muon_rate(s, &r->model.config),
                           .dropout = (double)s->dropout,
                           .early_stopping = s->patience > 0};
 }

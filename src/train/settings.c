@@ -232,7 +232,7 @@ void train_options(Options *options, TrainSettings *s) {
           .follows = "preset", .stays = true),
       FLOAT("lr", &s->lr, 1e-12, 10, "auto: " AUTO_LR_WORDS, "peak learning rate of AdamW",
             .follows = "preset arch optimizer", .stays = true),
-      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(AUTO_MUON_LR) "; a tenth of that with --init",
+      FLOAT("muon-lr", &s->muon_lr, 0, 10, "auto: " SHOWN(AUTO_MUON_LR) "; " AUTO_TUNING_WORDS,
             "peak learning rate of Muon", .above = true, .follows = "preset optimizer", .stays = true),
       FLOAT("momentum", &s->momentum, 0, 1, NULL, "momentum of Muon", .below = true),
       FLOAT("min-lr-frac", &s->min_lr_frac, 0, 1, NULL, "final learning rate as a fraction of lr"),
@@ -307,9 +307,10 @@ void train_options(Options *options, TrainSettings *s) {
                .transient = true, .common = true),
       INTERVAL("save-every", &s->save_every,
                "interval between checkpoints for --resume, as steps (500) or time (10m); 0: only at the end"),
-      TEXT("keep-at", &s->keep_at, "steps:N,...|tokens:N,...|words:N,...|log", "none",
-           "keep the model at these steps, or when so many tokens or words were trained on, in DIR/series; N: 500, 10k, "
-           "1.5M; log: at steps 0, 1, 2, 4, 8, ..."),
+      TEXT(
+          "keep-at", &s->keep_at, "steps:N,...|tokens:N,...|words:N,...|log", "none",
+          "keep the model at these steps, or when so many tokens or words were trained on, in DIR/series; N: 500, 10k, "
+          "1.5M; log: at steps 0, 1, 2, 4, 8, ..."),
       INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(AUTO_LOG_LINES) " times per run",
             "number of steps between lines of metrics.jsonl"),
 
