@@ -13,7 +13,6 @@
 #include "train/verify.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <inttypes.h>

@@ -64,6 +64,13 @@ bool file_cut(const char *path, int64_t size, Error *error);
 /* Returns the size of a file in bytes; 0 where there is none. */
 int64_t file_size(const char *path);
 
+/* Returns whether both paths name the same file, which need not exist. */
+bool file_is_same(const char *a, const char *b);
+/* Returns whether permissions allow creating a file there. */
+bool file_is_writable(const char *path);
+/* Returns the name of the file or directory there, without links, for free(); NULL when memory is out. */
+char *file_last_name(const char *path);
+
 /* Creates an empty file in TMPDIR or else, because it may become large, in /var/tmp; the caller unlinks *path and frees
  * it. On failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
 bool file_temporary(char **path, Error *error);

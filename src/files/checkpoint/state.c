@@ -3,7 +3,7 @@
 
 #include "files/checkpoint/directory.h"
 #include "model/parameters.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/file.h"
 #include "base/half.h"
 #include "base/path.h"
@@ -92,8 +92,7 @@ static bool write_file(const char *path, const State *state, Error *error) {
   StateTensors t;
   MetadataEntry *metadata = calloc((size_t)state->metadata_count + 1, sizeof *metadata);
   const bool mean = state->arenas[CHECKPOINT_MEAN];
-  bool ok =
-      list_tensors(path, state->table, state->arenas, mean, &t, error) && (metadata || error_memory(error, path));
+  bool ok = list_tensors(path, state->table, state->arenas, mean, &t, error) && (metadata || error_memory(error, path));
   if (ok) {
     char text[17];
     uint64_t sum = metadata_checksum(state->metadata, state->metadata_count);

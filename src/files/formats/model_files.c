@@ -1,10 +1,9 @@
 /* Finds, opens and reads model directories; reads and writes their tokenizers. */
 #include "files/formats/weight_reader.h"
 
-#include "base/pool.h"
-#include "base/program_name.h"
-#include "base/system.h"
 #include "base/threads.h"
+#include "base/text.h"
+#include "base/system.h"
 #include "base/utf8.h"
 
 #include <dirent.h>
