@@ -357,6 +357,10 @@ void file_remove_tree(const char *path) {
   nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
 }
 
+bool file_make_directory(const char *path, Error *error) {
+  return mkdir(path, 0777) == 0 || errno == EEXIST || output_failed(error, "make the directory", path, errno);
+}
+
 /* ---- questions about paths ---- */
 
 bool file_is_writable(const char *path) { return access(path_directory(path).text, W_OK | X_OK) == 0; }

@@ -78,6 +78,8 @@ bool file_temporary(char **path, Error *error);
 bool file_directory_is_empty(const char *dir, const char *except);
 /* Creates a temporary directory in the same way. */
 bool file_temporary_directory(char **path, Error *error);
+/* Makes a directory, which may be there already. EXIT_OUTPUT. */
+bool file_make_directory(const char *path, Error *error);
 /* Removes a directory that this program has made, with everything in it. */
 void file_remove_tree(const char *path);
 

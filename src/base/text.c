@@ -185,6 +185,13 @@ void text_print_wrapped(FILE *stream, const char *text, int column, int indent, 
   fputc('\n', stream);
 }
 
+void text_base64(const unsigned char *bytes, size_t count, char out[4]) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const unsigned all =
+      (unsigned)bytes[0] << 16 | (count > 1 ? (unsigned)bytes[1] << 8 : 0) | (count > 2 ? bytes[2] : 0u);
+  for (size_t i = 0; i < 4; i++) out[i] = i <= count ? digits[all >> (18 - 6 * i) & 63] : '=';
+}
+
 /* ---- the names of the programs ---- */
 
 static const char *name_of_this = "./";

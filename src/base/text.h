@@ -36,6 +36,9 @@ bool text_is_plain(const char *text);
 bool text_append(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool text_append_list(char *out, size_t size, const char *format, va_list arguments);
 
+/* Returns whether a byte is white space of ASCII. */
+static inline bool text_is_space(int byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
+
 /* Returns whether the text ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 
@@ -45,6 +48,9 @@ void text_print_wrapped(FILE *stream, const char *text, int column, int indent, 
 
 /* Prints a field of CSV as RFC 4180 says: in quotes if it has the separator, a quote or a line break. */
 void text_print_csv(FILE *stream, const char *text, size_t size, char separator);
+
+/* Stores the first 1 to 3 of `count` > 0 bytes as four characters of base64 (RFC 4648), without a zero. */
+void text_base64(const unsigned char *bytes, size_t count, char out[4]);
 
 /* ---- numbers: `printf("%s tok/s", text_count(48211).text)`; NaN: "-" ---- */
 

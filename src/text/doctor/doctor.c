@@ -76,7 +76,7 @@ size_t doctor_search(const uint8_t *bytes, size_t size, const char *words) {
 
 size_t doctor_skip_blanks(const uint8_t *bytes, size_t size) {
   size_t i = 0;
-  while (i < size && (bytes[i] == ' ' || (bytes[i] >= '\t' && bytes[i] <= '\r'))) i++;
+  while (i < size && text_is_space(bytes[i])) i++;
   return i;
 }
 
