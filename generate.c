@@ -9,9 +9,8 @@
 #include "generate/surprisal.h"
 #include "model/parameters.h"
 #include "report/result.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <errno.h>

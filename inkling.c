@@ -3,7 +3,7 @@
  *   inkling train book.txt        is   ./train book.txt
  *   inkling generate book.run     is   ./generate book.run */
 #include "base/file.h"
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,6 @@
 #include "train/verify.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -332,13 +331,10 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
                            .count = s->data.count ? s->data.count : 1,
                            .sort = s->runs_sort,
                            .columns = s->runs_columns,
-                           .fit = s->runs_fit,
                            .by_seed = s->by_seed,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
                            .console = console};
-  if (s->runs_fit && (s->runs_sort || s->runs_columns))
-    return fail(error, EXIT_USAGE, "--%s does not go with --fit", s->runs_sort ? "sort" : "columns");
   return runs_print(&table, stdout, error);
 }
 

@@ -1,6 +1,6 @@
 /* util/memory and util/threads: limits of resources and of control groups, each read from files made for it. */
 #include "tests/cli_helpers.h"
-#include "base/memory.h"
+#include "base/system.h"
 #include "base/threads.h"
 
 #include <errno.h>

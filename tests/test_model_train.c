@@ -1,7 +1,7 @@
 /* Training steps of the whole model: ten of them against float64 PyTorch, resuming, halting, schedules. */
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 #include <math.h>
 

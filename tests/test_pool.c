@@ -1,5 +1,5 @@
 /* util/pool: every piece once, whatever the numbers and whoever is late. */
-#include "base/pool.h"
+#include "base/threads.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* What a series of timings says. */
-#include "base/clock.h"
+#include "base/array.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "cli/option_internal.h"
 #include "generate/settings.h"
 #include "train/settings.h"
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "tools/output.h"
 
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Growing arrays. */
+/* Growing arrays, and the order of numbers in one. */
 #ifndef INKLING_BASE_ARRAY_H
 #define INKLING_BASE_ARRAY_H
 
@@ -13,9 +13,6 @@
  * out. */
 bool array_reserve(void *items, size_t *capacity, size_t wanted, size_t item_bytes);
 
-/* Orders an array of doubles for qsort(), the smallest first. */
-int array_compare_doubles(const void *a, const void *b);
-
 /* A growing array of bytes. Starts as {0}; the owner frees `bytes`. */
 typedef struct ByteBuffer {
   uint8_t *bytes;
@@ -29,5 +26,18 @@ static inline bool byte_buffer_add(ByteBuffer *out, const void *bytes, size_t si
   out->size += size;
   return true;
 }
+
+/* ---- doubles ---- */
+
+/* Orders an array of doubles for qsort(), the smallest first. */
+int array_compare_doubles(const void *a, const void *b);
+
+/* Statistics of a series of timings, in the unit of the values. */
+typedef struct Quantiles {
+  double p10, median, p90, mean;
+} Quantiles;
+
+/* Computes the quantiles of `count` >= 1 values; sorts the values. */
+Quantiles quantiles_of(double *values, size_t count);
 
 #endif

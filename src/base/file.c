@@ -356,3 +356,28 @@ void file_remove_tree(const char *path) {
   enum { OPEN_DIRECTORIES = 8 };
   nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
 }
+
+bool file_make_directory(const char *path, Error *error) {
+  return mkdir(path, 0777) == 0 || errno == EEXIST || output_failed(error, "make the directory", path, errno);
+}
+
+/* ---- questions about paths ---- */
+
+bool file_is_writable(const char *path) { return access(path_directory(path).text, W_OK | X_OK) == 0; }
+
+char *file_last_name(const char *path) {
+  char *real = realpath(path, NULL);
+  char *out = real || errno != ENOMEM ? strdup(path_base(real && path_base(real)[0] ? real : path)) : NULL;
+  free(real);
+  return out;
+}
+
+static bool same_file(const char *a, const char *b) {
+  struct stat one, other;
+  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool file_is_same(const char *a, const char *b) {
+  if (strcmp(a, b) == 0 || same_file(a, b)) return true;
+  return strcmp(path_base(a), path_base(b)) == 0 && same_file(path_directory(a).text, path_directory(b).text);
+}

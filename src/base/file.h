@@ -64,6 +64,13 @@ bool file_cut(const char *path, int64_t size, Error *error);
 /* Returns the size of a file in bytes; 0 where there is none. */
 int64_t file_size(const char *path);
 
+/* Returns whether both paths name the same file, which need not exist. */
+bool file_is_same(const char *a, const char *b);
+/* Returns whether permissions allow creating a file there. */
+bool file_is_writable(const char *path);
+/* Returns the name of the file or directory there, without links, for free(); NULL when memory is out. */
+char *file_last_name(const char *path);
+
 /* Creates an empty file in TMPDIR or else, because it may become large, in /var/tmp; the caller unlinks *path and frees
  * it. On failure *path is NULL. EXIT_OUTPUT, EXIT_MEMORY. */
 bool file_temporary(char **path, Error *error);
@@ -71,6 +78,8 @@ bool file_temporary(char **path, Error *error);
 bool file_directory_is_empty(const char *dir, const char *except);
 /* Creates a temporary directory in the same way. */
 bool file_temporary_directory(char **path, Error *error);
+/* Makes a directory, which may be there already. EXIT_OUTPUT. */
+bool file_make_directory(const char *path, Error *error);
 /* Removes a directory that this program has made, with everything in it. */
 void file_remove_tree(const char *path);
 

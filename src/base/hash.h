@@ -1,11 +1,30 @@
-/* A hash of short byte strings and of pairs of numbers, only for tables in memory, because it depends on the byte
- * order. */
+/* Hashes: checksums of files, and hashes for tables in memory. */
 #ifndef INKLING_BASE_HASH_H
 #define INKLING_BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* ---- checksums ---- */
+
+/* XXH64 (Collet, xxHash specification, section "XXH64 algorithm"), little-endian: detects changed bytes. It does not
+ * protect against forgery. For several arrays, pass the checksum of the previous array as the seed. */
+uint64_t checksum_xxh64(const void *data, size_t size, uint64_t seed);
+
+/* Returns whether to read a file whose checksum matches or not. Fuzzing builds accept every file, because fuzzed inputs
+ * would fail every checksum. */
+static inline bool checksum_accept(bool same) {
+#ifdef INKLING_FUZZ
+  (void)same;
+  return true;
+#else
+  return same;
+#endif
+}
+
+/* ---- hashes of short byte strings and of pairs of numbers, only for tables in memory: they depend on the byte order */
 
 /* Multiplies and combines the two halves of the product: every bit of both factors affects the low half of the
  * result. */

@@ -4,12 +4,8 @@
 
 #include <stdbool.h>
 
-bool path_is_stdin(const char *path);         /* "-" */
-const char *path_shown(const char *path);     /* for messages: "standard input", or the path itself */
-bool path_same(const char *a, const char *b); /* both name the same file, which need not exist */
-bool path_is_writable(const char *path);      /* permissions allow creating a file there */
-char *path_last_name(const char *path);       /* the name of the file or directory there, for free();
-                                                       NULL when memory is out */
+bool path_is_stdin(const char *path);     /* "-" */
+const char *path_shown(const char *path); /* for messages: "standard input", or the path itself */
 
 /* A path as a value. */
 typedef struct PathText {

@@ -1,10 +1,20 @@
+#define _DEFAULT_SOURCE /* madvise */
 #include "base/system.h"
 
+#include "base/text.h"
+
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+/* ---- what differs between Linux and macOS ---- */
 
 static size_t peak_resident(void) {
   struct rusage usage;
@@ -86,3 +96,152 @@ void system_end_with_parent(int number) {
 }
 
 #endif
+
+/* ---- control groups ---- */
+
+double control_group_number(const char *directory, const char *name, const char *format, double otherwise) {
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  return system_read_number(path, format, otherwise);
+}
+
+/* Takes `directory` and its ancestors, up to the mount, which is its first `top` bytes. If the group of a container has
+ * a name that exists only on the host, its directory is missing and the container's own group is at the mount. */
+static void take_all(char *directory, size_t top, int version, ControlGroupTake take, void *out) {
+  for (;;) {
+    take(directory, version, out);
+    char *slash = strrchr(directory + top, '/');
+    if (!slash) return;
+    *slash = '\0';
+  }
+}
+
+static bool is_listed(char *controllers, const char *name) {
+  char *rest = NULL;
+  for (char *one = strtok_r(controllers, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
+    if (strcmp(one, name) == 0) return true;
+  return false;
+}
+
+/* Parses a line of the list of groups: "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1. Returns the
+ * version; 0: another group. */
+static int read_membership(char *line, const char *controller, const char **path) {
+  line[strcspn(line, "\n")] = '\0';
+  char *controllers = strchr(line, ':'), *colon = controllers ? strchr(controllers + 1, ':') : NULL;
+  if (!colon) return 0;
+  *colon = '\0';
+  *path = colon + 1;
+  return !controllers[1] ? 2 : is_listed(controllers + 1, controller);
+}
+
+void control_groups_take(const char *root, const char *controller, ControlGroupTake take, void *out) {
+  char line[PATH_MAX], directory[PATH_MAX];
+  snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+  FILE *file = fopen(line, "r");
+  if (!file) return;
+  while (fgets(line, sizeof line, file)) {
+    const char *path;
+    const int version = read_membership(line, controller, &path);
+    if (!version) continue;
+    const size_t top = (size_t)snprintf(directory, sizeof directory, "%s/sys/fs/cgroup%s%s", root,
+                                        version == 1 ? "/" : "", version == 1 ? controller : "");
+    if (top + strlen(path) >= sizeof directory) continue;
+    strcpy(directory + top, path);
+    take_all(directory, top, version, take, out);
+  }
+  fclose(file);
+}
+
+/* ---- available memory ---- */
+
+static void take_least(AvailableMemory *least, double limit, double used, const char *set_by) {
+  if (limit - used < least->bytes) *least = (AvailableMemory){limit - used, limit, set_by};
+}
+
+static double read_status(const char *format) { return 1024 * system_read_number("/proc/self/status", format, 0); }
+
+static void take_resource(AvailableMemory *least, int resource, const char *used, const char *set_by) {
+  struct rlimit limit;
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  take_least(least, (double)limit.rlim_cur, read_status(used), set_by);
+}
+
+/* Does not count inactive pages of files, because the kernel frees them when memory is needed. The limit of a group
+ * without one is "max", or a number far above any memory. */
+static void take_group(const char *directory, int version, void *least) {
+  static const struct GroupFiles {
+    const char *limit, *used, *cached;
+  } files[] = {{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file %lf"},
+               {"memory.max", "memory.current", "inactive_file %lf"}};
+  const struct GroupFiles *f = &files[version - 1];
+  const double NONE = 0x1p60;
+  const double limit = control_group_number(directory, f->limit, "%lf", INFINITY);
+  if (limit >= NONE) return;
+  const double used = control_group_number(directory, f->used, "%lf", 0);
+  take_least(least, limit, fmax(0, used - control_group_number(directory, "memory.stat", f->cached, 0)), "cgroup");
+}
+
+AvailableMemory memory_available_in_groups(const char *root) {
+  AvailableMemory least = {INFINITY, INFINITY, NULL};
+  control_groups_take(root, "memory", take_group, &least);
+  return least;
+}
+
+AvailableMemory memory_available(void) {
+  AvailableMemory least = memory_available_in_groups("");
+  const double machine = system_free_memory();
+  take_resource(&least, RLIMIT_AS, "VmSize: %lf", "ulimit -v");
+  take_resource(&least, RLIMIT_DATA, "VmData: %lf", "ulimit -d");
+  if (machine < least.bytes) least = (AvailableMemory){machine, INFINITY, NULL};
+  return least;
+}
+
+MemoryLimitText memory_limit_text(const AvailableMemory *available) {
+  MemoryLimitText out = {""};
+  if (available->set_by)
+    snprintf(out.text, sizeof out.text, "this process may use %s (%s)", text_bytes(available->limit).text,
+             available->set_by);
+  return out;
+}
+
+/* ---- blocks ---- */
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Whether a block is mapped: fresh pages are already zero. Not under AddressSanitizer, which does not check the ends of
+ * mapped blocks. */
+static bool is_mapped(size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  return (void)bytes, false;
+#else
+  return bytes >= HUGE_PAGE;
+#endif
+}
+
+static size_t whole_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
+
+/* Maps whole huge pages; the address is a multiple of their size. */
+static void *map(size_t bytes) {
+  const size_t size = whole_pages(bytes);
+  uint8_t *memory = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  const size_t before = (HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE) % HUGE_PAGE;
+  if (before) munmap(memory, before);
+  if (before < HUGE_PAGE) munmap(memory + before + size, HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+  madvise(memory + before, size, MADV_HUGEPAGE);
+#endif
+  return memory + before;
+}
+
+void *memory_allocate(size_t alignment, size_t bytes) {
+  if (bytes > SIZE_MAX / 2 || alignment > HUGE_PAGE) return NULL;
+  if (is_mapped(bytes)) return map(bytes);
+  void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+void memory_release(void *memory, size_t bytes) {
+  if (memory && is_mapped(bytes)) munmap(memory, whole_pages(bytes));
+  else free(memory);
+}

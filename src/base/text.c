@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include "base/path.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -60,7 +61,9 @@ static ShellWord shell_word(const char *text, size_t limit, const char *before) 
   return out;
 }
 
-ShellWord text_shell_word(const char *text, size_t limit) { return shell_word(text, limit, text[0] == '-' ? "./" : ""); }
+ShellWord text_shell_word(const char *text, size_t limit) {
+  return shell_word(text, limit, text[0] == '-' ? "./" : "");
+}
 ShellWord text_shell_value(const char *text, size_t limit) { return shell_word(text, limit, ""); }
 
 void text_make_visible(char *text) {
@@ -180,4 +183,56 @@ void text_print_wrapped(FILE *stream, const char *text, int column, int indent, 
     text += strspn(text, " ");
   }
   fputc('\n', stream);
+}
+
+void text_base64(const unsigned char *bytes, size_t count, char out[4]) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const unsigned all =
+      (unsigned)bytes[0] << 16 | (count > 1 ? (unsigned)bytes[1] << 8 : 0) | (count > 2 ? bytes[2] : 0u);
+  for (size_t i = 0; i < 4; i++) out[i] = i <= count ? digits[all >> (18 - 6 * i) & 63] : '=';
+}
+
+/* ---- the names of the programs ---- */
+
+static const char *name_of_this = "./";
+static const char *command; /* that of `inkling`; NULL: this is ./train or ./generate */
+
+void program_name_set(const char *called) {
+  if (called && *called) name_of_this = called;
+}
+
+void program_name_set_command(const char *called) { command = called && *called ? called : "inkling"; }
+
+const char *program_name_called(void) { return command ? command : name_of_this; }
+
+bool program_name_is_command(void) { return command != NULL; }
+
+/* Returns the length of the text before "train" or "generate": a directory, and a prefix if the programs were
+ * renamed. */
+static size_t prefix_size(const char *called) {
+  static const char *const programs[] = {"train", "generate"};
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+    if (text_ends_with(called, programs[i])) return strlen(called) - strlen(programs[i]);
+  return (size_t)(path_base(called) - called);
+}
+
+static ShellWord two_words(const char *name, const char *program) {
+  enum { PROGRAM_BYTES = 16 };
+  ShellWord out = text_shell_word(name, ONE_LINE_BYTES - PROGRAM_BYTES);
+  text_append(out.text, sizeof out.text, " %s", program);
+  return out;
+}
+
+ShellWord program_name(const char *program) {
+  char path[ONE_LINE_BYTES];
+  if (command) return two_words(command, program);
+  snprintf(path, sizeof path, "%.*s%s", (int)prefix_size(name_of_this), name_of_this, program);
+  return text_shell_word(path, sizeof path - 1);
+}
+
+ShellWord program_name_elsewhere(const char *program) {
+  char path[ONE_LINE_BYTES];
+  if (command) return two_words("inkling", program);
+  snprintf(path, sizeof path, "./%s", program);
+  return text_shell_word(path, sizeof path - 1);
 }

@@ -1,4 +1,4 @@
-/* Short texts for messages: untrusted names made printable, and readable numbers. */
+/* Short texts for messages: untrusted names made printable, readable numbers, and the commands to type next. */
 #ifndef INKLING_BASE_TEXT_H
 #define INKLING_BASE_TEXT_H
 
@@ -36,6 +36,9 @@ bool text_is_plain(const char *text);
 bool text_append(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool text_append_list(char *out, size_t size, const char *format, va_list arguments);
 
+/* Returns whether a byte is white space of ASCII. */
+static inline bool text_is_space(int byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
+
 /* Returns whether the text ends with `ending`, byte for byte. */
 bool text_ends_with(const char *text, const char *ending);
 
@@ -45,6 +48,9 @@ void text_print_wrapped(FILE *stream, const char *text, int column, int indent, 
 
 /* Prints a field of CSV as RFC 4180 says: in quotes if it has the separator, a quote or a line break. */
 void text_print_csv(FILE *stream, const char *text, size_t size, char separator);
+
+/* Stores the first 1 to 3 of `count` > 0 bytes as four characters of base64 (RFC 4648), without a zero. */
+void text_base64(const unsigned char *bytes, size_t count, char out[4]);
 
 /* ---- numbers: `printf("%s tok/s", text_count(48211).text)`; NaN: "-" ---- */
 
@@ -68,5 +74,27 @@ PluralText text_plural_short(double count, const char *noun);
 /* Returns the shortest digits that read back as the same double, or with `single` as the same float: 0.1, 600,
  * 1e-08. */
 ShortText text_number(double value, bool single);
+
+/* ---- the names of the programs as the user called them, so that the user can type the commands in messages
+ * unchanged: `./train ...`, `/opt/inkling/train ...`, `inkling train ...` ---- */
+
+/* Sets argv[0] and keeps the pointer. Call it at the start of main(), before threads start. */
+void program_name_set(const char *called);
+
+/* The same for the program `inkling`, whose first argument is "train" or "generate"; program_name_set() has no
+ * effect then. */
+void program_name_set_command(const char *called);
+
+/* Returns the first word of the command line that has called this program: "./train" or "inkling". */
+const char *program_name_called(void);
+/* Returns whether this is the program `inkling`, whose second word is "train" or "generate". */
+bool program_name_is_command(void);
+
+/* Returns "train" or "generate" as the beginning of a command line, with the directory of this program's name. Without
+ * program_name_set() it is in the current directory: "./train". */
+ShellWord program_name(const char *program);
+
+/* The same for files that may be read on another machine: "./train" or "inkling train". */
+ShellWord program_name_elsewhere(const char *program);
 
 #endif

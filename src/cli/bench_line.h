@@ -3,7 +3,7 @@
 #define INKLING_CLI_BENCH_LINE_H
 
 #include "base/error.h"
-#include "base/clock.h"
+#include "base/array.h"
 #include "kernels.h"
 #include "model.h"
 

@@ -1,7 +1,6 @@
 #include "cli/console.h"
 
-#include "base/clock.h"
-#include "base/program_name.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "base/utf8.h"
 

@@ -1,7 +1,6 @@
 /* Prints --help and --help-all. */
 #include "cli/console.h"
 #include "cli/option_internal.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <math.h>

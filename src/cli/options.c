@@ -2,7 +2,7 @@
 #include "cli/option_internal.h"
 #include "cli/option_rows.h"
 #include "base/array.h"
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <stdarg.h>

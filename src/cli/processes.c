@@ -1,7 +1,7 @@
 #include "cli/processes.h"
 
 #include "cli/startup.h"
-#include "base/program_name.h"
+#include "base/text.h"
 #include "base/system.h"
 
 #include <errno.h>

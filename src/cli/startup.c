@@ -3,13 +3,11 @@
 #include "cli/device.h"
 #include "cli/processes.h"
 #include "kernels.h"
-#include "base/checksum.h"
-#include "base/clock.h"
-#include "base/file.h"
-#include "base/program_name.h"
-#include "base/progress.h"
+#include "base/hash.h"
 #include "base/system.h"
+#include "base/file.h"
 #include "base/text.h"
+#include "base/progress.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

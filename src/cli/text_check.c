@@ -3,7 +3,6 @@
 #include "text/doctor/doctor.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <stdio.h>

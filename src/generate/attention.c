@@ -1,8 +1,10 @@
 /* Attention weights (--attention): every layer and head as a small map in HTML, or as numbers in JSON. */
+#include "generate/completion.h"
 #include "generate/program.h"
 #include "model/attention_maps.h"
 #include "base/file.h"
 #include "base/html.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -56,18 +58,6 @@ static bool run_model(Maps *m, AttentionSeen *map, Error *error) {
 
 /* ---- JSON ---- */
 
-/* Writes bytes as a JSON string; those that are not UTF-8 become U+FFFD. */
-static void put_string(FILE *out, const uint8_t *bytes, size_t size) {
-  fputc('"', out);
-  for (size_t i = 0, length; i < size; i += length) {
-    const int32_t point = utf8_next(bytes + i, size - i, &length);
-    if (point == UTF8_INVALID) fputs("\\ufffd", out);
-    else if (point < 32) fprintf(out, "\\u%04x", (unsigned)point);
-    else fprintf(out, "%s%.*s", point == '"' || point == '\\' ? "\\" : "", (int)length, (const char *)bytes + i);
-  }
-  fputc('"', out);
-}
-
 static void put_text(const Maps *m, const char *name, const TokenAxis *text) {
   fprintf(m->out, " \"%s\": {\"ids\": [", name);
   for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
@@ -76,7 +66,9 @@ static void put_text(const Maps *m, const char *name, const TokenAxis *text) {
     size_t size;
     const uint8_t *bytes = tokenizer_decode(text->tokenizer, text->ids[i], &size);
     fputs(i ? ", " : "", m->out);
-    put_string(m->out, bytes, size);
+    json_t *token = completion_string(bytes, size, NULL);
+    json_dumpf(token, m->out, JSON_ENCODE_ANY);
+    json_decref(token);
   }
   fputs("]},\n", m->out);
 }
@@ -104,7 +96,7 @@ static bool write_json(Maps *m, Error *error) {
   fputs(" \"maps\": [", m->out);
   if (!run_model(m, json_map, error)) return false;
   fputs("\n ]\n}\n", m->out);
-  return true;
+  return json_memory_ok(error, "the tokens of a text");
 }
 
 /* ---- HTML ---- */

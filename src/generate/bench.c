@@ -2,7 +2,7 @@
 #include "cli/bench_line.h"
 #include "cli/startup.h"
 #include "generate/program.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

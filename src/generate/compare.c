@@ -5,7 +5,6 @@
 #include "generate/series.h"
 #include "report/history.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 #include "base/utf8.h"
 

@@ -1,6 +1,7 @@
 #include "generate/completion.h"
 
 #include "base/json.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #include <stdio.h>
@@ -45,17 +46,10 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   return take_text(text, used);
 }
 
-/* RFC 4648 */
 static json_t *base64(const uint8_t *bytes, size_t size) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   char *text = json_allocate((size + 2) / 3 * 4 + 1);
   size_t used = 0;
-  for (size_t i = 0; text && i < size; i += 3) {
-    const size_t left = size - i;
-    const uint32_t three =
-        (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0u);
-    for (size_t k = 0; k < 4; k++) text[used++] = k <= left ? digits[three >> (18 - 6 * k) & 63] : '=';
-  }
+  for (size_t i = 0; text && i < size; i += 3, used += 4) text_base64(bytes + i, size - i, text + used);
   return take_text(text, used);
 }
 

@@ -7,7 +7,6 @@
 #include "report/result.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -222,7 +221,7 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
   if (path_is_stdin(dir) || !text_is_plain(dir))
     return fail(error, EXIT_USAGE, "--export \"%s\": name a directory", text_one_line(dir, 100).text);
   *exists = stat(dir, &info) == 0;
-  if (!*exists) return path_is_writable(dir) || file_fail_write(dir, error);
+  if (!*exists) return file_is_writable(dir) || file_fail_write(dir, error);
   if (!S_ISDIR(info.st_mode)) return fail(error, EXIT_USAGE, "--export %s: a file of that name exists", dir);
   return file_directory_is_empty(dir, NULL) ||
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it or choose another name", dir);
@@ -290,7 +289,7 @@ bool program_export(Program *p, Error *error) {
   e.class = model_files_class(&p->model.config, &e.own);
   char *dir = strdup(s->export);
   for (size_t end = dir ? strlen(dir) : 0; end > 1 && dir[end - 1] == '/'; end--) dir[end - 1] = '\0';
-  char *name = dir ? path_last_name(dir) : NULL;
+  char *name = dir ? file_last_name(dir) : NULL;
   bool exists = false;
   const bool ok = ((dir && name) || error_memory(error, "a path")) && check_directory(dir, &exists, error) &&
                   make_sample(&e, error) &&

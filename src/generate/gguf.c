@@ -36,7 +36,7 @@ static bool check_path(const char *flag, const char *path, const char *ending, c
   const PathText dir = path_directory(path);
   if ((checkpoint_is_run(dir.text) || model_files_exist(dir.text)) && !text_ends_with(path, ending))
     return fail(error, EXIT_USAGE, "%s would be a file of that model; give it a name that ends in %s", path, ending);
-  if (!path_is_writable(path)) return file_fail_write(path, error);
+  if (!file_is_writable(path)) return file_fail_write(path, error);
   return is_free(path, magic) ||
          fail(error, EXIT_USAGE, "%s %s: another file of that name exists; remove it or choose another name", flag,
               path);
@@ -45,7 +45,7 @@ static bool check_path(const char *flag, const char *path, const char *ending, c
 static bool check_paths(const GenerateSettings *s, Error *error) {
   if (!check_path("--gguf", s->gguf, ".gguf", "GGUF", error)) return false;
   if (!s->modelfile) return true;
-  if (path_same(s->gguf, s->modelfile))
+  if (file_is_same(s->gguf, s->modelfile))
     return fail(error, EXIT_USAGE, "--gguf and --modelfile name the same file; give two names");
   return check_path("--modelfile", s->modelfile, "Modelfile", "FROM ", error);
 }
@@ -97,7 +97,7 @@ static void print_commands(const GenerateSettings *s, int ctx) {
 static bool write_model(Program *p, GgufFacts *facts, Error *error) {
   const GenerateSettings *s = &p->settings;
   StartupWork writing = {.console = &p->console, .name = "writing", .later_total = &facts->bytes, .bytes = true};
-  char *name = path_last_name(p->model.dir);
+  char *name = file_last_name(p->model.dir);
   if (!name) return error_memory(error, "a path");
   const OneLine line = text_one_line(name, 200), license = model_license(p->model.dir);
   const GgufModel model = {.files = p->model.files,

@@ -101,7 +101,7 @@ bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **t
 
 /* Returns whether `file` is the input, which may be "-"; NULL: there is no input. */
 static bool is_read(const char *file, const char *input) {
-  return input && path_same(file, path_is_stdin(input) ? "/dev/stdin" : input);
+  return input && file_is_same(file, path_is_stdin(input) ? "/dev/stdin" : input);
 }
 
 bool output_file_check(const char *option, const char *path, const GenerateSettings *s, Error *error) {

@@ -34,7 +34,7 @@ bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) 
   if (!text_ends_with(page, ".html") && !text_ends_with(page, ".htm"))
     return fail(error, EXIT_USAGE, "--heat-html %s: the name of a page ends in .html", page);
   for (int i = 0; i < s->attention.count; i++)
-    if (path_same(page, s->attention.items[i]))
+    if (file_is_same(page, s->attention.items[i]))
       return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
   return output_file_check("--heat-html", page, s, error);
 }

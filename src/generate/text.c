@@ -2,7 +2,7 @@
 #include "generate/overlap.h"
 #include "generate/surprisal.h"
 #include "text/tokenizer/bpe_encode.h"
-#include "base/path.h"
+#include "base/file.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static bool generate(TextMode *m, Output *text, Error *error) {
     overlap_print(overlap, 0);
   }
   if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
-  else if (!p->console.quiet && path_same("/dev/stdout", "/dev/stderr")) fputc('\n', stderr); /* `>log 2>&1` */
+  else if (!p->console.quiet && file_is_same("/dev/stdout", "/dev/stderr")) fputc('\n', stderr); /* `>log 2>&1` */
   program_note_result(&p->console, &text->request, &text->result);
   if (overlap && ok) overlap_note(overlap);
   return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(&p->out, error) &&

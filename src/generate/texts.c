@@ -3,7 +3,7 @@
 #include "generate/completion.h"
 #include "generate/line_input.h"
 #include "generate/overlap.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 
 #include <inttypes.h>

@@ -45,7 +45,7 @@ typedef struct WebPage {
   FILE *out;
   uint32_t check;     /* FNV-1a of the parts so far */
   uint8_t waiting[3]; /* bytes that base64 has not encoded yet */
-  int waiting_count;
+  size_t waiting_count;
 } WebPage;
 
 /* ---- files ---- */
@@ -206,28 +206,20 @@ static void put_json(WebPage *w, const char *json) {
     else put_checked(w, at, 1);
 }
 
-static void put_base64(WebPage *w, const uint8_t *bytes, int count) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const unsigned all =
-      (unsigned)bytes[0] << 16 | (count > 1 ? (unsigned)bytes[1] << 8 : 0) | (count > 2 ? bytes[2] : 0);
-  const char text[4] = {digits[all >> 18], digits[all >> 12 & 63], count > 1 ? digits[all >> 6 & 63] : '=',
-                        count > 2 ? digits[all & 63] : '='};
+static void end_base64(WebPage *w) {
+  char text[4];
+  if (!w->waiting_count) return;
+  text_base64(w->waiting, w->waiting_count, text);
   put_checked(w, text, sizeof text);
+  w->waiting_count = 0;
 }
 
 static void put_bytes(WebPage *w, const void *from, size_t size) {
   const uint8_t *bytes = from;
   for (size_t i = 0; i < size; i++) {
     w->waiting[w->waiting_count++] = bytes[i];
-    if (w->waiting_count < 3) continue;
-    put_base64(w, w->waiting, 3);
-    w->waiting_count = 0;
+    if (w->waiting_count == sizeof w->waiting) end_base64(w);
   }
-}
-
-static void end_base64(WebPage *w) {
-  if (w->waiting_count) put_base64(w, w->waiting, w->waiting_count);
-  w->waiting_count = 0;
 }
 
 static void put_pack(WebPage *w) {

@@ -10,7 +10,6 @@
 #include "base/html.h"
 #include "base/json.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -243,8 +242,7 @@ static void write_budgets(FILE *stream, const PageRun *run) {
                       .low = (double)NAN,
                       .high = (double)NAN};
     const char *preset = json_string_value(json_object_get(budget, "preset"));
-    snprintf(p->title, sizeof p->title, "%g minutes: %s, about %.3f bits per byte", p->x, preset ? preset : "?",
-             p->y);
+    snprintf(p->title, sizeof p->title, "%g minutes: %s, about %.3f bits per byte", p->x, preset ? preset : "?", p->y);
   }
   if (!kept || curve.count < 2 || !isfinite(points[0].y)) return;
   const ChartPoint own = {.x = result_value(run->result, "seconds") / 60, .y = kept->bits_per_byte};

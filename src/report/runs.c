@@ -4,7 +4,6 @@
 #include "files/checkpoint/directory.h"
 #include "cli/options.h"
 #include "report/find_runs.h"
-#include "report/fit.h"
 #include "report/result.h"
 #include "report/seeds.h"
 #include "report/table.h"
@@ -473,8 +472,7 @@ bool runs_print(const RunsTable *table, FILE *stream, Error *error) {
   json_t *rows = json_array();
   bool ok = find_runs(&found, table->dirs, table->count, error);
   for (int i = 0; ok && i < found.count; i++) ok = add_run(rows, found.items[i].dir, table->console, error);
-  if (ok && table->fit) ok = fit_print(rows, table->format, stream, table->console, error);
-  else if (ok) {
+  if (ok) {
     json_t *grouped = group_rows(rows, table->by_seed, error);
     ok = !error->code && print_rows(table, grouped, stream, error);
     json_decref(grouped);

@@ -16,7 +16,6 @@ typedef struct RunsTable {
   const char *sort; /* a column, "-NAME" for the largest first; NULL: bits_per_byte */
   /* names separated by commas, or "all"; NULL: all columns in CSV and JSON, else the most informative ones */
   const char *columns;
-  bool fit;     /* print the scaling law of the runs instead (report/fit.h) */
   bool by_seed; /* a row for each run; else runs that differ only in their seed are one */
   TableFormat format;
   int width;        /* greatest width of text, unless `columns` is given; Markdown has the same columns */

@@ -2,7 +2,7 @@
 
 #include "report/diagnosis.h"
 #include "report/result.h"
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -106,8 +106,7 @@ static void say_reached(Summary *s, const History *h, const SummaryFacts *f) {
 static OneLine step_words(int64_t step, const SummaryFacts *f) {
   OneLine words;
   snprintf(words.text, sizeof words.text, "step %" PRId64, step);
-  if (f->steps >= (double)step && f->steps < 1e15)
-    text_append(words.text, sizeof words.text, " of %.0f", f->steps);
+  if (f->steps >= (double)step && f->steps < 1e15) text_append(words.text, sizeof words.text, " of %.0f", f->steps);
   return words;
 }
 

@@ -68,7 +68,7 @@ static bool reads_stdin(const TrainSettings *s) {
 /* Returns whether a file is also training text, and then warns that the `measure` says little. */
 static bool warn_of_trained(Console *console, const Corpus *train, const char *path, const char *measure) {
   for (int t = 0; t < corpus_files(train); t++) {
-    if (!path_same(path, corpus_file(train, t)->path)) continue;
+    if (!file_is_same(path, corpus_file(train, t)->path)) continue;
     console_warning(console, "%s is also training text: the %s says nothing about other text",
                     text_one_line(path, 250).text, measure);
     return true;

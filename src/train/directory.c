@@ -1,8 +1,9 @@
 /* The run directory: its name, its lock, and its contents before the first step. */
 #include "files/formats/model_files.h"
 #include "train/run.h"
+#include "base/file.h"
 #include "base/path.h"
-#include "base/program_name.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ char *run_directory(const TrainSettings *s, const char *ending, Error *error) {
   char *out = NULL, *name = NULL;
   if (s->out) out = strdup(s->out);
   else if (path_is_stdin(s->data.items[0])) name = strdup("stdin");
-  else name = path_last_name(s->data.items[0]);
+  else name = file_last_name(s->data.items[0]);
   if (name) {
     const char *dot = strrchr(name, '.');
     const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name), size = length + strlen(ending) + 1;
@@ -37,9 +38,9 @@ bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error) {
 static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->val && !checkpoint_check_input(files->dir, s->val, error)) return false;
   if (s->choose && !checkpoint_check_input(files->dir, s->choose, error)) return false;
-  if (settings_start_from_model(s) && path_same(s->init, files->dir))
+  if (settings_start_from_model(s) && file_is_same(s->init, files->dir))
     return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
-  if (s->teacher && path_same(s->teacher, files->dir))
+  if (s->teacher && file_is_same(s->teacher, files->dir))
     return fail(error, EXIT_USAGE, "--teacher %s is the directory of the run itself", s->teacher);
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;

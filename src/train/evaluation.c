@@ -6,7 +6,7 @@
 #include "files/formats/model_files.h"
 #include "generate/inference/answers.h"
 #include "report/xz.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/path.h"
 
 #include <errno.h>

@@ -19,7 +19,7 @@
 #include "report/diagnosis.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "files/formats/model_files.h"
 #include "model/decoder.h"
@@ -152,10 +152,10 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool holds_kept;     /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
-  bool paused;         /* since the newest step, the device has done something else than training */
-  int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */
-  int64_t timed_ns;    /* their time on the device, without pauses */
+  bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
+  bool paused;              /* since the newest step, the device has done something else than training */
+  int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
+  int64_t timed_ns;         /* their time on the device, without pauses */
 } RunSession;
 
 typedef struct Run {
@@ -346,8 +346,8 @@ bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-void run_tell_outlook(Run *r); /* prints what more time would give a new run's text */
-bool run_write_report(const Run *r, Error *error);                                  /* report.html */
+void run_tell_outlook(Run *r);                     /* prints what more time would give a new run's text */
+bool run_write_report(const Run *r, Error *error); /* report.html */
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */

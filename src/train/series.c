@@ -1,16 +1,15 @@
 /* Models kept on the way: --keep-at. Each is a Hugging Face model directory in the folder `series` of the run. */
 #include "report/result.h"
 #include "train/run.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/path.h"
 #include "base/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- the list ---- */
 
@@ -68,8 +67,6 @@ bool run_read_series(const TrainSettings *s, Series *series, Error *error) {
 
 /* ---- words ---- */
 
-static bool is_space(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
-
 /* Counts the words of the training text: what white space or the end of a document separates. */
 static bool count_words(const RunText *text, double *words, Error *error) {
   enum { BLOCK = 4096 };
@@ -84,7 +81,7 @@ static bool count_words(const RunText *text, double *words, Error *error) {
       const uint8_t *bytes = tokenizer_decode(text->tokenizer, ids[i], &size);
       if (!size) inside = false;
       for (size_t k = 0; k < size; k++) {
-        const bool space = is_space(bytes[k]);
+        const bool space = text_is_space(bytes[k]);
         *words += !space && !inside;
         inside = !space;
       }
@@ -138,10 +135,6 @@ bool run_keeps_now(const Run *r) {
   return false;
 }
 
-static bool make_directory(const char *path, Error *error) {
-  return mkdir(path, 0777) == 0 || errno == EEXIST || file_fail_write(path, error);
-}
-
 /* Adds the model to the list, in place of later ones, which a run that was resumed had kept before. */
 static bool write_manifest(const Run *r, const char *folder, const char *name, Error *error) {
   Error none = {0};
@@ -150,10 +143,11 @@ static bool write_manifest(const Run *r, const char *folder, const char *name, E
   json_array_foreach(old, i, item) if (json_integer_value(json_object_get(item, "step")) < r->progress.step)
       json_array_append(all, item);
   const bool evaluated = r->progress.evaluated_step == r->progress.step;
-  json_array_append_new(all, json_pack("{s:s,s:I,s:I,s:o,s:o}", "model", name, "step", (json_int_t)r->progress.step,
-                                       "tokens", (json_int_t)tokens_at(r, r->progress.step), "words",
-                                       result_number(tokens_at(r, r->progress.step) * r->series.words_per_token),
-                                       "val_loss", result_number(evaluated ? r->progress.newest_val_loss : (double)NAN)));
+  json_array_append_new(all,
+                        json_pack("{s:s,s:I,s:I,s:o,s:o}", "model", name, "step", (json_int_t)r->progress.step,
+                                  "tokens", (json_int_t)tokens_at(r, r->progress.step), "words",
+                                  result_number(tokens_at(r, r->progress.step) * r->series.words_per_token), "val_loss",
+                                  result_number(evaluated ? r->progress.newest_val_loss : (double)NAN)));
   char *text = json_text(all, JSON_INDENT(1) | JSON_REAL_PRECISION(12), CHECKPOINT_MANIFEST, error);
   const bool ok = text && file_write_in(folder, CHECKPOINT_MANIFEST, text, strlen(text), error);
   free(text);
@@ -167,8 +161,8 @@ static bool write_model(Run *r, Error *error) {
   const PathText folder = path_in(r->files.dir, CHECKPOINT_SERIES);
   snprintf(name, sizeof name, "step-%09" PRId64, r->progress.step);
   const PathText dir = path_in(folder.text, name);
-  return make_directory(folder.text, error) && make_directory(dir.text, error) && run_write_model(r, dir.text, error) &&
-         write_manifest(r, folder.text, name, error);
+  return file_make_directory(folder.text, error) && file_make_directory(dir.text, error) &&
+         run_write_model(r, dir.text, error) && write_manifest(r, folder.text, name, error);
 }
 
 bool run_keep_model(Run *r, Error *error) {

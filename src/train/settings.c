@@ -346,9 +346,6 @@ void train_options(Options *options, TrainSettings *s) {
            "show each run; without it, runs that differ only in their seed are one row with the mean and the standard "
            "deviation",
            .transient = true, .modes = TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP | TRAIN_MODE_TRAIN),
-      FLAG("fit", &s->runs_fit,
-           "fit the scaling law E + A/N^a + B/D^b to the losses of runs with N parameters and D tokens",
-           .transient = true, .modes = TRAIN_MODE_RUNS),
 
       FLAG("verify", &s->verify, "repeat the finished run FILE and check that the result is the same, byte for byte",
            .transient = true, .selects = TRAIN_MODE_VERIFY),

@@ -92,7 +92,7 @@ typedef struct TrainSettings {
   bool runs, report, plot, verify; /* for existing runs: print a table, write a page, draw a plot, repeat */
   int runs_format;
   const char *runs_sort, *runs_columns;
-  bool runs_fit, by_seed;
+  bool by_seed;
   const char *sweep; /* its description, or a file with it; NULL: one run */
   int jobs, draws;
   bool dry_run, json; /* json: print the plan as JSON */

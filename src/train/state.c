@@ -4,7 +4,6 @@
 #include "cli/startup.h"
 #include "files/formats/model_files.h"
 #include "base/path.h"
-#include "base/program_name.h"
 #include "base/text.h"
 
 #include <assert.h>

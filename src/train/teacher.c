@@ -3,7 +3,7 @@
 #include "train/run.h"
 
 #include "text/tokenizer/tokenizer.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 

@@ -10,7 +10,7 @@
 
 #include "kernels.h"
 #include "model/internal.h"
-#include "base/clock.h"
+#include "base/array.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
  * TEXT is one document. Prints one line of JSON. */
 #include "text/tokenizer/bpe_encode.h"
 #include "text/tokenizer/bpe_train.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/file.h"
 
 #include <inttypes.h>

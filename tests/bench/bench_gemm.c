@@ -6,7 +6,8 @@
  * (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, BLIS_NUM_THREADS set the number). Prints GFLOP/s, the median of alternating
  * turns: forward y = x W^T, input gradient dx = dy W, weight gradient dW = dy^T x. */
 #include "kernels.h"
-#include "base/clock.h"
+#include "base/array.h"
+#include "base/system.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

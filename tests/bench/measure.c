@@ -1,6 +1,6 @@
 /* Contexts and operands on the device, timing and output. */
 #include "tests/bench/bench.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 #include <math.h>
 #include <stdarg.h>

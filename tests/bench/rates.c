@@ -1,8 +1,7 @@
 /* Measured peak rates of the device: copies, writes, matrix products, and on a CPU reading. */
 #include "tests/bench/bench.h"
-#include "base/clock.h"
-#include "base/memory.h"
-#include "base/pool.h"
+#include "base/system.h"
+#include "base/threads.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Benchmarks of whole training steps, through model.h with random tokens: the same as ./train --bench, for any
  * vocabulary. */
 #include "tests/bench/bench.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 #include <inttypes.h>
 #include <math.h>

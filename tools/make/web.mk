@@ -8,7 +8,7 @@ WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
 WASM_FILES := tools/web/module.c tools/web/platform.c model.c $(wildcard src/model/*.c) src/generate/inference/generation.c src/generate/inference/sampling.c \
 	src/generate/inference/token_rules.c src/files/formats/classes.c src/files/formats/config_json.c \
 	$(filter-out src/text/tokenizer/%_train.c src/text/tokenizer/convert.c,$(wildcard src/text/tokenizer/*.c)) \
-	$(addprefix src/base/,array.c checksum.c error.c json.c matcher.c path.c program_name.c progress.c text.c utf8.c)
+	$(addprefix src/base/,array.c error.c hash.c json.c path.c progress.c text.c utf8.c)
 WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)
 # The functions of the libraries that the module calls; the linker drops the others.
 JANSSON_FILES := dump error hashtable load memory strbuffer strconv utf value

@@ -9,7 +9,7 @@
 #include "cli/option_rows.h"
 #include "tools/output.h"
 #include "kernels/philox.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 /* What a WebAssembly module has in place of the operating system: files in memory, one thread, and no clock. It takes
- * the places of base/file.c, base/memory.c, base/pool.c and base/threads.c. */
+ * the places of base/file.c, base/system.c and base/threads.c. */
 #include "tools/web/platform.h"
 
 #include "base/file.h"
-#include "base/memory.h"
-#include "base/pool.h"
+#include "base/system.h"
 #include "base/threads.h"
 #include "generate/pack.h"
 

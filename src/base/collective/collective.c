@@ -2,7 +2,6 @@
 
 #include "base/collective/messenger.h"
 #include "base/array.h"
-#include "base/clock.h"
 #include "base/system.h"
 
 #include <dlfcn.h>

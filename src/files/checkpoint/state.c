@@ -3,9 +3,9 @@
 
 #include "files/checkpoint/directory.h"
 #include "model/parameters.h"
-#include "base/checksum.h"
 #include "base/file.h"
 #include "base/half.h"
+#include "base/hash.h"
 #include "base/path.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- one state file ---- */
@@ -92,8 +91,7 @@ static bool write_file(const char *path, const State *state, Error *error) {
   StateTensors t;
   MetadataEntry *metadata = calloc((size_t)state->metadata_count + 1, sizeof *metadata);
   const bool mean = state->arenas[CHECKPOINT_MEAN];
-  bool ok =
-      list_tensors(path, state->table, state->arenas, mean, &t, error) && (metadata || error_memory(error, path));
+  bool ok = list_tensors(path, state->table, state->arenas, mean, &t, error) && (metadata || error_memory(error, path));
   if (ok) {
     char text[17];
     uint64_t sum = metadata_checksum(state->metadata, state->metadata_count);
@@ -175,11 +173,6 @@ static StatePaths make_paths(const char *dir) {
                       .old = path_in(dir, CHECKPOINT_LAST "/.state.safetensors.old")};
 }
 
-static bool make_directory(const char *path, Error *error) {
-  return mkdir(path, 0777) == 0 || errno == EEXIST ||
-         fail(error, EXIT_OUTPUT, "cannot make the directory %s: %s; check the run directory", path, strerror(errno));
-}
-
 static bool move(const char *from, const char *to, Error *error) {
   return rename(from, to) == 0 ||
          fail(error, EXIT_OUTPUT, "cannot move a file to %s: %s; check the run directory", to, strerror(errno));
@@ -213,7 +206,7 @@ bool checkpoint_write_state(const char *dir, const ParameterTable *table, float 
                             const MetadataEntry *metadata, int metadata_count, Error *error) {
   const State state = {table, arenas, metadata, metadata_count};
   const StatePaths p = make_paths(dir);
-  if (!make_directory(p.last_dir.text, error) || !make_directory(p.prev_dir.text, error) ||
+  if (!file_make_directory(p.last_dir.text, error) || !file_make_directory(p.prev_dir.text, error) ||
       !file_sync_directory(dir, error))
     return false;
   unlink(p.old.text); /* left by a killed process */

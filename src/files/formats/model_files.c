@@ -1,9 +1,9 @@
 /* Finds, opens and reads model directories; reads and writes their tokenizers. */
 #include "files/formats/weight_reader.h"
 
-#include "base/pool.h"
-#include "base/program_name.h"
+#include "base/file.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "base/utf8.h"
 
@@ -286,9 +286,7 @@ bool model_files_read_source_tokenizer(const ModelFiles *files, const Tokenizer 
 
 static bool save_source(const Tokenizer *source, const char *dir, int ctx, Error *error) {
   const PathText folder = path_in(dir, MODEL_FILE_SOURCE_TOKENIZER);
-  if (mkdir(folder.text, 0777) != 0 && errno != EEXIST)
-    return fail(error, EXIT_OUTPUT, "cannot make the directory %s: %s", folder.text, strerror(errno));
-  return tokenizer_save(source, folder.text, ctx, error);
+  return file_make_directory(folder.text, error) && tokenizer_save(source, folder.text, ctx, error);
 }
 
 bool model_files_write_tokenizers(const char *dir, Tokenizer *tokenizer, const Tokenizer *source, int ctx,

@@ -3,7 +3,7 @@
 #include "generate/inference/evaluation.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/utf8.h"
 
 #include <math.h>

@@ -6,12 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tokens that complete a banned text. */
-typedef struct Completing {
-  bool known;
-  int32_t *ids;
-  int count;
-} Completing;
+/* ---- a search ---- */
+
+bool pattern_make(Pattern *out, const uint8_t *bytes, size_t size, Error *error) {
+  *out = (Pattern){bytes, size, calloc(size, sizeof *out->borders)};
+  if (!out->borders) return error_memory(error, "a text to look for");
+  for (size_t i = 1, matched = 0; i < size; i++) {
+    while (matched > 0 && bytes[matched] != bytes[i]) matched = out->borders[matched - 1];
+    matched += bytes[matched] == bytes[i];
+    out->borders[i] = matched;
+  }
+  return true;
+}
+
+void pattern_free(Pattern *pattern) {
+  free(pattern->borders);
+  *pattern = (Pattern){0};
+}
+
+size_t pattern_advance(const Pattern *p, size_t matched, uint8_t byte) {
+  if (matched == p->size) matched = p->borders[matched - 1];
+  while (matched > 0 && p->bytes[matched] != byte) matched = p->borders[matched - 1];
+  return matched + (p->bytes[matched] == byte);
+}
+
+/* ---- lists of texts ---- */
 
 bool pattern_list_add(PatternList *list, const void *text, size_t size, Error *error) {
   Pattern *grown = realloc(list->patterns, (size_t)(list->count + 1) * sizeof *grown);
@@ -33,6 +52,15 @@ void pattern_list_free(PatternList *list) {
   free(list->patterns);
   *list = (PatternList){0};
 }
+
+/* ---- rules ---- */
+
+/* The tokens that complete a banned text. */
+typedef struct Completing {
+  bool known;
+  int32_t *ids;
+  int count;
+} Completing;
 
 bool token_rules_make(TokenRules *out, const Tokenizer *tokenizer, Error *error) {
   *out = (TokenRules){.tokenizer = tokenizer, .tokens = tokenizer_tokens(tokenizer)};

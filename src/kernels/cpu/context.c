@@ -1,7 +1,6 @@
 /* The CPU backend's context and memory, and the tables of its operations. */
 #include "kernels/cpu/tile.h"
-#include "base/clock.h"
-#include "base/memory.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "base/threads.h"
 

@@ -5,7 +5,7 @@
 #include "kernels.h"
 #include "kernels/cpu/element.h"
 #include "kernels/philox.h"
-#include "base/pool.h"
+#include "base/threads.h"
 
 #include <math.h>
 #include <stdlib.h>

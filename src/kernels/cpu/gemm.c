@@ -6,7 +6,7 @@
  * thread packs its segment and sums the products; then the sums of the segments are added in order. The order of every
  * sum depends only on the shape, not on the number of threads. */
 #include "kernels/cpu/dots.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 enum {
   DEPTH = TILE_COLS > 32 ? 128 : 256, /* words of a pass over a panel, which stays in L1 */

@@ -5,7 +5,7 @@
  * code sums all logits even without smoothing, to detect NaN and infinity, which exp() of a masked logit would hide. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
-#include "base/clock.h"
+#include "base/system.h"
 
 enum {
   SUM_LANES = 32,          /* partial sums of a row */

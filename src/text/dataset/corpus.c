@@ -3,7 +3,7 @@
 #include "text/dataset/line.h"
 #include "text/dataset/record.h"
 #include "text/tokenizer/tokenizer.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/file.h"
 #include "base/path.h"
 #include "base/text.h"

@@ -1,7 +1,7 @@
 #include "text/dataset/file_list.h"
 
 #include "base/array.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/system.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
 
 #include "text/dataset/token_file.h"
 
-#include "base/checksum.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "text/tokenizer/bpe_train.h"
 #include "text/tokenizer/pipeline.h"
 #include "base/array.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* memmem() */
 #include "text/doctor/doctor.h"
 
-#include "base/program_name.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #include <limits.h>
@@ -76,7 +76,7 @@ size_t doctor_search(const uint8_t *bytes, size_t size, const char *words) {
 
 size_t doctor_skip_blanks(const uint8_t *bytes, size_t size) {
   size_t i = 0;
-  while (i < size && (bytes[i] == ' ' || (bytes[i] >= '\t' && bytes[i] <= '\r'))) i++;
+  while (i < size && text_is_space(bytes[i])) i++;
   return i;
 }
 
@@ -225,8 +225,7 @@ static void append_command(char *out, size_t size, const char *command, const ch
   if (!mark) text_append(out, size, "%s", command);
   else if (name) text_append(out, size, "%.*s%s%s", before, command, name, mark + 1);
   else if (mark[1] && mark[-1] != '<') text_append(out, size, "%.*s-%s", before, command, mark + 1);
-  else /* without " @" or " <@" */
-    text_append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1);
+  else /* without " @" or " <@" */ text_append(out, size, "%.*s%s", before - (mark[-1] == '<') - 1, command, mark + 1);
 }
 
 /* Returns whether the command prints the text as it is. */

@@ -2,7 +2,7 @@
 #include "text/doctor/findings.h"
 
 #include "text/tokenizer/tokenizer.h"
-#include "base/checksum.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "base/memory.h"
-#include "base/pool.h"
+#include "base/system.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "text/tokenizer/bpe_merges.h"
 #include "base/array.h"
 #include "base/hash.h"
-#include "base/pool.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #include "text/tokenizer/internal.h"
 
 #include "base/array.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ bool convert_to_ids(const Tokenizer *tokenizer, FILE *in, const char *name, FILE
 
 /* ---- to text ---- */
 
-static bool is_separator(int c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_separator(int c) { return c == ',' || text_is_space(c); }
 
 /* Reads the next word, cut to WORD_BYTES - 1 bytes; false at the end. */
 static bool next_word(FILE *in, char word[WORD_BYTES]) {

@@ -2,7 +2,7 @@
  * for which it would produce other ids than the library that wrote the file. */
 #include "text/tokenizer/internal.h"
 
-#include "base/checksum.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 

@@ -1,6 +1,6 @@
 #include "text/tokenizer/internal.h"
 
-#include "base/checksum.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "kernels.h"
 #include "report/result.h"
 #include "train/auto_settings.h"
-#include "base/clock.h"
+#include "base/system.h"
 #include "base/json.h"
 #include "base/threads.h"
 

@@ -1,14 +1,6 @@
-#include "base/checksum.h"
-
-#include <string.h>
+#include "base/hash.h"
 
 static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
-
-static uint64_t word64(const uint8_t *p) {
-  uint64_t word;
-  memcpy(&word, p, sizeof word);
-  return word;
-}
 
 #define PRIME1 UINT64_C(0x9E3779B185EBCA87)
 #define PRIME2 UINT64_C(0xC2B2AE3D27D4EB4F)
@@ -25,12 +17,12 @@ uint64_t checksum_xxh64(const void *data, size_t size, uint64_t seed) {
   if (size >= 32) {
     uint64_t lane[4] = {seed + PRIME1 + PRIME2, seed + PRIME2, seed, seed - PRIME1};
     for (; left >= 32; left -= 32, p += 32)
-      for (int i = 0; i < 4; i++) lane[i] = xxh_round(lane[i], word64(p + 8 * i));
+      for (int i = 0; i < 4; i++) lane[i] = xxh_round(lane[i], hash_load_u64(p + 8 * i));
     h = rotate(lane[0], 1) + rotate(lane[1], 7) + rotate(lane[2], 12) + rotate(lane[3], 18);
     for (int i = 0; i < 4; i++) h = (h ^ xxh_round(0, lane[i])) * PRIME1 + PRIME4;
   }
   h += size;
-  for (; left >= 8; left -= 8, p += 8) h = rotate(h ^ xxh_round(0, word64(p)), 27) * PRIME1 + PRIME4;
+  for (; left >= 8; left -= 8, p += 8) h = rotate(h ^ xxh_round(0, hash_load_u64(p)), 27) * PRIME1 + PRIME4;
   if (left >= 4) {
     uint32_t word;
     memcpy(&word, p, sizeof word);
