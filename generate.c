@@ -9,6 +9,7 @@
 #include "generate/surprisal.h"
 #include "model/parameters.h"
 #include "report/result.h"
+#include "train/settings.h"
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/program_name.h"
@@ -212,7 +213,9 @@ static bool run(void *context, Error *error) {
 
 int main(int argc, char **argv) {
   Program p = {.launched = clock_seconds(), .version = INKLING_VERSION};
+  TrainSettings settings;
   generate_options(&p.options, &p.settings);
+  train_options(&p.training, &settings);
   const int status = startup_run(
       argc, argv,
       &(Startup){.version = INKLING_VERSION, .options = &p.options, .console = &p.console, .run = run, .context = &p});
@@ -222,5 +225,6 @@ int main(int argc, char **argv) {
   overlap_free(p.overlap);
   pattern_list_free(&p.stops);
   options_free(&p.options);
+  options_free(&p.training);
   return status;
 }

@@ -199,7 +199,7 @@ static void write_row(FILE *stream, const Option *row, bool arguments, OptionsRe
   char text[400];
   option_format(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
-    char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
+    char *resolved = resolve && option_is_text(row) ? resolve(context, row, texts->items[i]) : NULL;
     const char *value_text = !option_is_text(row) ? text : resolved ? resolved : texts->items[i];
     if (!(arguments && row->positional)) fprintf(stream, arguments ? "--%s=" : "%s = ", row->name);
     if (!arguments && option_is_text(row)) write_text(stream, value_text);

@@ -53,10 +53,11 @@
  * and the help. */
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
   CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
-      CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
+      CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text, .setting = SETTING_OF_MODEL),                 \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor supports",                                    \
            "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512) or, on ARM, neon, dotprod; " \
-           "for training in bf16 also avx512bf16, amx or, on ARM, bf16"),                                              \
+           "for training in bf16 also avx512bf16, amx or, on ARM, bf16",                                               \
+           .setting = SETTING_ASIDE),                                                                                  \
       INT("threads", &(machine)->threads, 0, 4096, "all", "number of CPU threads")
 
 #endif

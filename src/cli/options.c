@@ -15,18 +15,19 @@ enum { NAME_LIMIT = 64 /* bytes of an unknown flag that is compared with the kno
 
 void options_add(Options *options, const Option *table, size_t count) {
   Option heading = {.group = "Options"};
-  if (options->count) heading = options->rows[options->count - 1];
+  if (options->count) heading = options->rows[options->count - 1], heading.setting = SETTING_UNKNOWN;
   else if (!options->default_modes) options->default_modes = OPTION_ALL_MODES;
   options->failed = options->failed || !array_reserve(&options->rows, &options->capacity,
                                                       (size_t)options->count + count, sizeof *options->rows);
   for (const Option *from = table; !options->failed && from < table + count; from++) {
-    if (from->group) heading = (Option){.group = from->group, .group_modes = from->modes};
+    if (from->group) heading = (Option){.group = from->group, .group_modes = from->modes, .setting = from->setting};
     if (!heading.group_modes) heading.group_modes = options->default_modes;
     if (!from->name) continue;
     Option *row = &options->rows[options->count++];
     *row = *from;
     row->group = heading.group;
     row->group_modes = heading.group_modes;
+    if (!row->setting && !option_is_text(row)) row->setting = heading.setting;
     row->modes = (from->modes || from->selects ? from->modes : heading.group_modes) | from->selects;
     row->initial = option_initial(row);
     option_store(row, row->initial);
@@ -37,7 +38,8 @@ void options_init(Options *options, const Option *table, size_t count) {
   const Option builtin[] = {
       GROUP("Other", .modes = OPTION_ALL_MODES),
       TEXT("config", &options->config, "FILE", NULL,
-           "read `key = value` lines from FILE; options on the command line take precedence", .transient = true),
+           "read `key = value` lines from FILE; options on the command line take precedence", .transient = true,
+           .setting = SETTING_PATH),
       FLAG("quiet", &options->quiet, "print only warnings and errors", .transient = true),
       FLAG("help", &options->help, "print the common options and exit", .letter = 'h', .transient = true,
            .common = true),
@@ -79,6 +81,11 @@ bool options_given(const Options *options, const void *value) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->value == value) return row->origin != ORIGIN_DEFAULT;
   return false;
+}
+
+SettingKind options_setting_kind(const Options *options, const char *name) {
+  const Option *row = options ? option_named(options, name, strlen(name)) : NULL;
+  return row ? row->setting : SETTING_UNKNOWN;
 }
 
 void option_reset(Option *row) {

@@ -152,10 +152,10 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool holds_kept;     /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
-  bool paused;         /* since the newest step, the device has done something else than training */
-  int64_t timed_steps; /* steps reported since the last line of metrics.jsonl */
-  int64_t timed_ns;    /* their time on the device, without pauses */
+  bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
+  bool paused;              /* since the newest step, the device has done something else than training */
+  int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
+  int64_t timed_ns;         /* their time on the device, without pauses */
 } RunSession;
 
 /* Measurements of the slowest process since the last message about it (peers.c). */
@@ -326,11 +326,9 @@ typedef struct ResumeCommand {
   char text[2 * sizeof(ShellWord) + 16];
 } ResumeCommand;
 ResumeCommand run_resume_command(const RunFiles *files); /* the command that resumes the run */
-/* Returns the absolute path of an existing file that is the `text` of the option with this variable, in allocated
- * memory, so that the settings can be used from any directory. NULL: it is no path, there is no such file, or
- * EXIT_MEMORY. */
-char *run_absolute_path(const Options *options, const TrainSettings *s, const void *value, const char *text,
-                        Error *error);
+/* Returns the absolute path of an existing file that is the `text` of an option, in allocated memory, so that the
+ * settings can be used from any directory. NULL: it is no path, there is no such file, or EXIT_MEMORY. */
+char *run_absolute_path(const TrainSettings *s, const Option *row, const char *text, Error *error);
 /* Returns the contents of config.txt in allocated memory. EXIT_MEMORY. */
 bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
 /* The same for options_write_arguments(). Paths are absolute in both. */
@@ -364,8 +362,8 @@ bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-void run_tell_outlook(Run *r); /* prints what more time would give a new run's text */
-bool run_write_report(const Run *r, Error *error);                                  /* report.html */
+void run_tell_outlook(Run *r);                     /* prints what more time would give a new run's text */
+bool run_write_report(const Run *r, Error *error); /* report.html */
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
