@@ -214,15 +214,17 @@ static bool check_rivals(const OptionSource *source, const Option *row, bool *ta
   return true;
 }
 
+static bool parse_given(const OptionSource *source, const Option *row, const char *text, OptionValue *out) {
+  char demand[300];
+  if (option_parse(row, text, out)) return true;
+  option_demand_text(row, demand, sizeof demand);
+  return option_fail(source, row, "got \"%.100s\", need %s", text, demand);
+}
+
 bool option_assign(const OptionSource *source, Option *row, const char *text) {
   OptionValue value;
   bool taken = false;
-  if (!option_parse(row, text, &value)) {
-    char demand[300];
-    option_demand_text(row, demand, sizeof demand);
-    return option_fail(source, row, "got \"%.100s\", need %s", text, demand);
-  }
-  if (!check_rivals(source, row, &taken) || taken) return taken;
+  if (!parse_given(source, row, text, &value) || !check_rivals(source, row, &taken) || taken) return taken;
   if (option_is_text(row) && value.text) { /* NULL: `auto` */
     value.text = keep_text(source->options, row, text);
     if (!value.text) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
@@ -373,16 +375,13 @@ const Option *options_check(const Options *options, const char *name, const char
   const OptionSource source = {.code = EXIT_USAGE, .error = error};
   const Option *row = option_named(options, name, strlen(name));
   OptionValue parsed;
-  char flag[NAME_LIMIT], demand[300];
+  char flag[NAME_LIMIT];
   if (!row || row->hidden || option_is_command(options, row)) {
     snprintf(flag, sizeof flag, "--%s", name);
     fail_unknown(&(OptionSource){.options = (Options *)options, .error = error}, flag, flag + 2, strlen(flag + 2));
     return NULL;
   }
-  if (option_parse(row, value, &parsed)) return row;
-  option_demand_text(row, demand, sizeof demand);
-  option_fail(&source, row, "got \"%.100s\", need %s", value, demand);
-  return NULL;
+  return parse_given(&source, row, value, &parsed) ? row : NULL;
 }
 
 /* ---- the command line ---- */
@@ -422,7 +421,7 @@ static bool take_positional(CommandLine *line) {
 static bool take_flag(CommandLine *line, Option *row, const char *value) {
   const OptionSource *source = &line->source;
   if (!value && option_is_switch(row)) value = "yes";
-  if (!value && row->kind == OPTION_OPTIONAL) value = "";
+  if (!value && row->optional) value = "";
   if (value) return option_assign(source, row, value);
   if (line->index + 1 >= line->argc) return fail(source->error, EXIT_USAGE, "--%s needs a value", row->name);
   value = line->argv[++line->index];

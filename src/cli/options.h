@@ -41,21 +41,15 @@ typedef struct Interval {
   double seconds;
 } Interval;
 
-/* The type of the variable, and after the semicolon its value while the option is "unset". */
+/* The types of the variable, and after the semicolon its value while the option is "unset". */
 typedef enum OptionKind {
-  OPTION_FLAG,     /* bool; - */
-  OPTION_TRISTATE, /* int: 0, 1; -1 */
-  OPTION_INT,      /* int; outside min..max */
-  OPTION_INT64,    /* int64_t; outside min..max */
-  OPTION_UINT64,   /* uint64_t; outside min..max */
-  OPTION_FLOAT,    /* float; outside min..max, or NaN */
-  OPTION_DOUBLE,   /* double; outside min..max, or NaN */
-  OPTION_TEXT,     /* const char *; NULL */
-  OPTION_OPTIONAL, /* const char *, "" when given without `=TEXT`; NULL */
-  OPTION_LETTERS,  /* char[max + 1], of the letters in `letters`; "" */
-  OPTION_CHOICE,   /* int, index into `choices`; -1 */
-  OPTION_LIST,     /* TextList, repeatable; empty */
-  OPTION_INTERVAL  /* Interval, the range is for steps; steps < 0 */
+  OPTION_SWITCH,  /* bool; -. Or int: 0, 1; -1 */
+  OPTION_WHOLE,   /* int, int64_t, with `natural` uint64_t; outside min..max */
+  OPTION_REAL,    /* float, double; outside min..max, or NaN */
+  OPTION_TEXT,    /* const char *; NULL. With `letters` char[max + 1]; "" */
+  OPTION_CHOICE,  /* int, index into `choices`; -1 */
+  OPTION_LIST,    /* TextList, repeatable; empty */
+  OPTION_INTERVAL /* Interval; steps < 0 */
 } OptionKind;
 
 /* The source of a value; a lower source never replaces a higher one. */
@@ -82,16 +76,19 @@ typedef struct Option {
   const char *name; /* "lr": `--lr` on the command line, `lr = ...` in a file; NULL: the row is only a heading */
   char letter;      /* 'p' for -p; 0: none */
   OptionKind kind;
-  void *value;                /* the caller's variable, of the type that `kind` names */
+  void *value;                /* the caller's variable, of a type that `kind` names */
+  size_t size;                /* of that type: it tells int from int64_t, and float from double */
   const char *help;           /* one sentence, no full stop; wrapped to fit */
   const char *argument;       /* shown in --help: "FILE"; NULL: N, X, TEXT or the choices */
   const char *shown_default;  /* shown instead of the variable's value; begins with "auto": `auto` may be given */
   const char *const *choices; /* OPTION_CHOICE: ends with NULL */
-  const char *letters;        /* OPTION_LETTERS: those that are allowed */
+  const char *letters;        /* OPTION_TEXT: the text is 1 to `max` of these; NULL: any */
+  bool optional;              /* OPTION_TEXT: "" when it is given without `=TEXT` */
+  bool natural;               /* OPTION_WHOLE: not negative */
   double min, max;            /* both 0: only the type's limits. One-sided: INFINITY from <math.h> */
   bool above, below;          /* min itself, max itself is excluded */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
-  bool seed;                  /* OPTION_UINT64: -1 sets a random value */
+  bool seed;                  /* with `natural`: -1 sets a random value */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
   SettingKind setting;        /* unknown: that of the heading, except for a text, which may be private */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
