@@ -143,6 +143,8 @@ static void man_examples(const Page *page, int most) {
   }
 }
 
+#define MAN_STATUS(name, number, words) ".TP\n" #number "\n" words "\n"
+
 static void write_man(const Program *p) {
   const char *group = "";
   char name[40];
@@ -156,18 +158,7 @@ static void write_man(const Program *p) {
     group = row->group;
     man_option(p, row);
   }
-  printf(".SH \"EXIT STATUS\"\n");
-  static const char *const statuses[] = {"success",
-                                         "internal error (a bug)",
-                                         "invalid option or value",
-                                         "problem with the text or prompt",
-                                         "problem with the model or tokenizer",
-                                         "out of memory",
-                                         "loss, gradient or logits not finite (NaN or infinity)",
-                                         "disk full or not writable",
-                                         "the run directory is in use"};
-  for (int i = 0; i < (int)(sizeof statuses / sizeof *statuses); i++) printf(".TP\n%d\n%s\n", i, statuses[i]);
-  printf(".TP\n128 + n\nstopped by signal n\n");
+  printf(".SH \"EXIT STATUS\"\n" EXIT_STATUSES(MAN_STATUS));
   printf(".SH ENVIRONMENT\n.TP\nINKLING_ISA\nthe same as \\-\\-isa, which takes precedence\n");
   roff_line(".SH FILES\n", p->page->files);
   printf(".SH EXAMPLES\n");

@@ -86,7 +86,10 @@ static bool has_common_rows(const Options *options) {
   return false;
 }
 
+#define STATUS(name, number, words) ", " #number " " words
+
 void options_help(const Options *options, FILE *stream) {
+  static const char statuses[] = EXIT_STATUSES(STATUS);
   const bool all = options->help_all || !has_common_rows(options);
   const int width = help_width(stream);
   const char *group = "";
@@ -103,11 +106,6 @@ void options_help(const Options *options, FILE *stream) {
     print_row(options, row, all, width, stream);
   }
   if (!all) return;
-  fputc('\n', stream);
-  text_print_wrapped(stream,
-                     "Exit status: 0 success, 1 internal error (a bug), 2 invalid option or value, 3 problem with the "
-                     "text or prompt, 4 problem with the model or tokenizer, "
-                     "5 out of memory, 6 loss, gradient or logits not finite, 7 output cannot be written, "
-                     "8 the run directory is in use, 128 + n stopped by signal n",
-                     0, 0, width);
+  fputs("\nExit status: ", stream);
+  text_print_wrapped(stream, &statuses[2], sizeof "Exit status: " - 1, 0, width);
 }
