@@ -10,6 +10,7 @@
 #include "model/parameters.h"
 #include "report/result.h"
 #include "base/system.h"
+#include "train/settings.h"
 #include "base/path.h"
 #include "base/text.h"
 
@@ -211,7 +212,9 @@ static bool run(void *context, Error *error) {
 
 int main(int argc, char **argv) {
   Program p = {.launched = clock_seconds(), .version = INKLING_VERSION};
+  TrainSettings settings;
   generate_options(&p.options, &p.settings);
+  train_options(&p.training, &settings);
   const int status = startup_run(
       argc, argv,
       &(Startup){.version = INKLING_VERSION, .options = &p.options, .console = &p.console, .run = run, .context = &p});
@@ -221,5 +224,6 @@ int main(int argc, char **argv) {
   overlap_free(p.overlap);
   pattern_list_free(&p.stops);
   options_free(&p.options);
+  options_free(&p.training);
   return status;
 }

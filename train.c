@@ -6,7 +6,6 @@
 #include "cli/startup.h"
 #include "report/page.h"
 #include "report/plot.h"
-#include "report/runs.h"
 #include "train/sweep/sweep.h"
 #include "train/architecture.h"
 #include "train/run.h"
@@ -322,7 +321,7 @@ static bool train(Run *r, Error *error) {
 
 /* ---- what is no training ---- */
 
-static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
+static bool print_runs(Console *console, const Options *options, const TrainSettings *s, Error *error) {
   static const char *const here[] = {"."};
   enum { DEFAULT_WIDTH = 100 };
   const TableFormat usual = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN;
@@ -332,13 +331,14 @@ static bool print_runs(Console *console, const TrainSettings *s, Error *error) {
                            .sort = s->runs_sort,
                            .columns = s->runs_columns,
                            .by_seed = s->by_seed,
+                           .options = options,
                            .format = s->runs_format < 0 ? usual : (TableFormat)s->runs_format,
                            .width = width > 0 ? width : DEFAULT_WIDTH,
                            .console = console};
   return runs_print(&table, stdout, error);
 }
 
-static bool write_report(Console *console, const TrainSettings *s, Error *error) {
+static bool write_report(Console *console, const Options *options, const TrainSettings *s, Error *error) {
   if (!s->data.count || !s->out)
     return fail(error, EXIT_USAGE, "--report needs runs and a file: %s --report a.run b.run --out compare.html",
                 program_name("train").text);
@@ -347,7 +347,8 @@ static bool write_report(Console *console, const TrainSettings *s, Error *error)
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  return page_write_runs(s->data.items, s->data.count, s->by_seed, s->out, console, error);
+  const RunsTable table = runs_page_table(options, s->by_seed);
+  return page_write_runs(s->data.items, s->data.count, &table, s->out, console, error);
 }
 
 static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {
@@ -368,8 +369,8 @@ static bool verify(Console *console, const TrainSettings *s, Error *error) {
 
 static bool show_runs(Run *r, Error *error) {
   return r->options.mode == TRAIN_MODE_VERIFY   ? verify(&r->console, &r->settings, error)
-         : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->settings, error)
-         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->console, &r->settings, error)
+         : r->options.mode == TRAIN_MODE_RUNS   ? print_runs(&r->console, &r->options, &r->settings, error)
+         : r->options.mode == TRAIN_MODE_REPORT ? write_report(&r->console, &r->options, &r->settings, error)
                                                 : plot_runs(&r->console, &r->settings, error);
 }
 

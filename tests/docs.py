@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks README.md, CONTRIBUTING.md and docs/*.md: every link has a target, every named file exists, every function
-named with its file is defined in that file, and every script can be run as the pages run it."""
+named with its file is defined in that file, exit statuses have the words of --help, and every script can be run as the
+pages run it."""
 import os
 import re
 import sys
@@ -59,6 +60,18 @@ def missing_functions(page, text):
             yield f"{page}: {path} does not define {function}()"
 
 
+def other_statuses(page):
+    """The exit statuses that --help explains in other words than the page does, or not at all."""
+    source = open("src/base/error.h", encoding="utf-8").read()
+    rows = re.findall(r'ROW\(EXIT_\w+,\s*(\d+(?: \+ n)?),\s*"([^"]+)"\)', source)
+    listed = {status: words for status, words in re.findall(r"^\| (\d+(?: \+ n)?) \| ([^|]+?) \|$", page, re.M)}
+    if len(rows) < 10 or len(rows) != len(listed):
+        yield f"{len(listed)} statuses instead of {len(rows)}"
+    for status, words in rows:
+        if not listed.get(status, "").startswith(words):
+            yield f"{status} is \"{listed.get(status, '')}\" instead of \"{words}\""
+
+
 def scripts_without_permission():
     for folder in (".ci", "data", "scripts", "tests"):
         for parent, _, names in os.walk(folder):
@@ -74,6 +87,7 @@ def main():
     check("links lead somewhere", [line for page in texts for line in broken_links(page, texts[page])])
     check("files that are named are there", [line for page in texts for line in missing_files(page, texts[page])])
     check("functions are in their files", [line for page in texts for line in missing_functions(page, texts[page])])
+    check("exit statuses have the words of --help", list(other_statuses(texts["docs/runs.md"])))
     check("scripts are executable", list(scripts_without_permission()))
     heading = "## " + open("VERSION", encoding="utf-8").read().strip() + " (20"  # the date, which man pages have
     check("CHANGELOG.md dates the version", [] if heading in open("CHANGELOG.md", encoding="utf-8").read() else [heading])

@@ -7,7 +7,7 @@ set -u
 
 awk 'BEGIN { srand(4); for (i = 0; i < 900; i++) { line = ""; for (k = 0; k < 12; k++) line = line " " int(rand() * 100000); print line } }' >text.txt
 small="--layers 2 --heads 2 $(size --dim 32 --batch 8) --ctx 32 --sample-tokens 0 --quiet --threads 1 --steps 30 $varied"
-"$train" text.txt $small --prompt "the secret words of somebody, more than 32 of them" --out plain.run
+"$train" text.txt $small --prompt "the secret words of somebody, more than 32 of them" --keep-at steps:9 --out plain.run
 
 # files_of DIR
 files_of() { (cd "$1" && find . -type f | LC_ALL=C sort | tr '\n' ' '); }
@@ -29,6 +29,7 @@ check "and the command" grep -q '^./train TEXT --tokenizer byte .*--layers 2 .*-
 check "and a sample" grep -q "Written by the model (seed 7)" out/README.md
 cp -r plain.run shortened.run && echo 'earlier-steps = "10:50"' >>shortened.run/config.txt
 "$generate" shortened.run --export shortened >/dev/null 2>&1
+check "but not what else the run has written" sh -c '! grep -q -e --keep-at out/README.md'
 check "but not the lengths that were planned before" sh -c "grep -q '^./train TEXT .*--steps 30' shortened/README.md && ! grep -q earlier shortened/README.md"
 check "and front matter" test "$(head -n 1 out/README.md)" = ---
 

@@ -96,6 +96,23 @@ static void test_named_rows(void **state) {
   options_free(&options);
 }
 
+/* What a published model repeats must have been decided for every option that a run writes down. */
+static void test_every_setting_has_a_kind(void **state) {
+  (void)state;
+  TrainSettings s;
+  Options options;
+  train_options(&options, &s);
+  for (const Option *row = options.rows; row < options.rows + options.count; row++)
+    if (!row->transient && options_setting_kind(&options, row->name) == SETTING_UNKNOWN)
+      fail_msg("--%s: add .setting to its row", row->name);
+  assert_int_equal(options_setting_kind(&options, "lr"), SETTING_OF_MODEL);
+  assert_int_equal(options_setting_kind(&options, "data"), SETTING_PATH);
+  assert_int_equal(options_setting_kind(&options, "keep-at"), SETTING_ASIDE);
+  assert_int_equal(options_setting_kind(&options, "no-such-option"), SETTING_UNKNOWN);
+  assert_int_equal(options_setting_kind(NULL, "lr"), SETTING_UNKNOWN);
+  options_free(&options);
+}
+
 static void test_tokenizer(void **state) {
   (void)state;
   Chosen c;
@@ -316,8 +333,9 @@ static void test_given_shapes(void **state) {
   (void)state;
   const struct {
     int layers, heads, dim, preset;
-  } cases[] = {{0, 0, 64, -1}, {0, 0, 128, -1}, {2, 0, 0, -1}, {0, 3, 0, -1},
-               {12, 12, 768, PRESET_42M}, {6, 6, 384, PRESET_MEDIUM}, {4, 4, 128, PRESET_NANO}};
+  } cases[] = {{0, 0, 64, -1},          {0, 0, 128, -1},           {2, 0, 0, -1},
+               {0, 3, 0, -1},           {12, 12, 768, PRESET_42M}, {6, 6, 384, PRESET_MEDIUM},
+               {4, 4, 128, PRESET_NANO}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int gpu = 0; gpu < 2; gpu++) {
       Chosen c;
@@ -600,17 +618,30 @@ static void test_given_optimizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_aliases),           cmocka_unit_test(test_named_rows),
-      cmocka_unit_test(test_tokenizer),         cmocka_unit_test(test_given_tokenizers_stay),
-      cmocka_unit_test(test_source_tokenizers), cmocka_unit_test(test_sources_and_tied_tables),
-      cmocka_unit_test(test_more_time),          cmocka_unit_test(test_outlooks),
-      cmocka_unit_test(test_any_text),          cmocka_unit_test(test_card_takes_more),
-      cmocka_unit_test(test_half_an_hour),      cmocka_unit_test(test_usual_speed),
-      cmocka_unit_test(test_measured_speed),    cmocka_unit_test(test_given_values_stay),
-      cmocka_unit_test(test_batch_fits),        cmocka_unit_test(test_context_for_documents),
-      cmocka_unit_test(test_optimizer),         cmocka_unit_test(test_given_optimizer),
-      cmocka_unit_test(test_memory_of_muon),    cmocka_unit_test(test_architecture),
-      cmocka_unit_test(test_regularization),    cmocka_unit_test(test_small_batch), cmocka_unit_test(test_given_shapes),
+      cmocka_unit_test(test_aliases),
+      cmocka_unit_test(test_named_rows),
+      cmocka_unit_test(test_every_setting_has_a_kind),
+      cmocka_unit_test(test_tokenizer),
+      cmocka_unit_test(test_given_tokenizers_stay),
+      cmocka_unit_test(test_source_tokenizers),
+      cmocka_unit_test(test_sources_and_tied_tables),
+      cmocka_unit_test(test_more_time),
+      cmocka_unit_test(test_outlooks),
+      cmocka_unit_test(test_any_text),
+      cmocka_unit_test(test_card_takes_more),
+      cmocka_unit_test(test_half_an_hour),
+      cmocka_unit_test(test_usual_speed),
+      cmocka_unit_test(test_measured_speed),
+      cmocka_unit_test(test_given_values_stay),
+      cmocka_unit_test(test_batch_fits),
+      cmocka_unit_test(test_context_for_documents),
+      cmocka_unit_test(test_optimizer),
+      cmocka_unit_test(test_given_optimizer),
+      cmocka_unit_test(test_memory_of_muon),
+      cmocka_unit_test(test_architecture),
+      cmocka_unit_test(test_regularization),
+      cmocka_unit_test(test_small_batch),
+      cmocka_unit_test(test_given_shapes),
   };
   return cmocka_run_group_tests_name("auto settings", tests, NULL, NULL);
 }

@@ -233,7 +233,7 @@ static void help_fits_and_is_complete(void **state) {
   setenv("COLUMNS", "100", 1);
   char *text = help_text(&f->options, f->path);
   for (const Option *row = f->options.rows; row < f->options.rows + f->options.count; row++) {
-    bool no = row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.integer);
+    bool no = row->kind == OPTION_SWITCH && row->initial.integer;
     char name[64];
     snprintf(name, sizeof name, "%s%s", no ? "--[no-]" : "--", row->name);
     if (!strstr(text, name)) fail_msg("--help lacks %s", name);

@@ -1,5 +1,6 @@
 /* report/runs: like is compared with like, and the table fits. */
 #include "report/runs.h"
+#include "train/settings.h"
 #include "tests/cli_helpers.h"
 
 #include <string.h>
@@ -68,13 +69,18 @@ static bool print(Runs *f, RunsTable table) {
   free(f->notes);
   FILE *out = open_memstream(&f->table, &size), *err = open_memstream(&f->notes, &size);
   Console console = {.stream = err, .program = "train"};
+  TrainSettings settings;
+  Options options;
+  train_options(&options, &settings);
   assert_true(out && err);
   table.dirs = dirs;
   table.count = 1;
   table.width = table.width ? table.width : 100;
   table.console = &console;
+  table.options = &options;
   f->error = (Error){0};
   const bool ok = runs_print(&table, out, &f->error);
+  options_free(&options);
   fclose(out);
   fclose(err);
   return ok;

@@ -80,7 +80,7 @@ static Values values_of(const Option *row) {
 }
 
 /* Whether the argument must follow; of the others it is behind a '='. */
-static bool needs_argument(const Option *row) { return !option_is_switch(row) && row->kind != OPTION_OPTIONAL; }
+static bool needs_argument(const Option *row) { return !option_is_switch(row) && !row->optional; }
 
 /* The first row from `row` on that is shown; NULL: there is none. */
 static const Option *shown_from(const Program *p, const Option *row) {
@@ -116,9 +116,9 @@ static void man_option(const Program *p, const Option *row) {
   if (row->letter) printf("\\fB\\-%c\\fR, ", row->letter);
   printf("\\fB\\-\\-%s", option_is_worth_a_no(row) ? "\\fR[\\fBno\\-\\fR]\\fB" : "");
   roff(row->name);
-  printf("\\fR%s\\fI", row->kind == OPTION_OPTIONAL ? "[=" : *argument ? " " : "");
+  printf("\\fR%s\\fI", row->optional ? "[=" : *argument ? " " : "");
   roff(argument);
-  printf("\\fR%s\n", row->kind == OPTION_OPTIONAL ? "]" : "");
+  printf("\\fR%s\n", row->optional ? "]" : "");
   roff_line("", sentence);
 }
 
@@ -143,6 +143,8 @@ static void man_examples(const Page *page, int most) {
   }
 }
 
+#define MAN_STATUS(name, number, words) ".TP\n" #number "\n" words "\n"
+
 static void write_man(const Program *p) {
   const char *group = "";
   char name[40];
@@ -156,18 +158,7 @@ static void write_man(const Program *p) {
     group = row->group;
     man_option(p, row);
   }
-  printf(".SH \"EXIT STATUS\"\n");
-  static const char *const statuses[] = {"success",
-                                         "internal error (a bug)",
-                                         "invalid option or value",
-                                         "problem with the text or prompt",
-                                         "problem with the model or tokenizer",
-                                         "out of memory",
-                                         "loss, gradient or logits not finite (NaN or infinity)",
-                                         "disk full or not writable",
-                                         "the run directory is in use"};
-  for (int i = 0; i < (int)(sizeof statuses / sizeof *statuses); i++) printf(".TP\n%d\n%s\n", i, statuses[i]);
-  printf(".TP\n128 + n\nstopped by signal n\n");
+  printf(".SH \"EXIT STATUS\"\n" EXIT_STATUSES(MAN_STATUS));
   printf(".SH ENVIRONMENT\n.TP\nINKLING_ISA\nthe same as \\-\\-isa, which takes precedence\n");
   roff_line(".SH FILES\n", p->page->files);
   printf(".SH EXAMPLES\n");
@@ -198,7 +189,7 @@ static void write_man_of_both(const Program *programs) {
 static void write_flags(const Program *p) {
   for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     if (row->letter) printf("-%c ", row->letter);
-    printf("--%s%s ", row->name, row->kind == OPTION_OPTIONAL ? "=" : "");
+    printf("--%s%s ", row->name, row->optional ? "=" : "");
     if (option_is_worth_a_no(row)) printf("--no-%s ", row->name);
   }
 }
@@ -226,7 +217,7 @@ static void write_bash(const Program *p) {
          "  case $flag in");
   const char *between = " ";
   for (const Option *row = first_row(p); row; row = next_row(p, row))
-    if (row->kind == OPTION_OPTIONAL) printf("%s--%s", between, row->name), between = "|";
+    if (row->optional) printf("%s--%s", between, row->name), between = "|";
   if (*between == ' ') printf(" -)");
   else printf(")");
   printf(" [[ ${COMP_WORDS[COMP_CWORD-1]} == = || ${COMP_WORDS[COMP_CWORD]} == = ]] || kind= ;; esac\n"
@@ -271,7 +262,7 @@ static void zsh_values(const Option *row) {
   char argument[200];
   if (!v.any) return;
   option_argument_text(row, argument, sizeof argument);
-  fputs(row->kind == OPTION_OPTIONAL ? "::" : ":", stdout);
+  fputs(row->optional ? "::" : ":", stdout);
   zsh_text(row->kind == OPTION_CHOICE ? row->name : argument);
   putchar(':');
   if (v.files && *v.words)
@@ -296,7 +287,7 @@ static void zsh_option(const Option *row, const char *dashes, const char *name, 
 static void write_zsh(const Program *p) {
   printf("  %s) _arguments -S \\\n", p->page->program);
   for (const Option *row = first_row(p); row; row = next_row(p, row)) {
-    const char *suffix = row->kind == OPTION_OPTIONAL ? "=-" : needs_argument(row) ? "=" : "";
+    const char *suffix = row->optional ? "=-" : needs_argument(row) ? "=" : "";
     const char letter[2] = {row->letter, '\0'};
     if (row->letter) zsh_option(row, "-", letter, "", true);
     zsh_option(row, "--", row->name, suffix, true);

@@ -11,19 +11,22 @@
 extern "C" {
 #endif
 
-/* Exit status of both programs. */
-typedef enum ExitCode {
-  EXIT_DONE = 0,
-  EXIT_INTERNAL = 1,   /* a bug */
-  EXIT_USAGE = 2,      /* flags, values, an output directory that already contains a run */
-  EXIT_INPUT = 3,      /* text or prompt missing, empty, too short, too long */
-  EXIT_CHECKPOINT = 4, /* checkpoint or tokenizer invalid or incompatible */
-  EXIT_MEMORY = 5,     /* out of memory */
-  EXIT_NONFINITE = 6,  /* loss, gradient or logits not finite */
-  EXIT_OUTPUT = 7,     /* full disk, unwritable directory */
-  EXIT_BUSY = 8,       /* the run directory is in use */
-  EXIT_SIGNALS = 128   /* + the signal that stopped it */
-} ExitCode;
+/* The exit statuses of both programs: name, number, and the words of --help and the manual pages. docs/runs.md has the
+ * same. */
+#define EXIT_CODES(ROW)                                                                                                \
+  ROW(EXIT_DONE, 0, "success")                                                                                         \
+  ROW(EXIT_INTERNAL, 1, "internal error (a bug)")                                                                      \
+  ROW(EXIT_USAGE, 2, "invalid option or value")         /* also an output directory that already contains a run */     \
+  ROW(EXIT_INPUT, 3, "problem with the text or prompt") /* missing, empty, too short, too long */                      \
+  ROW(EXIT_CHECKPOINT, 4, "problem with the model or tokenizer") /* invalid or incompatible */                         \
+  ROW(EXIT_MEMORY, 5, "out of memory")                                                                                 \
+  ROW(EXIT_NONFINITE, 6, "loss, gradient or logits not finite (NaN or infinity)")                                      \
+  ROW(EXIT_OUTPUT, 7, "output cannot be written") /* full disk, unwritable directory */                                \
+  ROW(EXIT_BUSY, 8, "the run directory is in use")
+#define EXIT_STATUSES(ROW) EXIT_CODES(ROW) ROW(EXIT_SIGNALS, 128 + n, "stopped by signal n")
+
+#define EXIT_CODE_MEMBER(name, number, words) name = number,
+typedef enum ExitCode { EXIT_CODES(EXIT_CODE_MEMBER) EXIT_SIGNALS = 128 /* + the signal that stopped it */ } ExitCode;
 
 typedef struct Error {
   ExitCode code; /* EXIT_DONE while nothing has gone wrong */

@@ -199,7 +199,7 @@ static void write_row(FILE *stream, const Option *row, bool arguments, OptionsRe
   char text[400];
   option_format(row, value, text, sizeof text);
   for (int i = 0; i < texts->count; i++) {
-    char *resolved = resolve && option_is_text(row) ? resolve(context, row->value, texts->items[i]) : NULL;
+    char *resolved = resolve && option_is_text(row) ? resolve(context, row, texts->items[i]) : NULL;
     const char *value_text = !option_is_text(row) ? text : resolved ? resolved : texts->items[i];
     if (!(arguments && row->positional)) fprintf(stream, arguments ? "--%s=" : "%s = ", row->name);
     if (!arguments && option_is_text(row)) write_text(stream, value_text);
@@ -242,9 +242,9 @@ bool options_write_arguments(const Options *options, FILE *stream, OptionsResolv
 
 /* Returns false if it does not fit, or cannot be shown in one line. */
 static bool write_word(const Option *row, const char *text, char *out, size_t size) {
-  const bool alone = option_is_switch(row) || (row->kind == OPTION_OPTIONAL && !*text);
+  const bool alone = option_is_switch(row) || (row->optional && !*text);
   const char *no = option_is_switch(row) && strcmp(text, "no") == 0 ? "no-" : "";
-  const char *before = alone ? "" : row->kind == OPTION_OPTIONAL ? "=" : " ";
+  const char *before = alone ? "" : row->optional ? "=" : " ";
   return text_append(out, size, " --%s%s%s%s", no, row->name, before,
                      alone ? "" : text_shell_value(text, ONE_LINE_BYTES - 1).text) &&
          strcmp(text_one_line(text, ONE_LINE_BYTES - 1).text, text) == 0;

@@ -10,32 +10,20 @@
 enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80, MOST_COLUMN = 32 /* where the sentences begin, at most */ };
 
 bool option_is_worth_a_no(const Option *row) {
-  return row->kind == OPTION_TRISTATE || (row->kind == OPTION_FLAG && row->initial.integer);
-}
-
-void option_argument_text(const Option *row, char *out, size_t size) {
-  const char *kind = row->argument                  ? row->argument
-                     : option_is_switch(row)        ? ""
-                     : option_is_text(row)          ? "TEXT"
-                     : option_is_whole(row)         ? "N"
-                     : row->kind == OPTION_INTERVAL ? "N|10m"
-                                                    : "X";
-  if (row->kind == OPTION_CHOICE) option_choices_text(row, "|", out, size);
-  else snprintf(out, size, "%s", kind);
+  return option_is_switch(row) && row->initial.integer; /* the default is yes, or not known */
 }
 
 /* "  --[no-]tie", "  -p, --prompt TEXT", "  FILE..., --data FILE". Returns its width. */
 static int flag_text(const Option *row, char *out, size_t size) {
   char argument[200], letter[8] = "", bare[80] = "";
-  bool optional = row->kind == OPTION_OPTIONAL;
   option_argument_text(row, argument, sizeof argument);
   if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
   if (row->positional) snprintf(bare, sizeof bare, "%.70s%s, ", argument, row->kind == OPTION_LIST ? "..." : "");
   return snprintf(out, size, "  %s%s--%s%s%s%s%s", bare, letter, option_is_worth_a_no(row) ? "[no-]" : "", row->name,
-                  optional    ? "[="
-                  : *argument ? " "
-                              : "",
-                  argument, optional ? "]" : "");
+                  row->optional ? "[="
+                  : *argument   ? " "
+                                : "",
+                  argument, row->optional ? "]" : "");
 }
 
 /* Only informative limits are shown: upper limits above 1 only catch typing errors, and few counts can be negative. */
@@ -52,10 +40,7 @@ void option_sentence_text(const Options *options, const Option *row, bool notes,
   const unsigned usual = row->selects ? row->selects : row->group_modes;
   if (notes) options_modes_text(options, row->modes, usual, modes, sizeof modes);
   if (row->shown_default) snprintf(standard, sizeof standard, "%s", row->shown_default);
-  else if (row->kind == OPTION_TEXT && row->initial.text && *row->initial.text)
-    snprintf(standard, sizeof standard, "%.300s", row->initial.text);
-  else if (!option_is_text(row) && option_is_set(row, row->initial) &&
-           !(row->kind == OPTION_FLAG && !row->initial.integer))
+  else if (option_is_set(row, row->initial) && !(option_is_switch(row) && !row->initial.integer))
     option_format(row, row->initial, standard, sizeof standard);
   option_append(standard, sizeof standard, "; ", range);
   option_append(standard, sizeof standard, "; ", modes);
@@ -100,7 +85,10 @@ static bool has_common_rows(const Options *options) {
   return false;
 }
 
+#define STATUS(name, number, words) ", " #number " " words
+
 void options_help(const Options *options, FILE *stream) {
+  static const char statuses[] = EXIT_STATUSES(STATUS);
   const bool all = options->help_all || !has_common_rows(options);
   const int width = help_width(stream);
   const char *group = "";
@@ -117,11 +105,6 @@ void options_help(const Options *options, FILE *stream) {
     print_row(options, row, all, width, stream);
   }
   if (!all) return;
-  fputc('\n', stream);
-  text_print_wrapped(stream,
-                     "Exit status: 0 success, 1 internal error (a bug), 2 invalid option or value, 3 problem with the "
-                     "text or prompt, 4 problem with the model or tokenizer, "
-                     "5 out of memory, 6 loss, gradient or logits not finite, 7 output cannot be written, "
-                     "8 the run directory is in use, 128 + n stopped by signal n",
-                     0, 0, width);
+  fputs("\nExit status: ", stream);
+  text_print_wrapped(stream, &statuses[2], sizeof "Exit status: " - 1, 0, width);
 }

@@ -7,31 +7,30 @@
 /* ---- one value, between the caller's variable, an OptionValue and text: option_value.c ---- */
 
 bool option_is_switch(const Option *row); /* needs no argument and has a --no- form */
-bool option_is_whole(const Option *row);  /* a whole number */
 bool option_is_text(const Option *row);   /* its value is the given text itself */
 
-/* Read and write the caller's variable, except for a list: its OptionValue is zero. */
+/* Read and write the caller's variable, except for a list: its first text is read, and nothing is written. */
 OptionValue option_load(const Option *row);
 void option_store(const Option *row, OptionValue value);
 
 /* Returns the value before options are read: unset for a row with an automatic value, else that of the variable. */
 OptionValue option_initial(const Option *row);
 
-/* Returns whether the value is known; OptionKind defines the "unset" values. For a list it reads the variable. */
+/* Returns whether the value is known; OptionKind defines the "unset" values. */
 bool option_is_set(const Option *row, OptionValue value);
 
 /* Parses text by the row's kind, range and choices; `auto`, if the row allows it, gives the initial value. A text is
  * not copied. Returns false for an invalid value; option_demand_text() describes valid ones. */
 bool option_parse(const Option *row, const char *text, OptionValue *out);
 
-/* Formats a known value so that option_parse() can read it. For every kind but texts, whose length is not bounded. */
+/* Formats a known value so that option_parse() can read it, unless it is a text that is too long. */
 void option_format(const Option *row, OptionValue value, char *out, size_t size);
 
 /* Formats the range: "1..64", ">= 1", "> 0, <= 10"; empty when there is no limit. */
 void option_range_text(const Option *row, char *out, size_t size);
 
-/* Formats the choices of an OPTION_CHOICE, separated by `between`. */
-void option_choices_text(const Option *row, const char *between, char *out, size_t size);
+/* Formats the argument in help: "TEXT", "f32|bf16"; empty for a switch. */
+void option_argument_text(const Option *row, char *out, size_t size);
 
 /* Describes the valid values of a row, for error messages. */
 void option_demand_text(const Option *row, char *out, size_t size);
@@ -42,9 +41,6 @@ void option_append(char *out, size_t size, const char *between, const char *text
 /* ---- parts of --help, also for manual pages: option_help.c ---- */
 
 bool option_is_worth_a_no(const Option *row); /* shown with its --no- form */
-
-/* Formats the argument in help: "TEXT", "f32|bf16"; empty for a switch. */
-void option_argument_text(const Option *row, char *out, size_t size);
 
 /* Formats help, default and range: "weight decay [0.1; 0..1; not with --bench]"; `notes`: also the modes that allow the
  * option. */

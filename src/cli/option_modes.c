@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-/* Returns whether the option is on: its value is known and not the default, and a flag is not "no". */
+/* Returns whether the option is on: it is given, its value is known, and a switch is not at its default. */
 static bool is_on(const Option *row) {
   const OptionValue value = option_load(row);
-  if (row->origin == ORIGIN_DEFAULT) return false;
-  return row->kind == OPTION_FLAG ? value.integer : option_is_set(row, value);
+  const bool usual = option_is_switch(row) && value.integer == row->initial.integer;
+  return row->origin != ORIGIN_DEFAULT && option_is_set(row, value) && !usual;
 }
 
 /* "-p" or "--score". */

@@ -7,26 +7,26 @@
 
 /* A compound literal lets the compiler compare the variable's type with the kind. */
 #define OPTION_ROW(k, type, n, v, shown, ...)                                                                          \
-  { .kind = k, .name = n, .value = (type *){v}, .shown_default = shown, .help = __VA_ARGS__ }
+  { .kind = k, .name = n, .value = (type *){v}, .size = sizeof(type), .shown_default = shown, .help = __VA_ARGS__ }
 #define OPTION_NUMBER(k, type, n, v, low, high, shown, ...)                                                            \
   OPTION_ROW(k, type, n, v, shown, __VA_ARGS__, .min = low, .max = high)
 
 #define GROUP(...)                                                                                                     \
   { .group = __VA_ARGS__ }
-#define FLAG(n, v, ...) OPTION_ROW(OPTION_FLAG, bool, n, v, NULL, __VA_ARGS__)
-#define TRISTATE(n, v, shown, ...) OPTION_ROW(OPTION_TRISTATE, int, n, v, shown, __VA_ARGS__)
-#define INT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT, int, n, v, low, high, shown, __VA_ARGS__)
-#define INT64(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_INT64, int64_t, n, v, low, high, shown, __VA_ARGS__)
-#define UINT64(n, v, shown, ...) OPTION_ROW(OPTION_UINT64, uint64_t, n, v, shown, __VA_ARGS__)
+#define FLAG(n, v, ...) OPTION_ROW(OPTION_SWITCH, bool, n, v, NULL, __VA_ARGS__)
+#define TRISTATE(n, v, shown, ...) OPTION_ROW(OPTION_SWITCH, int, n, v, shown, __VA_ARGS__)
+#define INT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_WHOLE, int, n, v, low, high, shown, __VA_ARGS__)
+#define INT64(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_WHOLE, int64_t, n, v, low, high, shown, __VA_ARGS__)
+#define UINT64(n, v, shown, ...) OPTION_ROW(OPTION_WHOLE, uint64_t, n, v, shown, __VA_ARGS__, .natural = true)
 #define SEED(n, v, shown, ...) UINT64(n, v, shown, __VA_ARGS__, .seed = true)
-#define FLOAT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_FLOAT, float, n, v, low, high, shown, __VA_ARGS__)
-#define DOUBLE(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_DOUBLE, double, n, v, low, high, shown, __VA_ARGS__)
+#define FLOAT(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_REAL, float, n, v, low, high, shown, __VA_ARGS__)
+#define DOUBLE(n, v, low, high, shown, ...) OPTION_NUMBER(OPTION_REAL, double, n, v, low, high, shown, __VA_ARGS__)
 #define TEXT(n, v, shows, shown, ...) OPTION_ROW(OPTION_TEXT, const char *, n, v, shown, __VA_ARGS__, .argument = shows)
-#define OPTIONAL(n, v, shows, ...) OPTION_ROW(OPTION_OPTIONAL, const char *, n, v, NULL, __VA_ARGS__, .argument = shows)
+#define OPTIONAL(n, v, shows, ...) TEXT(n, v, shows, NULL, __VA_ARGS__, .optional = true)
 #define LIST(n, v, shows, ...) OPTION_ROW(OPTION_LIST, TextList, n, v, NULL, __VA_ARGS__, .argument = shows)
 /* v: an array of limit + 1 letters */
 #define LETTERS(n, v, limit, allowed, shown, ...)                                                                      \
-  OPTION_NUMBER(OPTION_LETTERS, char, n, v, 1, limit, shown, __VA_ARGS__, .letters = allowed)
+  OPTION_NUMBER(OPTION_TEXT, char, n, v, 1, limit, shown, __VA_ARGS__, .letters = allowed)
 #define CHOICE(n, v, names, shown, ...) OPTION_ROW(OPTION_CHOICE, int, n, v, shown, __VA_ARGS__, .choices = names)
 #define INTERVAL(n, v, ...) OPTION_ROW(OPTION_INTERVAL, Interval, n, v, NULL, __VA_ARGS__)
 
@@ -53,10 +53,11 @@
  * and the help. */
 #define DEVICE_ROWS(machine, dtypes, dtype_auto, dtype_text)                                                           \
   CHOICE("device", &(machine)->device, device_choices, NULL, "device to compute on"),                                  \
-      CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text),                                              \
+      CHOICE("dtype", &(machine)->dtype, dtypes, dtype_auto, dtype_text, .setting = SETTING_OF_MODEL),                 \
       TEXT("isa", &(machine)->isa, "LEVEL", "the best that the processor supports",                                    \
            "highest instruction set to use on a CPU: v2 (SSE4.2), v3 (AVX2), v4 (AVX-512) or, on ARM, neon, dotprod; " \
-           "for training in bf16 also avx512bf16, amx or, on ARM, bf16"),                                              \
+           "for training in bf16 also avx512bf16, amx or, on ARM, bf16",                                               \
+           .setting = SETTING_ASIDE),                                                                                  \
       INT("threads", &(machine)->threads, 0, 4096, "all", "number of CPU threads")
 
 #endif

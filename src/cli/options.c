@@ -15,18 +15,19 @@ enum { NAME_LIMIT = 64 /* bytes of an unknown flag that is compared with the kno
 
 void options_add(Options *options, const Option *table, size_t count) {
   Option heading = {.group = "Options"};
-  if (options->count) heading = options->rows[options->count - 1];
+  if (options->count) heading = options->rows[options->count - 1], heading.setting = SETTING_UNKNOWN;
   else if (!options->default_modes) options->default_modes = OPTION_ALL_MODES;
   options->failed = options->failed || !array_reserve(&options->rows, &options->capacity,
                                                       (size_t)options->count + count, sizeof *options->rows);
   for (const Option *from = table; !options->failed && from < table + count; from++) {
-    if (from->group) heading = (Option){.group = from->group, .group_modes = from->modes};
+    if (from->group) heading = (Option){.group = from->group, .group_modes = from->modes, .setting = from->setting};
     if (!heading.group_modes) heading.group_modes = options->default_modes;
     if (!from->name) continue;
     Option *row = &options->rows[options->count++];
     *row = *from;
     row->group = heading.group;
     row->group_modes = heading.group_modes;
+    if (!row->setting && !option_is_text(row)) row->setting = heading.setting;
     row->modes = (from->modes || from->selects ? from->modes : heading.group_modes) | from->selects;
     row->initial = option_initial(row);
     option_store(row, row->initial);
@@ -37,7 +38,8 @@ void options_init(Options *options, const Option *table, size_t count) {
   const Option builtin[] = {
       GROUP("Other", .modes = OPTION_ALL_MODES),
       TEXT("config", &options->config, "FILE", NULL,
-           "read `key = value` lines from FILE; options on the command line take precedence", .transient = true),
+           "read `key = value` lines from FILE; options on the command line take precedence", .transient = true,
+           .setting = SETTING_PATH),
       FLAG("quiet", &options->quiet, "print only warnings and errors", .transient = true),
       FLAG("help", &options->help, "print the common options and exit", .letter = 'h', .transient = true,
            .common = true),
@@ -79,6 +81,11 @@ bool options_given(const Options *options, const void *value) {
   for (const Option *row = options->rows; row < options->rows + options->count; row++)
     if (row->value == value) return row->origin != ORIGIN_DEFAULT;
   return false;
+}
+
+SettingKind options_setting_kind(const Options *options, const char *name) {
+  const Option *row = options ? option_named(options, name, strlen(name)) : NULL;
+  return row ? row->setting : SETTING_UNKNOWN;
 }
 
 void option_reset(Option *row) {
@@ -207,15 +214,17 @@ static bool check_rivals(const OptionSource *source, const Option *row, bool *ta
   return true;
 }
 
+static bool parse_given(const OptionSource *source, const Option *row, const char *text, OptionValue *out) {
+  char demand[300];
+  if (option_parse(row, text, out)) return true;
+  option_demand_text(row, demand, sizeof demand);
+  return option_fail(source, row, "got \"%.100s\", need %s", text, demand);
+}
+
 bool option_assign(const OptionSource *source, Option *row, const char *text) {
   OptionValue value;
   bool taken = false;
-  if (!option_parse(row, text, &value)) {
-    char demand[300];
-    option_demand_text(row, demand, sizeof demand);
-    return option_fail(source, row, "got \"%.100s\", need %s", text, demand);
-  }
-  if (!check_rivals(source, row, &taken) || taken) return taken;
+  if (!parse_given(source, row, text, &value) || !check_rivals(source, row, &taken) || taken) return taken;
   if (option_is_text(row) && value.text) { /* NULL: `auto` */
     value.text = keep_text(source->options, row, text);
     if (!value.text) return fail(source->error, EXIT_MEMORY, "out of memory while reading the options");
@@ -366,16 +375,13 @@ const Option *options_check(const Options *options, const char *name, const char
   const OptionSource source = {.code = EXIT_USAGE, .error = error};
   const Option *row = option_named(options, name, strlen(name));
   OptionValue parsed;
-  char flag[NAME_LIMIT], demand[300];
+  char flag[NAME_LIMIT];
   if (!row || row->hidden || option_is_command(options, row)) {
     snprintf(flag, sizeof flag, "--%s", name);
     fail_unknown(&(OptionSource){.options = (Options *)options, .error = error}, flag, flag + 2, strlen(flag + 2));
     return NULL;
   }
-  if (option_parse(row, value, &parsed)) return row;
-  option_demand_text(row, demand, sizeof demand);
-  option_fail(&source, row, "got \"%.100s\", need %s", value, demand);
-  return NULL;
+  return parse_given(&source, row, value, &parsed) ? row : NULL;
 }
 
 /* ---- the command line ---- */
@@ -415,7 +421,7 @@ static bool take_positional(CommandLine *line) {
 static bool take_flag(CommandLine *line, Option *row, const char *value) {
   const OptionSource *source = &line->source;
   if (!value && option_is_switch(row)) value = "yes";
-  if (!value && row->kind == OPTION_OPTIONAL) value = "";
+  if (!value && row->optional) value = "";
   if (value) return option_assign(source, row, value);
   if (line->index + 1 >= line->argc) return fail(source->error, EXIT_USAGE, "--%s needs a value", row->name);
   value = line->argv[++line->index];

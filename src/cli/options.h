@@ -41,25 +41,28 @@ typedef struct Interval {
   double seconds;
 } Interval;
 
-/* The type of the variable, and after the semicolon its value while the option is "unset". */
+/* The types of the variable, and after the semicolon its value while the option is "unset". */
 typedef enum OptionKind {
-  OPTION_FLAG,     /* bool; - */
-  OPTION_TRISTATE, /* int: 0, 1; -1 */
-  OPTION_INT,      /* int; outside min..max */
-  OPTION_INT64,    /* int64_t; outside min..max */
-  OPTION_UINT64,   /* uint64_t; outside min..max */
-  OPTION_FLOAT,    /* float; outside min..max, or NaN */
-  OPTION_DOUBLE,   /* double; outside min..max, or NaN */
-  OPTION_TEXT,     /* const char *; NULL */
-  OPTION_OPTIONAL, /* const char *, "" when given without `=TEXT`; NULL */
-  OPTION_LETTERS,  /* char[max + 1], of the letters in `letters`; "" */
-  OPTION_CHOICE,   /* int, index into `choices`; -1 */
-  OPTION_LIST,     /* TextList, repeatable; empty */
-  OPTION_INTERVAL  /* Interval, the range is for steps; steps < 0 */
+  OPTION_SWITCH,  /* bool; -. Or int: 0, 1; -1 */
+  OPTION_WHOLE,   /* int, int64_t, with `natural` uint64_t; outside min..max */
+  OPTION_REAL,    /* float, double; outside min..max, or NaN */
+  OPTION_TEXT,    /* const char *; NULL. With `letters` char[max + 1]; "" */
+  OPTION_CHOICE,  /* int, index into `choices`; -1 */
+  OPTION_LIST,    /* TextList, repeatable; empty */
+  OPTION_INTERVAL /* Interval; steps < 0 */
 } OptionKind;
 
 /* The source of a value; a lower source never replaces a higher one. */
 typedef enum OptionOrigin { ORIGIN_DEFAULT = 0, ORIGIN_FILE = 1, ORIGIN_COMMAND_LINE = 2 } OptionOrigin;
+
+/* What a setting of a run is to those who see its published model or compare it with other runs. */
+typedef enum SettingKind {
+  SETTING_UNKNOWN,  /* the program has no such option, or its row does not say; never published */
+  SETTING_OF_MODEL, /* a part of the recipe: who repeats the run gives it, too */
+  SETTING_PATH,     /* may be the path of a file: private */
+  SETTING_ASIDE,    /* does not affect the model: output files, intervals, machine; or depends on the file format */
+  SETTING_INTERNAL  /* needed only to repeat the run; not shown */
+} SettingKind;
 
 typedef union OptionValue {
   int64_t integer; /* of a switch: 0 or 1 */
@@ -73,17 +76,21 @@ typedef struct Option {
   const char *name; /* "lr": `--lr` on the command line, `lr = ...` in a file; NULL: the row is only a heading */
   char letter;      /* 'p' for -p; 0: none */
   OptionKind kind;
-  void *value;                /* the caller's variable, of the type that `kind` names */
+  void *value;                /* the caller's variable, of a type that `kind` names */
+  size_t size;                /* of that type: it tells int from int64_t, and float from double */
   const char *help;           /* one sentence, no full stop; wrapped to fit */
   const char *argument;       /* shown in --help: "FILE"; NULL: N, X, TEXT or the choices */
   const char *shown_default;  /* shown instead of the variable's value; begins with "auto": `auto` may be given */
   const char *const *choices; /* OPTION_CHOICE: ends with NULL */
-  const char *letters;        /* OPTION_LETTERS: those that are allowed */
+  const char *letters;        /* OPTION_TEXT: the text is 1 to `max` of these; NULL: any */
+  bool optional;              /* OPTION_TEXT: "" when it is given without `=TEXT` */
+  bool natural;               /* OPTION_WHOLE: not negative */
   double min, max;            /* both 0: only the type's limits. One-sided: INFINITY from <math.h> */
   bool above, below;          /* min itself, max itself is excluded */
   bool positional;            /* also takes arguments without a flag (OPTION_LIST: all, OPTION_TEXT: one) */
-  bool seed;                  /* OPTION_UINT64: -1 sets a random value */
+  bool seed;                  /* with `natural`: -1 sets a random value */
   bool transient;             /* an action (--resume, --dry-run): never written by options_write() */
+  SettingKind setting;        /* unknown: that of the heading, except for a text, which may be private */
   int exclusive;              /* rows with the same number > 0 exclude each other (--steps, --epochs, --minutes) */
   const char *group;          /* heading in --help and in files; options_add() copies it to the rows below it */
   unsigned selects;           /* the mode that the option selects, unless another one of `modes` is; 0: none */
@@ -170,6 +177,9 @@ bool option_file_read_text(char *text, const char *path, ExitCode code, OptionTa
 /* Returns whether the command line or a file gives the option whose variable is at `value`. A given `auto` counts. */
 bool options_given(const Options *options, const void *value);
 
+/* Returns the kind of a setting. `options`: of the program that has written it; NULL: unknown. */
+SettingKind options_setting_kind(const Options *options, const char *name);
+
 /* Returns whether the name is one of the words, which are separated by blanks; '_' and '-' are equal. */
 bool option_is_among(const char *words, const char *name, size_t length);
 
@@ -196,9 +206,8 @@ void option_take(const Option *row, const void *variable);
  * be the row's own variable: see options_format_named(). */
 void option_format_variable(const Option *row, const void *variable, char *out, size_t size);
 
-/* Returns the text to write instead of `text` for the row with this `value`, in allocated memory; NULL: `text`
- * itself. */
-typedef char *OptionsResolve(const void *context, const void *value, const char *text);
+/* Returns the text to write instead of `text` for the row, in allocated memory; NULL: `text` itself. */
+typedef char *OptionsResolve(const void *context, const Option *row, const char *text);
 
 /* Writes all known values in the form that options_load() reads, without transient rows; of mutually exclusive rows the
  * given one, else the first. `resolve`: NULL, or called for each text, with `context`. Returns false when the stream

@@ -103,7 +103,7 @@ static void write_reading(FILE *out, const json_t *settings) {
   }
 }
 
-static void write_command(FILE *out, const json_t *settings) {
+static void write_command(FILE *out, const Options *training, const json_t *settings) {
   const char *key;
   json_t *value;
   const bool based = json_object_get(settings, "init");
@@ -115,19 +115,22 @@ static void write_command(FILE *out, const json_t *settings) {
   write_tokenizer(out, settings, "tokenizer");
   write_tokenizer(out, settings, "source-tokenizer");
   json_object_foreach((json_t *)settings, key, value) {
-    if (result_setting_kind(key) == SETTING_OF_MODEL && !(based && is_of_base(key))) write_flag(out, key, value);
+    if (options_setting_kind(training, key) == SETTING_OF_MODEL && !(based && is_of_base(key)))
+      write_flag(out, key, value);
   }
   fputs("\n```\n", out);
 }
 
 /* Writes nothing when the model is not a run of ./train. */
-static bool write_training(FILE *out, const char *dir, Error *error) {
+static bool write_training(FILE *out, const Program *p, Error *error) {
+  const char *dir = p->model.dir;
   Error why = {0};
   History history = {0};
   json_t *result = result_json(dir, CHECKPOINT_RESULT, &why), *settings = result_settings(dir, &why);
   history_read(&history, path_in(dir, CHECKPOINT_METRICS).text, &why);
+  if (p->training.failed) error_memory(&why, "the options");
   if (result) write_results(out, result, history_kept(&history));
-  if (json_object_size(settings) > 0) write_command(out, settings);
+  if (json_object_size(settings) > 0) write_command(out, &p->training, settings);
   history_free(&history);
   json_decref(result);
   json_decref(settings);
@@ -200,7 +203,7 @@ static bool write_card(const Export *e, const char *path, const char *name, Erro
   if (!file_writer_begin(&file, path, error)) return false;
   write_front(file.stream, &e->p->model.config, e->license.text);
   write_model(file.stream, e, name);
-  if (!model_counts_ok(error) || !write_training(file.stream, e->p->model.dir, error)) {
+  if (!model_counts_ok(error) || !write_training(file.stream, e->p, error)) {
     file_writer_abort(&file);
     return false;
   }

@@ -56,6 +56,7 @@ typedef struct Stdout {
 typedef struct Program {
   GenerateSettings settings;
   Options options;   /* its rows point into `settings` */
+  Options training;  /* of ./train, whose settings a run contains */
   PatternList stops; /* from --stop */
   Console console;
   TextCheck check; /* of the texts that are read */

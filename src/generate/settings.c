@@ -60,12 +60,14 @@ enum {
 
 /* What --heat and its like cannot be given with. */
 #define NOT_PLAIN                                                                                                      \
-  "num-samples novelty json per-line per-token per-word exact stride tsv fasta jsonl-field prompt-field response-field"
+  "num-samples novelty json per-line per-token per-word exact stride tsv fasta jsonl-field prompt-field "              \
+  "response-field"
 
 static void add_sampling(Options *options, Sampling *sampling) {
   for (const SamplingSetting *s = sampling_settings; s->name; s++) {
     const Option row = {.name = s->name,
-                        .kind = s->whole ? OPTION_INT : OPTION_FLOAT,
+                        .kind = s->whole ? OPTION_WHOLE : OPTION_REAL,
+                        .size = s->whole ? sizeof(int) : sizeof(float),
                         .value = (char *)sampling + s->offset,
                         .min = s->min,
                         .max = s->max,

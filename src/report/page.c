@@ -4,7 +4,6 @@
 #include "files/formats/model_files.h"
 #include "report/chart.h"
 #include "report/result.h"
-#include "report/runs.h"
 #include "report/summary.h"
 #include "base/file.h"
 #include "base/html.h"
@@ -445,27 +444,26 @@ static void write_command(FILE *stream, const char *dir) {
 }
 
 /* The table of --runs. */
-static bool write_results(FILE *stream, const PageRun *runs, int count, bool by_seed, Error *error) {
+static bool write_results(FILE *stream, const PageRun *runs, int count, RunsTable table, Error *error) {
   const char **dirs = malloc((size_t)count * sizeof *dirs);
   if (!dirs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) dirs[i] = runs[i].dir;
+  table.dirs = dirs, table.count = count;
   fputs("<section><h2>Results</h2>\n", stream);
-  const bool ok = runs_print(
-      &(RunsTable){.dirs = dirs, .count = count, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH, .by_seed = by_seed},
-      stream, error);
+  const bool ok = runs_print(&table, stream, error);
   fputs("</section>\n", stream);
   free(dirs);
   return ok;
 }
 
-static bool write_page(FILE *stream, const PageRun *runs, int count, bool by_seed, Error *error) {
+static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsTable *table, Error *error) {
   html_begin(stream, page_style);
   fputs("<title>", stream);
   html_write_text(stream, runs[0].dir);
   if (count > 1) fprintf(stream, " and %d more", count - 1);
   fputs("</title>\n</head>\n<body>\n", stream);
   if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
-  if (count > 1 && !write_results(stream, runs, count, by_seed, error)) return false;
+  if (count > 1 && !write_results(stream, runs, count, *table, error)) return false;
   for (int i = 0; i < count; i++) {
     html_write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
     fputc('\n', stream);
@@ -481,13 +479,13 @@ static bool write_page(FILE *stream, const PageRun *runs, int count, bool by_see
   return ok && json_memory_ok(error, "a report");
 }
 
-bool page_write(const FoundRun *found, int count, bool by_seed, const char *path, Error *error) {
+bool page_write(const FoundRun *found, int count, const RunsTable *table, const char *path, Error *error) {
   FileWriter file;
   PageRun *runs = calloc((size_t)count, sizeof *runs);
   if (!runs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, runs, count, by_seed, error))) file_writer_abort(&file);
+  if (ok && !(ok = write_page(file.stream, runs, count, table, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
   for (int i = 0; i < count; i++) {
     json_decref(runs[i].settings);
@@ -497,10 +495,10 @@ bool page_write(const FoundRun *found, int count, bool by_seed, const char *path
   return ok;
 }
 
-bool page_write_runs(const char *const *dirs, int count, bool by_seed, const char *path, Console *console,
+bool page_write_runs(const char *const *dirs, int count, const RunsTable *table, const char *path, Console *console,
                      Error *error) {
   FoundRuns runs = {.console = console};
-  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, by_seed, path, error);
+  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, table, path, error);
   find_runs_free(&runs);
   return ok;
 }

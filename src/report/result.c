@@ -61,17 +61,6 @@ json_t *result_settings(const char *dir, Error *error) {
   return settings;
 }
 
-SettingKind result_setting_kind(const char *name) {
-  static const char paths[] = "data val choose init teacher tokenizer source-tokenizer";
-  static const char aside[] = "license out overwrite resume prompt threads device save-every log-every sample-every "
-                              "sample-tokens tsv fasta binary jsonl-field prompt-field response-field autotune no-shard "
-                              "isa gpus";
-  const size_t length = strlen(name);
-  if (strcmp(name, "earlier-steps") == 0) return SETTING_INTERNAL;
-  if (option_is_among(paths, name, length)) return SETTING_PATH;
-  return option_is_among(aside, name, length) ? SETTING_ASIDE : SETTING_OF_MODEL;
-}
-
 /* ---- states ---- */
 
 const char *result_state(const char *dir, const json_t *result) {

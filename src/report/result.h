@@ -50,15 +50,6 @@ double result_value(const json_t *object, const char *key); /* a number of a res
 json_t *result_settings(const char *dir, Error *error);
 json_t *result_settings_text(char *text, Error *error); /* the same from a text, which is modified */
 
-/* The kind of a setting. */
-typedef enum SettingKind {
-  SETTING_OF_MODEL,
-  SETTING_PATH,    /* may be the path of a file: private */
-  SETTING_ASIDE,   /* does not affect the model: output files, intervals, machine */
-  SETTING_INTERNAL /* needed only to repeat the run; not shown */
-} SettingKind;
-SettingKind result_setting_kind(const char *name);
-
 /* Reads DIR/NAME. Returns NULL without an error when it does not exist, else with EXIT_INPUT or EXIT_MEMORY. */
 json_t *result_json(const char *dir, const char *name, Error *error);
 

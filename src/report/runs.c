@@ -2,7 +2,6 @@
 #include "report/runs.h"
 
 #include "files/checkpoint/directory.h"
-#include "cli/options.h"
 #include "report/find_runs.h"
 #include "report/result.h"
 #include "report/seeds.h"
@@ -218,13 +217,14 @@ static bool differs(json_t *const *rows, size_t count, const char *name) {
 
 /* Returns the names of all values in the rows, in table order. A name is true when it is a column of the whole table,
  * and false when it is a setting that is equal in all runs, or the directory. */
-static json_t *known_columns(json_t *const *rows, size_t count) {
+static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
   set(known, measured[0], json_true());
   for (size_t i = 0; i < count; i++) {
     json_object_foreach(rows[i], name, value) {
-      if (!is_setting(name) || result_setting_kind(name) == SETTING_INTERNAL || json_object_get(known, name)) continue;
+      const bool internal = options_setting_kind(runs->options, name) == SETTING_INTERNAL;
+      if (!is_setting(name) || internal || json_object_get(known, name)) continue;
       set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
     }
   }
@@ -277,7 +277,7 @@ static json_t *comparable_results(const Table *table, const Ranking *ranking) {
 
 /* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last
  * part is equal in all runs does not differ. */
-static json_t *informative_settings(const Table *table, const json_t *known) {
+static json_t *informative_settings(const RunsTable *runs, const Table *table, const json_t *known) {
   static const char *const first[] = {"dim",  "layers", "lr",        "muon-lr", "ctx",   "arch",    "data",
                                       "init", "val",    "tokenizer", "steps",   "batch", "dropout", "seed"};
   json_t *settings = json_object(), *listed;
@@ -286,7 +286,7 @@ static json_t *informative_settings(const Table *table, const json_t *known) {
     if (json_is_true(json_object_get(known, first[i])) && differs(table->rows, table->row_count, first[i]))
       json_object_set_new(settings, first[i], json_true());
   json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && is_setting(name) && result_setting_kind(name) != SETTING_ASIDE &&
+    if (json_is_true(listed) && is_setting(name) && options_setting_kind(runs->options, name) != SETTING_ASIDE &&
         differs(table->rows, table->row_count, name))
       json_object_set_new(settings, name, json_true());
   }
@@ -307,10 +307,11 @@ static void add_if_it_fits(Fit *fit, const char *name) {
 }
 
 /* Chooses the run, its score and validation text, then settings and measurements in turn, as long as they fit. */
-static json_t *choose_informative(const Table *table, const json_t *known, const Ranking *ranking, int width) {
+static json_t *choose_informative(const RunsTable *runs, const Table *table, const json_t *known,
+                                  const Ranking *ranking) {
   enum { SCORES = 6 }; /* the score, the number of seeds, the validation text, the score on its beginning */
-  Fit fit = {table, json_object(), width};
-  json_t *results = comparable_results(table, ranking), *settings = informative_settings(table, known);
+  Fit fit = {table, json_object(), runs->width};
+  json_t *results = comparable_results(table, ranking), *settings = informative_settings(runs, table, known);
   void *setting = json_object_iter(settings);
   add_if_it_fits(&fit, "run");
   for (int i = 1; i <= SCORES; i++)
@@ -371,7 +372,7 @@ static bool choose_columns(Table *table, const json_t *known, const RunsTable *r
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
   json_t *all = choose_all(table, known, !for_people);
   json_t *chosen = named                          ? choose_named(known, runs->columns, error)
-                   : !runs->columns && for_people ? choose_informative(table, known, ranking, runs->width)
+                   : !runs->columns && for_people ? choose_informative(runs, table, known, ranking)
                                                   : json_incref(all);
   *left_out = runs->columns ? 0 : json_object_size(all) - json_object_size(chosen);
   const bool ok = !error->code && set_columns(table, known, chosen, named, error);
@@ -408,13 +409,13 @@ static void join_deviations(json_t *row, const char *sign) {
 }
 
 /* Replaces the state by words, and each path by the part after its last slash. */
-static void make_readable(json_t *row) {
+static void make_readable(const RunsTable *runs, json_t *row) {
   json_t *value;
   const char *name, *state = json_string_value(json_object_get(row, "state"));
   json_object_set_new(row, "state", json_string(state ? result_state_words(state, true) : NULL));
   json_object_foreach(row, name, value) {
-    if (result_setting_kind(name) == SETTING_PATH && (json_is_string(value) || json_is_array(value)))
-      set(row, name, bases_of(value));
+    const bool path = options_setting_kind(runs->options, name) == SETTING_PATH;
+    if (path && (json_is_string(value) || json_is_array(value))) set(row, name, bases_of(value));
   }
 }
 
@@ -427,7 +428,7 @@ static bool order(const RunsTable *runs, Table *table, Ranking *ranking, Error *
   if (runs->format > TABLE_LAST_FOR_PEOPLE) return true;
   ranking_label(table->rows, table->row_count);
   for (size_t i = 0; i < table->row_count; i++) {
-    make_readable(table->rows[i]);
+    make_readable(runs, table->rows[i]);
     if (!runs->columns)
       join_deviations(table->rows[i], runs->format != TABLE_TEXT || runs->console->utf8 ? "\xC2\xB1" : "+-");
   }
@@ -455,7 +456,7 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
   table.rows = malloc(table.row_count * sizeof *table.rows);
   if (!table.rows) return error_memory(error, "a table of runs");
   for (size_t i = 0; i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
-  json_t *known = known_columns(table.rows, table.row_count);
+  json_t *known = known_columns(runs, table.rows, table.row_count);
   bool ok = check_sort(known, runs->sort, error) && order(runs, &table, &ranking, error) &&
             choose_columns(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
   if (ok) table_print(&table, runs->format, stream);

@@ -3,6 +3,7 @@
 #define INKLING_REPORT_RUNS_H
 
 #include "cli/console.h"
+#include "cli/options.h"
 #include "report/table.h"
 #include "base/error.h"
 
@@ -18,9 +19,15 @@ typedef struct RunsTable {
   const char *columns;
   bool by_seed; /* a row for each run; else runs that differ only in their seed are one */
   TableFormat format;
-  int width;        /* greatest width of text, unless `columns` is given; Markdown has the same columns */
+  const Options *options; /* of ./train: which settings are paths, or beside the point. NULL: unknown */
+  int width;              /* greatest width of text, unless `columns` is given; Markdown has the same columns */
   Console *console; /* for notes, which CSV and JSON do not have, and warnings. NULL: the table is part of a page */
 } RunsTable;
+
+/* Returns the table of a page, without its runs. `options`, `by_seed`: as above. */
+static inline RunsTable runs_page_table(const Options *options, bool by_seed) {
+  return (RunsTable){.options = options, .by_seed = by_seed, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH};
+}
 
 /* Prints the table. Runs that differ only in their seed (report/seeds.h), with the same validation text, state and,
  * except after --patience, step, are one row: the name of the first, a list of their seeds, and means. Columns: run;

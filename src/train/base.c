@@ -103,7 +103,7 @@ bool run_check_same_model(const Run *r, Error *error) {
   /* Components come before sizes: a size may follow from them, and the error should name the cause. */
   for (int sizes = 0; sizes < 2; sizes++)
     for (const Option *row = next_field(r, NULL); row; row = next_field(r, row))
-      if ((row->kind == OPTION_INT) == sizes && !check_field(r, row, error)) return false;
+      if ((row->kind == OPTION_WHOLE) == sizes && !check_field(r, row, error)) return false;
   return true;
 }
 

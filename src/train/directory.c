@@ -83,34 +83,30 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
 }
 
-char *run_absolute_path(const Options *options, const TrainSettings *s, const void *value, const char *text,
-                        Error *error) {
-  const bool is_source = (value == &s->data || value == &s->val || value == &s->choose) && !path_is_stdin(text);
-  const bool is_tokenizer =
-      (value == &s->tokenizer || value == &s->source_tokenizer) && settings_tokenizer_is_path(text);
-  const bool is_file = value == &s->init || value == &s->teacher || value == &options->config;
-  if (!is_source && !is_tokenizer && !is_file) return NULL;
+char *run_absolute_path(const TrainSettings *s, const Option *row, const char *text, Error *error) {
+  const bool is_tokenizer = row->value == &s->tokenizer || row->value == &s->source_tokenizer;
+  if (row->setting != SETTING_PATH || path_is_stdin(text)) return NULL;
+  if (is_tokenizer && !settings_tokenizer_is_path(text)) return NULL;
   char *path = realpath(text, NULL);
   if (!path && errno == ENOMEM) error_memory(error, CHECKPOINT_SETTINGS);
   return path;
 }
 
 typedef struct Resolving {
-  const Options *options;
   const TrainSettings *settings;
   Error *error;
 } Resolving;
 
-static char *resolve(const void *context, const void *value, const char *text) {
+static char *resolve(const void *context, const Option *row, const char *text) {
   const Resolving *r = context;
-  return run_absolute_path(r->options, r->settings, value, text, r->error);
+  return run_absolute_path(r->settings, row, text, r->error);
 }
 
 typedef bool WriteOptions(const Options *options, FILE *stream, OptionsResolve *resolve, const void *context);
 
 static bool options_text(WriteOptions *write, const Options *options, const TrainSettings *s, char **text, size_t *size,
                          Error *error) {
-  const Resolving resolving = {options, s, error};
+  const Resolving resolving = {s, error};
   FILE *stream = open_memstream(text, size);
   bool ok = stream && write(options, stream, resolve, &resolving);
   if (stream && fclose(stream) != 0) ok = false;

@@ -159,7 +159,7 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
 bool run_write_report(const Run *r, Error *error) {
   if (!run_leads(r->peers)) return true;
   const RunFiles *files = &r->files;
-  return page_write(&(FoundRun){files->dir, files->history}, 1, false, path_in(files->dir, CHECKPOINT_REPORT).text,
+  return page_write(&(FoundRun){files->dir, files->history}, 1, NULL, path_in(files->dir, CHECKPOINT_REPORT).text,
                     error);
 }
 

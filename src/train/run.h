@@ -308,11 +308,9 @@ typedef struct ResumeCommand {
   char text[2 * sizeof(ShellWord) + 16];
 } ResumeCommand;
 ResumeCommand run_resume_command(const RunFiles *files); /* the command that resumes the run */
-/* Returns the absolute path of an existing file that is the `text` of the option with this variable, in allocated
- * memory, so that the settings can be used from any directory. NULL: it is no path, there is no such file, or
- * EXIT_MEMORY. */
-char *run_absolute_path(const Options *options, const TrainSettings *s, const void *value, const char *text,
-                        Error *error);
+/* Returns the absolute path of an existing file that is the `text` of an option, in allocated memory, so that the
+ * settings can be used from any directory. NULL: it is no path, there is no such file, or EXIT_MEMORY. */
+char *run_absolute_path(const TrainSettings *s, const Option *row, const char *text, Error *error);
 /* Returns the contents of config.txt in allocated memory. EXIT_MEMORY. */
 bool run_settings_text(const Options *options, const TrainSettings *s, char **text, size_t *size, Error *error);
 /* The same for options_write_arguments(). Paths are absolute in both. */

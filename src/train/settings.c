@@ -111,26 +111,29 @@ void train_options(Options *options, TrainSettings *s) {
   ModelConfig *m = &s->model;
   *s = defaults;
   const Option table[] = {
-      GROUP("Data"),
+      GROUP("Data", .setting = SETTING_OF_MODEL),
       LIST("data", &s->data, "FILE",
            "training text: files, directories (every " TEXT_FILE_NAMES " in them) or - (standard input); a "
            "document ends at the end of a file or at a line that contains only <|endoftext|>",
-           .positional = true, .modes = OPTION_ALL_MODES, .common = true),
+           .positional = true, .modes = OPTION_ALL_MODES, .common = true, .setting = SETTING_PATH),
       TEXT("val", &s->val, "FILE", "the end of the text",
-           "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true),
+           "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true,
+           .setting = SETTING_PATH),
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MB) " MB; 0: none"),
-      FORMAT_ROWS(s, .needs = NULL),
-      FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks"),
+      FORMAT_ROWS(s, .setting = SETTING_ASIDE),
+      FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks",
+           .setting = SETTING_ASIDE),
       CHOICE("pack", &s->pack, pack_names,
              "auto: docs for pairs, or if the tokenizer of --init adds a token at the start of texts; else stream",
              "training windows: pieces of the text (stream), or whole documents without attention between them (docs)"),
 
-      GROUP("Tokenizer"),
+      GROUP("Tokenizer", .setting = SETTING_OF_MODEL),
       TEXT("tokenizer", &s->tokenizer, TOKENIZER_NAMES, "auto: from the size and the characters of the text",
            "tokenizer: one token per byte (byte), a byte-level BPE trained on the text (bpe), one token per character, "
            "word or line of the text (chars, words, lines), a text that consists of token ids (ids), or the "
-           "tokenizer.json of another run or model (FILE)"),
+           "tokenizer.json of another run or model (FILE)",
+           .setting = SETTING_PATH),
       INT("vocab-size", &s->vocab_size, 1, MODEL_MAX_VOCAB,
           "auto: from the size of the text; with chars, words, lines: all",
           "maximum vocabulary size, including <|endoftext|> and, for a BPE, the 256 bytes; chars, words and lines keep "
@@ -140,11 +143,12 @@ void train_options(Options *options, TrainSettings *s) {
            "with chars, words or lines, add a token <unk> for those that the training text does not contain"),
       TEXT("source-tokenizer", &s->source_tokenizer, TOKENIZER_NAMES, "auto: the same tokenizer",
            "separate tokenizer for the encoder, trained on prompts only; --tokenizer is then trained on responses "
-           "only"),
+           "only",
+           .setting = SETTING_PATH),
       INT("source-vocab-size", &s->source_vocab_size, 1, MODEL_MAX_VOCAB, "auto: from the size of the text",
           "maximum vocabulary size for prompts, as --vocab-size", .follows = "source-tokenizer"),
 
-      GROUP("Model"),
+      GROUP("Model", .setting = SETTING_OF_MODEL),
       CHOICE("preset", &s->preset, preset_names, "auto: from the text and the device",
              "model size as layers/heads/dim/ctx: " MODEL_PRESETS(PRESET_HELP) "124m also sets vocab-size " SHOWN(
                  AUTO_GPT2_VOCAB),
@@ -169,7 +173,7 @@ void train_options(Options *options, TrainSettings *s) {
             .below = true, .follows = "dropout optimizer"),
       FLOAT("mlp-dropout", &s->mlp_dropout, 0, 1, NULL, "dropout on the hidden activations of MLPs", .below = true),
 
-      GROUP("Architecture"),
+      GROUP("Architecture", .setting = SETTING_OF_MODEL),
       CHOICE(
           "arch", &s->arch, architecture_names,
           "auto: lfm2; llama if norms, activation, biases, positions, an encoder or a mixer without C are given",
@@ -188,7 +192,7 @@ void train_options(Options *options, TrainSettings *s) {
       LETTERS("mixer", m->mixers, MODEL_MAX_LAYERS, MODEL_MIXERS, "auto: arch",
               "token mixer of each layer, one letter per layer, repeated if shorter: attention (A), a gated "
               "convolution over 3 positions (C), attention without rotary positions (N)",
-              .argument = "CCA", .follows = "arch"),
+              .argument = "CCA", .follows = "arch", .setting = SETTING_OF_MODEL),
       TRISTATE("qk-norm", &m->qk_norm, "auto: arch", "RMSNorm of the queries and keys of each head", .follows = "arch"),
       FLOAT("norm-eps", &m->norm_eps, 1e-12, 1, NULL, "epsilon added to the variance in norms", .below = true),
       CHOICE("act", (int *)&m->activation, model_activation_names, "auto: arch", "activation function of the MLP",
@@ -214,9 +218,10 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("init", &s->init, "DIR", "random weights",
            "trained model to start from (fine-tuning): a run or a Hugging Face transformers model; its tokenizer and "
            "architecture are kept, except that --ctx may be smaller",
-           .common = true),
+           .common = true, .setting = SETTING_PATH),
       TEXT("license", &s->license, "ID", "auto: the license in the model card of --init",
-           "license of the model, such as cc-by-4.0: for its model card (--export), GGUF files and pages"),
+           "license of the model, such as cc-by-4.0: for its model card (--export), GGUF files and pages",
+           .setting = SETTING_ASIDE),
       CHOICE(
           "init-like", &s->init_like, architecture_inits, NULL,
           "initial weights: normal, smaller at residual outputs (gpt2), or as in nn.Linear and nn.Embedding (torch)"),
@@ -224,7 +229,7 @@ void train_options(Options *options, TrainSettings *s) {
             "standard deviation of the initial weights with --init-like gpt2", .above = true,
             .follows = "preset dim arch init-like"),
 
-      GROUP("Optimizer"),
+      GROUP("Optimizer", .setting = SETTING_OF_MODEL),
       CHOICE(
           "optimizer", &s->optimizer, settings_optimizers,
           "auto: muon; adamw if lr is given without muon-lr, or if muon would take most of the step time",
@@ -252,11 +257,12 @@ void train_options(Options *options, TrainSettings *s) {
             "label smoothing: fraction of each target spread over the vocabulary, in training only", .below = true),
       TEXT("teacher", &s->teacher, "DIR", "none",
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
-           "model with the same tokenizer, which is then the default of --tokenizer"),
+           "model with the same tokenizer, which is then the default of --tokenizer",
+           .setting = SETTING_PATH),
       FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "0.5",
             "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
 
-      GROUP("Length"),
+      GROUP("Length", .setting = SETTING_OF_MODEL),
       INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",
             "number of optimizer steps", .exclusive = EXCLUSIVE_LENGTH, .common = true),
       DOUBLE("epochs", &s->epochs, 0, 1e9, NULL, "number of passes over the training text", .above = true,
@@ -264,13 +270,13 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("minutes", &s->minutes_text, "X", NULL,
            "time budget in minutes, from the start of the program to its end; a new run ends after at "
            "most " AUTO_EPOCHS_WORDS "; a resumed run gets the same budget again; a dry run compares several: 1,3,10",
-           .exclusive = EXCLUSIVE_LENGTH, .common = true),
+           .exclusive = EXCLUSIVE_LENGTH, .common = true, .setting = SETTING_OF_MODEL),
       INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
             "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
       TEXT(
           "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
           "previously planned lengths of this run; written to config.txt by --minutes, so that the run can be repeated",
-          .hidden = true, .follows = "steps epochs minutes"),
+          .hidden = true, .follows = "steps epochs minutes", .setting = SETTING_INTERNAL),
       INT("batch", &s->batch, 1, SETTINGS_MAX_BATCH, "auto: from preset, device and optimizer",
           "number of sequences per micro-batch", .follows = "preset optimizer", .stays = true),
       INT("grad-accum", &s->grad_accum, 1, SETTINGS_MAX_BATCH, "auto: 1",
@@ -278,7 +284,7 @@ void train_options(Options *options, TrainSettings *s) {
       INT64("batch-tokens", &s->batch_tokens, 1, 1e12, NULL, "number of tokens per step; sets grad-accum",
             .exclusive = EXCLUSIVE_BATCH),
 
-      GROUP("Evaluation"),
+      GROUP("Evaluation", .setting = SETTING_OF_MODEL),
       INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(AUTO_EVALUATIONS) " times per run",
             "number of steps between evaluations; 0: only at the end"),
       INT64("eval-tokens", &s->eval_tokens, 1, 1e15, "auto: all of a short validation text, else for 5% of the time",
@@ -290,16 +296,18 @@ void train_options(Options *options, TrainSettings *s) {
            "mean of the weights at the newest evaluations"),
       TEXT("choose", &s->choose, "FILE", NULL,
            "at each evaluation, also measure how often the model gives the right one of the texts on a line of FILE "
-           "the highest probability (.tsv or .jsonl, as for --choose of generate)"),
+           "the highest probability (.tsv or .jsonl, as for --choose of generate)",
+           .setting = SETTING_PATH),
       INT64("sample-every", &s->sample_every, 0, 1e12, "auto: " SHOWN(AUTO_SAMPLES) " times per run",
-            "number of steps between samples; 0: only at the end"),
-      INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples"),
-      TEXT("prompt", &s->prompt, NULL, NULL, "prompt of the samples"),
+            "number of steps between samples; 0: only at the end", .setting = SETTING_ASIDE),
+      INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples",
+          .setting = SETTING_ASIDE),
+      TEXT("prompt", &s->prompt, NULL, NULL, "prompt of the samples", .setting = SETTING_ASIDE),
 
-      GROUP("Output"),
+      GROUP("Output", .setting = SETTING_ASIDE),
       TEXT("out", &s->out, "DIR", "FILE.run or stdin.run in the current directory", "run directory",
            .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP,
-           .common = true),
+           .common = true, .setting = SETTING_ASIDE),
       FLAG("overwrite", &s->overwrite, "replace an existing run in --out DIR", .transient = true),
       OPTIONAL("resume", &s->resume, "DIR",
                "resume a stopped run: DIR, or the newest *.run in the current directory; a larger --steps extends a "
@@ -310,11 +318,12 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT(
           "keep-at", &s->keep_at, "steps:N,...|tokens:N,...|words:N,...|log", "none",
           "keep the model at these steps, or when so many tokens or words were trained on, in DIR/series; N: 500, 10k, "
-          "1.5M; log: at steps 0, 1, 2, 4, 8, ..."),
+          "1.5M; log: at steps 0, 1, 2, 4, 8, ...",
+          .setting = SETTING_ASIDE),
       INT64("log-every", &s->log_every, 1, 1e12, "auto: " SHOWN(AUTO_LOG_LINES) " times per run",
             "number of steps between lines of metrics.jsonl"),
 
-      GROUP("Machine"),
+      GROUP("Machine", .setting = SETTING_ASIDE),
       DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU or an AMD CPU with AVX512-BF16, else f32",
                   "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
@@ -322,9 +331,9 @@ void train_options(Options *options, TrainSettings *s) {
       TEXT("gpus", &s->gpus, "N|all", NULL, "number of GPUs on this machine to train on, one process each",
            .transient = true),
       FLAG("no-shard", &s->no_shard, "replicate the optimizer state in all processes, instead of sharding it (ZeRO-1)"),
-      SEED(
-          "seed", &s->seed, NULL,
-          "random seed; the same seed gives byte-identical results; -1: a random seed, which is written to config.txt"),
+      SEED("seed", &s->seed, NULL,
+           "random seed; the same seed gives byte-identical results; -1: a random seed, which is written to config.txt",
+           .setting = SETTING_OF_MODEL),
 
       GROUP("Runs"),
       FLAG("runs", &s->runs, "print a table of runs; FILE... are directories with runs", .transient = true,

@@ -5,7 +5,7 @@
 #include "files/checkpoint/directory.h"
 #include "report/page.h"
 #include "report/plot.h"
-#include "report/runs.h"
+#include "train/settings.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -32,18 +32,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   FILE *nowhere = fopen("/dev/null", "w");
   FUZZ_REQUIRE(nowhere);
   Error error = {0};
-  fuzz_require_done(page_write_runs(dirs, 1, false, page, NULL, &error), &error);
-  fuzz_require_done(page_write_runs(dirs, 2, false, page, NULL, &error), &error);
+  TrainSettings settings;
+  Options options;
+  train_options(&options, &settings);
+  RunsTable table = runs_page_table(&options, false);
+  fuzz_require_done(page_write_runs(dirs, 1, &table, page, NULL, &error), &error);
+  fuzz_require_done(page_write_runs(dirs, 2, &table, page, NULL, &error), &error);
   Console unread = {.stream = nowhere, .quiet = true};
-  for (TableFormat format = TABLE_TEXT; format < TABLE_FORMATS; format++) {
-    const RunsTable table = {.dirs = &dir, .count = 1, .format = format, .width = 80, .console = &unread};
+  table.dirs = &dir, table.count = 1, table.width = 80, table.console = &unread;
+  for (table.format = TABLE_TEXT; table.format < TABLE_FORMATS; table.format++)
     fuzz_require_done(runs_print(&table, nowhere, &error), &error);
-  }
   FoundRuns runs = {0};
   fuzz_require_done(find_runs_read(&runs, &dir, 1, &error), &error);
   plot_print(nowhere, runs.items, runs.count, 0, true);
   plot_print(nowhere, runs.items, 1, 0, true);
   find_runs_free(&runs);
+  options_free(&options);
   fclose(nowhere);
   return 0;
 }

@@ -3,6 +3,7 @@
 #define INKLING_TRAIN_SWEEP_FINDINGS_H
 
 #include "cli/console.h"
+#include "cli/options.h"
 #include "report/seeds.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -84,6 +85,7 @@ bool sweep_tell(const SweepRuns *runs, Console *console, Error *error);
 
 /* Writes report.html of a sweep: the best setting, a picture of each option, and the table of --runs. EXIT_OUTPUT,
  * EXIT_MEMORY. */
-bool sweep_page_write(const SweepRuns *runs, const char *dir, bool by_seed, const char *path, Error *error);
+bool sweep_page_write(const SweepRuns *runs, const char *dir, const Options *options, bool by_seed, const char *path,
+                      Error *error);
 
 #endif

@@ -124,35 +124,36 @@ static bool write_option(FILE *stream, const SweepRuns *runs, const SweepOption 
 
 /* ---- the page ---- */
 
-static bool write_page(FILE *stream, const SweepRuns *runs, const char *dir, bool by_seed, const SweepOption *options,
+static bool write_page(FILE *stream, const SweepRuns *runs, const RunsTable *table, const SweepOption *options,
                        int count, Error *error) {
   const double most = worst_shown(runs);
   const bool any_score = most > 0;
-  const RunsTable table = {
-      .dirs = &dir, .count = 1, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH, .by_seed = by_seed};
   bool ok = !isnan(most);
   html_begin(stream, page_style);
-  html_write_element(stream, "title", dir);
+  html_write_element(stream, "title", table->dirs[0]);
   fputs("\n</head>\n<body>\n", stream);
-  html_write_element(stream, "h1", dir);
+  html_write_element(stream, "h1", table->dirs[0]);
   write_summary(stream, runs, options, count);
   fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
   for (int i = 0; ok && i < count; i++)
     if (options[i].count > 1) ok = write_option(stream, runs, &options[i], i, most);
   fputs("</div>\n</section>\n<section><h2>Runs</h2>\n", stream);
   if (!ok) error_memory(error, "a report");
-  if (ok && any_score) ok = runs_print(&table, stream, error);
+  if (ok && any_score) ok = runs_print(table, stream, error);
   fputs("</section>\n</body>\n</html>\n", stream);
   return ok;
 }
 
-bool sweep_page_write(const SweepRuns *runs, const char *dir, bool by_seed, const char *path, Error *error) {
+bool sweep_page_write(const SweepRuns *runs, const char *dir, const Options *options, bool by_seed, const char *path,
+                      Error *error) {
+  RunsTable table = runs_page_table(options, by_seed);
   FileWriter file;
-  SweepOption *options;
+  SweepOption *varied;
   int count;
-  bool ok = sweep_options(runs, &options, &count, error) && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, runs, dir, by_seed, options, count, error))) file_writer_abort(&file);
+  table.dirs = &dir, table.count = 1;
+  bool ok = sweep_options(runs, &varied, &count, error) && file_writer_begin(&file, path, error);
+  if (ok && !(ok = write_page(file.stream, runs, &table, varied, count, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
-  sweep_options_free(options, count);
+  sweep_options_free(varied, count);
   return ok;
 }

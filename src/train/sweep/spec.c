@@ -80,11 +80,10 @@ static bool take_range(Reader *r, Axis *axis, char *text, const Option **row) {
   *dots = 0;
   const char *high = dots + 2;
   if (!check_value(r, axis->name, text, row) || !check_value(r, axis->name, high, row)) return false;
-  const OptionKind kind = (*row)->kind;
-  axis->whole = kind == OPTION_INT || kind == OPTION_INT64 || kind == OPTION_UINT64;
+  axis->whole = (*row)->kind == OPTION_WHOLE;
   axis->low = strtod(text, NULL);
   axis->high = strtod(high, NULL);
-  if (!axis->whole && kind != OPTION_FLOAT && kind != OPTION_DOUBLE)
+  if (!axis->whole && (*row)->kind != OPTION_REAL)
     return refuse(r, "%s=%s..%s: only numbers can be drawn; list the values: %s=A,B", axis->name, text, high,
                   axis->name);
   return axis->low < axis->high ||

@@ -248,6 +248,7 @@ static bool print_table(const Sweep *s, Error *error) {
   const RunsTable table = {.dirs = dirs,
                            .count = 1,
                            .by_seed = s->settings->by_seed,
+                           .options = s->options,
                            .format = isatty(STDOUT_FILENO) ? TABLE_TEXT : TABLE_MARKDOWN,
                            .width = console_width(stdout) > 0 ? console_width(stdout) : 100,
                            .console = s->console};
@@ -273,7 +274,7 @@ static json_t *absolute_words(const Sweep *s, const json_t *runs, Error *error) 
   json_array_foreach(runs, i, run) {
     json_object_foreach(run, name, value) {
       const Option *row = options_check(s->options, name, json_string_value(value), error);
-      char *path = row ? run_absolute_path(s->options, s->settings, row->value, json_string_value(value), error) : NULL;
+      char *path = row ? run_absolute_path(s->settings, row, json_string_value(value), error) : NULL;
       json_t *word = path ? json_sprintf("--%s=%s", name, json_string_value(value)) : NULL;
       if (word && check_word(path, error))
         json_object_set_new(words, json_string_value(word), json_sprintf("--%s=%s", name, path));
@@ -343,7 +344,8 @@ static bool make_runs(Sweep *s, Error *error) {
   }
   for (int stage = 0; stage < SWEEP_STAGES; stage++)
     if (!run_stage(s, stage, error) || !choose(s, stage, error) ||
-        !sweep_page_write(&s->runs, s->dir, s->settings->by_seed, path_in(s->dir, CHECKPOINT_REPORT).text, error))
+        !sweep_page_write(&s->runs, s->dir, s->options, s->settings->by_seed, path_in(s->dir, CHECKPOINT_REPORT).text,
+                          error))
       return false;
   if (!sweep_tell(&s->runs, s->console, error)) return false;
   console_line(s->console, "report: %s", path_in(s->dir, CHECKPOINT_REPORT).text);
