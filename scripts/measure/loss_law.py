@@ -6,7 +6,8 @@
     scripts/measure/loss_law.py --add RUN... --text NAME --bytes N       # adds finished runs, all on the same validation text
 
 The runs are the lines of docs/measurements/learning.jsonl with "experiment": "law". The law is about ratios: each text, with its
-tokenizer and its validation text, has a factor of its own. Needs numpy and SciPy.
+tokenizer and its validation text, has a factor of its own. Runs of fewer steps than ./train plans are left out: they
+have hardly left their warm-up. Needs numpy and SciPy.
 """
 import argparse
 import collections
@@ -20,6 +21,7 @@ START = (0.6, 0.1, 0.45, 0.3, 2, 0.3, 0.9, 5, 0.98)
 LOW = (0.1, 0.03, 0.1, 0.1, 0.5, 0.05, 0.2, 0.1, 0.9)
 HIGH = (2, 0.6, 2, 0.8, 15, 5, 1.2, 20, 1)
 LEAST = 0.3  # the runs do not determine it
+FEWEST_STEPS = 100  # AUTO_FEWEST_STEPS of ./train
 
 
 def worth(np, amount, useful, most):
@@ -37,7 +39,8 @@ def law(np, numbers, params, text_bytes, epochs, taught):
 
 def read_runs(path):
     with open(path, encoding="utf-8") as file:
-        return [run for run in map(json.loads, file) if run["experiment"] == "law"]
+        runs = [run for run in map(json.loads, file) if run["experiment"] == "law"]
+    return [run for run in runs if run.get("steps", FEWEST_STEPS) >= FEWEST_STEPS]
 
 
 def fit(runs, tested):

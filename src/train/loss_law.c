@@ -5,8 +5,8 @@
 /* scripts/measure/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor of its
  * own. A text that is read again is worth less each time, all passes together at most 1 + REREAD texts (Muennighoff et
  * al. 2023). Parameters beyond USEFUL (for a megabyte of text) are worth less, too, at most 1 + BEYOND times USEFUL. */
-static const double LEAST = 0.3, MODEL = 0.100, MODEL_POWER = 0.325, TEXT = 0.302, TEXT_POWER = 0.239;
-static const double REREAD = 5.004, USEFUL = 0.179, USEFUL_POWER = 0.783, BEYOND = 7.948;
+static const double LEAST = 0.3, MODEL = 0.228, MODEL_POWER = 0.291, TEXT = 0.953, TEXT_POWER = 0.154;
+static const double REREAD = 2.361, USEFUL = 0.112, USEFUL_POWER = 1.107, BEYOND = 7.117;
 
 /* Returns the worth of `amount` if only `useful` of it has its whole worth, and the rest ever less. */
 static double worth(double amount, double useful, double most) {
