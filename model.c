@@ -1,5 +1,5 @@
-/* The Transformer as a list of operations. A training step from top to bottom: the tokens of a batch are uploaded; forward
- * through embedding and sublayers (each with its backward beside it) with the norms around them; head and loss;
+/* The Transformer as a list of operations. A training step from top to bottom: the tokens of a batch are uploaded;
+ * forward through embedding and sublayers (each with its backward beside it) with the norms around them; head and loss;
  * backward; clip and update. The training step itself is at the end. Shapes are in the comments; model/internal.h names
  * the dimensions and the other files of model/. */
 #include "model/internal.h"

@@ -1,6 +1,6 @@
 /* ./train: from a text file to a run directory.
  *
- * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in training/. */
+ * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in src/train/. */
 #include "cli/bench_line.h"
 #include "cli/processes.h"
 #include "cli/startup.h"

@@ -1,4 +1,4 @@
-/* What the tests of checkpoint/ and util/file share: a fresh directory for every test, whole files, expected errors. */
+/* What the tests of files/ and base/file share: a fresh directory for every test, whole files, expected errors. */
 #ifndef INKLING_TESTS_CHECKPOINT_HELPERS_H
 #define INKLING_TESTS_CHECKPOINT_HELPERS_H
 

@@ -1,4 +1,4 @@
-/* Small models of every class, for the tests of checkpoint/. */
+/* Small models of every class, for the tests of files/. */
 #ifndef INKLING_TESTS_CLASS_MODELS_H
 #define INKLING_TESTS_CLASS_MODELS_H
 

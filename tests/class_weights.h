@@ -1,4 +1,4 @@
-/* Models of every class with weights, written and read, for the tests of checkpoint/. */
+/* Models of every class with weights, written and read, for the tests of files/. */
 #ifndef INKLING_TESTS_CLASS_WEIGHTS_H
 #define INKLING_TESTS_CLASS_WEIGHTS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of dataset/ share: a directory with files for every test, expected documents and errors. */
+/* What the tests of text/dataset/ share: a directory with files for every test, expected documents and errors. */
 #ifndef INKLING_TESTS_CORPUS_HELPERS_H
 #define INKLING_TESTS_CORPUS_HELPERS_H
 

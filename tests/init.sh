@@ -33,7 +33,7 @@ check "--init: ends with 0" test $? -eq 0
 check "the model that it starts from is said" grep -q "starts from the weights in base.run" err
 check "and how good it is" grep -q "^before: [0-9.]* nats per token: base.run, unchanged, on" err
 check "before anything else" sh -c 'grep -n "^before:\|^step\|^---\|^validation" err | head -n 1 | grep -q before'
-check "the defaults of fine-tuning are said" grep -q "0.3 of the learning rate of a new model (fine-tuning)" err
+check "the defaults of fine-tuning are said" grep -q "learning rates: 0.3 of those of a new model (fine-tuning)" err
 check "and no dropout" grep -q "dropout 0;" err
 check "the first evaluation is of step 0" sh -c 'grep val_loss tuned.run/metrics.jsonl | head -n 1 | grep -q "\"step\":0"'
 head -c 240 second.txt >part.txt

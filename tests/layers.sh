@@ -4,7 +4,7 @@
 # A file may include, and an object may use, only what is in its own folder or in a lower layer;
 # folders of one layer may not use each other. Every #include "..." gives a path from src/ or from the root of the source.
 # With BUILD, a directory of objects, the symbols that the objects use are checked, too, and no symbol may be defined
-# twice. Other files of tests/ are not checked. Prints a line for each violation and, at the end, what was checked and
+# twice. Of tests/, bench/ is checked, and cuda_on_cpu/ may be included. Prints a line for each violation and, at the end, what was checked and
 # how many lines of C and CUDA there are; exit status 1 if something is wrong.
 set -u
 

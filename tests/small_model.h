@@ -1,4 +1,4 @@
-/* A small model for the tests of checkpoint/, laid out by hand, with pads. */
+/* A small model for the tests of files/, laid out by hand, with pads. */
 #ifndef INKLING_TESTS_SMALL_MODEL_H
 #define INKLING_TESTS_SMALL_MODEL_H
 

@@ -1,4 +1,4 @@
-/* training/architecture: what --arch names, what single options change, and what does not go together. */
+/* train/architecture: what --arch names, what single options change, and what does not go together. */
 #include "train/architecture.h"
 #include "train/auto_settings.h"
 #include "model/parameters.h"

@@ -1,4 +1,4 @@
-/* training/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
+/* train/auto_settings: what ./train chooses for texts from a page to tens of gigabytes, on a laptop and on a GPU. */
 #include "train/architecture.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"

@@ -1,4 +1,4 @@
-/* tokenizer/bpe and bpe_encode: by hand and against the definition. */
+/* text/tokenizer/bpe and bpe_encode: by hand and against the definition. */
 #include "tests/bpe_helpers.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* tokenizer/bpe_train: by hand and against counting everything anew for each merge. */
+/* text/tokenizer/bpe_train: by hand and against counting everything anew for each merge. */
 #include "tests/bpe_helpers.h"
 #include "text/tokenizer/bpe_merges.h"
 

@@ -1,4 +1,4 @@
-/* dataset/characters: what the automatic choice of a tokenizer counts. */
+/* text/dataset/characters: what the automatic choice of a tokenizer counts. */
 #include "text/dataset/characters.h"
 #include "tests/corpus_helpers.h"
 

@@ -1,4 +1,5 @@
-/* dataset/choice_file and inference/choices: lines that are read and refused, tokens, and what is chosen. */
+/* text/dataset/choice_file and generate/inference/choices: lines that are read and refused, tokens, and what is
+ * chosen. */
 #include "tests/corpus_helpers.h"
 #include "generate/inference/choices.h"
 

@@ -1,4 +1,4 @@
-/* cli/console and util/error: errors, numbers, progress lines, work lines and the messages of the console. */
+/* cli/console and base/error: errors, numbers, progress lines, work lines and the messages of the console. */
 #include "cli/console.h"
 #include "tests/cli_helpers.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* dataset/corpus: documents against a naive reference, standard input, and files that change. */
+/* text/dataset/corpus: documents against a naive reference, standard input, and files that change. */
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"
 #include "text/tokenizer/tokenizer.h"

@@ -1,4 +1,4 @@
-/* doctor/: constructed files, the findings about them, and the commands that fix them. */
+/* text/doctor/: constructed files, the findings about them, and the commands that fix them. */
 #include "text/doctor/doctor.h"
 #include "base/text.h"
 #include "tests/text_helpers.h"

@@ -1,4 +1,4 @@
-/* util/file: whole files, mapped and written atomically, and what cannot be read or written. */
+/* base/file: whole files, mapped and written atomically, and what cannot be read or written. */
 #include "base/file.h"
 #include "base/path.h"
 #include "tests/checkpoint_helpers.h"

@@ -1,4 +1,5 @@
-/* dataset/file_list, through dataset/corpus: which files are read, in which order, and names that cannot be. */
+/* text/dataset/file_list, through text/dataset/corpus: which files are read, in which order, and names that cannot
+ * be. */
 #include "base/text.h"
 #include "tests/corpus_helpers.h"
 

@@ -1,4 +1,4 @@
-/* dataset/record, JSON lines: by itself and through dataset/corpus: fields and invalid lines. */
+/* text/dataset/record, JSON lines: by itself and through text/dataset/corpus: fields and invalid lines. */
 #include "tests/corpus_helpers.h"
 #include "text/dataset/line.h"
 #include "text/dataset/record.h"

@@ -1,4 +1,5 @@
-/* inference/longest_match: against the plain way to find it, on random texts and across the borders of chunks. */
+/* generate/inference/longest_match: against the plain way to find it, on random texts and across the borders of
+ * chunks. */
 #include "generate/inference/longest_match.h"
 #include "tests/cli_helpers.h"
 

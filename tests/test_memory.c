@@ -1,4 +1,4 @@
-/* util/memory and util/threads: limits of resources and of control groups, each read from files made for it. */
+/* base/system and base/threads: limits of resources and of control groups, each read from files made for it. */
 #include "tests/cli_helpers.h"
 #include "base/system.h"
 #include "base/threads.h"

@@ -1,5 +1,5 @@
-/* dataset/pairs: sources with a vocabulary of their own make the windows that they make without, but for the tokens'
- * numbers. */
+/* text/dataset/pairs: sources with a vocabulary of their own make the windows that they make without, but for the
+ * tokens' numbers. */
 #include "tests/window_helpers.h"
 #include "text/dataset/pairs.h"
 

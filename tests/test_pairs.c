@@ -1,4 +1,4 @@
-/* dataset/pairs: windows of sources and targets, against a slow construction from the tokens of the file. */
+/* text/dataset/pairs: windows of sources and targets, against a slow construction from the tokens of the file. */
 #include "tests/pair_helpers.h"
 
 /* ---- the slow construction ---- */

@@ -1,4 +1,4 @@
-/* dataset/pairs: files that are damaged or hostile, and what stops the work. */
+/* text/dataset/pairs: files that are damaged or hostile, and what stops the work. */
 #include "tests/pair_helpers.h"
 
 static bool stop_it(void *context, int64_t tokens, Error *error) {

@@ -1,4 +1,4 @@
-/* util/pool: every piece once, whatever the numbers and whoever is late. */
+/* base/threads: every piece once, whatever the numbers and whoever is late. */
 #include "base/threads.h"
 
 #include <setjmp.h>

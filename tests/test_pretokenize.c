@@ -1,4 +1,5 @@
-/* tokenizer/pretokenize and char_class: against the whole pattern matched by PCRE2, and cuts against the uncut text. */
+/* text/tokenizer/pretokenize and char_class: against the whole pattern matched by PCRE2, and cuts against the uncut
+ * text. */
 #include "tests/bpe_helpers.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,4 +1,4 @@
-/* checkpoint/safetensors: round trips, and every kind of damaged or hostile file. */
+/* files/formats/safetensors: round trips, and every kind of damaged or hostile file. */
 #include "files/formats/safetensors.h"
 #include "tests/checkpoint_helpers.h"
 

@@ -1,4 +1,4 @@
-/* dataset/tokenization: however documents come, their tokens are those of each encoded by
+/* text/dataset/tokenization: however documents come, their tokens are those of each encoded by
  * itself. */
 #include "text/dataset/tokenization.h"
 #include "kernels/philox.h"

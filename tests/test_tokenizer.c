@@ -1,4 +1,4 @@
-/* tokenizer/tokenizer: ids and bytes, saved files, and texts that begin with the end token. */
+/* text/tokenizer/tokenizer: ids and bytes, saved files, and texts that begin with the end token. */
 #include "tests/tokenizer_helpers.h"
 
 enum { END = 256, MARK = 13 /* bytes of <|endoftext|> */ };

@@ -1,4 +1,4 @@
-/* tokenizer/tokenizer_json: files of other programs, and files that are not what they should be. */
+/* text/tokenizer/tokenizer_json: files of other programs, and files that are not what they should be. */
 #include "tests/tokenizer_helpers.h"
 
 static void put_file(const char *path, const void *bytes, size_t size) {

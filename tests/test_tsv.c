@@ -1,4 +1,5 @@
-/* dataset/record, TSV: by itself and through dataset/corpus: prompts and responses in columns, lines without them. */
+/* text/dataset/record, TSV: by itself and through text/dataset/corpus: prompts and responses in columns, lines
+ * without them. */
 #include "tests/corpus_helpers.h"
 #include "text/dataset/record.h"
 

@@ -1,4 +1,4 @@
-/* dataset/windows and dataset/packing: what is trained on, against the tokens of the file. */
+/* text/dataset/windows and text/dataset/packing: what is trained on, against the tokens of the file. */
 #include "tests/window_helpers.h"
 #include "text/dataset/packing.h"
 

@@ -1,4 +1,4 @@
-/* tokenizer/word_level, its training and its tokenizer.json: pieces, ids, the text back, and what is refused. */
+/* text/tokenizer/word_level, its training and its tokenizer.json: pieces, ids, the text back, and what is refused. */
 #include "text/dataset/tokenization.h"
 #include "kernels/philox.h"
 #include "tests/corpus_helpers.h"

@@ -1,4 +1,4 @@
-/* What the tests of tokenizer/tokenizer and tokenizer_json share: a directory for every test, and files that are
+/* What the tests of text/tokenizer/tokenizer and tokenizer_json share: a directory for every test, and files that are
  * changed. */
 #ifndef INKLING_TESTS_TOKENIZER_HELPERS_H
 #define INKLING_TESTS_TOKENIZER_HELPERS_H

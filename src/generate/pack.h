@@ -1,5 +1,6 @@
 /* A pack: the files of a model as one block of bytes, which a page holds and tools/web/module.c reads. It consists of
- * entries; each is a PackEntry and the bytes of the file, filled up with zeros to a multiple of 64. The last one has no name. */
+ * entries; each is a PackEntry and the bytes of the file, filled up with zeros to a multiple of 64. The last one has
+ * no name. */
 #ifndef INKLING_GENERATE_PACK_H
 #define INKLING_GENERATE_PACK_H
 

@@ -1,5 +1,5 @@
 /* The model as a page that runs in a browser (--html): one file with the weights, the tokenizer, the WebAssembly module
- * and the program of the page (web/). */
+ * and the program of the page (tools/web/). */
 #include "files/checkpoint/directory.h"
 #include "cli/device.h"
 #include "cli/startup.h"

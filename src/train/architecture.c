@@ -34,8 +34,8 @@ bool architecture_has_encoder(const TrainSettings *s, bool pairs) {
   return s->model.encoder_layers < 0 ? s->arch == ARCHITECTURE_ORIGINAL && pairs : s->model.encoder_layers > 0;
 }
 
-/* The best architecture (docs/measurements/experiments.md). Whoever names components expects the others to be those of llama, unless
- * convolutions are among them. */
+/* The best architecture (docs/measurements/experiments.md). Whoever names components expects the others to be those of
+ * llama, unless convolutions are among them. */
 static int usual_architecture(const ModelConfig *m) {
   const bool plain = m->encoder_layers <= 0 && (int)m->norm < 0 && (int)m->norm_place < 0 && m->qk_norm < 0 &&
                      (int)m->activation < 0 && m->gated < 0 && m->bias < 0 && m->qkv_bias < 0 &&

@@ -34,8 +34,8 @@ static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
 enum { THREADS_LIMIT = 8 };
 
 /* Small texts (docs/learning.md): on 20 kB and 200 kB, the validation loss is lowest after 10 epochs of Muon or about
- * 15 of AdamW. With Muon, weight decay is better than dropout at keeping a model from memorizing the text. With AdamW, a
- * dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
+ * 15 of AdamW. With Muon, weight decay is better than dropout at keeping a model from memorizing the text. With AdamW,
+ * a dropout of 0.1 from DROPOUT_EPOCHS on is better than none, and better than 0.2 up to MANY_EPOCHS. */
 enum { DROPOUT_EPOCHS = 7, MANY_EPOCHS = 40 };
 
 /* Few epochs at a lower rate without dropout preserve what the model learned before (table: docs/finetuning.md). */
@@ -206,8 +206,7 @@ static int preset_for(const TrainSettings *asked, const AutoInputs *given) {
     if (!auto_model(&s, given, &model, &unused, &misfit)) continue;
     if (asked->model.layers && asked->model.heads && asked->model.dim) return preset_like(&model);
     const double size = (double)model_parameters_without_embeddings(&model);
-    const double epochs = fmin(auto_budget_epochs(&s, given, &model), asked->epochs); /* of both, or of the first */
-    const double loss = loss_law(size, (double)given->text_bytes, epochs);
+    const double loss = loss_law(size, (double)given->text_bytes, auto_budget_epochs(&s, given, &model));
     const bool fits = preset == PRESET_NANO || size <= MOST_PER_BYTE * (double)given->text_bytes;
     if (!fits || !(loss < CLEARLY * least) || size <= largest) continue;
     largest = size;
@@ -386,7 +385,7 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   if (isnan(s->lr)) s->lr = (float)auto_learning_rate(s, model);
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s, model);
   if (s->init && chosen)
-    note_choice(reasons, "%g of the learning rate of a new model (fine-tuning)", tuning_share(s, model));
+    note_choice(reasons, "learning rates: %g of those of a new model (fine-tuning)", tuning_share(s, model));
   return model_counts_ok(error);
 }
 
@@ -412,10 +411,12 @@ static void note_time(const TrainSettings *s, const AutoInputs *given, const cha
               text_flops(usual_flops(given)).text, given->device->accelerator ? "such a GPU" : threads.text);
 }
 
-/* Returns the steps that the time buys at the usual speed, at most those that are good for the text. */
+/* Returns the steps that the time buys at the usual speed, at most those that are given or good for the text. */
 static double budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
   const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
-  return fmin(budget_flops(s, given) / step, auto_most_steps(s, given->train_tokens));
+  const double given_steps = text_tokens(s, given) / (double)settings_tokens_per_step(s);
+  const double most = isnan(s->epochs) ? auto_most_steps(s, given->train_tokens) : given_steps;
+  return fmin(budget_flops(s, given) / step, most);
 }
 
 double auto_budget_epochs(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {

@@ -27,7 +27,8 @@ typedef struct AutoReasons {
 #define AUTO_TUNING_LARGE 0.1 /* ...with at least AUTO_TUNING_SIZE million parameters */
 #define AUTO_TUNING_SIZE 10
 #define AUTO_TUNING_WORDS                                                                                              \
-  SHOWN(AUTO_TUNING_SHARE) " of that with --init, " SHOWN(AUTO_TUNING_LARGE) " from " SHOWN(AUTO_TUNING_SIZE) " M on"
+  SHOWN(AUTO_TUNING_SHARE)                                                                                             \
+  " of that with --init, " SHOWN(AUTO_TUNING_LARGE) " from " SHOWN(AUTO_TUNING_SIZE) " M parameters on"
 #define AUTO_LR_WORDS                                                                                                  \
   SHOWN(AUTO_LR)                                                                                                       \
   " below " SHOWN(AUTO_LR_SIZE) " M parameters, else " SHOWN(AUTO_LR_LARGE) "; " SHOWN(                                \
@@ -106,8 +107,8 @@ double auto_most_steps(const TrainSettings *settings, int64_t epoch_tokens);
 
 double auto_budget_minutes(const TrainSettings *settings, const AutoInputs *given); /* --minutes, or the usual time */
 
-/* Returns the epochs that the time usually buys on such a device, in at most auto_most_steps() steps. Call it after
- * auto_model(). */
+/* Returns the epochs that the time usually buys on such a device, at most those of --epochs, or of auto_most_steps().
+ * Call it after auto_model(). */
 double auto_budget_epochs(const TrainSettings *settings, const AutoInputs *given, const ModelConfig *model);
 
 /* Returns AdamW's default learning rate for the size of the model. */

@@ -107,22 +107,26 @@ static bool take_report(Run *r, const StepReport *report, Error *error) {
 
 /* ---- the end ---- */
 
-/* Returns whether the loss still fell in the second half of the run as it does for prose: not for a text whose entropy
- * is nearly reached, such as DNA. Means of weights, which are tried in that half, are left out. */
-static bool still_learned(const Run *r, const MetricsLine *kept) {
-  const double LITTLE = 1.04;
+/* Returns how much lower the best loss of the run is than that of the newest weights in its middle, as a fraction. NaN:
+ * the first half had no evaluation. */
+static double fall_in_second_half(const Run *r) {
   const History *h = &r->files.history;
+  const MetricsLine *best = history_best(h);
   double middle = (double)NAN;
   for (size_t i = 0; i < h->evaluation_count && 2 * h->evaluations[i].step <= r->progress.step; i++)
     if (!h->evaluations[i].mean) middle = h->evaluations[i].bits_per_byte;
-  return middle > LITTLE * kept->bits_per_byte;
+  return best ? 1 - best->bits_per_byte / middle : (double)NAN;
 }
+
+/* Where the loss falls by less in the second half of a run, the entropy of the text is nearly reached, as with DNA, and
+ * the law of the loss does not hold. */
+static const double LITTLE_FALL = 0.04;
 
 /* Returns the bits per byte that the run should have reached with its whole budget. NaN: unknown, or more time would
  * change little. */
 static double planned_bits(const Run *r) {
   const MetricsLine *kept = history_kept(&r->files.history);
-  if (!kept || !still_learned(r, kept)) return (double)NAN;
+  if (!kept || !(fall_in_second_half(r) >= LITTLE_FALL)) return (double)NAN;
   const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
   const double epochs = tokens / (double)token_range_size(&r->text.train);
   return outlooks_planned_bits(&r->outlooks, (double)r->text.tokens_file.info.bytes, epochs, kept->bits_per_byte);
@@ -134,6 +138,8 @@ void run_tell_outlook(Run *r) {
   const double most = auto_most_steps(&r->settings, run_epoch_tokens(r));
   const bool whole = (double)r->progress.step >= ROUNDED * most;
   outlooks_say(&r->outlooks, planned_bits(r), whole, text, sizeof text);
+  if (r->outlooks.count && fall_in_second_half(r) < LITTLE_FALL)
+    snprintf(text, sizeof text, "more time would hardly help: the loss hardly fell in the second half of the run");
   if (*text) console_note(&r->console, "%s", text);
 }
 

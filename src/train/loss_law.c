@@ -2,9 +2,10 @@
 
 #include <math.h>
 
-/* scripts/measure/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor of its
- * own. A text that is read again is worth less each time, all passes together at most 1 + REREAD texts (Muennighoff et
- * al. 2023). Parameters beyond USEFUL (for a megabyte of text) are worth less, too, at most 1 + BEYOND times USEFUL. */
+/* scripts/measure/loss_law.py fits all of these numbers but LEAST to runs of several texts, each of which has a factor
+ * of its own. A text that is read again is worth less each time, all passes together at most 1 + REREAD texts
+ * (Muennighoff et al. 2023). Parameters beyond USEFUL (for a megabyte of text) are worth less, too, at most 1 +
+ * BEYOND times USEFUL. */
 static const double LEAST = 0.3, MODEL = 0.228, MODEL_POWER = 0.291, TEXT = 0.953, TEXT_POWER = 0.154;
 static const double REREAD = 2.361, USEFUL = 0.112, USEFUL_POWER = 1.107, BEYOND = 7.117;
 

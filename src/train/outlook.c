@@ -16,7 +16,8 @@ static bool plan(const TrainSettings *asked, const AutoInputs *given, double min
   out->preset = s.preset;
   out->parameters = (double)model_parameters(&model);
   out->without_embeddings = (double)model_parameters_without_embeddings(&model);
-  out->epochs = auto_budget_epochs(&s, given, &model);
+  const double fewest = AUTO_FEWEST_STEPS * (double)settings_tokens_per_step(&s) / (double)given->train_tokens;
+  out->epochs = fmax(auto_budget_epochs(&s, given, &model), fewest);
   out->loss = loss_law(out->without_embeddings, (double)given->text_bytes, out->epochs);
   return true;
 }
@@ -48,8 +49,10 @@ void outlooks_say(const Outlooks *all, double bits, bool whole, char *text, size
     const Outlook *o = &all->items[i];
     if (o->loss > (1 - WORTH) * said) continue;
     said = o->loss;
-    text_append(text, size, *text ? ", %.2f with %g" : "another run of this text should reach about %.2f bits per byte "
-                                                       "with --minutes %g",
+    text_append(text, size,
+                *text ? ", %.2f with %g"
+                      : "another run of this text should reach about %.2f bits per byte "
+                        "with --minutes %g",
                 bits * o->loss / all->items[0].loss, o->minutes);
   }
   if (!*text && whole) text_append(text, size, "more time would hardly help; more text would");
@@ -60,10 +63,10 @@ json_t *outlooks_json(const Outlooks *all, double bits) {
   for (int i = 0; i < all->count; i++) {
     const Outlook *o = &all->items[i];
     const double ratio = o->loss / all->items[0].loss;
-    json_array_append_new(list, json_pack("{s:f,s:s,s:f,s:f,s:f,s:o}", "minutes", o->minutes, "preset",
-                                          preset_names[o->preset], "params", o->parameters, "epochs", o->epochs,
-                                          "loss_ratio", ratio, "bits_per_byte",
-                                          isfinite(bits) ? json_real(bits * ratio) : json_null()));
+    json_array_append_new(list,
+                          json_pack("{s:f,s:s,s:f,s:f,s:f,s:o}", "minutes", o->minutes, "preset",
+                                    preset_names[o->preset], "params", o->parameters, "epochs", o->epochs, "loss_ratio",
+                                    ratio, "bits_per_byte", isfinite(bits) ? json_real(bits * ratio) : json_null()));
   }
   return list;
 }

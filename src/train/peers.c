@@ -171,11 +171,12 @@ static bool share_tokens(Collective *peers, TokenFile *tokens, Error *error) {
   collective_broadcast(peers, &info, sizeof info);
   Error unseen = {0};
   const bool seen = run_leads(peers) || token_file_open(tokens, path, &unseen);
-  if (!seen || tokens->info.sum != info.sum || tokens->info.tokens != info.tokens)
-    fail(error, EXIT_INPUT,
-         "does not see %s, the tokens of rank 0; give --out a folder that all machines share (a run without one: "
-         "TMPDIR)",
-         path);
+  const bool same = seen && tokens->info.sum == info.sum && tokens->info.tokens == info.tokens;
+  if (!same)
+    fail(error, unseen.code == EXIT_MEMORY ? EXIT_MEMORY : EXIT_INPUT,
+         "does not see the tokens of rank 0; give --out a folder that all machines share (a run without one: TMPDIR): "
+         "%s",
+         seen ? "its file has other tokens" : unseen.text);
   return run_agree(peers, error);
 }
 

@@ -200,8 +200,8 @@ static bool change_length(Run *r, int64_t steps, Error *error) {
 }
 
 /* Sets the length again. The speed is a sum of seconds divided by a sum of steps, and each check halves the weight of
- * the steps before it: a machine that becomes slower is noticed, but a single slow step counts as one step. At least one
- * more step is planned, so that the last step is known when it is made. */
+ * the steps before it: a machine that becomes slower is noticed, but a single slow step counts as one step. At least
+ * one more step is planned, so that the last step is known when it is made. */
 bool run_keep_minutes(Run *r, Error *error) {
   TimeBudget *p = &r->budget;
   if (isnan(p->minutes)) return true;

@@ -86,7 +86,8 @@ static void measure_decoding(Bench *b, const Settings *s, BenchModel *list, int 
   }
 }
 
-/* The model of microgpt.py and its ports, which train it on a list of names. Differences: docs/measurements/performance.md. */
+/* The model of microgpt.py and its ports, which train it on a list of names. Differences:
+ * docs/measurements/performance.md. */
 static BenchModel names_model(const char *name, int dim) {
   BenchModel m = bench_model(name, 1, 4, dim, 16, 27, 16);
   m.config.ffn = 4 * dim;

@@ -1,8 +1,8 @@
 /* The transport of messages between processes that train together: an MPI library, or sockets (local.c) between
  * processes that ./train has started itself on this machine.
  * The Makefile compiles base/collective/mpi/library.c once with each MPI that it finds (with its mpicc), as a library
- * beside the programs. A program loads the library of the MPI whose launcher has started it, so a program that is started
- * alone needs no MPI. A communication error ends all processes. */
+ * beside the programs. A program loads the library of the MPI whose launcher has started it, so a program that is
+ * started alone needs no MPI. A communication error ends all processes. */
 #ifndef INKLING_BASE_COLLECTIVE_MESSENGER_H
 #define INKLING_BASE_COLLECTIVE_MESSENGER_H
 

@@ -1,4 +1,4 @@
-/* Internal to formats/: the table of transformers classes that models are written as and read from, one row per
+/* Internal to files/formats/: the table of transformers classes that models are written as and read from, one row per
  * class. */
 #ifndef INKLING_FILES_FORMATS_CLASSES_H
 #define INKLING_FILES_FORMATS_CLASSES_H

@@ -47,8 +47,8 @@ typedef struct ModelFiles ModelFiles;
 /* Reads config.json of our own or any other model of the classes above; absent and null keys have transformers'
  * defaults. Refuses features that are not supported here (other classes and activations, scaled RoPE, sliding windows,
  * quantization ...) and unreasonable sizes, then calls model_config_check(). Of config.json and generation_config.json,
- * all eos ids are used, except those outside the vocabulary, which no text has. When a class groups the biases of several
- * products, our own key "missing_biases" names those that the model does not have.
+ * all eos ids are used, except those outside the vocabulary, which no text has. When a class groups the biases of
+ * several products, our own key "missing_biases" names those that the model does not have.
  * If `dir` is not a model directory, the error says what it is. Weights are opened at first use. */
 bool model_files_open(ModelFiles **out, const char *dir, Error *error);
 void model_files_close(ModelFiles *files); /* NULL is allowed */

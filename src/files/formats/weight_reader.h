@@ -1,5 +1,5 @@
-/* Internal to formats/: opens a model directory and reads its weights, tensor by tensor in the layout of the model,
- * independently of class, files and number format. */
+/* Internal to files/formats/: opens a model directory and reads its weights, tensor by tensor in the layout of the
+ * model, independently of class, files and number format. */
 #ifndef INKLING_FILES_FORMATS_WEIGHT_READER_H
 #define INKLING_FILES_FORMATS_WEIGHT_READER_H
 

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A text to search for in a stream of bytes (Knuth, Morris & Pratt 1977), at least 1 byte. Several searches may share it. */
+/* A text to search for in a stream of bytes (Knuth, Morris & Pratt 1977), at least 1 byte. Several searches may share
+ * it. */
 typedef struct Pattern {
   const uint8_t *bytes; /* owned by the caller; must outlive the pattern */
   size_t size;

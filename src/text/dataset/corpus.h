@@ -86,12 +86,12 @@ bool corpus_has_prompts(const Corpus *corpus);
 /* Reads the next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus that has
  * only separators and blank lines has no document.
  * EXIT_INPUT for a line that a parser of text/dataset/record.h refuses, with the numbers of all such lines of its file,
- * for a FASTA file that does not begin with a header or whose lines end in a carriage return alone, and for a file that is
- * no longer what corpus_open measured (size, time, inode). It checks this when it maps the file, between documents after
- * each MiB, and at the end of the file. Two cases are not covered: a file that is truncated between two checks ends the
- * program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is overwritten in place with its
- * time restored is not detected. EXIT_MEMORY; the error of the progress passed to corpus_rewind. After an error only
- * corpus_rewind and corpus_close may be called. */
+ * for a FASTA file that does not begin with a header or whose lines end in a carriage return alone, and for a file that
+ * is no longer what corpus_open measured (size, time, inode). It checks this when it maps the file, between documents
+ * after each MiB, and at the end of the file. Two cases are not covered: a file that is truncated between two checks
+ * ends the program when it reads a missing page (SIGBUS, see cli/startup.c), and a file that is overwritten in place
+ * with its time restored is not detected. EXIT_MEMORY; the error of the progress passed to corpus_rewind. After an
+ * error only corpus_rewind and corpus_close may be called. */
 bool corpus_next(Corpus *corpus, Document *out, Error *error);
 /* Rewinds to the first document. From then on corpus_next reports corpus_position to `progress` several times a second
  * while it searches for the end of a large document. */
