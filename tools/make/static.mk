@@ -44,8 +44,8 @@ ARCHIVE := $(LIBS)
 $(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += $(KERNEL_CFLAGS)
 # What runs once or waits for people is compiled for size.
-COLD_FOLDERS := checkpoint cli doctor formats generating report sweep training web
-$(COLD_FOLDERS:%=$(BUILD)/%/%.o) $(BUILD)/train.o $(BUILD)/generate.o: override CFLAGS += -Os
+COLD := train.c generate.c $(wildcard $(addsuffix /*.c,$(addprefix src/,cli files/* generate report text/doctor train train/sweep)))
+$(COLD:%.c=$(BUILD)/%.o) $(GENERATED): override CFLAGS += -Os
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
 $(BIN)/inkling $(OPTION_PAGES): $(ARCHIVE)
