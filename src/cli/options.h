@@ -43,7 +43,7 @@ typedef struct Interval {
 
 /* The types of the variable, and after the semicolon its value while the option is "unset". */
 typedef enum OptionKind {
-  OPTION_SWITCH,  /* bool; -. Or int: 0, 1; -1 */
+  OPTION_SWITCH,  /* bool, always set; or int 0 or 1; -1 */
   OPTION_WHOLE,   /* int, int64_t, with `natural` uint64_t; outside min..max */
   OPTION_REAL,    /* float, double; outside min..max, or NaN */
   OPTION_TEXT,    /* const char *; NULL. With `letters` char[max + 1]; "" */
