@@ -24,8 +24,8 @@ static inline bool checksum_accept(bool same) {
 #endif
 }
 
-/* ---- hashes of short byte strings and of pairs of numbers, only for tables in memory: they depend on the byte order
- * */
+/* ---- hashes of short byte strings and of pairs of numbers, only for tables in memory: they depend on the byte
+ * order */
 
 /* Multiplies and combines the two halves of the product: every bit of both factors affects the low half of the
  * result. */

@@ -41,8 +41,8 @@ static const MetricsLine *nearest(const History *h, double step) {
   return found;
 }
 
-/* Returns the mean training loss of the point that contains the step and of its two neighbors on each side. NaN: none.
- * */
+/* Returns the mean training loss of the point that contains the step and of its two neighbors on each side. NaN:
+ * none. */
 static double training_loss(const History *h, int64_t step) {
   double sum = 0;
   int at = 0, count = 0;

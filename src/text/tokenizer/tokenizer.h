@@ -28,8 +28,8 @@ void tokenizer_free(Tokenizer *tokenizer);
  * and for the vocabularies of whole pieces that we write.
  * It refuses a file for which it would produce other ids than the tokenizers library. The token that ends a document is
  * the eos_token of tokenizer_config.json in the same directory; if that is none of the added tokens, the eos_token_id
- * of config.json or generation_config.json there (the first of several); else <|endoftext|> or </s>. EXIT_CHECKPOINT.
- * */
+ * of config.json or generation_config.json there (the first of several); else <|endoftext|> or </s>.
+ * EXIT_CHECKPOINT. */
 bool tokenizer_load(Tokenizer **out, const char *path, Error *error);
 /* Reads a tokenizer.json without the files beside it; the added token `end` ends documents. (-1: with the files,
  * which determine it.) */
