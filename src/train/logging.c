@@ -118,8 +118,8 @@ static double fall_in_second_half(const Run *r) {
   return best ? 1 - best->bits_per_byte / middle : (double)NAN;
 }
 
-/* Where the loss falls by less in the second half of a run, the entropy of the text is nearly reached, as with DNA, and
- * the law of the loss does not hold. */
+/* Where the loss falls by less in the second half of a run, the entropy of the text may be nearly reached, as with DNA,
+ * and nothing is promised by the law of the loss. */
 static const double LITTLE_FALL = 0.04;
 
 /* Returns the bits per byte that the run should have reached with its whole budget. NaN: unknown, or more time would
@@ -138,8 +138,6 @@ void run_tell_outlook(Run *r) {
   const double most = auto_most_steps(&r->settings, run_epoch_tokens(r));
   const bool whole = (double)r->progress.step >= ROUNDED * most;
   outlooks_say(&r->outlooks, planned_bits(r), whole, text, sizeof text);
-  if (r->outlooks.count && fall_in_second_half(r) < LITTLE_FALL)
-    snprintf(text, sizeof text, "more time would hardly help: the loss hardly fell in the second half of the run");
   if (*text) console_note(&r->console, "%s", text);
 }
 

@@ -3,8 +3,6 @@
 #include "train/run.h"
 
 #include "cli/startup.h"
-#include "text/dataset/tokenization.h"
-#include "base/path.h"
 #include "base/text.h"
 #include "base/threads.h"
 
