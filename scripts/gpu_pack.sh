@@ -14,5 +14,5 @@ cp tests/golden/*.safetensors "$to/golden"
 for program in train generate bench_kernels check_fragments stories; do strip -o "$to/$program" "$build/$program"; done
 for program; do strip -o "$to/tests/$program" "$build/tests/$program"; done
 cp -L "$(${CC:-cc} -print-file-name=libcmocka.so)" "$to/lib/libcmocka.so.0"
-cp scripts/gpu_contact.sh scripts/measure/gpu_torch.py scripts/measure/gpu_predict.py scripts/measure/compare_runs.py docs/gpu.jsonl "$to"
+cp scripts/gpu_contact.sh scripts/measure/gpu_torch.py scripts/measure/gpu_predict.py scripts/measure/compare_runs.py docs/measurements/gpu.jsonl "$to"
 git describe --always --dirty >"$to/commit" 2>/dev/null || cp VERSION "$to/commit"

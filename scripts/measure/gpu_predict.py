@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Predicts the speed of training on a GPU, operation by operation, from the measured rows of another one.
 
-    scripts/measure/gpu_predict.py docs/gpu.jsonl --card h100              predicts an H100 from the GPU in docs/gpu.jsonl
-    scripts/measure/gpu_predict.py docs/gpu.jsonl --measured RESULTS       predicts the GPU in RESULTS and compares
+    scripts/measure/gpu_predict.py GPU.jsonl --card h100            predicts an H100 from the GPU in GPU.jsonl
+    scripts/measure/gpu_predict.py GPU.jsonl --measured RESULTS     predicts the GPU in RESULTS and compares
+
+docs/measurements/gpu.jsonl has the results of an H200 and an H100.
 
 The bytes and FLOPs of an operation are in its row (bench_kernels). An operation is as far from the copy rate of the new GPU
 as it was from that of the old one, or, if it multiplies matrices or is attention, as far from the GEMM rate. Launches have
@@ -14,7 +16,7 @@ import json
 import re
 import sys
 
-# Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/gpu.md), for the others about 90 % of the
+# Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/measurements/gpu.md), for the others about 90 % of the
 # memory's and 65 to 90 % of the tensor cores' published rates. Instructions/s of all threads: 128 lanes x SMs x clock.
 CARDS = {"h100": (3.0e12, 640e12, 2.9e13), "h200": (4.2e12, 673e12, 2.9e13), "a100": (1.75e12, 270e12, 1.95e13),
          "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13)}

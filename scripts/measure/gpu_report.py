@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Turns the results of scripts/gpu_contact.sh into docs/gpu.md.
+"""Turns the results of scripts/gpu_contact.sh into docs/measurements/gpu.md.
 
-    scripts/measure/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
+    scripts/measure/gpu_report.py docs/measurements/gpu.jsonl build/gpu-check/results/results-*.jsonl \
+      > docs/measurements/gpu.md
 
-docs/gpu.jsonl has the results that the page shows; append new ones to it.
+docs/measurements/gpu.jsonl has the results that the page shows; append new ones to it.
 
 Only measurements on a GPU become figures; everything else says `not measured`. Rows of the emulator are left out.
 Several files (stages, machines) are combined; figures of different GPUs are kept apart.
@@ -19,26 +20,9 @@ BOUNDS = {"baby": 7.3e6, "124m": 792e3}
 SHAPES = {"baby": "6 layers x 384, 64 x 256 tokens per step", "124m": "12 layers x 768, vocabulary 50304, 64 x 1024 tokens per step"}
 
 INTRODUCTION = """\
-# NVIDIA GPUs
+# Measurements on NVIDIA GPUs
 
 {status}
-
-## Building and using the CUDA backend
-
-On a machine with a GPU and the CUDA toolkit (`nvcc`), `make` builds the CUDA backend into both programs, for the GPU in
-that machine. On other machines, `make CUDA=1` builds it for compute capability 8.0, 9.0 and later; `make CUDA_ARCH=all` for
-8.0, 8.6, 8.9 and 9.0; `CUDA_ARCH="80 86"` for a list. The programs use the GPU if there is one, and otherwise the CPU; the plan
-names the device. `--device cpu` and `--device cuda` select one explicitly.
-
-- Training is mixed precision: bf16 compute with fp32 master weights, gradients and moments. `--dtype f32` computes in
-  fp32.
-- Attention follows FlashAttention-2.
-- `--autotune` times the GEMM algorithms of cuBLASLt for each shape. The choice is stored in the run directory, so that
-  a resumed run stays bit-identical.
-- Each micro-batch and the optimizer update run as CUDA graphs. The CPU does not synchronize with the GPU within a step.
-- While the CPU handles a generated token, the GPU already computes the next one, unless the texts keep changing.
-- Head sizes must be multiples of 8 up to 128; `--dim` and `--ffn` must be multiples of 8.
-- Several GPUs: [scaling.md](scaling.md).
 
 ## Upper bounds
 
@@ -56,21 +40,12 @@ iteration takes 0.11 TFLOP for baby (9 % of the step) and 1.7 TFLOP for 124m (3 
 
 ## Measuring
 
-    make gpu-check                          # builds the programs and runs all checks, at most 15 minutes
-    make gpu-check STEPS="kernels speed"    # some of: kernels speed tests operations torch profile sanitize
+`make gpu-check` measures a card: [gpu.md](../gpu.md#measuring-a-card). This page is made from its results, and
+`scripts/measure/gpu_predict.py docs/measurements/gpu.jsonl --card h100` predicts the time of every operation and of a
+training step on another card:
 
-The first answer comes after a second, the speed of training within a minute. The results are in `build/gpu-check/results`. On a
-machine with a GPU but no compiler and no packages, run programs that were built elsewhere:
-
-    make gpu-tarball                        # on any machine with nvcc: makes build/gpu.tar.xz
-    tar xJf gpu.tar.xz && ./gpu_contact.sh  # on the machine with the GPU: results in contact/
-
-It needs a card of compute capability 8.0 or later, glibc 2.34 or later, and cuBLASLt, which comes with the CUDA toolkit and with
-PyTorch. If your card is not in the tables below, please send us the folder with the results. `summary.txt` has a line for
-each question. Settings are at the top of `scripts/gpu_contact.sh`.
-`scripts/measure/gpu_predict.py docs/gpu.jsonl --card h100` predicts the time of every operation and of a training step on another card. This page is made from such results:
-
-    scripts/measure/gpu_report.py docs/gpu.jsonl build/gpu-check/results/results-*.jsonl > docs/gpu.md
+    scripts/measure/gpu_report.py docs/measurements/gpu.jsonl build/gpu-check/results/results-*.jsonl \\
+      > docs/measurements/gpu.md
 
 - The time of an operation is the median of 11 batches. Each batch takes at least 20 ms between two synchronizations and replays a CUDA
   graph on random numbers. Activations come from several sets that together exceed the cache; GEMM weights stay in the
@@ -219,8 +194,8 @@ def main():
                   "and tested on the\nCPU by the emulator in `tests/cuda_on_cpu`. Every figure under Results says `not measured` "
                   "until `make gpu-check` has run on a GPU.")
     else:
-        status = ("`scripts/measure/gpu_report.py` made this page from `docs/gpu.jsonl`. What is not in the tables has been tested only in "
-                  "the\nemulator in `tests/cuda_on_cpu`.\n\n") + table(
+        status = ("`scripts/measure/gpu_report.py` made this page from `docs/measurements/gpu.jsonl`. What is not in the tables has been\n"
+                  "tested only in the emulator in `tests/cuda_on_cpu`.\n\n") + table(
             ("stage", "card", "driver", "CUDA", "commit", "date"),
             [(h["stage"], h["card"], h["driver"], h["cuda"], h["commit"], h["date"]) for h in headers])
     text = [INTRODUCTION.format(status=status.strip(), bounds=bounds)]

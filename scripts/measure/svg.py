@@ -1,9 +1,8 @@
-"""SVG elements as text, and axes, for the charts in docs/."""
+"""SVG elements as text, for the charts in docs/."""
 
-import math
 from xml.sax.saxutils import escape
 
-BLUE, GRAY, GREEN, DARK = "#3b6ea5", "#777", "#20603d", "#222"
+BLUE, GRAY, DARK = "#3b6ea5", "#777", "#222"
 FONT = 'font-family="system-ui, Helvetica, Arial, sans-serif"'
 
 
@@ -20,21 +19,3 @@ def write_curve(places, color, width, dash=""):
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>'
-
-
-class LogAxis:
-    """A logarithmic axis: `low` is at pixel `start`, `high` at `end`."""
-
-    def __init__(self, low, high, start, end):
-        self.low, self.start, self.end = math.log(low), start, end
-        self.size = math.log(high) - self.low or 1
-
-    def __call__(self, value):
-        return self.start + (math.log(value) - self.low) / self.size * (self.end - self.start)
-
-
-def ticks(low, high):
-    """1, 2, 5 for at most three decades, otherwise powers of ten."""
-    factors = (1, 2, 5) if high / low < 1000 else (1,)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [f * 10.0 ** p for p in powers for f in factors if low <= f * 10.0 ** p <= high]
