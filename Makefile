@@ -32,6 +32,7 @@ $(BUILD)/built: $(BIN)/train $(BIN)/generate $(MPI_LIBRARIES)
 	@touch $@
 	@$(if $(filter-out all,$(MAKECMDGOALS)),,echo "built $(BIN)/train and $(BIN)/generate; try: make demo, or $(BIN)/train TEXT")
 	@$(if $(CUDA_LEFT_OUT),echo "without the CUDA backend ($(strip $(CUDA_LEFT_OUT)))")
+	@$(if $(CUDA_NOTE),echo "$(CUDA_NOTE)")
 
 $(BIN)/train $(BIN)/generate: $(BIN)/%: $(BUILD)/%.o $(LIBRARY_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))

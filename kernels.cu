@@ -17,8 +17,14 @@
 #include "kernels/cuda/sample.cuh"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
+
+#ifndef INKLING_CUDA_CODE
+#define INKLING_CUDA_CODE "80 90" /* the architectures that this build has machine code for */
+#endif
 
 /* ---- errors ---- */
 
@@ -327,6 +333,53 @@ static void peers_close(Context *c) {
   if (c->side) cudaStreamDestroy(c->side);
 }
 
+/* Whether this build has machine code for the device; otherwise the driver compiles the kernels when a program starts.
+ * Machine code runs on later devices of the same major capability. */
+static bool has_machine_code(int capability) {
+  static const char built[] = INKLING_CUDA_CODE; /* "80 90" */
+  char *end = NULL;
+  for (const char *at = built; *at; at = end) {
+    const long code = strtol(at, &end, 10);
+    if (end == at) break;
+    if (code / 10 == capability / 10 && code <= capability) return true;
+  }
+  return false;
+}
+
+/* Reports why the kernels cannot run on the device. Returns false. */
+static bool no_code(Context *c, cudaError_t status) {
+  const int capability = c->capability;
+  cudaGetLastError();
+  switch (status) {
+  case cudaErrorNoKernelImageForDevice:
+  case cudaErrorInvalidDeviceFunction:
+    return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it", c->name,
+                capability, capability);
+  case cudaErrorUnsupportedPtxVersion:
+    return fail(&c->error, EXIT_USAGE,
+                "no CUDA: the NVIDIA driver is too old to compile this build's kernels for %s (sm_%d); install a driver for "
+                "CUDA %d.%d or later, or build on this machine",
+                c->name, capability, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+  case cudaErrorJitCompilerNotFound:
+  case cudaErrorJitCompilationDisabled:
+    return fail(&c->error, EXIT_USAGE,
+                "no CUDA: this build has no code for %s (sm_%d), and the driver's compiler is missing or disabled "
+                "(libnvidia-ptxjitcompiler, CUDA_DISABLE_PTX_JIT); make CUDA_ARCH=%d adds code",
+                c->name, capability, capability);
+  default: return check(c, status, "query of the device");
+  }
+}
+
+/* Memory that shares a GPU with a display, or with Windows, is left to them: beyond it the driver of WSL moves memory to
+ * the host instead of failing, and a desktop stops. */
+static size_t reserved_bytes(int device, size_t total) {
+  int display = 0;
+  struct utsname system;
+  if (cudaDeviceGetAttribute(&display, cudaDevAttrKernelExecTimeout, device) != cudaSuccess) cudaGetLastError();
+  const bool wsl = uname(&system) == 0 && strstr(system.release, "icrosoft");
+  return display || wsl ? total / 5 : 0;
+}
+
 static bool describe_device(Context *c) {
   cudaDeviceProp properties;
   cudaFuncAttributes attributes;
@@ -339,16 +392,12 @@ static bool describe_device(Context *c) {
   c->processors = properties.multiProcessorCount;
   c->capability = 10 * properties.major + properties.minor;
   c->shared_bytes = (int)properties.sharedMemPerBlockOptin;
+  c->reserved_bytes = reserved_bytes(device, properties.totalGlobalMem);
   if (c->capability < 80)
     return fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
                 properties.major, properties.minor);
-  cudaError_t status = cudaFuncGetAttributes(&attributes, write_report);
-  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
-    cudaGetLastError();
-    return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it",
-                c->name, c->capability, c->capability);
-  }
-  return check(c, status, "query of the device");
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, write_report);
+  return status == cudaSuccess || no_code(c, status);
 }
 
 void cuda_close(Context *c) {
@@ -413,10 +462,12 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
 
 void cuda_info(Context *c, ContextInfo *out) {
   *out = {};
-  size_t total = 0;
-  cudaMemGetInfo(&out->free_bytes, &total);
-  snprintf(out->device, sizeof out->device, "%.80s, sm_%d, CUDA %d.%d", c->name, c->capability, CUDART_VERSION / 1000,
-           CUDART_VERSION / 10 % 100);
+  size_t available = 0, total = 0;
+  cudaMemGetInfo(&available, &total);
+  out->free_bytes = available > c->reserved_bytes ? available - c->reserved_bytes : 0;
+  out->total_bytes = total > c->reserved_bytes ? total - c->reserved_bytes : 0;
+  snprintf(out->device, sizeof out->device, "%.60s, sm_%d, CUDA %d.%d%s", c->name, c->capability, CUDART_VERSION / 1000,
+           CUDART_VERSION / 10 % 100, has_machine_code(c->capability) ? "" : ", kernels compiled by its driver");
   out->dtype = c->dtype;
   out->accelerator = true;
   out->direct = c->nccl;

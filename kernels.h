@@ -347,6 +347,7 @@ typedef struct ContextInfo {
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* bytes that could still be allocated */
+  size_t total_bytes;                  /* what a program may use of a GPU's memory; 0 for a CPU */
   char limit[96];                      /* the limit of the process that bounds free_bytes: "this process may use 1.9
                                           GiB (ulimit -v)"; "": only the device's memory bounds it */
   int head_dim_multiple, head_dim_max; /* supported sizes of attention heads */

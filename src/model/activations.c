@@ -3,9 +3,14 @@
 
 #include <stdlib.h>
 
-/* The default size of the logits in bytes. On a GPU the time to add a chunk to the head's gradient is 245 / rows of the
- * time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
-static int64_t logits_budget(const ContextInfo *device) { return (int64_t)(device->accelerator ? 1024 : 64) << 20; }
+/* The default size of the logits in bytes: on a GPU at most an eighth of its memory. The memory that happens to be free
+ * must not count, because sums of chunks depend on their size. On a GPU the time to add a chunk to the head's gradient is
+ * 245 / rows of the time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
+static int64_t logits_budget(const ContextInfo *device) {
+  enum { CPU = 64 << 20, GPU = 1 << 30 };
+  if (!device->accelerator) return CPU;
+  return device->total_bytes / 8 < GPU ? (int64_t)(device->total_bytes / 8) : GPU;
+}
 
 /* Divides one allocation into aligned pieces; base NULL: only measures. */
 typedef struct Arena {

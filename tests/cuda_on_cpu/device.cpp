@@ -49,6 +49,7 @@ static const Card cards[] = {
     {86, 99 << 10, 100 << 10, 1536},
     {89, 99 << 10, 100 << 10, 1536},
     {90, 227 << 10, 228 << 10, 2048},
+    {120, 99 << 10, 100 << 10, 1536},
 };
 
 const Card &card() {
@@ -56,7 +57,7 @@ const Card &card() {
   if (!*wanted) return cards[3];
   for (const Card &c : cards)
     if (atoi(wanted) == c.capability) return c;
-  refuse_option("EMU_SM", "80, 86, 89, 90");
+  refuse_option("EMU_SM", "80, 86, 89, 90, 120");
 }
 
 static cudaError_t last_error = cudaSuccess;
@@ -97,7 +98,8 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
 
 /* That there is code for the card; the attributes themselves are not known here. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) {
-  if (getenv("EMU_NO_CODE")) return failure(cudaErrorNoKernelImageForDevice);
+  const char *error = getenv("EMU_CODE_ERROR");
+  if (error) return failure(cudaError_t(atoi(error)));
   memset(attributes, 0, sizeof *attributes);
   return cudaSuccess;
 }
@@ -228,6 +230,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
   case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
   case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
   case cudaDevAttrWarpSize: *value = p.warpSize; break;
+  case cudaDevAttrKernelExecTimeout: *value = *environment("EMU_DISPLAY") == '1'; break;
   default: die("cudaDeviceGetAttribute: attribute %d is not known here (tests/cuda_on_cpu/device.cpp)", int(attribute));
   }
   return cudaSuccess;

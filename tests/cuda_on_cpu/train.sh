@@ -55,14 +55,24 @@ says() {
   echo "status $got: $message"
   [ "$got" -eq "$status" ] && echo "$message" | grep -q "$words"
 }
-# A build for another card ends before anything is written, or takes the CPU: no_code STATUS WORDS FLAGS...
+# A build for another card ends before anything is written, or takes the CPU: no_code STATUS WORDS ERROR FLAGS...
 no_code() {
-  status=$1 words=$2
-  shift 2
-  says "$status" "$words" env EMU_NO_CODE=1 "$train" text.txt $flags --out no_code.run --overwrite --steps 1 "$@"
+  status=$1 words=$2 error=$3
+  shift 3
+  says "$status" "$words" env EMU_CODE_ERROR="$error" "$train" text.txt $flags --out no_code.run --overwrite --steps 1 "$@"
 }
-check "no code for the card: --device cuda" no_code 2 "no code for CUDA on CPU (sm_90); make CUDA_ARCH=90" --device cuda
-check "no code for the card: auto takes the CPU" no_code 0 "computing on the CPU" --device auto
+check "no code for the card: --device cuda" no_code 2 "no code for CUDA on CPU (sm_90); make CUDA_ARCH=90" 209 --device cuda
+check "no code for the card: auto takes the CPU" no_code 0 "computing on the CPU" 209 --device auto
+check "a driver that is too old" no_code 2 "driver is too old to compile .* install a driver for CUDA [0-9]" 222 --device cuda
+check "a driver without its compiler" no_code 2 "compiler is missing .* make CUDA_ARCH=90" 221 --device cuda
+check "a driver whose compiler is disabled" no_code 2 "compiler is missing or disabled" 223 --device cuda
+check "another error is ours" no_code 1 "query of the device failed" 999 --device cuda
+# What the plan says of a card: plan ENVIRONMENT JQ
+plan() { env "$1" "$train" text.txt $flags --device cuda --dry-run --json | python3 -c "import json, sys; print($2)"; }
+check "a card that the driver compiles for" [ "$(plan EMU_SM=120 "'compiled by its driver' in json.load(sys.stdin)['device']")" = True ]
+check "a later card of the same kind" [ "$(plan EMU_SM=89 "'compiled' in json.load(sys.stdin)['device']")" = False ]
+free='json.load(sys.stdin)["memory_bytes"]["free"]'
+check "a display keeps a fifth of the memory" [ $(($(plan EMU_SM=90 "$free") - $(plan EMU_DISPLAY=1 "$free"))) -eq $(((4 << 30) / 5)) ]
 # Sizes that the card cannot work with: a new run ends before anything is written, an older one goes on the CPU.
 check "an ffn that CUDA refuses" says 2 "ffn 44 is not supported on CUDA" "$train" text.txt $flags --ffn 44 --out odd
 check "the same on the CPU" run odd --ffn 44 --steps 2 --device cpu

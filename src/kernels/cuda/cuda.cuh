@@ -75,6 +75,7 @@ struct Context {
   std::unordered_map<void *, Block> allocations;
   ParameterLists *lists; /* of all trained parameters */
   size_t bytes, peak_bytes;
+  size_t reserved_bytes; /* of the device's memory, for the display or Windows */
   void *scratch; /* see scratch() */
   size_t scratch_bytes;
   Staging staging;

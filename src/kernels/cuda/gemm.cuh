@@ -22,6 +22,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 #include <cublasLt.h>
+#include <map>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ struct GemmKey {
   int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out;
   int64_t batch, stride_a, stride_b, stride_d; /* products that run together, elements between them; 0 and 1: one */
   int64_t reads_c, epilogue, align_a, align_b, align_c, align_d; /* set by gemm() */
+  bool operator<(const GemmKey &other) const { return memcmp(this, &other, sizeof other) < 0; }
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
 
@@ -87,7 +89,6 @@ struct GemmOperands {
 };
 
 struct GemmPlan {
-  GemmKey key;
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
@@ -99,8 +100,8 @@ struct Gemm {
   cublasLtHandle_t handle;
   void *workspace;
   bool autotune;
-  std::vector<GemmPlan> plans;
-  std::vector<GemmPlan> choices; /* keys and algorithms that an earlier run chose */
+  std::map<GemmKey, GemmPlan> plans;
+  std::map<GemmKey, cublasLtMatmulAlgo_t> choices; /* of an earlier run */
 };
 
 static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
@@ -125,21 +126,22 @@ static void read_tuning(Context *c, const char *text) {
   if (!text || strncmp(text, header, length) != 0 || text[length] != '\n') return;
   static_assert(sizeof(cublasLtMatmulAlgo_t) == 8 * sizeof(uint64_t), "cuBLASLt: stored by its words");
   for (const char *at = text + length + 1; *at;) {
-    GemmPlan choice = {};
-    int64_t *field = (int64_t *)&choice.key;
+    GemmKey key = {};
+    cublasLtMatmulAlgo_t algorithm = {};
+    int64_t *field = (int64_t *)&key;
     char *end = (char *)at;
     bool good = true;
     for (int i = 0; i < GEMM_KEY_FIELDS && good; i++, at = end) field[i] = strtoll(at, &end, 10), good = end != at;
-    for (int i = 0; i < 8 && good; i++, at = end) choice.algorithm.data[i] = strtoull(at, &end, 16), good = end != at;
+    for (int i = 0; i < 8 && good; i++, at = end) algorithm.data[i] = strtoull(at, &end, 16), good = end != at;
     if (!good || *end != '\n') return;
-    c->gemm->choices.push_back(choice);
+    c->gemm->choices[key] = algorithm;
     at = end + 1;
   }
 }
 
 char *cuda_tuning(Context *c) {
   size_t tuned = 0, size = 512;
-  for (const GemmPlan &plan : c->gemm->plans) tuned += plan.tuned;
+  for (const auto &[key, plan] : c->gemm->plans) tuned += plan.tuned;
   if (!tuned) return NULL;
   size += tuned * (GEMM_KEY_FIELDS + 8) * 24;
   char *text = (char *)malloc(size), *at = text;
@@ -147,9 +149,9 @@ char *cuda_tuning(Context *c) {
   tuning_header(c, text, 256);
   at += strlen(text);
   *at++ = '\n';
-  for (const GemmPlan &plan : c->gemm->plans) {
+  for (const auto &[key, plan] : c->gemm->plans) {
     if (!plan.tuned) continue;
-    const int64_t *field = (const int64_t *)&plan.key;
+    const int64_t *field = (const int64_t *)&key;
     for (int i = 0; i < GEMM_KEY_FIELDS; i++) at += sprintf(at, "%lld ", (long long)field[i]);
     for (int i = 0; i < 8; i++)
       at += sprintf(at, "%llx%c", (unsigned long long)plan.algorithm.data[i], i < 7 ? ' ' : '\n');
@@ -169,7 +171,7 @@ static bool gemm_open(Context *c, bool autotune, const char *tuning) {
 
 static void gemm_close(Gemm *g) {
   if (!g) return;
-  for (GemmPlan &plan : g->plans) {
+  for (const auto &[key, plan] : g->plans) {
     if (plan.desc) g->library.desc_destroy(plan.desc);
     for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.d})
       if (layout) g->library.layout_destroy(layout);
@@ -199,9 +201,8 @@ static bool describe_matrix(Context *c, cublasLtMatrixLayout_t *out, const GemmK
           gemm_check(c, l.layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride), &k));
 }
 
-static bool describe(Context *c, GemmPlan *plan) {
+static bool describe(Context *c, const GemmKey &k, GemmPlan *plan) {
   const CublasLt &l = c->gemm->library;
-  const GemmKey &k = plan->key;
   cublasOperation_t a = k.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = k.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)k.epilogue;
   return gemm_check(c, l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), &k) &&
@@ -221,9 +222,8 @@ static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtM
 
 /* Returns the fastest algorithm. Runs write to the output, which the product overwrites later, or to a copy if it is
  * also an input; without memory for the copy the result is the first algorithm, the heuristic's choice. */
-static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results, int count,
-                   GemmOperands o) {
-  const GemmKey &k = plan.key;
+static int fastest(Context *c, const GemmKey &k, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results,
+                   int count, GemmOperands o) {
   const int64_t others = k.batch > 1 ? (k.batch - 1) * k.stride_d : 0;
   void *spare = NULL;
   int best = 0;
@@ -247,26 +247,23 @@ static int fastest(Context *c, const GemmPlan &plan, const cublasLtMatmulHeurist
 }
 
 /* Uses an earlier run's choice for this product; false when there is none, or it cannot run. */
-static bool use_choice(Context *c, GemmPlan *plan) {
+static bool use_choice(Context *c, const GemmKey &key, GemmPlan *plan) {
   const Gemm *g = c->gemm;
-  for (const GemmPlan &choice : g->choices) {
-    cublasLtMatmulHeuristicResult_t result = {};
-    if (memcmp(&choice.key, &plan->key, sizeof choice.key) != 0) continue;
-    if (g->library.check(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &choice.algorithm, &result) !=
-            CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > GEMM_WORKSPACE)
-      return false;
-    plan->algorithm = choice.algorithm;
-    return plan->tuned = true;
-  }
-  return false;
+  const auto choice = g->choices.find(key);
+  cublasLtMatmulHeuristicResult_t result = {};
+  if (choice == g->choices.end() ||
+      g->library.check(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &choice->second, &result) !=
+          CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > GEMM_WORKSPACE)
+    return false;
+  plan->algorithm = choice->second;
+  return plan->tuned = true;
 }
 
-static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOperands &o) {
+static bool choose_algorithm(Context *c, const GemmKey &k, GemmPlan *plan, bool tune, const GemmOperands &o) {
   const Gemm *g = c->gemm;
   const CublasLt &l = g->library;
-  const GemmKey &k = plan->key;
-  if (use_choice(c, plan)) return true;
+  if (use_choice(c, k, plan)) return true;
   cublasLtMatmulPreference_t preference = NULL;
   const size_t workspace = GEMM_WORKSPACE;
   const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b;
@@ -295,7 +292,7 @@ static bool choose_algorithm(Context *c, GemmPlan *plan, bool tune, const GemmOp
   l.preference_destroy(preference);
   if (status == CUBLAS_STATUS_SUCCESS) status = found ? results[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
   if (!gemm_check(c, status, &k)) return false;
-  plan->algorithm = results[tune ? fastest(c, *plan, results, found, o) : 0].algo;
+  plan->algorithm = results[tune ? fastest(c, k, *plan, results, found, o) : 0].algo;
   plan->tuned = tune;
   return !c->error.code;
 }
@@ -308,20 +305,13 @@ static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   key.align_a = alignment_of(o.a), key.align_b = alignment_of(o.b);
   key.align_c = alignment_of(o.c), key.align_d = alignment_of(o.d);
   key.epilogue = o.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  GemmPlan *plan = NULL;
-  for (GemmPlan &made : c->gemm->plans)
-    if (memcmp(&made.key, &key, sizeof key) == 0) plan = &made;
-  const bool made = plan != NULL;
-  if (!made) {
-    c->gemm->plans.push_back(GemmPlan());
-    plan = &c->gemm->plans.back();
-    plan->key = key;
-    if (!describe(c, plan)) return;
-  }
+  const auto [found, is_new] = c->gemm->plans.try_emplace(key);
+  GemmPlan *plan = &found->second;
+  if (is_new && !describe(c, key, plan)) return;
   const auto attribute = CUBLASLT_MATMUL_DESC_BIAS_POINTER;
   if (o.bias && !gemm_check(c, c->gemm->library.desc_set(plan->desc, attribute, &o.bias, sizeof o.bias), &key)) return;
-  if (!made && !choose_algorithm(c, plan, tune, o)) return;
-  gemm_check(c, multiply(c, *plan, &plan->algorithm, o), &plan->key);
+  if (is_new && !choose_algorithm(c, key, plan, tune, o)) return;
+  gemm_check(c, multiply(c, *plan, &plan->algorithm, o), &key);
 }
 
 /* ---- the operations ---- */
