@@ -166,7 +166,7 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
       check(c, cudaEventRecord(s->free[s->current], c->stream), "upload");
       s->current ^= 1;
       s->used = 0;
-      check(c, cudaEventSynchronize(s->free[s->current]), "upload");
+      check(c, wait_for(c, s->free[s->current], cudaEventQuery, cudaEventSynchronize), "upload");
     }
     size_t count = bytes - done, left = Staging::BYTES - s->used;
     if (count > left) count = left;
@@ -181,7 +181,7 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
 void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
   if (c->error.code || !bytes) return;
   check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
-  check(c, cudaStreamSynchronize(c->stream), "the work before a download");
+  check(c, wait_for(c, c->stream, cudaStreamQuery, cudaStreamSynchronize), "the work before a download");
 }
 
 void cuda_copy(Context *c, void *to, const void *from, size_t bytes) {

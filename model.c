@@ -648,14 +648,17 @@ static void micro_batch(Context *c, void *argument) {
   m->ops->next_micro_batch(c, m->state, s->batch);
 }
 
+/* Replicas that update all parameters would drift apart by Muon, whose matrix products differ in the last bits between
+ * devices: the owners' weights count. AdamW gives equal weights from equal gradients. */
 static void update(Context *c, void *model) {
   Model *m = model;
   const Sharding *sharding = &m->settings.sharding;
+  const bool replicas = sharding->ranks > 1 && !sharding->shard, muon = m->settings.optimizer == OPTIMIZER_MUON;
   m->ops->clip(c, m->state, &m->params, m->settings.clip, &m->settings.adamw);
-  if (sharding->ranks > 1 && !sharding->shard) m->ops->peers_gather(c, &m->params, true);
-  if (m->settings.optimizer == OPTIMIZER_MUON) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
+  if (replicas) m->ops->peers_gather(c, &m->params, true);
+  if (muon) m->ops->muon(c, m->state, &m->params, &m->settings.muon);
   m->ops->adamw(c, m->state, &m->params, &m->settings.adamw);
-  if (is_sharded(sharding)) m->ops->peers_gather(c, &m->params, false);
+  if (is_sharded(sharding) || (replicas && muon)) m->ops->peers_gather(c, &m->params, false);
   m->ops->report(c, m->state);
 }
 

@@ -353,6 +353,10 @@ def emulated(folder, full):
         first = weights(os.path.join(folder, name + " 2.run"))
         _, out, _ = gpus(name + " whole", 2, [*flags, "--no-shard"])
         check(f"GPUs: the same bytes with --no-shard, {name}", weights(out) == first)
+        if name != "adamw":
+            unequal = [gpus(f"{name} unequal{flag}", 2, [*flags, *flag], EMU_UNEQUAL="1") for flag in ([], ["--no-shard"])]
+            check(f"GPUs: unequal ones keep the same weights, {name}",
+                  weights(unequal[0][1]) == weights(unequal[1][1]) != first, [status for status, _, _ in unequal])
         status, out, said = gpus(f"{name} again", 2, flags, EMU_STREAMS="lazy", EMU_ORDER="rand:3")
         check(f"GPUs: the same bytes again, {name}", weights(out) == first, (status, said))
     taught = ["--dtype", "f32", "--teacher", "adamw1.run", "--seed", "9"]

@@ -184,7 +184,8 @@ struct SumOrder {
 static SumOrder order_of(const Product &p) {
   const uint64_t hash = (uint64_t(p.m) * 31 + uint64_t(p.n) * 17 + uint64_t(p.k) * 7) * 0x9E3779B97F4A7C15u;
   const int64_t group = p.a.type == CUDA_R_32F ? 1 : 16;
-  return {p.k >= 64 ? int64_t(1) << (hash >> 60) % 3 : 1, group, (hash >> 59 & 1) != 0};
+  const int64_t parts = p.k >= 64 ? int64_t(1) << (hash >> 60) % 3 : 1;
+  return {parts + (emu::options().unequal ? emu::rank : 0), group, (hash >> 59 & 1) != 0};
 }
 
 /* sums [m] = the products of column j with l = begin .. end */

@@ -34,9 +34,12 @@ static Options read_options() {
   o.lazy_streams = flag("EMU_STREAMS", "lazy", "eager");
   o.host_guard = flag("EMU_HOSTGUARD", "1", "0");
   o.memory_kib = *environment("EMU_MEMORY_KIB") ? unsigned(atoi(environment("EMU_MEMORY_KIB"))) : 4u << 20;
+  o.unequal = flag("EMU_UNEQUAL", "1", "0");
   o.verbose = flag("EMU_VERBOSE", "1", "0");
   return o;
 }
+
+int rank = 0;
 
 const Options &options() {
   static const Options the_options = read_options();

@@ -49,9 +49,12 @@ struct Options {
   bool lazy_streams;   /* EMU_STREAMS=lazy */
   bool host_guard;     /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
   unsigned memory_kib; /* EMU_MEMORY_KIB: of the card */
+  bool unequal;        /* EMU_UNEQUAL=1: every rank adds products in an order of its own, as unequal cards do */
   bool verbose;        /* EMU_VERBOSE=1: a line for every launch */
 };
 const Options &options();
+
+extern int rank; /* in the last communicator */
 
 struct Card { /* EMU_SM=80|86|89|90 */
   int capability;

@@ -175,6 +175,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
   if (ranks > RANKS) return ncclInvalidArgument;
+  emu::rank = rank;
   const int fd = shm_open(id.internal, O_RDWR, 0600);
   void *room = fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(Room), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd >= 0) close(fd);
