@@ -20,7 +20,30 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- prepare ---- */
+/* ---- prepare: rank 0 ---- */
+
+static bool fail_without_text(const Run *r, Error *error) {
+  const ShellWord train = program_name("train");
+  const char *config = r->options.config, *dir = r->files.dir;
+  if (r->settings.resume)
+    return fail(error, EXIT_USAGE,
+                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
+                dir, train.text, dir);
+  if (config)
+    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
+                config, train.text, config);
+  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+}
+
+static bool take_settings(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (s->resume && !run_resume_settings(r, error)) return false;
+  device_limit_threads(&s->machine, &r->console);
+  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
+  options_follow(&r->options, s->resume);
+  if (s->data.count == 0) return fail_without_text(r, error);
+  return run_name_directory(s, &r->files, error) && run_read_base(r, error) && settings_read_minutes(s, error);
+}
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
   return model_check_device(model, &r->device.info, error) || error_append(error, ", or --device cpu");
@@ -46,115 +69,89 @@ static bool check_flags(Run *r, Error *error) {
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
 }
 
-static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
+/* Returns what choices depend on; `device` is filled. */
+static AutoInputs choice_inputs(const Run *r, ContextInfo *device) {
+  const ModelConfig *base = run_base(r);
+  *device = run_device_now(&r->device);
+  device->threads *= r->peers->size;
+  return (AutoInputs){.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
+                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
+                      .base = base,
+                      .teacher = r->settings.teacher ? &r->teacher.config : NULL,
+                      .text_bytes = r->text.tokens_file.info.bytes,
+                      .train_tokens = token_range_size(&r->text.train),
+                      .val_tokens = token_range_size(&r->text.val),
+                      .processes = r->peers->size,
+                      .pairs = run_has_pairs(&r->text),
+                      .device = device,
+                      .peak_flops = r->device.peak_flops};
+}
+
+static void set_bench_length(TrainSettings *s) {
+  s->steps = s->bench + BENCH_WARM_UP;
+  s->warmup = 0; /* a resumed run may be longer than --steps */
+  s->epochs = s->minutes = NAN;
+  s->plans.count = 0;
+}
+
+static bool choose_model(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->bench) {
-    s->steps = s->bench + BENCH_WARM_UP;
-    s->warmup = 0; /* a resumed run may be longer than --steps */
-    s->epochs = s->minutes = NAN;
-    s->plans.count = 0;
-  }
-  if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
-  if (!run_leads(r->peers)) return true;
+  ContextInfo device;
+  AutoInputs given = choice_inputs(r, &device);
+  if (!run_measure_documents(r, &given.lengths, error)) return false;
+  if (!s->resume && !s->init && !s->bench && !given.pairs) r->outlooks = outlooks_plan(s, &given);
+  if (!auto_model(s, &given, &r->model.config, &r->reasons, error)) return false;
+  if (s->bench) set_bench_length(s);
+  return true;
+}
+
+/* Checks flags that may not suit the text or the model. */
+static bool check_choices(Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  if (!run_check_peers(s, r->peers, error) || (run_base(r) && !run_check_same_model(r, error)) ||
+      !run_check_teacher(r, error) || !run_open_choices(r, error))
+    return false;
+  if (s->patience && !run_has_validation(&r->text)) return no_validation(s, error);
+  return s->optimizer != OPTIMIZER_ADAMW || !options_typed(&r->options, "momentum") ||
+         fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
+}
+
+static bool choose_text_and_model(Run *r, Error *error) {
+  return check_flags(r, error) && run_open_teacher(r, error) && run_take_directory(r, error) &&
+         run_open_data(r, error) && choose_model(r, error) && check_choices(r, error);
+}
+
+static bool choose_length(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  ContextInfo device;
+  AutoInputs given = choice_inputs(r, &device);
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_typed(&r->options, "steps") && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
   if (s->stop_at && done > (double)s->stop_at)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --stop-at %" PRId64, r->files.dir, done, s->stop_at);
-  return auto_length(s, given, &r->model.config, &r->reasons, error);
-}
-
-/* Rank 0 chooses; the others get its choices. */
-static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
-  if (run_leads(r->peers)) auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
-  if (!run_share_settings(&r->options, r->peers, error)) return false;
-  return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
-}
-
-static bool choose(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  ContextInfo device = run_device_now(&r->device);
-  device.threads *= r->peers->size;
-  const ModelConfig *base = run_base(r);
-  AutoInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
-                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
-                      .base = base,
-                      .teacher = s->teacher ? &r->teacher.config : NULL,
-                      .text_bytes = r->text.tokens_file.info.bytes,
-                      .train_tokens = token_range_size(&r->text.train),
-                      .processes = r->peers->size,
-                      .pairs = run_has_pairs(&r->text),
-                      .device = &device,
-                      .peak_flops = r->device.peak_flops};
-  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
-  run_measure_documents(r, &given.lengths, error);
-  const bool compares = !s->resume && !s->init && !s->bench && !given.pairs;
-  if (run_leads(r->peers) && !error->code && compares) r->outlooks = outlooks_plan(s, &given);
-  if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
-  if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
-      (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
-      (run_leads(r->peers) && !run_check_teacher(r, error)) || !run_open_windows(r, error) ||
-      (run_leads(r->peers) && !run_open_choices(r, error)))
-    return run_agree(r->peers, error);
-  if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
-  if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
-    fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
-  given.val_tokens = token_range_size(&r->text.val);
-  if (!run_agree(r->peers, error)) return false;
-  choose_length(r, &given, error);
-  return run_share_settings(&r->options, r->peers, error);
+  return auto_length(s, &given, &r->model.config, &r->reasons, error) && run_open_series(r, error);
 }
 
-static bool fail_without_text(const Run *r, Error *error) {
-  const ShellWord train = program_name("train");
-  const char *config = r->options.config, *dir = r->files.dir;
-  if (r->settings.resume)
-    return fail(error, EXIT_USAGE,
-                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
-                dir, train.text, dir);
-  if (config)
-    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
-                config, train.text, config);
-  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+/* ---- prepare: all processes ---- */
+
+static bool open_windows(Run *r, Error *error) {
+  run_remove_scratch(&r->text); /* all processes have opened the tokens */
+  return check_device(r, &r->model.config, error) && run_open_windows(r, error);
 }
 
-static bool take_settings(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (s->resume && !run_resume_settings(r, error)) return false;
-  device_limit_threads(&r->settings.machine, &r->console);
-  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
-  options_follow(&r->options, s->resume);
-  if (s->data.count == 0) return fail_without_text(r, error);
-  return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
-}
-
-static bool open_device(Run *r, Error *error) {
-  const bool ok = run_open_device(r, error) && check_flags(r, error);
-  if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
-  r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
-  r->device.backend->poll(r->device.context, NULL, 0, false, error);
-  collective_sum(r->peers, &r->device.peak_flops, 1);
-  return run_agree(r->peers, error);
-}
-
-static bool open_text(Run *r, Error *error) {
-  if (run_leads(r->peers) && run_open_teacher(r, error) &&
-      (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
-    run_open_data(r, error);
-  if (!run_share_data(r, error)) return false;
-  run_remove_scratch(&r->text);
-  return true;
-}
+static bool fit_minutes(Run *r, Error *error) { return isnan(r->settings.minutes) || run_fit_minutes(r, error); }
 
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
-  if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_settings(&r->options, r->peers, error) || !settings_read_minutes(&r->settings, error)) return false;
-  collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
-  collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
-  if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
-  return open_device(r, error) && open_text(r, error) && choose(r, error) && run_open_series(r, error);
+  return run_plan(r, take_settings, error) &&         /* the settings, the initial model, the name of the directory */
+         run_together(r, run_open_device, error) &&   /* in each process */
+         run_together(r, run_join_device, error) &&   /* compared among them */
+         run_plan(r, choose_text_and_model, error) && /* the directory, the text, its tokens, the shape of the model */
+         run_together(r, open_windows, error) &&      /* the sequences of the text */
+         run_together(r, fit_minutes, error) &&       /* with --minutes: how many steps fit */
+         run_plan(r, choose_length, error);           /* the steps, and what depends on them */
 }
 
 /* ---- loop ---- */

@@ -48,6 +48,7 @@ static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
 }
 
 bool run_take_directory(Run *r, Error *error) {
+  if (!settings_have_directory(&r->settings)) return true;
   if (!lock(&r->settings, &r->files, error)) {
     if (error->code == EXIT_MEMORY || r->settings.resume) return false;
     return error_append(error, "; %schoose another directory with --out DIR",

@@ -56,7 +56,8 @@ typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
 
-/* The texts, their tokenizers, their tokens and the windows that training and validation read (data.c). */
+/* The texts, their tokenizers, their tokens and the windows that training and validation read (sources.c,
+ * tokens.c). */
 typedef struct RunText {
   TextFacts facts;
   int threads;   /* the number of threads that read it */
@@ -70,7 +71,7 @@ typedef struct RunText {
   Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
   Windows windows, val_windows;
   ChoiceSet choices; /* of --choose, on rank 0; count 0: none */
-  uint64_t val_text; /* identifies the validation text (tokenization_text_sum()); from rank 0 */
+  uint64_t val_text; /* on rank 0: identifies the validation text (tokenization_text_sum()) */
 } RunText;
 
 /* The device (setup.c). */
@@ -204,23 +205,24 @@ static inline bool run_leads(const Collective *peers) { return peers->rank == 0;
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
-/* Calls `work` in every process, which then agree: for run_start_model(), run_begin_directory(), run_evaluate(),
- * run_sample(), run_measure_kept(). */
-bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error);
+typedef bool RunWork(Run *r, Error *error);
+bool run_together(Run *r, RunWork *work, Error *error); /* every process does the work, and then they agree */
+bool run_alone(Run *r, RunWork *work, Error *error);    /* rank 0 does the work, and then they agree */
+/* Rank 0 does the work alone, which prepares a part of the run, and sends the others its plan: the settings, what is
+ * known of models and text, and the tokenizers and tokens, which they open. */
+bool run_plan(Run *r, RunWork *work, Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
 double run_broadcast_number(Collective *peers, double value);
-/* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
-bool run_share_settings(Options *options, Collective *peers, Error *error);
-bool run_share_data(Run *r, Error *error);
 SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r);                       /* for this process */
 MemoryPlan run_memory(const Run *r);                              /* likewise */
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
 bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
-bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
+/* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
+bool run_join_device(Run *r, Error *error);
 /* Returns the number of threads to compute with; 0: all available. */
-int run_threads(const TrainSettings *s, Collective *peers, Error *error);
+int run_threads(const TrainSettings *s, Collective *peers);
 
 /* ---- teacher.c: nothing without --teacher ---- */
 /* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
@@ -231,18 +233,26 @@ bool run_check_teacher(const Run *r, Error *error);
 /* On all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool run_load_teacher(Run *r, Error *error);
 
-/* ---- data.c ---- */
-bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
-bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
-void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
-void run_close_data(RunText *text);
+/* ---- sources.c: the texts and their tokenizers; on rank 0 ---- */
+/* Opens text, tokenizer and tokens, and chooses how texts become windows; may take long. */
+bool run_open_data(Run *r, Error *error);
+OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
+const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
+
+/* ---- tokens.c: token files, windows, batches ---- */
+/* On rank 0: encodes the texts, or opens their tokens. `train` NULL: only the tokens are left; `val` NULL: there is no
+ * validation text, or only its tokens are left. */
+bool run_open_tokens(Run *r, Corpus *train, Corpus *val, Error *error);
+bool run_has_pairs(const RunText *text); /* whether the loss excludes prompts */
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
+PathText run_data_path(const Run *r, const char *name);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
-const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
+void run_remove_scratch(RunText *text); /* after all processes have opened the data */
+void run_close_data(RunText *text);
 
 /* ---- choices.c: nothing without --choose ---- */
 /* On rank 0, after run_open_windows(). EXIT_USAGE, errors of choices_read(). */
@@ -299,7 +309,7 @@ static inline int64_t run_planned_steps(const Run *r) {
  * EXIT_MEMORY. */
 char *run_directory(const TrainSettings *s, const char *ending, Error *error);
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
-bool run_take_directory(Run *r, Error *error);
+bool run_take_directory(Run *r, Error *error); /* locks it, if the run has one. EXIT_BUSY, EXIT_USAGE, EXIT_INPUT */
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
  * run replaces another, nothing of the old run is removed before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);

@@ -117,10 +117,10 @@ static void tell_unreached(Run *r) {
 bool run_open_series(Run *r, Error *error) {
   Series *series = &r->series;
   double words = 0;
-  if (series->unit == SERIES_WORDS && run_leads(r->peers) && count_words(&r->text, &words, error))
+  if (series->unit == SERIES_WORDS) {
+    if (!count_words(&r->text, &words, error)) return false;
     series->words_per_token = words / (double)token_range_size(&r->text.train);
-  series->words_per_token = run_broadcast_number(r->peers, series->words_per_token);
-  if (!run_agree(r->peers, error)) return false;
+  }
   tell_unreached(r);
   return true;
 }

@@ -46,9 +46,7 @@ ContextInfo run_device_now(const RunDevice *device) {
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r->peers);
-  r->text.threads = run_threads(&r->settings, r->peers, error);
-  if (error->code) return false;
-  machine.threads = r->text.threads;
+  r->text.threads = machine.threads = run_threads(&r->settings, r->peers);
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
   r->text.threads = threads_count(r->text.threads);
   char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
@@ -138,14 +136,18 @@ void run_upload_state(const RunModel *model, int64_t step) {
   model_set_step(model->on_device, step);
 }
 
-bool run_init_weights(Run *r, Error *error) {
+/* Fills RunModel.host[0]. */
+static bool make_weights(Run *r, Error *error) {
+  const ParameterTable *table = model_table(r->model.on_device);
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r->peers) && settings_start_from_model(&r->settings))
-    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0],
-                             r->text.threads, error);
-  else if (run_leads(r->peers))
-    parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
-  if (!run_agree(r->peers, error) || !run_load_teacher(r, error)) return false;
+  if (settings_start_from_model(&r->settings))
+    return model_files_read_weights(r->base.files, &r->model.config, table, r->model.host[0], r->text.threads, error);
+  parameter_table_init(table, how, r->model.host[0], r->settings.seed);
+  return true;
+}
+
+bool run_init_weights(Run *r, Error *error) {
+  if (!run_alone(r, make_weights, error) || !run_load_teacher(r, error)) return false;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }
