@@ -190,6 +190,12 @@ static bool take_all_reports(Run *r, Error *error) {
   return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
+/* Evaluates and keeps the newest model, if it is time for that. */
+static bool evaluate_now(Run *r, Error *error) {
+  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
+  return r->session.stopping || !run_keeps_now(r) || run_together(r, run_keep_model, error);
+}
+
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: if the program is killed in the
  * evaluation, the resumed run makes it again. */
 static bool pause_training(Run *r, Error *error) {
@@ -200,11 +206,9 @@ static bool pause_training(Run *r, Error *error) {
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  /* A resumed run may have been stopped before its evaluation. */
-  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
-  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
+  if (!evaluate_now(r, error)) return false;
   const double evaluated = clock_seconds();
-  if (sample && !run_together(r, run_sample, error)) return false;
+  if (sample && !run_alone(r, run_sample, error)) return false;
   const double end = clock_seconds();
   if (save) r->budget.saving = saved - start;
   if (sample) r->budget.sampling = end - evaluated;
@@ -243,9 +247,8 @@ static bool train_loop(Run *r, Error *error) {
   r->session.paused = true;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && must_evaluate_base(r) && !run_evaluate_base(r, error)) return false;
-  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
-  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
-  if (!r->session.stopping && must_sample(r)) run_sample(r, error);
+  if (!evaluate_now(r, error)) return false; /* a resumed run may have been stopped before its evaluation */
+  if (!r->session.stopping && must_sample(r) && !run_alone(r, run_sample, error)) return false;
   run_start_budget(r);
   while (r->progress.step < r->settings.steps && !stops_here(r) && !out_of_patience(r)) {
     TokenBatch batch;
@@ -277,15 +280,16 @@ static bool interrupted(Run *r, Error *error) {
   return run_agree(r->peers, error);
 }
 
+static bool sample_at_end(Run *r, Error *error) { return run_sample(r, error) && run_check_memorization(r, error); }
+
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stops_here(r)) return run_save_state(r, error) && interrupted(r, error); /* with its evaluation */
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_together(r, run_measure_kept, error)) return false;
-  if (run_sample(r, error)) run_check_memorization(r, error);
-  if (!run_agree_on_stop(r, error)) return false;
+  if (!run_together(r, run_measure_kept, error) || !run_alone(r, sample_at_end, error) || !run_agree_on_stop(r, error))
+    return false;
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
@@ -298,7 +302,7 @@ static bool finish(Run *r, Error *error) {
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  if (run_leads(r->peers)) run_tell_outlook(r);
+  run_tell_outlook(r);
   char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
   if (!processes_have_parent())
     snprintf(next, sizeof next, ". %s: %s %s %s", r->model.config.encoder_layers ? "Ask it" : "More text",
@@ -371,34 +375,37 @@ static bool show_runs(Run *r, Error *error) {
                                                 : plot_runs(&r->console, &r->settings, error);
 }
 
+static bool sweep(Run *r, Error *error) {
+  return settings_read_minutes(&r->settings, error) && sweep_run(&r->options, &r->settings, &r->console, error);
+}
+
 /* ---- main ---- */
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
-    return !run_leads(r->peers) || show_runs(r, error);
+    return run_alone(r, show_runs, error);
   const bool sweeps = r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume));
   if ((s->jobs > 0 || s->by_seed) && !sweeps)
     return fail(error, EXIT_USAGE, "--%s needs --sweep%s, or the --resume=DIR of a sweep",
                 s->jobs > 0 ? "jobs" : "by-seed", s->jobs > 0 ? "" : ", --runs or --report");
-  if (sweeps && !settings_read_minutes(&r->settings, error)) return false;
-  if (sweeps) return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
+  if (sweeps) return run_alone(r, sweep, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))
     return false; /* refuse before the plan is printed */
   if (r->progress.finished && !s->dry_run) return true;
-  if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
+  if (s->json) return run_alone(r, run_print_plan_json, error);
   run_print_plan(r);
   if (!model_counts_ok(error)) return false;
-  if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
+  if (s->dry_run) return !s->show || run_alone(r, run_show_windows, error);
   if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);
   model_files_close(r->teacher.files);
   r->base.files = r->teacher.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_warm_up(r, error) && run_together(r, run_begin_directory, error) && train(r, error);
+  return run_warm_up(r, error) && run_alone(r, run_begin_directory, error) && train(r, error);
 }
 
 static void close_run(Run *r, ExitCode outcome) {

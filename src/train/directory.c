@@ -169,7 +169,6 @@ bool run_write_settings(const Options *options, const TrainSettings *s, const ch
 bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  if (!run_leads(r->peers)) return true;
   r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
                    run_settings_text(&r->options, &r->settings, &text, &size,
                                      error) && /* may fail, so it comes before anything is replaced */

@@ -198,7 +198,6 @@ DiagnosisFacts run_diagnosis_facts(const Run *r) {
 static bool judge(Run *r, bool at_end, Error *error) {
   const DiagnosisFacts facts = run_diagnosis_facts(r);
   MetricsLine line = {0};
-  if (!run_leads(r->peers)) return true;
   if (!(at_end ? diagnosis_at_end : diagnosis_at_evaluation)(&r->files.history, &facts, &line)) return true;
   return run_log_diagnosis(r, &line, error);
 }
@@ -259,19 +258,20 @@ static bool try_mean(Run *r, Error *error) {
 
 /* ---- during the run ---- */
 
-/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
-static bool keep(Run *r, Error *error) {
-  const bool mean = r->progress.evaluated_mean;
-  r->progress.best_step = r->progress.step;
-  r->progress.best_is_mean = mean;
-  return (mean || run_download_weights(&r->model, error)) &&
-         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, mean, error));
+static bool write_kept(Run *r, Error *error) {
+  return run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error);
 }
 
-static bool log_evaluation(Run *r, bool better, Error *error) {
+/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
+static bool keep(Run *r, Error *error) {
+  r->progress.best_step = r->progress.step;
+  r->progress.best_is_mean = r->progress.evaluated_mean;
+  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_kept, error);
+}
+
+static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
   double xz = NAN;
-  if (!run_leads(r->peers)) return true;
   if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
@@ -281,9 +281,14 @@ static bool log_evaluation(Run *r, bool better, Error *error) {
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
-  line.best = better;
+  line.best = r->session.is_best;
   line.mean = r->progress.evaluated_mean;
-  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
+  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error) &&
+         check_finite(r, r->progress.last_val_loss, error);
+}
+
+static bool report_evaluation(Run *r, Error *error) {
+  return judge(r, false, error) && run_write_report(&r->files, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -300,13 +305,13 @@ bool run_evaluate(Run *r, Error *error) {
   r->progress.evaluated_step = r->progress.step;
   if (!r->session.evaluated.tokens) return keep(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
-  const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
-  if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
-  if (!run_agree(r->peers, error)) return false;
+  const bool better = r->progress.last_val_loss < r->progress.best_loss;
+  r->session.is_best = run_broadcast_flag(r->peers, better);
+  if (!run_alone(r, log_evaluation, error)) return false;
   run_load_newest(&r->model, &r->session);
-  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
-  if (better) r->progress.best_loss = r->progress.last_val_loss;
-  return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
+  r->progress.bad_evals = r->session.is_best ? 0 : r->progress.bad_evals + 1;
+  if (r->session.is_best) r->progress.best_loss = r->progress.last_val_loss;
+  return (!r->session.is_best || keep(r, error)) && run_alone(r, report_evaluation, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
@@ -319,32 +324,31 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
-/* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
-static bool read_kept(Console *console, const RunFiles *files, RunModel *model, int threads, Error *error) {
-  const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
+/* Reads model.safetensors into RunModel.host[1], unless the file was removed (RunSession.holds_kept). */
+static bool read_kept(Run *r, Error *error) {
+  RunModel *model = &r->model;
+  const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
-    console_warning(console, "%s was removed; the newest model is kept", path.text);
-    return false;
+    console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
+    return true;
   }
   memcpy(model->host[1], model->host[0],
          model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
   ModelFiles *kept;
-  const bool ok =
-      model_files_open(&kept, files->dir, error) &&
-      model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], threads, error);
+  r->session.holds_kept = model_files_open(&kept, r->files.dir, error) &&
+                          model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1],
+                                                   r->text.threads, error);
   model_files_close(kept);
-  return ok ||
+  return r->session.holds_kept ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
-                      run_resume_command(files).text);
+                      run_resume_command(&r->files).text);
 }
 
 /* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
  * RunModel.host[0]. */
 static bool load_kept(Run *r, Error *error) {
-  if (!save_newest(r, error)) return false;
-  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, r->text.threads, error);
-  r->session.holds_kept = run_broadcast_flag(r->peers, read);
-  if (!run_agree(r->peers, error)) return false;
+  if (!save_newest(r, error) || !run_alone(r, read_kept, error)) return false;
+  r->session.holds_kept = run_broadcast_flag(r->peers, r->session.holds_kept);
   if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   return true;
 }

@@ -157,12 +157,11 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r),
                             .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
-  return model_counts_ok(error) && result_write(&result, &r->files.history, error) && run_write_report(r, error);
+  return model_counts_ok(error) && result_write(&result, &r->files.history, error) &&
+         run_write_report(&r->files, error);
 }
 
-bool run_write_report(const Run *r, Error *error) {
-  if (!run_leads(r->peers)) return true;
-  const RunFiles *files = &r->files;
+bool run_write_report(const RunFiles *files, Error *error) {
   return page_write(&(FoundRun){files->dir, files->history}, 1, NULL, path_in(files->dir, CHECKPOINT_REPORT).text,
                     error);
 }

@@ -227,7 +227,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    "settings", result_settings_text(settings, error));
 }
 
-bool run_print_plan_json(const Run *r, Error *error) {
+bool run_print_plan_json(Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;

@@ -19,6 +19,7 @@
 #include "report/diagnosis.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"
+#include "base/path.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "files/formats/model_files.h"
@@ -153,6 +154,7 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
+  bool is_best;             /* its loss is the lowest so far */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
@@ -179,6 +181,11 @@ typedef struct Run {
   Series series;
 } Run;
 
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
+static inline PathText run_data_path(const Run *r, const char *name) {
+  return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
+}
+
 /* Returns the seconds of this run, including those before it was resumed. */
 static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
@@ -199,6 +206,9 @@ static inline int64_t run_epoch_tokens(const Run *r) {
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
 static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val) >= 2; }
+
+/* Returns whether the loss excludes prompts. */
+static inline bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
 static inline bool run_leads(const Collective *peers) { return peers->rank == 0; }
@@ -243,9 +253,6 @@ const char *run_stdin_file(const TrainSettings *s); /* the name in the run direc
 /* On rank 0: encodes the texts, or opens their tokens. `train` NULL: only the tokens are left; `val` NULL: there is no
  * validation text, or only its tokens are left. */
 bool run_open_tokens(Run *r, Corpus *train, Corpus *val, Error *error);
-bool run_has_pairs(const RunText *text); /* whether the loss excludes prompts */
-/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
-PathText run_data_path(const Run *r, const char *name);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
@@ -265,10 +272,10 @@ bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error);
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
 bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
 /* Warns of special tokens of another model's tokenizer in the text, where they are plain text. */
-bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error);
+bool run_check_special_tokens(Console *console, const Tokenizer *tokenizer, Corpus *corpus, Error *error);
 
 /* ---- show.c: training windows as text ---- */
-bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_show_windows(Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
@@ -288,7 +295,7 @@ void run_stop_model(RunModel *model);
 
 /* ---- plan.c: the plan of the run ---- */
 void run_print_plan(Run *r);
-bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- time_budget.c: --bench and --minutes ---- */
 bool run_bench(Run *r, const char *commit, Error *error);
@@ -354,8 +361,8 @@ bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-void run_tell_outlook(Run *r);                     /* prints what more time would give a new run's text */
-bool run_write_report(const Run *r, Error *error); /* report.html */
+void run_tell_outlook(Run *r);                              /* prints what more time would give a new run's text */
+bool run_write_report(const RunFiles *files, Error *error); /* report.html, on rank 0 */
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
@@ -384,8 +391,8 @@ DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the kept model is no better than guessing */
 
 /* ---- samples.c: generated samples ---- */
-int run_start_token(const Run *r); /* the first token of text without a prompt */
-bool run_sample(Run *r, Error *error);
+int run_start_token(const Run *r);                 /* the first token of text without a prompt */
+bool run_sample(Run *r, Error *error);             /* on rank 0, as the next one */
 bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

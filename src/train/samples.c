@@ -165,8 +165,7 @@ static void show_sample(Console *console, int64_t step, char *text, size_t size)
 }
 
 bool run_sample(Run *r, Error *error) {
-  if (!run_leads(r->peers)) r->progress.sampled_step = r->progress.step;
-  if (!run_leads(r->peers) || !r->settings.sample_tokens || stop_signal) return true;
+  if (!r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
@@ -239,8 +238,8 @@ bool run_check_memorization(Run *r, Error *error) {
   const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied[EXCERPTS + 1] = {0}, usual = 0;
   MetricsLine line;
-  if (!run_leads(r->peers) || history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) ||
-      r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
+  if (history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) || r->model.config.encoder_layers ||
+      count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
     return true;
   if (!compare(r, count, copied, error)) return false;
   for (int i = 1; i <= EXCERPTS; i++)

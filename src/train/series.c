@@ -166,5 +166,5 @@ static bool write_model(Run *r, Error *error) {
 }
 
 bool run_keep_model(Run *r, Error *error) {
-  return run_download_weights(&r->model, error) && (!run_leads(r->peers) || write_model(r, error));
+  return run_download_weights(&r->model, error) && run_alone(r, write_model, error);
 }

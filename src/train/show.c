@@ -220,7 +220,7 @@ static void show_window(Page *p, const RunText *text, int ctx, const Window *w, 
   p->any = false;
 }
 
-bool run_show_windows(const Run *r, Error *error) {
+bool run_show_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const int sequences = s->batch * s->grad_accum;
   Page page = {.out = stdout, .utf8 = r->console.utf8 || !isatty(STDOUT_FILENO)};

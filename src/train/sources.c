@@ -134,6 +134,8 @@ static bool find_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
 
 /* A tokenizer as the options ask for it. */
 typedef struct Asked {
+  Console *console;
+  int threads;
   const char *prefix; /* of the names of its options: "source-" */
   const char *name;   /* as TrainSettings.tokenizer */
   int vocab_size;
@@ -169,56 +171,55 @@ static bool check_vocab_size(const Asked *asked, WordLevel level, bool trained, 
               asked->prefix, name.text);
 }
 
-static bool train_tokenizer(Run *r, const Asked *asked, WordLevel level, Corpus *corpus, Tokenizer **out,
-                            Error *error) {
-  Console *console = &r->console;
+static bool train_tokenizer(const Asked *asked, WordLevel level, Corpus *corpus, Tokenizer **out, Error *error) {
   StartupWork counting = {
-      .console = console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
-  StartupWork merging = {.console = console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
+      .console = asked->console, .name = "counting words", .total = (double)corpus_bytes(corpus), .bytes = true};
+  StartupWork merging = {.console = asked->console, .name = "merging pairs", .total = (double)asked->vocab_size - 257};
   const TokenizerTraining options = {.level = level,
                                      .vocab_size = asked->vocab_size,
                                      .unknown = asked->unknown,
-                                     .threads = r->text.threads,
+                                     .threads = asked->threads,
                                      .counting = startup_progress(&counting),
                                      .merging = startup_progress(&merging),
                                      .texts = asked->texts};
   bool ok = tokenization_train(out, corpus, &options, error);
-  console_work_end(console);
+  console_work_end(asked->console);
   if (ok && asked->vocab_given && tokenizer_vocab(*out) < asked->vocab_size)
-    console_note(console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
+    console_note(asked->console, "%s a vocabulary of only %d tokens instead of %d", asked->what, tokenizer_vocab(*out),
                  asked->vocab_size);
   return ok;
 }
 
-static bool make_tokenizer(Run *r, const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
+static bool make_tokenizer(const Asked *asked, Corpus *corpus, Tokenizer **out, Error *error) {
   if (!asked->name) return fail(error, EXIT_INTERNAL, "no tokenizer was chosen");
   const WordLevel level = word_level_named(asked->name);
   const bool trained = level || strcmp(asked->name, "bpe") == 0;
   if (!check_vocab_size(asked, level, trained, error)) return false;
-  if (trained) return train_tokenizer(r, asked, level, corpus, out, error);
+  if (trained) return train_tokenizer(asked, level, corpus, out, error);
   if (settings_tokenizer_is_path(asked->name)) return load_tokenizer(asked, out, error);
   *out = tokenizer_byte();
   return *out || error_memory(error, "the tokenizer");
 }
 
-static bool count_characters(Run *r, Corpus *corpus, Characters *out, Error *error) {
-  StartupWork work = {.console = &r->console,
+static bool count_characters(Console *console, Corpus *corpus, Characters *out, Error *error) {
+  StartupWork work = {.console = console,
                       .name = "counting characters",
                       .total = fmin((double)corpus_bytes(corpus), CHARACTERS_SAMPLE),
                       .bytes = true};
   const bool ok = characters_count(out, corpus, startup_progress(&work), error);
-  console_work_end(&r->console);
+  console_work_end(console);
   return ok;
 }
 
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
   if (run_base(r))
-    return run_open_base_tokenizers(r, error) && (s->resume || run_check_special_tokens(r, corpus, error));
+    return run_open_base_tokenizers(r, error) &&
+           (s->resume || run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
   const bool asked = s->tokenizer && strcmp(s->tokenizer, "bpe") != 0 && !settings_separate_vocabs(s);
-  if (!asked && !s->vocab_size && !count_characters(r, corpus, &characters, error)) return false;
+  if (!asked && !s->vocab_size && !count_characters(&r->console, corpus, &characters, error)) return false;
   const bool vocab_given = s->vocab_size, source_vocab_given = s->source_vocab_size;
   const int64_t counted = characters.bytes, files = corpus_bytes(corpus);
   const bool small_part = counted && counted < CHARACTERS_SAMPLE && counted < files / 2; /* of JSON Lines */
@@ -228,26 +229,31 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
     return fail(error, EXIT_INPUT,
                 "the text has no prompts, which --source-tokenizer is for; pairs are a .tsv file, or JSON lines with "
                 "--prompt-field and --response-field");
-  const Asked text = {.prefix = "",
+  const Asked text = {.console = &r->console,
+                      .threads = r->text.threads,
+                      .prefix = "",
                       .name = s->tokenizer,
                       .vocab_size = s->vocab_size,
                       .vocab_given = vocab_given,
                       .unknown = s->unknown,
                       .texts = separate ? TRAINING_RESPONSES : TRAINING_ALL,
                       .what = separate ? "the responses yield" : "the text yields"};
-  const Asked prompts = {.prefix = "source-",
+  const Asked prompts = {.console = &r->console,
+                         .threads = r->text.threads,
+                         .prefix = "source-",
                          .name = s->source_tokenizer,
                          .vocab_size = s->source_vocab_size,
                          .vocab_given = source_vocab_given,
                          .unknown = s->unknown,
                          .texts = TRAINING_PROMPTS,
                          .what = "the prompts yield"};
-  if (!make_tokenizer(r, &text, corpus, &r->text.tokenizer, error)) return false;
+  if (!make_tokenizer(&text, corpus, &r->text.tokenizer, error)) return false;
   /* a teacher may have more rows of embeddings than tokens */
   if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
     tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
-  return (!separate || make_tokenizer(r, &prompts, corpus, &r->text.source_tokenizer, error)) &&
-         (!settings_tokenizer_is_path(s->tokenizer) || run_check_special_tokens(r, corpus, error));
+  return (!separate || make_tokenizer(&prompts, corpus, &r->text.source_tokenizer, error)) &&
+         (!settings_tokenizer_is_path(s->tokenizer) ||
+          run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
 }
 
 /* ---- all of it ---- */

@@ -40,31 +40,59 @@ static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
   if (r->peers->size > 1) text_append(out, NOTE_BYTES, ", %d processes", r->peers->size);
 }
 
+typedef enum ProgressKind { PROGRESS_COUNT, PROGRESS_FLAG, PROGRESS_NUMBER } ProgressKind;
+
+/* A field of RunProgress: an int64_t, a bool or a double. */
+typedef struct ProgressField {
+  const char *key; /* in the state */
+  ProgressKind kind;
+  size_t offset;
+  int64_t otherwise; /* a count that is not in the state of an older version */
+} ProgressField;
+
+static const ProgressField progress_fields[] = {
+    {"step", PROGRESS_COUNT, offsetof(RunProgress, step), 0},
+    {"finished", PROGRESS_FLAG, offsetof(RunProgress, finished), 0},
+    {"best_step", PROGRESS_COUNT, offsetof(RunProgress, best_step), 0},
+    {"bad_evals", PROGRESS_COUNT, offsetof(RunProgress, bad_evals), 0},
+    {"val_part", PROGRESS_COUNT, offsetof(RunProgress, eval_windows), 0},
+    {"in_mean", PROGRESS_COUNT, offsetof(RunProgress, in_mean), 0},
+    {"mean_step", PROGRESS_COUNT, offsetof(RunProgress, mean_step), 0},
+    {"best_is_mean", PROGRESS_FLAG, offsetof(RunProgress, best_is_mean), 0},
+    {"evaluated_mean", PROGRESS_FLAG, offsetof(RunProgress, evaluated_mean), 0},
+    {"newest_val_loss", PROGRESS_NUMBER, offsetof(RunProgress, newest_val_loss), 0},
+    {"evaluated_step", PROGRESS_COUNT, offsetof(RunProgress, evaluated_step), 0},
+    {"sampled_step", PROGRESS_COUNT, offsetof(RunProgress, sampled_step), -1},
+    {"metrics_bytes", PROGRESS_COUNT, offsetof(RunProgress, metrics_bytes), INT64_MAX},
+    {"samples_bytes", PROGRESS_COUNT, offsetof(RunProgress, samples_bytes), INT64_MAX},
+    {"loss_sum", PROGRESS_NUMBER, offsetof(RunProgress, loss_sum), 0},
+    {"loss_steps", PROGRESS_COUNT, offsetof(RunProgress, loss_steps), 0},
+    {"best_loss", PROGRESS_NUMBER, offsetof(RunProgress, best_loss), 0},
+    {"val_loss", PROGRESS_NUMBER, offsetof(RunProgress, last_val_loss), 0},
+    {"seconds", PROGRESS_NUMBER, offsetof(RunProgress, seconds), 0}};
+
+enum { PROGRESS_FIELDS = sizeof progress_fields / sizeof *progress_fields };
+
+static void note_progress(Notes *n, const RunProgress *progress) {
+  for (const ProgressField *f = progress_fields; f < progress_fields + PROGRESS_FIELDS; f++) {
+    const void *value = (const char *)progress + f->offset;
+    if (f->kind == PROGRESS_COUNT) note(n, f->key, "%" PRId64, *(const int64_t *)value);
+    else if (f->kind == PROGRESS_FLAG) note(n, f->key, "%d", *(const bool *)value);
+    else note(n, f->key, "%.17g", *(const double *)value);
+  }
+}
+
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
+  RunProgress now = r->progress;
+  now.metrics_bytes = file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text);
+  now.samples_bytes = file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text);
+  now.seconds = run_seconds(r);
   describe_machine(r, machine);
-  note(n, "step", "%" PRId64, r->progress.step);
-  note(n, "finished", "%d", r->progress.finished);
+  note_progress(n, &now);
   note(n, "steps", "%" PRId64, r->settings.steps);
-  note(n, "best_step", "%" PRId64, r->progress.best_step);
-  note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
-  note(n, "val_part", "%" PRId64, r->progress.eval_windows);
-  note(n, "in_mean", "%" PRId64, r->progress.in_mean);
-  note(n, "mean_step", "%" PRId64, r->progress.mean_step);
-  note(n, "best_is_mean", "%d", r->progress.best_is_mean);
-  note(n, "evaluated_mean", "%d", r->progress.evaluated_mean);
-  note(n, "newest_val_loss", "%.17g", r->progress.newest_val_loss);
-  note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
-  note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
-  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
-  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text));
-  note(n, "loss_sum", "%.17g", r->progress.loss_sum);
-  note(n, "loss_steps", "%" PRId64, r->progress.loss_steps);
   note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train));
   note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val));
-  note(n, "best_loss", "%.17g", r->progress.best_loss);
-  note(n, "val_loss", "%.17g", r->progress.last_val_loss);
-  note(n, "seconds", "%.17g", run_seconds(r));
   note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.tokenizer));
   if (r->text.source_tokenizer)
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
@@ -86,9 +114,8 @@ bool run_write_weights(const char *dir, const RunModel *model, bool mean, Error 
   return model_files_write_weights(dir, &model->config, model_table(model->on_device), weights, error);
 }
 
-static bool write_state(const Run *r, Error *error) {
+static bool write_state(Run *r, Error *error) {
   Notes n = {.count = 0};
-  if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
   float *arenas[CHECKPOINT_ARENAS];
   memcpy(arenas, r->model.host, sizeof arenas);
@@ -99,8 +126,8 @@ static bool write_state(const Run *r, Error *error) {
 }
 
 bool run_save_state(Run *r, Error *error) {
-  if (run_download_state(&r->model, error)) write_state(r, error);
-  if (!run_agree(r->peers, error)) return false;
+  run_download_state(&r->model, error);
+  if (!run_agree(r->peers, error) || !run_alone(r, write_state, error)) return false;
   r->session.saved_step = r->progress.step;
   r->session.saved_at = clock_seconds();
   startup_unsaved_steps = 0;
@@ -153,9 +180,22 @@ static int64_t count_of(const CheckpointState *state, const char *key, int64_t o
   return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
 }
 
+static void read_progress(RunProgress *progress, const CheckpointState *state) {
+  for (const ProgressField *f = progress_fields; f < progress_fields + PROGRESS_FIELDS; f++) {
+    void *value = (char *)progress + f->offset;
+    if (f->kind == PROGRESS_COUNT) *(int64_t *)value = count_of(state, f->key, f->otherwise);
+    else if (f->kind == PROGRESS_FLAG) *(bool *)value = count_of(state, f->key, false);
+    else *(double *)value = checkpoint_state_number(state, f->key);
+  }
+  if (progress->sampled_step < 0) progress->sampled_step = progress->step;
+  if (!progress->loss_steps) progress->loss_sum = 0;
+  progress->seconds = fmax(0, progress->seconds);
+}
+
 /* A run that was stopped during its last evaluation is at its last step, but not finished. */
 static void find_finished(Run *r, const CheckpointState *state) {
   RunProgress *progress = &r->progress;
+  progress->finished = false;
   if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return;
   const bool patience = r->settings.patience && progress->bad_evals >= r->settings.patience;
   if (progress->step >= r->settings.steps)
@@ -181,24 +221,7 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
-  r->progress.step = r->session.saved_step = (int64_t)step;
-  r->progress.best_step = count_of(state, "best_step", 0);
-  r->progress.bad_evals = count_of(state, "bad_evals", 0);
-  r->progress.eval_windows = count_of(state, "val_part", 0);
-  r->progress.in_mean = count_of(state, "in_mean", 0);
-  r->progress.mean_step = count_of(state, "mean_step", 0);
-  r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
-  r->progress.evaluated_mean = count_of(state, "evaluated_mean", 0);
-  r->progress.newest_val_loss = checkpoint_state_number(state, "newest_val_loss");
-  r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
-  r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
-  r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
-  r->progress.samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
-  r->progress.loss_steps = count_of(state, "loss_steps", 0);
-  r->progress.loss_sum = r->progress.loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
-  r->progress.best_loss = checkpoint_state_number(state, "best_loss");
-  r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
-  r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
+  read_progress(&r->progress, state);
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
   compare_teachers(r, state);
@@ -209,7 +232,6 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
 
 static bool read_state(Run *r, Error *error) {
   CheckpointState state = {0};
-  if (!run_leads(r->peers)) return true;
   if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
     return error_append(error, "; start it again: %s --config %s --out %s --overwrite", program_name("train").text,
@@ -222,7 +244,7 @@ static bool read_state(Run *r, Error *error) {
 }
 
 bool run_restore_state(Run *r, Error *error) {
-  if (!run_load_teacher(r, error) || !run_together(r, read_state, error)) return false;
+  if (!run_load_teacher(r, error) || !run_alone(r, read_state, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);

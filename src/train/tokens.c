@@ -14,12 +14,6 @@
 
 enum { VALIDATION_TOKENS = AUTO_VAL_MTOKENS * 1000000 /* at most */ };
 
-bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
-
-PathText run_data_path(const Run *r, const char *name) {
-  return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
-}
-
 /* ---- token files and ranges ---- */
 
 /* Says how much of a validation text is left out. `name`: the option that names the tokenizer. */
