@@ -108,8 +108,11 @@ static bool choose_model(Run *r, Error *error) {
 /* Checks flags that may not suit the text or the model. */
 static bool check_choices(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
-  if (!run_check_peers(s, r->peers, error) || (run_base(r) && !run_check_same_model(r, error)) ||
-      !run_check_teacher(r, error) || !run_open_choices(r, error))
+  const int sequences = s->batch * s->grad_accum;
+  if (sequences < r->peers->size)
+    return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
+                text_plural(sequences, "sequence").text, r->peers->size);
+  if ((run_base(r) && !run_check_same_model(r, error)) || !run_check_teacher(r, error) || !run_open_choices(r, error))
     return false;
   if (s->patience && !run_has_validation(&r->text)) return no_validation(s, error);
   return s->optimizer != OPTIMIZER_ADAMW || !options_typed(&r->options, "momentum") ||

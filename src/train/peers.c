@@ -3,9 +3,6 @@
 #include "train/run.h"
 
 #include "cli/startup.h"
-#include "base/hash.h"
-#include "base/text.h"
-#include "base/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,18 +127,15 @@ static bool pass_tokens(PlanText *p, TokenFile *tokens, Error *error) {
               seen ? "its file has other tokens" : unseen.text);
 }
 
-/* Numbers that change while a run is prepared; the settings come last. */
+/* What all processes need; the settings come last. */
 static bool pass_plan(PlanText *p, Run *r, Error *error) {
   RunText *text = &r->text;
   pass(p, &r->base.config, sizeof r->base.config);
-  pass(p, &r->base.special, sizeof r->base.special);
   pass(p, &r->teacher.config, sizeof r->teacher.config);
   pass(p, &r->model.config, sizeof r->model.config);
   pass(p, &r->series, sizeof r->series);
   pass(p, &r->settings.minutes, sizeof r->settings.minutes);
   pass(p, &r->settings.plans, sizeof r->settings.plans);
-  pass(p, &text->facts, sizeof text->facts);
-  pass(p, &text->cut_by_tokens, sizeof text->cut_by_tokens);
   pass(p, &text->train, sizeof text->train);
   pass(p, &text->val, sizeof text->val);
   if (!pass_name(p, &r->files.dir, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
@@ -200,37 +194,4 @@ MemoryPlan run_memory_of(const Run *r, const TrainConfig *train) {
 MemoryPlan run_memory(const Run *r) {
   const TrainConfig train = run_train_config(r);
   return run_memory_of(r, &train);
-}
-
-bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
-  const int sequences = s->batch * s->grad_accum;
-  if (sequences >= peers->size) return true;
-  return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
-              text_plural(sequences, "sequence").text, peers->size);
-}
-
-/* ---- devices ---- */
-
-int run_threads(const TrainSettings *s, Collective *peers) {
-  const int wanted = s->machine.threads, all = threads_count(wanted);
-  unsigned char cpus[THREADS_MASK_BYTES];
-  if (wanted || peers->size == 1) return wanted;
-  threads_mask(cpus);
-  const int same = collective_same(peers, checksum_xxh64(cpus, sizeof cpus, (uint64_t)peers->node_first));
-  return all > same ? all / same : 1;
-}
-
-bool run_join_device(Run *r, Error *error) {
-  RunDevice *device = &r->device;
-  const ContextInfo *mine = &device->info;
-  ContextInfo first = *mine;
-  double sums[] = {device->backend->peak_flops(device->context), r->peers->node_rank == 0};
-  device->backend->poll(device->context, NULL, 0, false, error);
-  collective_broadcast(r->peers, &first, sizeof first);
-  collective_sum(r->peers, sums, 2);
-  device->peak_flops = sums[0];
-  r->machines = (int)sums[1];
-  return (mine->dtype == first.dtype && mine->accelerator == first.accelerator) ||
-         fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
-              mine->device, dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
 }

@@ -25,7 +25,7 @@
 #include "files/formats/model_files.h"
 #include "model/decoder.h"
 
-/* The size of the text, found before it is read. */
+/* The size of the text, found before it is read; on rank 0. */
 typedef struct TextFacts {
   int files;
   int64_t bytes;
@@ -86,10 +86,10 @@ typedef struct RunDevice {
 
 /* The initial model: that of --init or of the resumed run (base.c). */
 typedef struct RunBase {
-  ModelFiles *files;  /* on rank 0 until the weights are on the device; else NULL */
-  ModelConfig config; /* layers 0: none */
-  SpecialTokens special;
-  OneLine license; /* in its model card; settings.license may point to it */
+  ModelFiles *files;     /* on rank 0 until the weights are on the device; else NULL */
+  ModelConfig config;    /* layers 0: none */
+  SpecialTokens special; /* on rank 0 */
+  OneLine license;       /* in its model card; settings.license may point to it */
 } RunBase;
 
 /* The model of --teacher (teacher.c). */
@@ -228,11 +228,6 @@ SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r);                       /* for this process */
 MemoryPlan run_memory(const Run *r);                              /* likewise */
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
-bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
-/* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
-bool run_join_device(Run *r, Error *error);
-/* Returns the number of threads to compute with; 0: all available. */
-int run_threads(const TrainSettings *s, Collective *peers);
 
 /* ---- teacher.c: nothing without --teacher ---- */
 /* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
@@ -279,6 +274,8 @@ bool run_show_windows(Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, 
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
+/* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
+bool run_join_device(Run *r, Error *error);
 ContextInfo run_device_now(const RunDevice *device);
 bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */

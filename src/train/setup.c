@@ -6,6 +6,7 @@
 #include "generate/inference/generation.h"
 #include "model/decoder.h"
 #include "model/parameters.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -42,11 +43,21 @@ ContextInfo run_device_now(const RunDevice *device) {
   return info;
 }
 
+/* Returns the number of threads to compute with; 0: all available. Processes with the same processors share them. */
+static int threads_for(const TrainSettings *s, Collective *peers) {
+  const int wanted = s->machine.threads, all = threads_count(wanted);
+  unsigned char cpus[THREADS_MASK_BYTES];
+  if (wanted || peers->size == 1) return wanted;
+  threads_mask(cpus);
+  const int same = collective_same(peers, checksum_xxh64(cpus, sizeof cpus, (uint64_t)peers->node_first));
+  return all > same ? all / same : 1;
+}
+
 /* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r->peers);
-  r->text.threads = machine.threads = run_threads(&r->settings, r->peers);
+  r->text.threads = machine.threads = threads_for(&r->settings, r->peers);
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
   r->text.threads = threads_count(r->text.threads);
   char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
@@ -63,6 +74,21 @@ bool run_open_device(Run *r, Error *error) {
                     " is missing: GEMM algorithms are chosen again, so sums may be in another order",
                     r->files.dir);
   return true;
+}
+
+bool run_join_device(Run *r, Error *error) {
+  RunDevice *device = &r->device;
+  const ContextInfo *mine = &device->info;
+  ContextInfo first = *mine;
+  double sums[] = {device->backend->peak_flops(device->context), r->peers->node_rank == 0};
+  device->backend->poll(device->context, NULL, 0, false, error);
+  collective_broadcast(r->peers, &first, sizeof first);
+  collective_sum(r->peers, sums, 2);
+  device->peak_flops = sums[0];
+  r->machines = (int)sums[1];
+  return (mine->dtype == first.dtype && mine->accelerator == first.accelerator) ||
+         fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
+              mine->device, dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
 }
 
 /* ---- model ---- */
