@@ -60,17 +60,12 @@ bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r-
 
 /* ---- measuring ---- */
 
-static bool show_answers(void *context, int64_t pairs, Error *error) {
-  (void)error;
-  console_work(context, &(ConsoleWork){"answering", (double)pairs, 0, false});
-  return !stop_signal;
-}
-
 /* Counts how many of the first `limit` validation pairs (0: all) the model answers exactly. */
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+  StartupWork work = {.console = &r->console, .name = "answering", .may_stop = true};
   const double start = clock_seconds();
   bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
-                                (Progress){show_answers, &r->console}, out, error);
+                                startup_progress(&work), out, error);
   console_work_end(&r->console);
   if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
   return ok;
