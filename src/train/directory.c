@@ -142,7 +142,7 @@ static bool replace_run(const Run *r, Error *error) {
   if (!run_write_model(r, r->files.dir, error)) return false;
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
-  if (!r->text.val_file.path) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
+  if (!r->text.val.file.path) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
   /* Keeps a copy of standard input, so that the run can be resumed. */
   return take_file(r->files.dir, CHECKPOINT_STDIN_COPY, run_stdin_file(&r->settings), error);
 }

@@ -31,7 +31,7 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 
 /* ---- which windows ---- */
 
-static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
+static int64_t all_windows(const RunText *text) { return windows_count(&text->val.windows, text->val.windows.ctx); }
 
 /* Returns how many windows take 5 % of the time when read every eval_every steps, and up to twice as much with the mean
  * weights; a forward pass costs a third of a training step. */
@@ -50,7 +50,7 @@ static int64_t windows_of(const Run *r, int64_t tokens) {
  * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
-  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
+  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val.range));
   const int64_t asked = r->settings.eval_tokens, kept = r->progress.eval_windows;
   const int64_t part = kept ? kept : asked ? windows_of(r, asked) : whole ? all : affordable_windows(r);
   return part < all ? part : all;
@@ -64,7 +64,7 @@ bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r-
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
   StartupWork work = {.console = &r->console, .name = "answering", .may_stop = true};
   const double start = clock_seconds();
-  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
+  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val.windows, limit,
                                 startup_progress(&work), out, error);
   console_work_end(&r->console);
   if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
@@ -90,7 +90,7 @@ static bool check_finite(const Run *r, double loss, Error *error) {
  * fewer windows and cannot be compared with others. No tokens: the windows hold only prompts, and nothing was
  * measured. */
 static bool measure(Run *r, int64_t limit, Evaluation *out, Error *error) {
-  const EvaluationPlan plan = {.windows = r->text.val_windows,
+  const EvaluationPlan plan = {.windows = r->text.val.windows,
                                .stride = r->model.config.ctx,
                                .batch = run_sequence_share(r).batch,
                                .limit = limit,
@@ -163,9 +163,9 @@ static bool measure_compression(const RunText *text, double *bits_per_byte, Erro
   uint8_t *bytes = malloc(BEFORE + MEASURED);
   size_t before = 0, size;
   bool ok = bytes || error_memory(error, "a comparison with xz");
-  ok = ok && add_text(text->tokenizer, last_part(text->train), bytes, &before, BEFORE, error);
+  ok = ok && add_text(text->tokenizer, last_part(text->train.range), bytes, &before, BEFORE, error);
   size = before;
-  ok = ok && add_text(text->tokenizer, text->val, bytes, &size, before + MEASURED, error);
+  ok = ok && add_text(text->tokenizer, text->val.range, bytes, &size, before + MEASURED, error);
   if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
   free(bytes);
   return ok;
@@ -175,8 +175,8 @@ static bool measure_compression(const RunText *text, double *bits_per_byte, Erro
 
 DiagnosisFacts run_diagnosis_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
-  const TokenFileInfo *info = &r->text.tokens_file.info;
-  const double trained = (double)token_range_size(&r->text.train) / (double)info->tokens;
+  const TokenFileInfo *info = &r->text.train.file.info;
+  const double trained = (double)token_range_size(&r->text.train.range) / (double)info->tokens;
   return (DiagnosisFacts){.steps = run_planned_steps(r),
                           .warmup = s->warmup,
                           .chance = log(r->model.config.vocab),
@@ -267,7 +267,7 @@ static bool keep(Run *r, Error *error) {
 static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
   double xz = NAN;
-  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val.pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;

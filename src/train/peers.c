@@ -136,14 +136,14 @@ static bool pass_plan(PlanText *p, Run *r, Error *error) {
   pass(p, &r->series, sizeof r->series);
   pass(p, &r->settings.minutes, sizeof r->settings.minutes);
   pass(p, &r->settings.plans, sizeof r->settings.plans);
-  pass(p, &text->train, sizeof text->train);
-  pass(p, &text->val, sizeof text->val);
+  pass(p, &text->train.range, sizeof text->train.range);
+  pass(p, &text->val.range, sizeof text->val.range);
   if (!pass_name(p, &r->files.dir, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
-      !pass_tokenizer(p, &text->source_tokenizer, error) || !pass_tokens(p, &text->tokens_file, error) ||
-      !pass_tokens(p, &text->val_file, error))
+      !pass_tokenizer(p, &text->source_tokenizer, error) || !pass_tokens(p, &text->train.file, error) ||
+      !pass_tokens(p, &text->val.file, error))
     return false;
-  text->train.file = &text->tokens_file;
-  text->val.file = text->val_file.path ? &text->val_file : &text->tokens_file;
+  text->train.range.file = &text->train.file;
+  text->val.range.file = text->val.file.path ? &text->val.file : &text->train.file;
   return p->out ? options_dump(&r->options, p->out) : options_copy(&r->options, p->at, error);
 }
 

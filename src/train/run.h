@@ -57,22 +57,26 @@ typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
 
-/* The texts, their tokenizers, their tokens and the windows that training and validation read (sources.c,
- * tokens.c). */
+/* The tokens of the training or the validation text, and the windows that read them (tokens.c). */
+typedef struct TextPart {
+  TokenFile file;   /* path NULL: there is no such text, or its tokens are in the file of the other part */
+  TokenRange range; /* fewer than 2 tokens: there is no such text */
+  Packing packing;  /* only with --pack docs */
+  Pairs pairs;      /* only with an encoder, instead of packing */
+  Windows windows;
+} TextPart;
+
+/* The texts and their tokenizers (sources.c). */
 typedef struct RunText {
   TextFacts facts;
   int threads;   /* the number of threads that read it */
   char *scratch; /* temporary directory of a run without its own; NULL: not needed (any more) */
   Tokenizer *tokenizer;
-  Tokenizer *source_tokenizer;     /* for prompts, with an encoder; NULL: the same as `tokenizer` */
-  TokenFile tokens_file, val_file; /* training and validation text; path NULL: no validation text, or cut_by_tokens */
-  bool cut_by_tokens;              /* the run was begun by an older version: `val` is the end of tokens_file */
-  TokenRange train, val;
-  Packing train_packing, val_packing; /* only with --pack docs */
-  Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
-  Windows windows, val_windows;
-  ChoiceSet choices; /* of --choose, on rank 0; count 0: none */
-  uint64_t val_text; /* on rank 0: identifies the validation text (tokenization_text_sum()) */
+  Tokenizer *source_tokenizer; /* for prompts, with an encoder; NULL: the same as `tokenizer` */
+  TextPart train, val;
+  bool cut_by_tokens; /* the run was begun by an older version: `val` is the end of the file of `train` */
+  ChoiceSet choices;  /* of --choose, on rank 0; count 0: none */
+  uint64_t val_text;  /* on rank 0: identifies the validation text (tokenization_text_sum()) */
 } RunText;
 
 /* The device (setup.c). */
@@ -200,15 +204,15 @@ static inline Tokenizer *run_source_tokenizer(const RunText *text) {
 
 /* Returns the number of token positions in one epoch, padding included. */
 static inline int64_t run_epoch_tokens(const Run *r) {
-  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.windows, 1) * r->model.config.ctx
-                                       : token_range_size(&r->text.train);
+  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.train.windows, 1) * r->model.config.ctx
+                                       : token_range_size(&r->text.train.range);
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
-static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val) >= 2; }
+static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val.range) >= 2; }
 
 /* Returns whether the loss excludes prompts. */
-static inline bool run_has_pairs(const RunText *text) { return text->tokens_file.info.loss_mask; }
+static inline bool run_has_pairs(const RunText *text) { return text->train.file.info.loss_mask; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
 static inline bool run_leads(const Collective *peers) { return peers->rank == 0; }

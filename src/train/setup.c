@@ -142,7 +142,7 @@ bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return append_fitting_batch(r, error);
   const SequenceShare share = run_sequence_share(r);
-  if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
+  if (!batch_make(&r->model.batch, &r->text.train.windows, share.batch * share.micro_batches, error)) return false;
   for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
     const ArenaKind like = i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER;
     r->model.host[i] = calloc(model_arena_size(r->model.on_device, like), sizeof(float));

@@ -91,13 +91,13 @@ static void make_notes(const Run *r, Notes *n) {
   describe_machine(r, machine);
   note_progress(n, &now);
   note(n, "steps", "%" PRId64, r->settings.steps);
-  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train));
-  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val));
+  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train.range));
+  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val.range));
   note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.tokenizer));
   if (r->text.source_tokenizer)
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
-  note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
-  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val_file.info.bytes);
+  note(n, "text", "%016" PRIx64, r->text.train.file.info.sum);
+  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val.file.info.bytes);
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
   if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
@@ -144,13 +144,13 @@ static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum
 
 /* With other text, the run would not be the continuation of the saved one. */
 static void compare_texts(Console *console, const RunText *text, RunProgress *progress, const CheckpointState *state) {
-  const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
+  const int64_t train = token_range_size(&text->train.range), val = token_range_size(&text->val.range);
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
     console_warning(console,
                     "there are %" PRId64 " training tokens, previously %.0f: the run will not continue exactly", train,
                     train_before);
-  else if (!same_sum(state, "text", text->tokens_file.info.sum))
+  else if (!same_sum(state, "text", text->train.file.info.sum))
     console_warning(console, "the text has changed: the run will not continue exactly");
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, "val_sum", text->val_text)) return;
   console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
