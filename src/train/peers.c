@@ -56,23 +56,16 @@ static void pass(PlanText *p, void *bytes, size_t size) {
   p->at += size;
 }
 
-/* Passes *size bytes, and returns where they are. */
-static const char *pass_text(PlanText *p, const char *text, size_t *size) {
+/* Passes a text in allocated memory, which is replaced when it is read. */
+static bool pass_text(PlanText *p, char **text, size_t *size, Error *error) {
   pass(p, size, sizeof *size);
-  if (p->out) {
-    fwrite(text, 1, *size, p->out);
-    return text;
+  if (!p->out) {
+    free(*text);
+    *text = malloc(*size + 1);
+    if (!*text) return error_memory(error, "the plan");
   }
-  p->at += *size;
-  return p->at - *size;
-}
-
-static bool pass_name(PlanText *p, char **name, Error *error) {
-  size_t size = *name ? strlen(*name) + 1 : 0;
-  const char *text = pass_text(p, *name, &size);
-  if (p->out || *name || !size) return true;
-  *name = strdup(text);
-  return *name || error_memory(error, "a path");
+  pass(p, *text, *size);
+  return true;
 }
 
 /* What is not in the text of a tokenizer. */
@@ -96,35 +89,44 @@ static bool read_tokenizer(const char *text, size_t size, const TokenizerFacts *
 /* NULL: there is none yet. */
 static bool pass_tokenizer(PlanText *p, Tokenizer **tokenizer, Error *error) {
   TokenizerFacts facts = {0};
-  char *own = NULL;
+  char *text = NULL;
   size_t size = 0;
   if (p->out && *tokenizer) {
     facts = (TokenizerFacts){tokenizer_end(*tokenizer), tokenizer_vocab(*tokenizer), *tokenizer_other_ends(*tokenizer)};
-    if (!tokenizer_text(*tokenizer, &own, &size, error)) return false;
+    if (!tokenizer_text(*tokenizer, &text, &size, error)) return false;
   }
   pass(p, &facts, sizeof facts);
-  const char *text = pass_text(p, own, &size);
-  free(own);
-  return p->out || *tokenizer || !size || read_tokenizer(text, size, &facts, tokenizer, error);
+  const bool ok = pass_text(p, &text, &size, error) &&
+                  (p->out || *tokenizer || !size || read_tokenizer(text, size, &facts, tokenizer, error));
+  free(text);
+  return ok;
 }
 
-/* Passes the path of a token file, which the other processes open. */
-static bool pass_tokens(PlanText *p, TokenFile *tokens, Error *error) {
-  char *real = p->out && tokens->path ? realpath(tokens->path, NULL) : NULL;
-  const char *name = real ? real : tokens->path;
-  size_t size = name ? strlen(name) + 1 : 0;
-  TokenFileInfo info = tokens->info;
+/* Opens the tokens of rank 0. */
+static bool open_tokens(TokenFile *tokens, const char *path, const TokenFileInfo *info, Error *error) {
   Error unseen = {0};
-  const char *path = pass_text(p, name, &size);
-  free(real);
-  pass(p, &info, sizeof info);
-  if (p->out || tokens->path || !size) return true;
   const bool seen = token_file_open(tokens, path, &unseen);
-  if (seen && tokens->info.sum == info.sum && tokens->info.tokens == info.tokens) return true;
+  if (seen && tokens->info.sum == info->sum && tokens->info.tokens == info->tokens) return true;
   return fail(error, unseen.code == EXIT_MEMORY ? EXIT_MEMORY : EXIT_INPUT,
               "does not see the tokens of rank 0; give --out a folder that all machines share (a run without one: "
               "TMPDIR): %s",
               seen ? "its file has other tokens" : unseen.text);
+}
+
+static bool pass_tokens(PlanText *p, TokenFile *tokens, Error *error) {
+  char *path = NULL;
+  if (p->out && tokens->path) {
+    path = realpath(tokens->path, NULL);
+    if (!path) path = strdup(tokens->path); /* it was removed when all had opened it */
+    if (!path) return error_memory(error, "a path");
+  }
+  size_t size = path ? strlen(path) + 1 : 0;
+  TokenFileInfo info = tokens->info;
+  pass(p, &info, sizeof info);
+  const bool ok =
+      pass_text(p, &path, &size, error) && (p->out || tokens->path || !size || open_tokens(tokens, path, &info, error));
+  free(path);
+  return ok;
 }
 
 /* What all processes need; the settings come last. */
@@ -138,7 +140,8 @@ static bool pass_plan(PlanText *p, Run *r, Error *error) {
   pass(p, &r->settings.plans, sizeof r->settings.plans);
   pass(p, &text->train.range, sizeof text->train.range);
   pass(p, &text->val.range, sizeof text->val.range);
-  if (!pass_name(p, &r->files.dir, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
+  size_t size = p->out ? strlen(r->files.dir) + 1 : 0;
+  if (!pass_text(p, &r->files.dir, &size, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
       !pass_tokenizer(p, &text->source_tokenizer, error) || !pass_tokens(p, &text->train.file, error) ||
       !pass_tokens(p, &text->val.file, error))
     return false;
@@ -147,11 +150,11 @@ static bool pass_plan(PlanText *p, Run *r, Error *error) {
   return p->out ? options_dump(&r->options, p->out) : options_copy(&r->options, p->at, error);
 }
 
-static bool write_plan(Run *r, char **text, size_t *size, Error *error) {
+static void write_plan(Run *r, char **text, size_t *size, Error *error) {
   PlanText p = {.out = open_memstream(text, size)};
   bool ok = p.out && pass_plan(&p, r, error);
   if (p.out && fclose(p.out) != 0) ok = false;
-  return ok || error->code || error_memory(error, "the plan");
+  if (!ok && !error->code) error_memory(error, "the plan");
 }
 
 bool run_plan(Run *r, RunWork *work, Error *error) {

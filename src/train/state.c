@@ -17,7 +17,9 @@
 
 enum { NOTES = 40, NOTE_BYTES = 128 };
 
+/* The metadata of a state that is written, or of one that is read. */
 typedef struct Notes {
+  const CheckpointState *from; /* NULL: it is written */
   MetadataEntry entries[NOTES];
   char text[NOTES][NOTE_BYTES];
   int count;
@@ -40,46 +42,48 @@ static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
   if (r->peers->size > 1) text_append(out, NOTE_BYTES, ", %d processes", r->peers->size);
 }
 
-typedef enum ProgressKind { PROGRESS_COUNT, PROGRESS_FLAG, PROGRESS_NUMBER } ProgressKind;
+/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
+static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
+  const double number = checkpoint_state_number(state, key);
+  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
+}
 
-/* A field of RunProgress: an int64_t, a bool or a double. */
-typedef struct ProgressField {
-  const char *key; /* in the state */
-  ProgressKind kind;
-  size_t offset;
-  int64_t otherwise; /* a count that is not in the state of an older version */
-} ProgressField;
+static void pass_count(Notes *n, const char *key, int64_t *value, int64_t otherwise) {
+  if (n->from) *value = count_of(n->from, key, otherwise);
+  else note(n, key, "%" PRId64, *value);
+}
 
-static const ProgressField progress_fields[] = {
-    {"step", PROGRESS_COUNT, offsetof(RunProgress, step), 0},
-    {"finished", PROGRESS_FLAG, offsetof(RunProgress, finished), 0},
-    {"best_step", PROGRESS_COUNT, offsetof(RunProgress, best_step), 0},
-    {"bad_evals", PROGRESS_COUNT, offsetof(RunProgress, bad_evals), 0},
-    {"val_part", PROGRESS_COUNT, offsetof(RunProgress, eval_windows), 0},
-    {"in_mean", PROGRESS_COUNT, offsetof(RunProgress, in_mean), 0},
-    {"mean_step", PROGRESS_COUNT, offsetof(RunProgress, mean_step), 0},
-    {"best_is_mean", PROGRESS_FLAG, offsetof(RunProgress, best_is_mean), 0},
-    {"evaluated_mean", PROGRESS_FLAG, offsetof(RunProgress, evaluated_mean), 0},
-    {"newest_val_loss", PROGRESS_NUMBER, offsetof(RunProgress, newest_val_loss), 0},
-    {"evaluated_step", PROGRESS_COUNT, offsetof(RunProgress, evaluated_step), 0},
-    {"sampled_step", PROGRESS_COUNT, offsetof(RunProgress, sampled_step), -1},
-    {"metrics_bytes", PROGRESS_COUNT, offsetof(RunProgress, metrics_bytes), INT64_MAX},
-    {"samples_bytes", PROGRESS_COUNT, offsetof(RunProgress, samples_bytes), INT64_MAX},
-    {"loss_sum", PROGRESS_NUMBER, offsetof(RunProgress, loss_sum), 0},
-    {"loss_steps", PROGRESS_COUNT, offsetof(RunProgress, loss_steps), 0},
-    {"best_loss", PROGRESS_NUMBER, offsetof(RunProgress, best_loss), 0},
-    {"val_loss", PROGRESS_NUMBER, offsetof(RunProgress, last_val_loss), 0},
-    {"seconds", PROGRESS_NUMBER, offsetof(RunProgress, seconds), 0}};
+static void pass_flag(Notes *n, const char *key, bool *value) {
+  if (n->from) *value = count_of(n->from, key, false);
+  else note(n, key, "%d", *value);
+}
 
-enum { PROGRESS_FIELDS = sizeof progress_fields / sizeof *progress_fields };
+static void pass_number(Notes *n, const char *key, double *value) {
+  if (n->from) *value = checkpoint_state_number(n->from, key);
+  else note(n, key, "%.17g", *value);
+}
 
-static void note_progress(Notes *n, const RunProgress *progress) {
-  for (const ProgressField *f = progress_fields; f < progress_fields + PROGRESS_FIELDS; f++) {
-    const void *value = (const char *)progress + f->offset;
-    if (f->kind == PROGRESS_COUNT) note(n, f->key, "%" PRId64, *(const int64_t *)value);
-    else if (f->kind == PROGRESS_FLAG) note(n, f->key, "%d", *(const bool *)value);
-    else note(n, f->key, "%.17g", *(const double *)value);
-  }
+/* Writes or reads the progress. */
+static void pass_progress(Notes *n, RunProgress *p) {
+  pass_count(n, "step", &p->step, 0);
+  pass_flag(n, "finished", &p->finished);
+  pass_count(n, "best_step", &p->best_step, 0);
+  pass_count(n, "bad_evals", &p->bad_evals, 0);
+  pass_count(n, "val_part", &p->eval_windows, 0);
+  pass_count(n, "in_mean", &p->in_mean, 0);
+  pass_count(n, "mean_step", &p->mean_step, 0);
+  pass_flag(n, "best_is_mean", &p->best_is_mean);
+  pass_flag(n, "evaluated_mean", &p->evaluated_mean);
+  pass_number(n, "newest_val_loss", &p->newest_val_loss);
+  pass_count(n, "evaluated_step", &p->evaluated_step, 0);
+  pass_count(n, "sampled_step", &p->sampled_step, p->step);
+  pass_count(n, "metrics_bytes", &p->metrics_bytes, INT64_MAX);
+  pass_count(n, "samples_bytes", &p->samples_bytes, INT64_MAX);
+  pass_count(n, "loss_steps", &p->loss_steps, 0);
+  pass_number(n, "loss_sum", &p->loss_sum);
+  pass_number(n, "best_loss", &p->best_loss);
+  pass_number(n, "val_loss", &p->last_val_loss);
+  pass_number(n, "seconds", &p->seconds);
 }
 
 static void make_notes(const Run *r, Notes *n) {
@@ -89,7 +93,7 @@ static void make_notes(const Run *r, Notes *n) {
   now.samples_bytes = file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text);
   now.seconds = run_seconds(r);
   describe_machine(r, machine);
-  note_progress(n, &now);
+  pass_progress(n, &now);
   note(n, "steps", "%" PRId64, r->settings.steps);
   note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train.range));
   note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val.range));
@@ -174,24 +178,6 @@ static void compare_machines(Run *r, const CheckpointState *state) {
                     now_on);
 }
 
-/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
-static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
-  const double number = checkpoint_state_number(state, key);
-  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
-}
-
-static void read_progress(RunProgress *progress, const CheckpointState *state) {
-  for (const ProgressField *f = progress_fields; f < progress_fields + PROGRESS_FIELDS; f++) {
-    void *value = (char *)progress + f->offset;
-    if (f->kind == PROGRESS_COUNT) *(int64_t *)value = count_of(state, f->key, f->otherwise);
-    else if (f->kind == PROGRESS_FLAG) *(bool *)value = count_of(state, f->key, false);
-    else *(double *)value = checkpoint_state_number(state, f->key);
-  }
-  if (progress->sampled_step < 0) progress->sampled_step = progress->step;
-  if (!progress->loss_steps) progress->loss_sum = 0;
-  progress->seconds = fmax(0, progress->seconds);
-}
-
 /* A run that was stopped during its last evaluation is at its last step, but not finished. */
 static void find_finished(Run *r, const CheckpointState *state) {
   RunProgress *progress = &r->progress;
@@ -221,7 +207,9 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
-  read_progress(&r->progress, state);
+  pass_progress(&(Notes){.from = state}, &r->progress);
+  if (!r->progress.loss_steps) r->progress.loss_sum = 0;
+  r->progress.seconds = fmax(0, r->progress.seconds);
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
   compare_teachers(r, state);
