@@ -20,7 +20,30 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- prepare ---- */
+/* ---- prepare: rank 0 ---- */
+
+static bool fail_without_text(const Run *r, Error *error) {
+  const ShellWord train = program_name("train");
+  const char *config = r->options.config, *dir = r->files.dir;
+  if (r->settings.resume)
+    return fail(error, EXIT_USAGE,
+                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
+                dir, train.text, dir);
+  if (config)
+    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
+                config, train.text, config);
+  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+}
+
+static bool take_settings(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  if (s->resume && !run_resume_settings(r, error)) return false;
+  device_limit_threads(&s->machine, &r->console);
+  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
+  options_follow(&r->options, s->resume);
+  if (s->data.count == 0) return fail_without_text(r, error);
+  return run_name_directory(s, &r->files, error) && run_read_base(r, error) && settings_read_minutes(s, error);
+}
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
   return model_check_device(model, &r->device.info, error) || error_append(error, ", or --device cpu");
@@ -46,115 +69,92 @@ static bool check_flags(Run *r, Error *error) {
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
 }
 
-static bool choose_length(Run *r, const AutoInputs *given, Error *error) {
+/* Returns what choices depend on; `device` is filled. */
+static AutoInputs choice_inputs(const Run *r, ContextInfo *device) {
+  const ModelConfig *base = run_base(r);
+  *device = run_device_now(&r->device);
+  device->threads *= r->peers->size;
+  return (AutoInputs){.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
+                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
+                      .base = base,
+                      .teacher = r->settings.teacher ? &r->teacher.config : NULL,
+                      .text_bytes = r->text.train.file.info.bytes,
+                      .train_tokens = token_range_size(&r->text.train.range),
+                      .val_tokens = token_range_size(&r->text.val.range),
+                      .processes = r->peers->size,
+                      .pairs = run_has_pairs(&r->text),
+                      .device = device,
+                      .peak_flops = r->device.peak_flops};
+}
+
+static void set_bench_length(TrainSettings *s) {
+  s->steps = s->bench + BENCH_WARM_UP;
+  s->warmup = 0; /* a resumed run may be longer than --steps */
+  s->epochs = s->minutes = NAN;
+  s->plans.count = 0;
+}
+
+static bool choose_model(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
-  if (s->bench) {
-    s->steps = s->bench + BENCH_WARM_UP;
-    s->warmup = 0; /* a resumed run may be longer than --steps */
-    s->epochs = s->minutes = NAN;
-    s->plans.count = 0;
-  }
-  if (!isnan(s->minutes) && !run_fit_minutes(r, error)) return false;
-  if (!run_leads(r->peers)) return true;
+  ContextInfo device;
+  AutoInputs given = choice_inputs(r, &device);
+  if (!run_measure_documents(r, &given.lengths, error)) return false;
+  if (!s->resume && !s->init && !s->bench && !given.pairs) r->outlooks = outlooks_plan(s, &given);
+  if (!auto_model(s, &given, &r->model.config, &r->reasons, error)) return false;
+  if (s->bench) set_bench_length(s);
+  return true;
+}
+
+/* Checks flags that may not suit the text or the model. */
+static bool check_choices(Run *r, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const int sequences = s->batch * s->grad_accum;
+  if (sequences < r->peers->size)
+    return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
+                text_plural(sequences, "sequence").text, r->peers->size);
+  if ((run_base(r) && !run_check_same_model(r, error)) || !run_check_teacher(r, error) || !run_open_choices(r, error))
+    return false;
+  if (s->patience && !run_has_validation(&r->text)) return no_validation(s, error);
+  return s->optimizer != OPTIMIZER_ADAMW || !options_typed(&r->options, "momentum") ||
+         fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
+}
+
+static bool choose_text_and_model(Run *r, Error *error) {
+  return check_flags(r, error) && run_open_teacher(r, error) && run_take_directory(r, error) &&
+         run_open_data(r, error) && choose_model(r, error) && check_choices(r, error);
+}
+
+static bool choose_length(Run *r, Error *error) {
+  TrainSettings *s = &r->settings;
+  ContextInfo device;
+  AutoInputs given = choice_inputs(r, &device);
   const double done = s->resume && !s->bench ? checkpoint_find_number(r->files.dir, "step") : 0;
   if (options_typed(&r->options, "steps") && done > (double)s->steps)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --steps %" PRId64, r->files.dir, done, s->steps);
   if (s->stop_at && done > (double)s->stop_at)
     return fail(error, EXIT_USAGE, "%s is at step %.0f, past --stop-at %" PRId64, r->files.dir, done, s->stop_at);
-  return auto_length(s, given, &r->model.config, &r->reasons, error);
-}
-
-/* Rank 0 chooses; the others get its choices. */
-static bool choose_model(Run *r, const AutoInputs *given, Error *error) {
-  if (run_leads(r->peers)) auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
-  if (!run_share_settings(&r->options, r->peers, error)) return false;
-  return run_leads(r->peers) || auto_model(&r->settings, given, &r->model.config, &r->reasons, error);
-}
-
-static bool choose(Run *r, Error *error) {
-  TrainSettings *s = &r->settings;
-  ContextInfo device = run_device_now(&r->device);
-  device.threads *= r->peers->size;
-  const ModelConfig *base = run_base(r);
-  AutoInputs given = {.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
-                      .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
-                      .base = base,
-                      .teacher = s->teacher ? &r->teacher.config : NULL,
-                      .text_bytes = r->text.tokens_file.info.bytes,
-                      .train_tokens = token_range_size(&r->text.train),
-                      .processes = r->peers->size,
-                      .pairs = run_has_pairs(&r->text),
-                      .device = &device,
-                      .peak_flops = r->device.peak_flops};
-  collective_broadcast(r->peers, &r->teacher.config, sizeof r->teacher.config);
-  run_measure_documents(r, &given.lengths, error);
-  const bool compares = !s->resume && !s->init && !s->bench && !given.pairs;
-  if (run_leads(r->peers) && !error->code && compares) r->outlooks = outlooks_plan(s, &given);
-  if (!run_agree(r->peers, error) || !choose_model(r, &given, error)) return false;
-  if (!run_check_peers(&r->settings, r->peers, error) || !check_device(r, &r->model.config, error) ||
-      (base && run_leads(r->peers) && !run_check_same_model(r, error)) ||
-      (run_leads(r->peers) && !run_check_teacher(r, error)) || !run_open_windows(r, error) ||
-      (run_leads(r->peers) && !run_open_choices(r, error)))
-    return run_agree(r->peers, error);
-  if (s->patience && !run_has_validation(&r->text)) no_validation(s, error);
-  if (s->optimizer == OPTIMIZER_ADAMW && options_typed(&r->options, "momentum"))
-    fail(error, EXIT_USAGE, "--momentum is for Muon, but the optimizer is adamw");
   given.train_tokens = run_epoch_tokens(r);
-  given.val_tokens = token_range_size(&r->text.val);
-  if (!run_agree(r->peers, error)) return false;
-  choose_length(r, &given, error);
-  return run_share_settings(&r->options, r->peers, error);
+  return auto_length(s, &given, &r->model.config, &r->reasons, error) && run_open_series(r, error);
 }
 
-static bool fail_without_text(const Run *r, Error *error) {
-  const ShellWord train = program_name("train");
-  const char *config = r->options.config, *dir = r->files.dir;
-  if (r->settings.resume)
-    return fail(error, EXIT_USAGE,
-                "no text given, nor a line `data = FILE` in %s/" CHECKPOINT_SETTINGS "; try: %s book.txt --resume=%s",
-                dir, train.text, dir);
-  if (config)
-    return fail(error, EXIT_USAGE, "no text given, nor a line `data = FILE` in %s; try: %s book.txt --config %s",
-                config, train.text, config);
-  return fail(error, EXIT_USAGE, "no text given; try: %s book.txt   (--help lists the common options)", train.text);
+/* ---- prepare: all processes ---- */
+
+static bool open_windows(Run *r, Error *error) {
+  run_remove_scratch(&r->text); /* all processes have opened the tokens */
+  return check_device(r, &r->model.config, error) && run_open_windows(r, error);
 }
 
-static bool take_settings(Run *r, Error *error) {
-  const TrainSettings *s = &r->settings;
-  if (s->resume && !run_resume_settings(r, error)) return false;
-  device_limit_threads(&r->settings.machine, &r->console);
-  /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
-  options_follow(&r->options, s->resume);
-  if (s->data.count == 0) return fail_without_text(r, error);
-  return run_name_directory(&r->settings, &r->files, error) && run_read_base(r, error);
-}
-
-static bool open_device(Run *r, Error *error) {
-  const bool ok = run_open_device(r, error) && check_flags(r, error);
-  if (!run_agree(r->peers, error) || !ok || !run_check_device(&r->device, r->peers, &r->machines, error)) return false;
-  r->device.peak_flops = r->device.backend->peak_flops(r->device.context);
-  r->device.backend->poll(r->device.context, NULL, 0, false, error);
-  collective_sum(r->peers, &r->device.peak_flops, 1);
-  return run_agree(r->peers, error);
-}
-
-static bool open_text(Run *r, Error *error) {
-  if (run_leads(r->peers) && run_open_teacher(r, error) &&
-      (!settings_have_directory(&r->settings) || run_take_directory(r, error)))
-    run_open_data(r, error);
-  if (!run_share_data(r, error)) return false;
-  run_remove_scratch(&r->text);
-  return true;
-}
+static bool fit_minutes(Run *r, Error *error) { return isnan(r->settings.minutes) || run_fit_minutes(r, error); }
 
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
-  if (run_leads(r->peers)) take_settings(r, error);
-  if (!run_share_settings(&r->options, r->peers, error) || !settings_read_minutes(&r->settings, error)) return false;
-  collective_broadcast(r->peers, &r->base.config, sizeof r->base.config);
-  collective_broadcast(r->peers, &r->base.special, sizeof r->base.special);
-  if (!run_leads(r->peers) && !run_name_directory(&r->settings, &r->files, error)) return false;
-  return open_device(r, error) && open_text(r, error) && choose(r, error) && run_open_series(r, error);
+  return run_plan(r, take_settings, error) &&         /* the settings, the initial model, the name of the directory */
+         run_together(r, run_open_device, error) &&   /* in each process */
+         run_together(r, run_join_device, error) &&   /* compared among them */
+         run_plan(r, choose_text_and_model, error) && /* the directory, the text, its tokens, the shape of the model */
+         run_together(r, open_windows, error) &&      /* the sequences of the text */
+         run_together(r, fit_minutes, error) &&       /* with --minutes: how many steps fit */
+         run_plan(r, choose_length, error);           /* the steps, and what depends on them */
 }
 
 /* ---- loop ---- */
@@ -193,6 +193,12 @@ static bool take_all_reports(Run *r, Error *error) {
   return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
+/* Evaluates and keeps the newest model, if it is time for that. */
+static bool evaluate_now(Run *r, Error *error) {
+  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
+  return r->session.stopping || !run_keeps_now(r) || run_together(r, run_keep_model, error);
+}
+
 /* Saving, evaluating and sampling do not count as training time. Saving comes first: if the program is killed in the
  * evaluation, the resumed run makes it again. */
 static bool pause_training(Run *r, Error *error) {
@@ -203,11 +209,9 @@ static bool pause_training(Run *r, Error *error) {
   const double start = clock_seconds();
   if (save && !run_save_state(r, error)) return false;
   const double saved = clock_seconds();
-  /* A resumed run may have been stopped before its evaluation. */
-  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
-  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
+  if (!evaluate_now(r, error)) return false;
   const double evaluated = clock_seconds();
-  if (sample && !run_together(r, run_sample, error)) return false;
+  if (sample && !run_alone(r, run_sample, error)) return false;
   const double end = clock_seconds();
   if (save) r->budget.saving = saved - start;
   if (sample) r->budget.sampling = end - evaluated;
@@ -246,9 +250,8 @@ static bool train_loop(Run *r, Error *error) {
   r->session.paused = true;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && must_evaluate_base(r) && !run_evaluate_base(r, error)) return false;
-  if (!r->session.stopping && must_evaluate(r) && !run_together(r, run_evaluate, error)) return false;
-  if (!r->session.stopping && run_keeps_now(r) && !run_together(r, run_keep_model, error)) return false;
-  if (!r->session.stopping && must_sample(r)) run_sample(r, error);
+  if (!evaluate_now(r, error)) return false; /* a resumed run may have been stopped before its evaluation */
+  if (!r->session.stopping && must_sample(r) && !run_alone(r, run_sample, error)) return false;
   run_start_budget(r);
   while (r->progress.step < r->settings.steps && !stops_here(r) && !out_of_patience(r)) {
     TokenBatch batch;
@@ -280,15 +283,16 @@ static bool interrupted(Run *r, Error *error) {
   return run_agree(r->peers, error);
 }
 
+static bool sample_at_end(Run *r, Error *error) { return run_sample(r, error) && run_check_memorization(r, error); }
+
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {
   if (stops_here(r)) return run_save_state(r, error) && interrupted(r, error); /* with its evaluation */
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
-  if (!run_together(r, run_measure_kept, error)) return false;
-  if (run_sample(r, error)) run_check_memorization(r, error);
-  if (!run_agree_on_stop(r, error)) return false;
+  if (!run_together(r, run_measure_kept, error) || !run_alone(r, sample_at_end, error) || !run_agree_on_stop(r, error))
+    return false;
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);
   r->progress.finished = true;
@@ -301,7 +305,7 @@ static bool finish(Run *r, Error *error) {
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  if (run_leads(r->peers)) run_tell_outlook(r);
+  run_tell_outlook(r);
   char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
   if (!processes_have_parent())
     snprintf(next, sizeof next, ". %s: %s %s %s", r->model.config.encoder_layers ? "Ask it" : "More text",
@@ -374,34 +378,37 @@ static bool show_runs(Run *r, Error *error) {
                                                 : plot_runs(&r->console, &r->settings, error);
 }
 
+static bool sweep(Run *r, Error *error) {
+  return settings_read_minutes(&r->settings, error) && sweep_run(&r->options, &r->settings, &r->console, error);
+}
+
 /* ---- main ---- */
 
 static bool run(void *context, Error *error) {
   Run *r = context;
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
-    return !run_leads(r->peers) || show_runs(r, error);
+    return run_alone(r, show_runs, error);
   const bool sweeps = r->options.mode == TRAIN_MODE_SWEEP || (s->resume && sweep_is(s->resume));
   if ((s->jobs > 0 || s->by_seed) && !sweeps)
     return fail(error, EXIT_USAGE, "--%s needs --sweep%s, or the --resume=DIR of a sweep",
                 s->jobs > 0 ? "jobs" : "by-seed", s->jobs > 0 ? "" : ", --runs or --report");
-  if (sweeps && !settings_read_minutes(&r->settings, error)) return false;
-  if (sweeps) return !run_leads(r->peers) || sweep_run(&r->options, s, &r->console, error);
+  if (sweeps) return run_alone(r, sweep, error);
   if (!prepare(r, error)) return false;
   const bool resumes = s->resume && settings_have_directory(s);
   if (resumes && (!run_together(r, run_start_model, error) || !run_restore_state(r, error)))
     return false; /* refuse before the plan is printed */
   if (r->progress.finished && !s->dry_run) return true;
-  if (s->json) return !run_leads(r->peers) || run_print_plan_json(r, error);
+  if (s->json) return run_alone(r, run_print_plan_json, error);
   run_print_plan(r);
   if (!model_counts_ok(error)) return false;
-  if (s->dry_run) return !s->show || !run_leads(r->peers) || run_show_windows(r, error);
+  if (s->dry_run) return !s->show || run_alone(r, run_show_windows, error);
   if (!resumes && (!run_together(r, run_start_model, error) || !run_init_weights(r, error))) return false;
   model_files_close(r->base.files);
   model_files_close(r->teacher.files);
   r->base.files = r->teacher.files = NULL;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_warm_up(r, error) && run_together(r, run_begin_directory, error) && train(r, error);
+  return run_warm_up(r, error) && run_alone(r, run_begin_directory, error) && train(r, error);
 }
 
 static void close_run(Run *r, ExitCode outcome) {

@@ -36,6 +36,7 @@ static bool try_words(Collective *c) {
   double sums[] = {c->rank + 0.5, 1e300, -c->rank};
   collective_sum(c, sums, 3);
   REQUIRE(sums[0] == 8 && sums[1] == 4e300 && sums[2] == -6);
+  REQUIRE(collective_same(c, 7) == RANKS && collective_same(c, c->rank == 2) == (c->rank == 2 ? 1 : RANKS - 1));
   char *text = c->rank == 0 ? strdup("a text") : NULL;
   size_t size = c->rank == 0 ? 6 : 0;
   REQUIRE(collective_broadcast_text(c, &text, &size, &error) && size == 6 && memcmp(text, "a text", 6) == 0);

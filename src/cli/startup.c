@@ -32,7 +32,7 @@ static bool report(void *context, int64_t done, Error *error) {
   w->began = true;
   const double total = w->later_total ? (double)*w->later_total : w->total;
   console_work(w->console, &(ConsoleWork){w->name, (double)done, total, w->bytes});
-  return startup_go_on(w->name, error);
+  return w->may_stop ? !stop_signal : startup_go_on(w->name, error);
 }
 
 Progress startup_progress(StartupWork *work) { return (Progress){report, work}; }

@@ -26,19 +26,14 @@ bool run_open_choices(Run *r, Error *error) {
   return true;
 }
 
-static bool show_texts(void *context, int64_t texts, Error *error) {
-  (void)error;
-  console_work(context, &(ConsoleWork){"choosing", (double)texts, 0, false});
-  return !stop_signal;
-}
-
 bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error) {
   ChoiceSet *set = &r->text.choices;
+  StartupWork work = {.console = &r->console, .name = "choosing", .may_stop = true};
   if (!set->count) return true;
   const double start = clock_seconds();
   const size_t questions = all ? set->count : choices_within(set, TOKENS);
-  const bool ok = choices_score(set, r->model.on_device, questions, run_sequence_share(r).batch,
-                                (Progress){show_texts, &r->console}, error);
+  const bool ok =
+      choices_score(set, r->model.on_device, questions, run_sequence_share(r).batch, startup_progress(&work), error);
   console_work_end(&r->console);
   if (!ok || stop_signal) return ok; /* some texts are not scored */
   r->budget.choosing = (clock_seconds() - start) / (double)questions;

@@ -48,6 +48,7 @@ static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
 }
 
 bool run_take_directory(Run *r, Error *error) {
+  if (!settings_have_directory(&r->settings)) return true;
   if (!lock(&r->settings, &r->files, error)) {
     if (error->code == EXIT_MEMORY || r->settings.resume) return false;
     return error_append(error, "; %schoose another directory with --out DIR",
@@ -141,7 +142,7 @@ static bool replace_run(const Run *r, Error *error) {
   if (!run_write_model(r, r->files.dir, error)) return false;
   checkpoint_remove_old(r->files.dir);
   if (!r->text.source_tokenizer) model_files_remove_source_tokenizer(r->files.dir);
-  if (!r->text.val_file.path) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
+  if (!r->text.val.file.path) file_remove_in(r->files.dir, CHECKPOINT_VAL_TOKENS);
   /* Keeps a copy of standard input, so that the run can be resumed. */
   return take_file(r->files.dir, CHECKPOINT_STDIN_COPY, run_stdin_file(&r->settings), error);
 }
@@ -168,7 +169,6 @@ bool run_write_settings(const Options *options, const TrainSettings *s, const ch
 bool run_begin_directory(Run *r, Error *error) {
   char *text = NULL;
   size_t size = 0;
-  if (!run_leads(r->peers)) return true;
   r->files.begun = (r->settings.resume || check_inputs(&r->settings, error)) &&
                    run_settings_text(&r->options, &r->settings, &text, &size,
                                      error) && /* may fail, so it comes before anything is replaced */

@@ -250,7 +250,7 @@ static bool count_tokens(const AddedTokens *set, const Tokenizer *tokenizer, Cor
   return ok;
 }
 
-static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *counts) {
+static void warn_of_tokens(Console *console, const Tokenizer *tokenizer, const int64_t *counts) {
   enum { NAMED = 3, TOKEN_BYTES = 40 };
   char names[NAMED * (ONE_LINE_BYTES + 80)] = "";
   int found = 0;
@@ -260,19 +260,18 @@ static void warn_of_tokens(Run *r, const Tokenizer *tokenizer, const int64_t *co
                   text_one_line(tokenizer_added(tokenizer, id)->text, TOKEN_BYTES).text,
                   text_plural((double)counts[id], "time").text);
   if (found)
-    console_warning(&r->console,
+    console_warning(console,
                     "the text contains special tokens of the tokenizer: %s%s. They are learned as plain text, in "
                     "several pieces, and not as these tokens: remove them from the text",
                     names, found > NAMED ? ", ..." : "");
 }
 
-bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error) {
-  const Tokenizer *tokenizer = r->text.tokenizer;
+bool run_check_special_tokens(Console *console, const Tokenizer *tokenizer, Corpus *corpus, Error *error) {
   AddedTokens *set = calloc(1, sizeof *set);
   int64_t *counts = calloc((size_t)tokenizer_vocab(tokenizer), sizeof *counts);
   bool ok = (set && counts) || error_memory(error, "the special tokens");
   ok = ok && add_special_tokens(set, tokenizer, error) && count_tokens(set, tokenizer, corpus, counts, error);
-  if (ok) warn_of_tokens(r, tokenizer, counts);
+  if (ok) warn_of_tokens(console, tokenizer, counts);
   added_tokens_free(set);
   free(counts);
   return ok;

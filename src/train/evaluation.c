@@ -31,7 +31,7 @@ static bool show_progress(void *context, int64_t windows, Error *error) {
 
 /* ---- which windows ---- */
 
-static int64_t all_windows(const RunText *text) { return windows_count(&text->val_windows, text->val_windows.ctx); }
+static int64_t all_windows(const RunText *text) { return windows_count(&text->val.windows, text->val.windows.ctx); }
 
 /* Returns how many windows take 5 % of the time when read every eval_every steps, and up to twice as much with the mean
  * weights; a forward pass costs a third of a training step. */
@@ -50,7 +50,7 @@ static int64_t windows_of(const Run *r, int64_t tokens) {
  * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
-  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val));
+  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val.range));
   const int64_t asked = r->settings.eval_tokens, kept = r->progress.eval_windows;
   const int64_t part = kept ? kept : asked ? windows_of(r, asked) : whole ? all : affordable_windows(r);
   return part < all ? part : all;
@@ -60,17 +60,12 @@ bool run_evaluates_all(const Run *r) { return part_windows(r) == all_windows(&r-
 
 /* ---- measuring ---- */
 
-static bool show_answers(void *context, int64_t pairs, Error *error) {
-  (void)error;
-  console_work(context, &(ConsoleWork){"answering", (double)pairs, 0, false});
-  return !stop_signal;
-}
-
 /* Counts how many of the first `limit` validation pairs (0: all) the model answers exactly. */
 static bool count_exact(Run *r, int64_t limit, ExactCount *out, Error *error) {
+  StartupWork work = {.console = &r->console, .name = "answering", .may_stop = true};
   const double start = clock_seconds();
-  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val_windows, limit,
-                                (Progress){show_answers, &r->console}, out, error);
+  bool ok = answers_count_exact(r->model.decoder, r->model.decoder_rows, r->text.tokenizer, &r->text.val.windows, limit,
+                                startup_progress(&work), out, error);
   console_work_end(&r->console);
   if (out->pairs) r->budget.answering = (clock_seconds() - start) / (double)out->pairs;
   return ok;
@@ -95,7 +90,7 @@ static bool check_finite(const Run *r, double loss, Error *error) {
  * fewer windows and cannot be compared with others. No tokens: the windows hold only prompts, and nothing was
  * measured. */
 static bool measure(Run *r, int64_t limit, Evaluation *out, Error *error) {
-  const EvaluationPlan plan = {.windows = r->text.val_windows,
+  const EvaluationPlan plan = {.windows = r->text.val.windows,
                                .stride = r->model.config.ctx,
                                .batch = run_sequence_share(r).batch,
                                .limit = limit,
@@ -168,9 +163,9 @@ static bool measure_compression(const RunText *text, double *bits_per_byte, Erro
   uint8_t *bytes = malloc(BEFORE + MEASURED);
   size_t before = 0, size;
   bool ok = bytes || error_memory(error, "a comparison with xz");
-  ok = ok && add_text(text->tokenizer, last_part(text->train), bytes, &before, BEFORE, error);
+  ok = ok && add_text(text->tokenizer, last_part(text->train.range), bytes, &before, BEFORE, error);
   size = before;
-  ok = ok && add_text(text->tokenizer, text->val, bytes, &size, before + MEASURED, error);
+  ok = ok && add_text(text->tokenizer, text->val.range, bytes, &size, before + MEASURED, error);
   if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
   free(bytes);
   return ok;
@@ -180,8 +175,8 @@ static bool measure_compression(const RunText *text, double *bits_per_byte, Erro
 
 DiagnosisFacts run_diagnosis_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
-  const TokenFileInfo *info = &r->text.tokens_file.info;
-  const double trained = (double)token_range_size(&r->text.train) / (double)info->tokens;
+  const TokenFileInfo *info = &r->text.train.file.info;
+  const double trained = (double)token_range_size(&r->text.train.range) / (double)info->tokens;
   return (DiagnosisFacts){.steps = run_planned_steps(r),
                           .warmup = s->warmup,
                           .chance = log(r->model.config.vocab),
@@ -198,7 +193,6 @@ DiagnosisFacts run_diagnosis_facts(const Run *r) {
 static bool judge(Run *r, bool at_end, Error *error) {
   const DiagnosisFacts facts = run_diagnosis_facts(r);
   MetricsLine line = {0};
-  if (!run_leads(r->peers)) return true;
   if (!(at_end ? diagnosis_at_end : diagnosis_at_evaluation)(&r->files.history, &facts, &line)) return true;
   return run_log_diagnosis(r, &line, error);
 }
@@ -259,20 +253,21 @@ static bool try_mean(Run *r, Error *error) {
 
 /* ---- during the run ---- */
 
-/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
-static bool keep(Run *r, Error *error) {
-  const bool mean = r->progress.evaluated_mean;
-  r->progress.best_step = r->progress.step;
-  r->progress.best_is_mean = mean;
-  return (mean || run_download_weights(&r->model, error)) &&
-         (!run_leads(r->peers) || run_write_weights(r->files.dir, &r->model, mean, error));
+static bool write_kept(Run *r, Error *error) {
+  return run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error);
 }
 
-static bool log_evaluation(Run *r, bool better, Error *error) {
+/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
+static bool keep(Run *r, Error *error) {
+  r->progress.best_step = r->progress.step;
+  r->progress.best_is_mean = r->progress.evaluated_mean;
+  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_kept, error);
+}
+
+static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
   double xz = NAN;
-  if (!run_leads(r->peers)) return true;
-  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val_pairs), &exact, error)) return false;
+  if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val.pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
   const double start = clock_seconds();
   const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
@@ -281,9 +276,14 @@ static bool log_evaluation(Run *r, bool better, Error *error) {
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
-  line.best = better;
+  line.best = r->session.is_best;
   line.mean = r->progress.evaluated_mean;
-  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error);
+  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error) &&
+         check_finite(r, r->progress.last_val_loss, error);
+}
+
+static bool report_evaluation(Run *r, Error *error) {
+  return judge(r, false, error) && run_write_report(&r->files, error);
 }
 
 bool run_evaluate(Run *r, Error *error) {
@@ -300,13 +300,13 @@ bool run_evaluate(Run *r, Error *error) {
   r->progress.evaluated_step = r->progress.step;
   if (!r->session.evaluated.tokens) return keep(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
-  const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
-  if (log_evaluation(r, better, error)) check_finite(r, r->progress.last_val_loss, error);
-  if (!run_agree(r->peers, error)) return false;
+  const bool better = r->progress.last_val_loss < r->progress.best_loss;
+  r->session.is_best = run_broadcast_flag(r->peers, better);
+  if (!run_alone(r, log_evaluation, error)) return false;
   run_load_newest(&r->model, &r->session);
-  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
-  if (better) r->progress.best_loss = r->progress.last_val_loss;
-  return (!better || keep(r, error)) && judge(r, false, error) && run_write_report(r, error);
+  r->progress.bad_evals = r->session.is_best ? 0 : r->progress.bad_evals + 1;
+  if (r->session.is_best) r->progress.best_loss = r->progress.last_val_loss;
+  return (!r->session.is_best || keep(r, error)) && run_alone(r, report_evaluation, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {
@@ -319,32 +319,31 @@ bool run_evaluate_base(Run *r, Error *error) {
 
 /* ---- at the end: one model is kept, and its loss over all validation text is what is said of the run ---- */
 
-/* Rank 0 reads model.safetensors into RunModel.host[1]. Returns false if the file was removed, or with an error. */
-static bool read_kept(Console *console, const RunFiles *files, RunModel *model, int threads, Error *error) {
-  const PathText path = path_in(files->dir, MODEL_FILE_WEIGHTS);
+/* Reads model.safetensors into RunModel.host[1], unless the file was removed (RunSession.holds_kept). */
+static bool read_kept(Run *r, Error *error) {
+  RunModel *model = &r->model;
+  const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
-    console_warning(console, "%s was removed; the newest model is kept", path.text);
-    return false;
+    console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
+    return true;
   }
   memcpy(model->host[1], model->host[0],
          model_arena_size(model->on_device, ARENA_MASTER) * sizeof(float)); /* keeps the padding */
   ModelFiles *kept;
-  const bool ok =
-      model_files_open(&kept, files->dir, error) &&
-      model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1], threads, error);
+  r->session.holds_kept = model_files_open(&kept, r->files.dir, error) &&
+                          model_files_read_weights(kept, &model->config, model_table(model->on_device), model->host[1],
+                                                   r->text.threads, error);
   model_files_close(kept);
-  return ok ||
+  return r->session.holds_kept ||
          error_append(error, "; the run is saved. To keep its newest model instead, remove that file and type: %s",
-                      run_resume_command(files).text);
+                      run_resume_command(&r->files).text);
 }
 
 /* Loads the best model so far to the device, if there is a file (RunSession.holds_kept); the newest weights stay in
  * RunModel.host[0]. */
 static bool load_kept(Run *r, Error *error) {
-  if (!save_newest(r, error)) return false;
-  const bool read = run_leads(r->peers) && read_kept(&r->console, &r->files, &r->model, r->text.threads, error);
-  r->session.holds_kept = run_broadcast_flag(r->peers, read);
-  if (!run_agree(r->peers, error)) return false;
+  if (!save_newest(r, error) || !run_alone(r, read_kept, error)) return false;
+  r->session.holds_kept = run_broadcast_flag(r->peers, r->session.holds_kept);
   if (r->session.holds_kept) model_upload(r->model.on_device, ARENA_MASTER, r->model.host[1]);
   return true;
 }

@@ -128,8 +128,8 @@ static double planned_bits(const Run *r) {
   const MetricsLine *kept = history_kept(&r->files.history);
   if (!kept || !(fall_in_second_half(r) >= LITTLE_FALL)) return (double)NAN;
   const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
-  const double epochs = tokens / (double)token_range_size(&r->text.train);
-  return outlooks_planned_bits(&r->outlooks, (double)r->text.tokens_file.info.bytes, epochs, kept->bits_per_byte);
+  const double epochs = tokens / (double)token_range_size(&r->text.train.range);
+  return outlooks_planned_bits(&r->outlooks, (double)r->text.train.file.info.bytes, epochs, kept->bits_per_byte);
 }
 
 void run_tell_outlook(Run *r) {
@@ -157,12 +157,11 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
                             .seconds = run_seconds(r),
                             .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
-  return model_counts_ok(error) && result_write(&result, &r->files.history, error) && run_write_report(r, error);
+  return model_counts_ok(error) && result_write(&result, &r->files.history, error) &&
+         run_write_report(&r->files, error);
 }
 
-bool run_write_report(const Run *r, Error *error) {
-  if (!run_leads(r->peers)) return true;
-  const RunFiles *files = &r->files;
+bool run_write_report(const RunFiles *files, Error *error) {
   return page_write(&(FoundRun){files->dir, files->history}, 1, NULL, path_in(files->dir, CHECKPOINT_REPORT).text,
                     error);
 }

@@ -1,10 +1,8 @@
 /* Processes that train one model together. Rank 0 makes the automatic choices, writes the run directory and prints; it
- * sends the others what they need to run the same steps. */
+ * sends the others its plan, from which they open the same data and run the same steps. */
 #include "train/run.h"
 
 #include "cli/startup.h"
-#include "base/text.h"
-#include "base/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +12,13 @@
 
 bool run_agree(Collective *peers, Error *error) { return collective_agree(peers, NULL, error); }
 
-bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error) {
+bool run_together(Run *r, RunWork *work, Error *error) {
   work(r, error);
+  return run_agree(r->peers, error);
+}
+
+bool run_alone(Run *r, RunWork *work, Error *error) {
+  if (run_leads(r->peers)) work(r, error);
   return run_agree(r->peers, error);
 }
 
@@ -36,19 +39,135 @@ double run_broadcast_number(Collective *peers, double value) {
   return value;
 }
 
-bool run_share_settings(Options *options, Collective *peers, Error *error) {
-  char *dump = NULL;
-  size_t size = 0;
-  if (peers->size == 1) return !error->code;
-  if (run_leads(peers) && !error->code) {
-    FILE *stream = open_memstream(&dump, &size);
-    const bool ok = stream && options_dump(options, stream);
-    if (!stream || fclose(stream) != 0 || !ok) error_memory(error, "the settings");
+/* ---- the plan ---- */
+
+/* A plan that rank 0 writes to `out`, or that another process reads from `at` (out NULL). */
+typedef struct PlanText {
+  FILE *out;
+  const char *at;
+} PlanText;
+
+static void pass(PlanText *p, void *bytes, size_t size) {
+  if (p->out) {
+    fwrite(bytes, 1, size, p->out);
+    return;
   }
-  const bool ok = run_agree(peers, error) && collective_broadcast_text(peers, &dump, &size, error);
-  if (ok && !run_leads(peers)) options_copy(options, dump, error);
-  free(dump);
-  return ok && run_agree(peers, error);
+  memcpy(bytes, p->at, size);
+  p->at += size;
+}
+
+/* Passes a text in allocated memory, which is replaced when it is read. */
+static bool pass_text(PlanText *p, char **text, size_t *size, Error *error) {
+  pass(p, size, sizeof *size);
+  if (!p->out) {
+    free(*text);
+    *text = malloc(*size + 1);
+    if (!*text) return error_memory(error, "the plan");
+  }
+  pass(p, *text, *size);
+  return true;
+}
+
+/* What is not in the text of a tokenizer. */
+typedef struct TokenizerFacts {
+  int32_t end, vocab;
+  EndTokens others;
+} TokenizerFacts;
+
+static bool read_tokenizer(const char *text, size_t size, const TokenizerFacts *facts, Tokenizer **out, Error *error) {
+  char *path = NULL;
+  const bool ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
+                  tokenizer_load_alone(out, path, facts->end, error) &&
+                  (tokenizer_set_vocab(*out, facts->vocab) ||
+                   fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", facts->vocab));
+  if (path) unlink(path);
+  free(path);
+  if (ok) tokenizer_set_other_ends(*out, &facts->others);
+  return ok;
+}
+
+/* NULL: there is none yet. */
+static bool pass_tokenizer(PlanText *p, Tokenizer **tokenizer, Error *error) {
+  TokenizerFacts facts = {0};
+  char *text = NULL;
+  size_t size = 0;
+  if (p->out && *tokenizer) {
+    facts = (TokenizerFacts){tokenizer_end(*tokenizer), tokenizer_vocab(*tokenizer), *tokenizer_other_ends(*tokenizer)};
+    if (!tokenizer_text(*tokenizer, &text, &size, error)) return false;
+  }
+  pass(p, &facts, sizeof facts);
+  const bool ok =
+      pass_text(p, &text, &size, error) && (p->out || !size || read_tokenizer(text, size, &facts, tokenizer, error));
+  free(text);
+  return ok;
+}
+
+/* Opens the tokens of rank 0. */
+static bool open_tokens(TokenFile *tokens, const char *path, const TokenFileInfo *info, Error *error) {
+  Error unseen = {0};
+  const bool seen = token_file_open(tokens, path, &unseen);
+  if (seen && tokens->info.sum == info->sum && tokens->info.tokens == info->tokens) return true;
+  return fail(error, unseen.code == EXIT_MEMORY ? EXIT_MEMORY : EXIT_INPUT,
+              "does not see the tokens of rank 0; give --out a folder that all machines share (a run without one: "
+              "TMPDIR): %s",
+              seen ? "its file has other tokens" : unseen.text);
+}
+
+static bool pass_tokens(PlanText *p, TokenFile *tokens, Error *error) {
+  char *path = p->out && tokens->path ? realpath(tokens->path, NULL) : NULL;
+  if (p->out && tokens->path && !path) return error_memory(error, "a path");
+  size_t size = path ? strlen(path) + 1 : 0;
+  TokenFileInfo info = tokens->info;
+  pass(p, &info, sizeof info);
+  const bool ok = pass_text(p, &path, &size, error) && (p->out || !size || open_tokens(tokens, path, &info, error));
+  free(path);
+  return ok;
+}
+
+static bool pass_data(PlanText *p, Run *r, Error *error) {
+  RunText *text = &r->text;
+  size_t size = p->out ? strlen(r->files.dir) + 1 : 0;
+  pass(p, &text->train.range, sizeof text->train.range);
+  pass(p, &text->val.range, sizeof text->val.range);
+  if (!pass_text(p, &r->files.dir, &size, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
+      !pass_tokenizer(p, &text->source_tokenizer, error) || !pass_tokens(p, &text->train.file, error) ||
+      !pass_tokens(p, &text->val.file, error))
+    return false;
+  text->train.range.file = &text->train.file;
+  text->val.range.file = text->val.file.path ? &text->val.file : &text->train.file;
+  return true;
+}
+
+/* What all processes need; the settings come last. */
+static bool pass_plan(PlanText *p, Run *r, Error *error) {
+  const bool opened = r->text.train.windows.ctx; /* all processes have the data */
+  pass(p, &r->base.config, sizeof r->base.config);
+  pass(p, &r->teacher.config, sizeof r->teacher.config);
+  pass(p, &r->model.config, sizeof r->model.config);
+  pass(p, &r->series, sizeof r->series);
+  pass(p, &r->settings.minutes, sizeof r->settings.minutes);
+  pass(p, &r->settings.plans, sizeof r->settings.plans);
+  if (!opened && !pass_data(p, r, error)) return false;
+  return p->out ? options_dump(&r->options, p->out) : options_copy(&r->options, p->at, error);
+}
+
+static void write_plan(Run *r, char **text, size_t *size, Error *error) {
+  PlanText p = {.out = open_memstream(text, size)};
+  bool ok = p.out && pass_plan(&p, r, error);
+  if (p.out && fclose(p.out) != 0) ok = false;
+  if (!ok && !error->code) error_memory(error, "the plan");
+}
+
+bool run_plan(Run *r, RunWork *work, Error *error) {
+  char *text = NULL;
+  size_t size = 0;
+  if (!run_alone(r, work, error)) return false;
+  if (r->peers->size == 1) return true;
+  if (run_leads(r->peers)) write_plan(r, &text, &size, error);
+  const bool sent = collective_broadcast_text(r->peers, &text, &size, error);
+  if (sent && !run_leads(r->peers)) pass_plan(&(PlanText){.at = text}, r, error);
+  free(text);
+  return run_agree(r->peers, error);
 }
 
 /* ---- parts of a step ---- */
@@ -79,119 +198,4 @@ MemoryPlan run_memory_of(const Run *r, const TrainConfig *train) {
 MemoryPlan run_memory(const Run *r) {
   const TrainConfig train = run_train_config(r);
   return run_memory_of(r, &train);
-}
-
-bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error) {
-  const int sequences = s->batch * s->grad_accum;
-  if (sequences >= peers->size) return true;
-  return fail(error, EXIT_USAGE, "a step of %s cannot be divided among %d processes; raise --batch, or start fewer",
-              text_plural(sequences, "sequence").text, peers->size);
-}
-
-/* The processors that a process may run on. Processes with the same ones share them. */
-typedef struct Place {
-  int node;
-  unsigned char cpus[THREADS_MASK_BYTES];
-} Place;
-
-int run_threads(const TrainSettings *s, Collective *peers, Error *error) {
-  const int wanted = s->machine.threads, all = threads_count(wanted);
-  if (wanted || peers->size == 1) return wanted;
-  Place mine = {.node = peers->node_first};
-  threads_mask(mine.cpus);
-  Place *places = malloc((size_t)peers->size * sizeof *places);
-  if (!places) error_memory(error, "the processors of ranks");
-  if (!run_agree(peers, error) || !places) {
-    free(places);
-    return all;
-  }
-  collective_all_gather(peers, &mine, places, sizeof mine);
-  int same = 1; /* this one */
-  for (int i = 0; i < peers->size; i++) same += i != peers->rank && memcmp(&places[i], &mine, sizeof mine) == 0;
-  free(places);
-  return all > same ? all / same : 1;
-}
-
-bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error) {
-  const ContextInfo *mine = &device->info;
-  ContextInfo first = *mine;
-  if (peers->size == 1) return true;
-  collective_broadcast(peers, &first, sizeof first);
-  double first_on_machine = peers->node_rank == 0;
-  collective_sum(peers, &first_on_machine, 1);
-  *machines = (int)first_on_machine;
-  if (mine->dtype != first.dtype || mine->accelerator != first.accelerator)
-    fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype", mine->device,
-         dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
-  return run_agree(peers, error);
-}
-
-/* ---- text ---- */
-
-static bool share_tokenizer(Collective *peers, Tokenizer **tokenizer, Error *error) {
-  char *text = NULL, *path = NULL;
-  size_t size = 0;
-  int32_t end = 0, vocab = 0; /* not all of it is in the file */
-  EndTokens others = {0};
-  if (run_leads(peers)) {
-    end = tokenizer_end(*tokenizer);
-    vocab = tokenizer_vocab(*tokenizer);
-    others = *tokenizer_other_ends(*tokenizer);
-    tokenizer_text(*tokenizer, &text, &size, error);
-  }
-  collective_broadcast(peers, &end, sizeof end);
-  collective_broadcast(peers, &vocab, sizeof vocab);
-  collective_broadcast(peers, &others, sizeof others);
-  bool ok = run_agree(peers, error) && collective_broadcast_text(peers, &text, &size, error);
-  if (ok && !run_leads(peers)) {
-    ok = file_temporary(&path, error) && file_write(path, text, size, error) &&
-         tokenizer_load_alone(tokenizer, path, end, error) &&
-         (tokenizer_set_vocab(*tokenizer, vocab) || fail(error, EXIT_INTERNAL, "a vocabulary of %d tokens", vocab));
-    if (path) unlink(path);
-    if (ok) tokenizer_set_other_ends(*tokenizer, &others);
-  }
-  free(path);
-  free(text);
-  return run_agree(peers, error) && ok;
-}
-
-/* Opens the token file of rank 0 in the other processes. */
-static bool share_tokens(Collective *peers, TokenFile *tokens, Error *error) {
-  enum { PATH_BYTES = 4097 };
-  char path[PATH_BYTES] = "";
-  TokenFileInfo info = tokens->info;
-  if (run_leads(peers)) {
-    char *real = realpath(tokens->path, NULL);
-    snprintf(path, sizeof path, "%s", real ? real : tokens->path);
-    free(real);
-  }
-  collective_broadcast(peers, path, sizeof path);
-  collective_broadcast(peers, &info, sizeof info);
-  Error unseen = {0};
-  const bool seen = run_leads(peers) || token_file_open(tokens, path, &unseen);
-  const bool same = seen && tokens->info.sum == info.sum && tokens->info.tokens == info.tokens;
-  if (!same)
-    fail(error, unseen.code == EXIT_MEMORY ? EXIT_MEMORY : EXIT_INPUT,
-         "does not see the tokens of rank 0; give --out a folder that all machines share (a run without one: TMPDIR): "
-         "%s",
-         seen ? "its file has other tokens" : unseen.text);
-  return run_agree(peers, error);
-}
-
-bool run_share_data(Run *r, Error *error) {
-  RunText *text = &r->text;
-  if (r->peers->size == 1) return !error->code;
-  if (!run_share_settings(&r->options, r->peers, error)) return false;
-  const bool has_val_file = run_broadcast_flag(r->peers, text->val_file.path);
-  text->cut_by_tokens = run_broadcast_flag(r->peers, text->cut_by_tokens);
-  const bool own_sources = run_broadcast_flag(r->peers, text->source_tokenizer);
-  collective_broadcast(r->peers, &text->facts, sizeof text->facts);
-  collective_broadcast(r->peers, &text->train, sizeof text->train);
-  collective_broadcast(r->peers, &text->val, sizeof text->val);
-  text->train.file = &text->tokens_file;
-  text->val.file = has_val_file ? &text->val_file : &text->tokens_file;
-  return share_tokenizer(r->peers, &text->tokenizer, error) &&
-         (!own_sources || share_tokenizer(r->peers, &text->source_tokenizer, error)) &&
-         share_tokens(r->peers, &text->tokens_file, error) &&
-         (!has_val_file || share_tokens(r->peers, &text->val_file, error));
 }

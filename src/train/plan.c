@@ -51,14 +51,14 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   if (more > 0) snprintf(files, sizeof files, " and %d more", more);
   if (facts->files > more + 1) text_append(files, sizeof files, " (%d files)", facts->files);
   console_row(c, "text", "%s%s: %s, %s training tokens, %s validation tokens, %s", run_text_name(s).text, files,
-              text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train)).text,
-              text_count((double)token_range_size(&text->val)).text,
-              text_plural((double)text->tokens_file.info.documents, "document").text);
+              text_bytes((double)facts->bytes).text, text_count((double)token_range_size(&text->train.range)).text,
+              text_count((double)token_range_size(&text->val.range)).text,
+              text_plural((double)text->train.file.info.documents, "document").text);
   if (*facts->skipped.text)
     console_row(c, "", "skipped in directories: %s; only " TEXT_FILE_NAMES "s are read, no hidden files, no runs",
                 facts->skipped.text);
-  if (text->windows.pairs) print_pairs(c, text->windows.pairs);
-  else if (text->windows.packing) print_packing(c, text->windows.packing);
+  if (text->train.windows.pairs) print_pairs(c, text->train.windows.pairs);
+  else if (text->train.windows.packing) print_packing(c, text->train.windows.packing);
 }
 
 static void print_model(Console *c, const TrainSettings *s, const RunText *text, const ModelConfig *m) {
@@ -151,7 +151,7 @@ static double estimated_seconds(const Run *r) {
 
 /* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */
 static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
-  const size_t kept = text->tokens_file.file.size + text->val_file.file.size + text->facts.stdin_bytes;
+  const size_t kept = text->train.file.file.size + text->val.file.file.size + text->facts.stdin_bytes;
   return m->gradients + 3 * m->copies + kept;
 }
 
@@ -200,9 +200,9 @@ static json_t *memory_json(const MemoryPlan *m, size_t free_bytes) {
 
 static json_t *text_json(const RunText *text) {
   return json_pack("{s:I,s:I,s:I,s:I,s:I}", "files", (json_int_t)text->facts.files, "bytes",
-                   (json_int_t)text->facts.bytes, "documents", (json_int_t)text->tokens_file.info.documents,
-                   "train_tokens", (json_int_t)token_range_size(&text->train), "val_tokens",
-                   (json_int_t)token_range_size(&text->val));
+                   (json_int_t)text->facts.bytes, "documents", (json_int_t)text->train.file.info.documents,
+                   "train_tokens", (json_int_t)token_range_size(&text->train.range), "val_tokens",
+                   (json_int_t)token_range_size(&text->val.range));
 }
 
 static json_t *plan_json(const Run *r, char *settings, Error *error) {
@@ -227,7 +227,7 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
                    "settings", result_settings_text(settings, error));
 }
 
-bool run_print_plan_json(const Run *r, Error *error) {
+bool run_print_plan_json(Run *r, Error *error) {
   char *settings = NULL;
   size_t size = 0;
   if (!run_settings_text(&r->options, &r->settings, &settings, &size, error)) return false;

@@ -19,12 +19,13 @@
 #include "report/diagnosis.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"
+#include "base/path.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "files/formats/model_files.h"
 #include "model/decoder.h"
 
-/* The size of the text, found before it is read. */
+/* The size of the text, found before it is read; on rank 0. */
 typedef struct TextFacts {
   int files;
   int64_t bytes;
@@ -56,21 +57,26 @@ typedef struct SequenceShare {
   int first, count, batch, micro_batches;
 } SequenceShare;
 
-/* The texts, their tokenizers, their tokens and the windows that training and validation read (data.c). */
+/* The tokens of the training or the validation text, and the windows that read them (tokens.c). */
+typedef struct TextPart {
+  TokenFile file;   /* path NULL: there is no such text, or its tokens are in the file of the other part */
+  TokenRange range; /* fewer than 2 tokens: there is no such text */
+  Packing packing;  /* only with --pack docs */
+  Pairs pairs;      /* only with an encoder, instead of packing */
+  Windows windows;
+} TextPart;
+
+/* The texts and their tokenizers (sources.c). */
 typedef struct RunText {
   TextFacts facts;
   int threads;   /* the number of threads that read it */
   char *scratch; /* temporary directory of a run without its own; NULL: not needed (any more) */
   Tokenizer *tokenizer;
-  Tokenizer *source_tokenizer;     /* for prompts, with an encoder; NULL: the same as `tokenizer` */
-  TokenFile tokens_file, val_file; /* training and validation text; path NULL: no validation text, or cut_by_tokens */
-  bool cut_by_tokens;              /* the run was begun by an older version: `val` is the end of tokens_file */
-  TokenRange train, val;
-  Packing train_packing, val_packing; /* only with --pack docs */
-  Pairs train_pairs, val_pairs;       /* only with an encoder, instead of packing */
-  Windows windows, val_windows;
-  ChoiceSet choices; /* of --choose, on rank 0; count 0: none */
-  uint64_t val_text; /* identifies the validation text (tokenization_text_sum()); from rank 0 */
+  Tokenizer *source_tokenizer; /* for prompts, with an encoder; NULL: the same as `tokenizer` */
+  TextPart train, val;
+  bool cut_by_tokens; /* the run was begun by an older version: `val` is the end of the file of `train` */
+  ChoiceSet choices;  /* of --choose, on rank 0; count 0: none */
+  uint64_t val_text;  /* on rank 0: identifies the validation text (tokenization_text_sum()) */
 } RunText;
 
 /* The device (setup.c). */
@@ -84,10 +90,10 @@ typedef struct RunDevice {
 
 /* The initial model: that of --init or of the resumed run (base.c). */
 typedef struct RunBase {
-  ModelFiles *files;  /* on rank 0 until the weights are on the device; else NULL */
-  ModelConfig config; /* layers 0: none */
-  SpecialTokens special;
-  OneLine license; /* in its model card; settings.license may point to it */
+  ModelFiles *files;     /* on rank 0 until the weights are on the device; else NULL */
+  ModelConfig config;    /* layers 0: none */
+  SpecialTokens special; /* on rank 0 */
+  OneLine license;       /* in its model card; settings.license may point to it */
 } RunBase;
 
 /* The model of --teacher (teacher.c). */
@@ -152,6 +158,7 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
+  bool is_best;             /* its loss is the lowest so far */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
@@ -178,6 +185,11 @@ typedef struct Run {
   Series series;
 } Run;
 
+/* Returns the path of a file in the run directory, or in the scratch directory of a run without one. */
+static inline PathText run_data_path(const Run *r, const char *name) {
+  return path_in(r->text.scratch ? r->text.scratch : r->files.dir, name);
+}
+
 /* Returns the seconds of this run, including those before it was resumed. */
 static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
@@ -192,35 +204,34 @@ static inline Tokenizer *run_source_tokenizer(const RunText *text) {
 
 /* Returns the number of token positions in one epoch, padding included. */
 static inline int64_t run_epoch_tokens(const Run *r) {
-  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.windows, 1) * r->model.config.ctx
-                                       : token_range_size(&r->text.train);
+  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.train.windows, 1) * r->model.config.ctx
+                                       : token_range_size(&r->text.train.range);
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
-static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val) >= 2; }
+static inline bool run_has_validation(const RunText *text) { return token_range_size(&text->val.range) >= 2; }
+
+/* Returns whether the loss excludes prompts. */
+static inline bool run_has_pairs(const RunText *text) { return text->train.file.info.loss_mask; }
 
 /* ---- peers.c: processes that train together; for a single process these do nothing ---- */
 static inline bool run_leads(const Collective *peers) { return peers->rank == 0; }
 /* Returns true when no process has an error; otherwise every process gets the same error. Call it before the next
  * collective operation wherever a single process may have failed. */
 bool run_agree(Collective *peers, Error *error);
-/* Calls `work` in every process, which then agree: for run_start_model(), run_begin_directory(), run_evaluate(),
- * run_sample(), run_measure_kept(). */
-bool run_together(Run *r, bool (*work)(Run *r, Error *error), Error *error);
+typedef bool RunWork(Run *r, Error *error);
+bool run_together(Run *r, RunWork *work, Error *error); /* every process does the work, and then they agree */
+bool run_alone(Run *r, RunWork *work, Error *error);    /* rank 0 does the work, and then they agree */
+/* Rank 0 does the work alone, which prepares a part of the run, and sends the others its plan: the settings, what is
+ * known of models and text, and the tokenizers and tokens, which they open. */
+bool run_plan(Run *r, RunWork *work, Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
 double run_broadcast_number(Collective *peers, double value);
-/* Send the settings and data of rank 0 to all processes, which first agree that none has an error. */
-bool run_share_settings(Options *options, Collective *peers, Error *error);
-bool run_share_data(Run *r, Error *error);
 SequenceShare run_sequence_share(const Run *r);
 TrainConfig run_train_config(const Run *r);                       /* for this process */
 MemoryPlan run_memory(const Run *r);                              /* likewise */
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
-bool run_check_peers(const TrainSettings *s, const Collective *peers, Error *error);
-bool run_check_device(const RunDevice *device, Collective *peers, int *machines, Error *error);
-/* Returns the number of threads to compute with; 0: all available. */
-int run_threads(const TrainSettings *s, Collective *peers, Error *error);
 
 /* ---- teacher.c: nothing without --teacher ---- */
 /* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
@@ -231,18 +242,23 @@ bool run_check_teacher(const Run *r, Error *error);
 /* On all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool run_load_teacher(Run *r, Error *error);
 
-/* ---- data.c ---- */
-bool run_has_pairs(const RunText *text);  /* whether the loss excludes prompts */
-bool run_open_data(Run *r, Error *error); /* opens text, tokenizer, tokens; may take long */
-void run_remove_scratch(RunText *text);   /* after all processes have opened the data */
-void run_close_data(RunText *text);
+/* ---- sources.c: the texts and their tokenizers; on rank 0 ---- */
+/* Opens text, tokenizer and tokens, and chooses how texts become windows; may take long. */
+bool run_open_data(Run *r, Error *error);
+OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
+const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
+
+/* ---- tokens.c: token files, windows, batches ---- */
+/* On rank 0: encodes the texts, or opens their tokens. `train` NULL: only the tokens are left; `val` NULL: there is no
+ * validation text, or only its tokens are left. */
+bool run_open_tokens(Run *r, Corpus *train, Corpus *val, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
-OneLine run_text_name(const TrainSettings *s);      /* the first source, for messages */
-const char *run_stdin_file(const TrainSettings *s); /* the name in the run directory for text from standard input */
+void run_remove_scratch(RunText *text); /* after all processes have opened the data */
+void run_close_data(RunText *text);
 
 /* ---- choices.c: nothing without --choose ---- */
 /* On rank 0, after run_open_windows(). EXIT_USAGE, errors of choices_read(). */
@@ -255,13 +271,15 @@ bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error);
  * training text. `trained`: the training text, which may come through a pipe; else the validation text. */
 bool run_examine_text(Run *r, const Corpus *corpus, bool trained, Error *error);
 /* Warns of special tokens of another model's tokenizer in the text, where they are plain text. */
-bool run_check_special_tokens(Run *r, Corpus *corpus, Error *error);
+bool run_check_special_tokens(Console *console, const Tokenizer *tokenizer, Corpus *corpus, Error *error);
 
 /* ---- show.c: training windows as text ---- */
-bool run_show_windows(const Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_show_windows(Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
+/* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
+bool run_join_device(Run *r, Error *error);
 ContextInfo run_device_now(const RunDevice *device);
 bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
@@ -278,7 +296,7 @@ void run_stop_model(RunModel *model);
 
 /* ---- plan.c: the plan of the run ---- */
 void run_print_plan(Run *r);
-bool run_print_plan_json(const Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
+bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- time_budget.c: --bench and --minutes ---- */
 bool run_bench(Run *r, const char *commit, Error *error);
@@ -299,7 +317,7 @@ static inline int64_t run_planned_steps(const Run *r) {
  * EXIT_MEMORY. */
 char *run_directory(const TrainSettings *s, const char *ending, Error *error);
 bool run_name_directory(const TrainSettings *s, RunFiles *files, Error *error);
-bool run_take_directory(Run *r, Error *error);
+bool run_take_directory(Run *r, Error *error); /* locks it, if the run has one. EXIT_BUSY, EXIT_USAGE, EXIT_INPUT */
 /* Begins the run in its directory, which from then on holds a model that transformers and ./generate can read. When the
  * run replaces another, nothing of the old run is removed before the new model is in its place. */
 bool run_begin_directory(Run *r, Error *error);
@@ -344,8 +362,8 @@ bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
-void run_tell_outlook(Run *r);                     /* prints what more time would give a new run's text */
-bool run_write_report(const Run *r, Error *error); /* report.html */
+void run_tell_outlook(Run *r);                              /* prints what more time would give a new run's text */
+bool run_write_report(const RunFiles *files, Error *error); /* report.html, on rank 0 */
 /* Writes a line of metrics.jsonl, on rank 0. */
 bool run_log(Run *r, const MetricsLine *line, Error *error);
 /* Does the same and prints it. */
@@ -374,8 +392,8 @@ DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the kept model is no better than guessing */
 
 /* ---- samples.c: generated samples ---- */
-int run_start_token(const Run *r); /* the first token of text without a prompt */
-bool run_sample(Run *r, Error *error);
+int run_start_token(const Run *r);                 /* the first token of text without a prompt */
+bool run_sample(Run *r, Error *error);             /* on rank 0, as the next one */
 bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

@@ -22,11 +22,11 @@ int run_start_token(const Run *r) {
   if (r->model.config.encoder_layers) return tokenizer_end(r->text.tokenizer);
   if (tokenizer_begin(r->text.tokenizer) >= 0) return tokenizer_begin(r->text.tokenizer);
   if (run_base(r) && r->base.special.start >= 0) return r->base.special.start;
-  if (r->text.tokens_file.info.documents > 1) return tokenizer_end(r->text.tokenizer);
+  if (r->text.train.file.info.documents > 1) return tokenizer_end(r->text.tokenizer);
   int32_t start = tokenizer_bpe(r->text.tokenizer)->byte_ids['\n'];
   Error ignored = {0};
-  return start >= 0 || token_file_read(&r->text.tokens_file, 0, 1, &start, &ignored) ? start
-                                                                                     : tokenizer_end(r->text.tokenizer);
+  return start >= 0 || token_file_read(&r->text.train.file, 0, 1, &start, &ignored) ? start
+                                                                                    : tokenizer_end(r->text.tokenizer);
 }
 
 typedef struct Sample {
@@ -138,7 +138,7 @@ static bool answer_pairs(Run *r, PairReader *reader, FILE *stream, Error *error)
 
 /* Answers --prompt, or else the first validation pairs, or training pairs if there is no validation text. */
 static bool sample_answers(Run *r, FILE *stream, Error *error) {
-  const Windows *windows = windows_count(&r->text.val_windows, 1) > 0 ? &r->text.val_windows : &r->text.windows;
+  const Windows *windows = windows_count(&r->text.val.windows, 1) > 0 ? &r->text.val.windows : &r->text.train.windows;
   PairReader reader;
   bool ok = pair_reader_open(&reader, windows, r->model.on_device, r->text.tokenizer, error) &&
             (r->settings.prompt ? answer_prompt(r, &reader, stream, error) : answer_pairs(r, &reader, stream, error));
@@ -165,8 +165,7 @@ static void show_sample(Console *console, int64_t step, char *text, size_t size)
 }
 
 bool run_sample(Run *r, Error *error) {
-  if (!run_leads(r->peers)) r->progress.sampled_step = r->progress.step;
-  if (!run_leads(r->peers) || !r->settings.sample_tokens || stop_signal) return true;
+  if (!r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
@@ -210,12 +209,12 @@ static size_t copied_bytes(const Tokenizer *tokenizer, const int32_t *ids, const
 
 /* Collects the sample and equally long excerpts of the validation text, each after a -1. */
 static bool collect_texts(const RunText *text, const BpeIds *drawn, int32_t *ids, size_t count, Error *error) {
-  const int64_t room = token_range_size(&text->val) - (int64_t)count;
+  const int64_t room = token_range_size(&text->val.range) - (int64_t)count;
   memcpy(ids, drawn->ids, count * sizeof *ids);
   for (int i = 0; i < EXCERPTS; i++) {
     int32_t *to = ids + (size_t)(i + 1) * (count + 1);
     to[-1] = -1;
-    if (!token_file_read(text->val.file, text->val.begin + room * i / EXCERPTS, (int64_t)count, to, error))
+    if (!token_file_read(text->val.range.file, text->val.range.begin + room * i / EXCERPTS, (int64_t)count, to, error))
       return false;
   }
   return true;
@@ -227,7 +226,7 @@ static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Err
   int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
   const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
                   collect_texts(&r->text, &r->model.drawn, ids, count, error) &&
-                  longest_match_lengths(&r->text.train, ids, all, lengths, (Progress){go_on, NULL}, error);
+                  longest_match_lengths(&r->text.train.range, ids, all, lengths, (Progress){go_on, NULL}, error);
   for (size_t i = 0; ok && i <= EXCERPTS; i++)
     copied[i] = copied_bytes(r->text.tokenizer, ids + i * (count + 1), lengths + i * (count + 1), count);
   free(ids);
@@ -239,8 +238,8 @@ bool run_check_memorization(Run *r, Error *error) {
   const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied[EXCERPTS + 1] = {0}, usual = 0;
   MetricsLine line;
-  if (!run_leads(r->peers) || history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) ||
-      r->model.config.encoder_layers || count < FEWEST_TOKENS || token_range_size(&r->text.val) < (int64_t)count)
+  if (history_has_diagnosis(&r->files.history, DIAGNOSIS_COPYING) || r->model.config.encoder_layers ||
+      count < FEWEST_TOKENS || token_range_size(&r->text.val.range) < (int64_t)count)
     return true;
   if (!compare(r, count, copied, error)) return false;
   for (int i = 1; i <= EXCERPTS; i++)

@@ -73,9 +73,9 @@ static bool count_words(const RunText *text, double *words, Error *error) {
   int32_t ids[BLOCK];
   bool inside = false;
   *words = 0;
-  for (int64_t at = text->train.begin, count; at < text->train.end; at += count) {
-    count = text->train.end - at < BLOCK ? text->train.end - at : BLOCK;
-    if (!token_file_read(text->train.file, at, count, ids, error)) return false;
+  for (int64_t at = text->train.range.begin, count; at < text->train.range.end; at += count) {
+    count = text->train.range.end - at < BLOCK ? text->train.range.end - at : BLOCK;
+    if (!token_file_read(text->train.range.file, at, count, ids, error)) return false;
     for (int64_t i = 0; i < count; i++) {
       size_t size;
       const uint8_t *bytes = tokenizer_decode(text->tokenizer, ids[i], &size);
@@ -117,10 +117,10 @@ static void tell_unreached(Run *r) {
 bool run_open_series(Run *r, Error *error) {
   Series *series = &r->series;
   double words = 0;
-  if (series->unit == SERIES_WORDS && run_leads(r->peers) && count_words(&r->text, &words, error))
-    series->words_per_token = words / (double)token_range_size(&r->text.train);
-  series->words_per_token = run_broadcast_number(r->peers, series->words_per_token);
-  if (!run_agree(r->peers, error)) return false;
+  if (series->unit == SERIES_WORDS) {
+    if (!count_words(&r->text, &words, error)) return false;
+    series->words_per_token = words / (double)token_range_size(&r->text.train.range);
+  }
   tell_unreached(r);
   return true;
 }
@@ -166,5 +166,5 @@ static bool write_model(Run *r, Error *error) {
 }
 
 bool run_keep_model(Run *r, Error *error) {
-  return run_download_weights(&r->model, error) && (!run_leads(r->peers) || write_model(r, error));
+  return run_download_weights(&r->model, error) && run_alone(r, write_model, error);
 }

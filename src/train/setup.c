@@ -6,6 +6,7 @@
 #include "generate/inference/generation.h"
 #include "model/decoder.h"
 #include "model/parameters.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -42,13 +43,21 @@ ContextInfo run_device_now(const RunDevice *device) {
   return info;
 }
 
+/* Returns the number of threads to compute with; 0: all available. Processes with the same processors share them. */
+static int threads_for(const TrainSettings *s, Collective *peers) {
+  const int wanted = s->machine.threads, all = threads_count(wanted);
+  unsigned char cpus[THREADS_MASK_BYTES];
+  if (wanted || peers->size == 1) return wanted;
+  threads_mask(cpus);
+  const int same = collective_same(peers, checksum_xxh64(cpus, sizeof cpus, (uint64_t)peers->node_first));
+  return all > same ? all / same : 1;
+}
+
 /* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
   const bool resumes = r->settings.resume && run_leads(r->peers);
-  r->text.threads = run_threads(&r->settings, r->peers, error);
-  if (error->code) return false;
-  machine.threads = r->text.threads;
+  r->text.threads = machine.threads = threads_for(&r->settings, r->peers);
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
   r->text.threads = threads_count(r->text.threads);
   char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
@@ -65,6 +74,21 @@ bool run_open_device(Run *r, Error *error) {
                     " is missing: GEMM algorithms are chosen again, so sums may be in another order",
                     r->files.dir);
   return true;
+}
+
+bool run_join_device(Run *r, Error *error) {
+  RunDevice *device = &r->device;
+  const ContextInfo *mine = &device->info;
+  ContextInfo first = *mine;
+  double sums[] = {device->backend->peak_flops(device->context), r->peers->node_rank == 0};
+  device->backend->poll(device->context, NULL, 0, false, error);
+  collective_broadcast(r->peers, &first, sizeof first);
+  collective_sum(r->peers, sums, 2);
+  device->peak_flops = sums[0];
+  r->machines = (int)sums[1];
+  return (mine->dtype == first.dtype && mine->accelerator == first.accelerator) ||
+         fail(error, EXIT_USAGE, "computes on %s in %s, and rank 0 on a %s in %s; give --device and --dtype",
+              mine->device, dtype_name(mine->dtype), first.accelerator ? "GPU" : "CPU", dtype_name(first.dtype));
 }
 
 /* ---- model ---- */
@@ -118,7 +142,7 @@ bool run_start_model(Run *r, Error *error) {
   if (!run_check_memory(r, error)) return false;
   if (!allocate_model(r, error)) return append_fitting_batch(r, error);
   const SequenceShare share = run_sequence_share(r);
-  if (!batch_make(&r->model.batch, &r->text.windows, share.batch * share.micro_batches, error)) return false;
+  if (!batch_make(&r->model.batch, &r->text.train.windows, share.batch * share.micro_batches, error)) return false;
   for (int i = 0; run_leads(r->peers) && i < CHECKPOINT_ARENAS; i++) {
     const ArenaKind like = i < CHECKPOINT_MEAN ? arenas[i] : ARENA_MASTER;
     r->model.host[i] = calloc(model_arena_size(r->model.on_device, like), sizeof(float));
@@ -138,14 +162,18 @@ void run_upload_state(const RunModel *model, int64_t step) {
   model_set_step(model->on_device, step);
 }
 
-bool run_init_weights(Run *r, Error *error) {
+/* Fills RunModel.host[0]. */
+static bool make_weights(Run *r, Error *error) {
+  const ParameterTable *table = model_table(r->model.on_device);
   const Initialization how = {(InitKind)r->settings.init_like, r->settings.init_std};
-  if (run_leads(r->peers) && settings_start_from_model(&r->settings))
-    model_files_read_weights(r->base.files, &r->model.config, model_table(r->model.on_device), r->model.host[0],
-                             r->text.threads, error);
-  else if (run_leads(r->peers))
-    parameter_table_init(model_table(r->model.on_device), how, r->model.host[0], r->settings.seed);
-  if (!run_agree(r->peers, error) || !run_load_teacher(r, error)) return false;
+  if (settings_start_from_model(&r->settings))
+    return model_files_read_weights(r->base.files, &r->model.config, table, r->model.host[0], r->text.threads, error);
+  parameter_table_init(table, how, r->model.host[0], r->settings.seed);
+  return true;
+}
+
+bool run_init_weights(Run *r, Error *error) {
+  if (!run_alone(r, make_weights, error) || !run_load_teacher(r, error)) return false;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }

@@ -192,14 +192,14 @@ static void show_parts(Page *p, const RunText *text, int ctx, const Window *w) {
     while (stop < ctx && w->positions[stop] > 0) stop++;
     if (stop == begin + 1 && w->targets[begin] == IGNORE_INDEX) {
       padding++;
-    } else if (text->windows.pairs) {
+    } else if (text->train.windows.pairs) {
       sources += w->cross_end[begin] - w->cross_begin[begin];
       show_pair(p, text, w, begin, stop, ++parts);
     } else {
       show_document(p, text->tokenizer, w, begin, stop, ++parts);
     }
   }
-  if (text->windows.pairs)
+  if (text->train.windows.pairs)
     remark(p, "%s of padding for prompts and %d for responses, not in the loss",
            text_plural(ctx - sources, "place").text, padding);
   else if (padding) remark(p, "%s of padding, not in the loss", text_plural(padding, "place").text);
@@ -213,24 +213,24 @@ static void show_window(Page *p, const RunText *text, int ctx, const Window *w, 
   fprintf(p->out, "window %d (step %d, sequence %d): %d of %d places count in the loss\n", number, step, sequence + 1,
           counted, ctx);
   read_with(p, text->tokenizer);
-  if (text->windows.pairs || text->windows.packing) show_parts(p, text, ctx, w);
+  if (text->train.windows.pairs || text->train.windows.packing) show_parts(p, text, ctx, w);
   else show_stream(p, text, ctx, w);
   flush_pending(p);
   end_line(p);
   p->any = false;
 }
 
-bool run_show_windows(const Run *r, Error *error) {
+bool run_show_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const int sequences = s->batch * s->grad_accum;
   Page page = {.out = stdout, .utf8 = r->console.utf8 || !isatty(STDOUT_FILENO)};
   Batch batch;
-  if (!batch_make(&batch, &r->text.windows, 1, error)) return false;
+  if (!batch_make(&batch, &r->text.train.windows, 1, error)) return false;
   const Window window = batch_window(&batch, 0);
   bool ok = true;
   for (int i = 0; ok && i < s->show; i++) {
     const int step = 1 + i / sequences, sequence = i % sequences;
-    ok = startup_go_on("showing windows", error) && windows_draw(&r->text.windows, s->seed, i, &window, error);
+    ok = startup_go_on("showing windows", error) && windows_draw(&r->text.train.windows, s->seed, i, &window, error);
     if (ok) show_window(&page, &r->text, r->model.config.ctx, &window, i + 1, step, sequence);
     if (ferror(stdout)) break;
   }

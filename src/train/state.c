@@ -17,7 +17,9 @@
 
 enum { NOTES = 40, NOTE_BYTES = 128 };
 
+/* The metadata of a state that is written, or of one that is read. */
 typedef struct Notes {
+  const CheckpointState *from; /* NULL: it is written */
   MetadataEntry entries[NOTES];
   char text[NOTES][NOTE_BYTES];
   int count;
@@ -40,36 +42,66 @@ static void describe_machine(const Run *r, char out[NOTE_BYTES]) {
   if (r->peers->size > 1) text_append(out, NOTE_BYTES, ", %d processes", r->peers->size);
 }
 
+/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
+static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
+  const double number = checkpoint_state_number(state, key);
+  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
+}
+
+static void pass_count(Notes *n, const char *key, int64_t *value, int64_t otherwise) {
+  if (n->from) *value = count_of(n->from, key, otherwise);
+  else note(n, key, "%" PRId64, *value);
+}
+
+static void pass_flag(Notes *n, const char *key, bool *value) {
+  if (n->from) *value = count_of(n->from, key, false);
+  else note(n, key, "%d", *value);
+}
+
+static void pass_number(Notes *n, const char *key, double *value) {
+  if (n->from) *value = checkpoint_state_number(n->from, key);
+  else note(n, key, "%.17g", *value);
+}
+
+/* Writes or reads the progress. */
+static void pass_progress(Notes *n, RunProgress *p) {
+  pass_count(n, "step", &p->step, 0);
+  pass_flag(n, "finished", &p->finished);
+  pass_count(n, "best_step", &p->best_step, 0);
+  pass_count(n, "bad_evals", &p->bad_evals, 0);
+  pass_count(n, "val_part", &p->eval_windows, 0);
+  pass_count(n, "in_mean", &p->in_mean, 0);
+  pass_count(n, "mean_step", &p->mean_step, 0);
+  pass_flag(n, "best_is_mean", &p->best_is_mean);
+  pass_flag(n, "evaluated_mean", &p->evaluated_mean);
+  pass_number(n, "newest_val_loss", &p->newest_val_loss);
+  pass_count(n, "evaluated_step", &p->evaluated_step, 0);
+  pass_count(n, "sampled_step", &p->sampled_step, p->step);
+  pass_count(n, "metrics_bytes", &p->metrics_bytes, INT64_MAX);
+  pass_count(n, "samples_bytes", &p->samples_bytes, INT64_MAX);
+  pass_count(n, "loss_steps", &p->loss_steps, 0);
+  pass_number(n, "loss_sum", &p->loss_sum);
+  pass_number(n, "best_loss", &p->best_loss);
+  pass_number(n, "val_loss", &p->last_val_loss);
+  pass_number(n, "seconds", &p->seconds);
+}
+
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
+  RunProgress now = r->progress;
+  now.metrics_bytes = file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text);
+  now.samples_bytes = file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text);
+  now.seconds = run_seconds(r);
   describe_machine(r, machine);
-  note(n, "step", "%" PRId64, r->progress.step);
-  note(n, "finished", "%d", r->progress.finished);
+  pass_progress(n, &now);
   note(n, "steps", "%" PRId64, r->settings.steps);
-  note(n, "best_step", "%" PRId64, r->progress.best_step);
-  note(n, "bad_evals", "%" PRId64, r->progress.bad_evals);
-  note(n, "val_part", "%" PRId64, r->progress.eval_windows);
-  note(n, "in_mean", "%" PRId64, r->progress.in_mean);
-  note(n, "mean_step", "%" PRId64, r->progress.mean_step);
-  note(n, "best_is_mean", "%d", r->progress.best_is_mean);
-  note(n, "evaluated_mean", "%d", r->progress.evaluated_mean);
-  note(n, "newest_val_loss", "%.17g", r->progress.newest_val_loss);
-  note(n, "evaluated_step", "%" PRId64, r->progress.evaluated_step);
-  note(n, "sampled_step", "%" PRId64, r->progress.sampled_step);
-  note(n, "metrics_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_METRICS).text));
-  note(n, "samples_bytes", "%" PRId64, file_size(path_in(r->files.dir, CHECKPOINT_SAMPLES).text));
-  note(n, "loss_sum", "%.17g", r->progress.loss_sum);
-  note(n, "loss_steps", "%" PRId64, r->progress.loss_steps);
-  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train));
-  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val));
-  note(n, "best_loss", "%.17g", r->progress.best_loss);
-  note(n, "val_loss", "%.17g", r->progress.last_val_loss);
-  note(n, "seconds", "%.17g", run_seconds(r));
+  note(n, "train_tokens", "%" PRId64, token_range_size(&r->text.train.range));
+  note(n, "val_tokens", "%" PRId64, token_range_size(&r->text.val.range));
   note(n, "tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.tokenizer));
   if (r->text.source_tokenizer)
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
-  note(n, "text", "%016" PRIx64, r->text.tokens_file.info.sum);
-  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val_file.info.bytes);
+  note(n, "text", "%016" PRIx64, r->text.train.file.info.sum);
+  if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val.file.info.bytes);
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
   if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
@@ -86,9 +118,8 @@ bool run_write_weights(const char *dir, const RunModel *model, bool mean, Error 
   return model_files_write_weights(dir, &model->config, model_table(model->on_device), weights, error);
 }
 
-static bool write_state(const Run *r, Error *error) {
+static bool write_state(Run *r, Error *error) {
   Notes n = {.count = 0};
-  if (!run_leads(r->peers)) return true;
   make_notes(r, &n);
   float *arenas[CHECKPOINT_ARENAS];
   memcpy(arenas, r->model.host, sizeof arenas);
@@ -99,8 +130,8 @@ static bool write_state(const Run *r, Error *error) {
 }
 
 bool run_save_state(Run *r, Error *error) {
-  if (run_download_state(&r->model, error)) write_state(r, error);
-  if (!run_agree(r->peers, error)) return false;
+  run_download_state(&r->model, error);
+  if (!run_agree(r->peers, error) || !run_alone(r, write_state, error)) return false;
   r->session.saved_step = r->progress.step;
   r->session.saved_at = clock_seconds();
   startup_unsaved_steps = 0;
@@ -117,13 +148,13 @@ static bool same_sum(const CheckpointState *state, const char *key, uint64_t sum
 
 /* With other text, the run would not be the continuation of the saved one. */
 static void compare_texts(Console *console, const RunText *text, RunProgress *progress, const CheckpointState *state) {
-  const int64_t train = token_range_size(&text->train), val = token_range_size(&text->val);
+  const int64_t train = token_range_size(&text->train.range), val = token_range_size(&text->val.range);
   const double train_before = checkpoint_state_number(state, "train_tokens");
   if (train_before != (double)train)
     console_warning(console,
                     "there are %" PRId64 " training tokens, previously %.0f: the run will not continue exactly", train,
                     train_before);
-  else if (!same_sum(state, "text", text->tokens_file.info.sum))
+  else if (!same_sum(state, "text", text->train.file.info.sum))
     console_warning(console, "the text has changed: the run will not continue exactly");
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, "val_sum", text->val_text)) return;
   console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
@@ -147,15 +178,10 @@ static void compare_machines(Run *r, const CheckpointState *state) {
                     now_on);
 }
 
-/* Returns `otherwise` if the state lacks the number, as states of older versions may. */
-static int64_t count_of(const CheckpointState *state, const char *key, int64_t otherwise) {
-  const double number = checkpoint_state_number(state, key);
-  return isnan(number) ? otherwise : number >= 0 && number < 1e18 ? (int64_t)number : 0;
-}
-
 /* A run that was stopped during its last evaluation is at its last step, but not finished. */
 static void find_finished(Run *r, const CheckpointState *state) {
   RunProgress *progress = &r->progress;
+  progress->finished = false;
   if (!count_of(state, "finished", progress->evaluated_step == progress->step)) return;
   const bool patience = r->settings.patience && progress->bad_evals >= r->settings.patience;
   if (progress->step >= r->settings.steps)
@@ -181,24 +207,9 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   const double step = checkpoint_state_number(state, "step");
   if (!(step >= 0 && step <= 1e9))
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
-  r->progress.step = r->session.saved_step = (int64_t)step;
-  r->progress.best_step = count_of(state, "best_step", 0);
-  r->progress.bad_evals = count_of(state, "bad_evals", 0);
-  r->progress.eval_windows = count_of(state, "val_part", 0);
-  r->progress.in_mean = count_of(state, "in_mean", 0);
-  r->progress.mean_step = count_of(state, "mean_step", 0);
-  r->progress.best_is_mean = count_of(state, "best_is_mean", 0);
-  r->progress.evaluated_mean = count_of(state, "evaluated_mean", 0);
-  r->progress.newest_val_loss = checkpoint_state_number(state, "newest_val_loss");
-  r->progress.evaluated_step = count_of(state, "evaluated_step", 0);
-  r->progress.sampled_step = count_of(state, "sampled_step", r->progress.step);
-  r->progress.metrics_bytes = count_of(state, "metrics_bytes", INT64_MAX);
-  r->progress.samples_bytes = count_of(state, "samples_bytes", INT64_MAX);
-  r->progress.loss_steps = count_of(state, "loss_steps", 0);
-  r->progress.loss_sum = r->progress.loss_steps ? checkpoint_state_number(state, "loss_sum") : 0;
-  r->progress.best_loss = checkpoint_state_number(state, "best_loss");
-  r->progress.last_val_loss = checkpoint_state_number(state, "val_loss");
-  r->progress.seconds = fmax(0, checkpoint_state_number(state, "seconds"));
+  pass_progress(&(Notes){.from = state}, &r->progress);
+  if (!r->progress.loss_steps) r->progress.loss_sum = 0;
+  r->progress.seconds = fmax(0, r->progress.seconds);
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
   compare_teachers(r, state);
@@ -209,7 +220,6 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
 
 static bool read_state(Run *r, Error *error) {
   CheckpointState state = {0};
-  if (!run_leads(r->peers)) return true;
   if (!checkpoint_read_state(r->files.dir, model_table(r->model.on_device), r->model.host, &state, error)) {
     if (error->code != EXIT_CHECKPOINT) return false;
     return error_append(error, "; start it again: %s --config %s --out %s --overwrite", program_name("train").text,
@@ -222,7 +232,7 @@ static bool read_state(Run *r, Error *error) {
 }
 
 bool run_restore_state(Run *r, Error *error) {
-  if (!run_load_teacher(r, error) || !run_together(r, read_state, error)) return false;
+  if (!run_load_teacher(r, error) || !run_alone(r, read_state, error)) return false;
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);

@@ -258,6 +258,15 @@ bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *
   return true;
 }
 
+int collective_same(Collective *c, uint64_t number) {
+  int same = 0;
+  if (c->size == 1) return 1;
+  uint64_t *const all = c->state->gathered;
+  collective_all_gather(c, &number, all, sizeof number);
+  for (int rank = 0; rank < c->size; rank++) same += all[rank] == number;
+  return same;
+}
+
 void collective_sum(Collective *c, double *values, int count) {
   if (c->size == 1) return;
   const size_t bytes = (size_t)count * sizeof *values;

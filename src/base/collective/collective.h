@@ -61,6 +61,8 @@ void collective_broadcast(Collective *c, void *bytes, size_t size);
 bool collective_broadcast_text(Collective *c, char **text, size_t *size, Error *error);
 /* Gathers `size` bytes of every rank into all [ranks][size]. */
 void collective_all_gather(Collective *c, const void *mine, void *all, size_t size);
+/* Returns how many ranks, including this one, have the same number. */
+int collective_same(Collective *c, uint64_t number);
 /* Sums each value over the ranks, in their order. At most COLLECTIVE_SUMS values. */
 enum { COLLECTIVE_SUMS = 8 };
 void collective_sum(Collective *c, double *values, int count);
