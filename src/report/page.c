@@ -392,50 +392,6 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
 
 /* ---- the page ---- */
 
-const char page_style[] =
-    ":root { --c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; "
-    "--c6: #b3173f; --c7: #00788a; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --c0: #6f8499; --c1: #5fa8ff; --c2: #ff9a5c; --c3: #5fd38a; "
-    "--c4: #cf8df0; --c5: #e3b341; --c6: #ff7d97; --c7: #4fd0e0; } }\n"
-    "body { max-width: 1340px; }\n"
-    "h1 { font-size: 1.4rem; margin: .4rem 0; } h2 { font-size: 1.1rem; margin: 1.4rem 0 .4rem; }\n"
-    "dl { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; } dl div { background: var(--box); "
-    "border-radius: 6px; padding: .35rem .8rem; } dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; "
-    "font-variant-numeric: tabular-nums; }\n"
-    ".verdict { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
-    ".charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }\n"
-    ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } "
-    ".none, .note { color: var(--soft); }\n"
-    "figure { margin: 0; min-width: 0; display: flex; flex-direction: column; justify-content: space-between; } "
-    "figcaption p { margin: 0; } .title { font-weight: 600; } .note { font-size: .85rem; }\n"
-    ".legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; margin: .2rem 0; padding: 0; "
-    "font-size: .85rem; overflow-wrap: anywhere; }\n"
-    ".legend li { display: flex; align-items: center; gap: .4em; min-width: 0; } .legend li::before { content: \"\"; "
-    "flex: none; width: 1.4em; border-top: 3px solid var(--c, var(--soft)); } "
-    ".legend .dashed::before, .legend .l0::before { border-top-style: dashed; } "
-    ".legend .l1::before { border-top-style: dotted; } .legend .kept::before { width: .6em; height: .6em; "
-    "border: 2px solid var(--c2); border-radius: 50%; }\n"
-    "svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; } "
-    "@media (max-width: 560px) { svg { font-size: 15px; } }\n"
-    "svg text { fill: var(--soft); text-anchor: middle; } svg .end { text-anchor: end; } "
-    ".grid { stroke: var(--line); } .tick { stroke: var(--soft); } .level { stroke: var(--soft); "
-    "stroke-dasharray: 5 4; } .level.l1 { stroke-dasharray: 2 3; }\n"
-    ".curve { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; } "
-    ".dashed .curve { stroke-dasharray: 6 3; } .band { fill: var(--c); opacity: .22; } .dot { fill: var(--c); } "
-    ".mark { fill: none; stroke: var(--c2); stroke-width: 2; }\n"
-    ".c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } "
-    ".c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }\n"
-    ".option { white-space: nowrap; }\n"
-    ".settings { display: block; columns: 21rem; } .settings div { display: flex; gap: .8rem; break-inside: avoid; "
-    "padding: .1rem .5rem; background: none; border-bottom: 1px solid var(--line); border-radius: 0; "
-    "font-size: .9rem; } .settings dt, tbody th { white-space: nowrap; font-size: .9rem; } "
-    ".settings dd { margin-left: auto; text-align: right; overflow-wrap: anywhere; }\n"
-    ".wide { overflow-x: auto; } th, td { border-bottom: 1px solid var(--line); } thead th, td { min-width: 9rem; "
-    "overflow-wrap: anywhere; } th { font-weight: 500; color: var(--soft); } .other { color: var(--c2); }\n"
-    "pre { background: var(--box); border-radius: 6px; padding: .8rem; margin: .4rem 0; } summary { cursor: pointer; "
-    "color: var(--soft); } code { background: var(--box); padding: .1rem .3rem; border-radius: 4px; "
-    "overflow-wrap: anywhere; }\n";
-
 static void write_command(FILE *stream, const char *dir) {
   fprintf(stream, "<section><h2>Again</h2><p>The same run once more: <code>%s --config ",
           program_name_elsewhere("train").text);
@@ -457,16 +413,12 @@ static bool write_results(FILE *stream, const PageRun *runs, int count, RunsTabl
 }
 
 static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsTable *table, Error *error) {
-  html_begin(stream, page_style);
-  fputs("<title>", stream);
-  html_write_text(stream, runs[0].dir);
-  if (count > 1) fprintf(stream, " and %d more", count - 1);
-  fputs("</title>\n</head>\n<body>\n", stream);
-  if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
+  OneLine title = text_one_line(runs[0].dir, 250);
+  if (count > 1) text_append(title.text, sizeof title.text, " and %d more", count - 1);
+  html_begin(stream, "report", title.text, count > 1 ? text_plural(count, "run").text : runs[0].dir);
   if (count > 1 && !write_results(stream, runs, count, *table, error)) return false;
   for (int i = 0; i < count; i++) {
-    html_write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
-    fputc('\n', stream);
+    if (count > 1) html_write_element(stream, "h2", runs[i].dir);
     write_summary(stream, &runs[i]);
     write_facts(stream, &runs[i]);
     write_diagnoses(stream, runs[i].history);
@@ -475,7 +427,7 @@ static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsT
                   (count > 1 || write_samples(stream, runs[0].dir, error));
   write_settings(stream, runs, count);
   if (count == 1) write_command(stream, runs[0].dir);
-  fputs("</body>\n</html>\n", stream);
+  html_end(stream);
   return ok && json_memory_ok(error, "a report");
 }
 

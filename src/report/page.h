@@ -6,8 +6,6 @@
 #include "report/find_runs.h"
 #include "report/runs.h"
 
-extern const char page_style[]; /* the style sheet of pages with charts, for html_begin() */
-
 /* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
  * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
  * EXIT_MEMORY. Several runs are also in `table`, which runs_page_table() returns; it may be NULL for a single run. */

@@ -129,10 +129,7 @@ static bool write_page(FILE *stream, const SweepRuns *runs, const RunsTable *tab
   const double most = worst_shown(runs);
   const bool any_score = most > 0;
   bool ok = !isnan(most);
-  html_begin(stream, page_style);
-  html_write_element(stream, "title", table->dirs[0]);
-  fputs("\n</head>\n<body>\n", stream);
-  html_write_element(stream, "h1", table->dirs[0]);
+  html_begin(stream, "report", table->dirs[0], table->dirs[0]);
   write_summary(stream, runs, options, count);
   fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
   for (int i = 0; ok && i < count; i++)
@@ -140,7 +137,8 @@ static bool write_page(FILE *stream, const SweepRuns *runs, const RunsTable *tab
   fputs("</div>\n</section>\n<section><h2>Runs</h2>\n", stream);
   if (!ok) error_memory(error, "a report");
   if (ok && any_score) ok = runs_print(table, stream, error);
-  fputs("</section>\n</body>\n</html>\n", stream);
+  fputs("</section>\n", stream);
+  html_end(stream);
   return ok;
 }
 
