@@ -5,7 +5,7 @@
 #include "cli/processes.h"
 #include "cli/startup.h"
 #include "report/page.h"
-#include "report/plot.h"
+#include "report/run_charts.h"
 #include "train/sweep/sweep.h"
 #include "train/architecture.h"
 #include "train/run.h"
@@ -355,8 +355,8 @@ static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
   FoundRuns runs = {.console = console};
-  const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
-  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
+  const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error) &&
+                  run_charts_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8, error);
   find_runs_free(&runs);
   return ok && file_flush(stdout, "stdout", error);
 }

@@ -4,6 +4,7 @@
 #include "files/formats/model_files.h"
 #include "report/chart.h"
 #include "report/result.h"
+#include "report/run_charts.h"
 #include "report/summary.h"
 #include "base/file.h"
 #include "base/html.h"
@@ -137,95 +138,6 @@ static void write_diagnoses(FILE *stream, const History *h) {
 
 /* ---- charts ---- */
 
-/* What a chart shows: a measurement of the logged steps, evaluations, or training and validation loss of one run. */
-typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, EVALUATIONS_IN_BITS, CHOICES, BOTH_LOSSES } Measure;
-
-/* One curve per run, or two of one run. */
-typedef struct PageChart {
-  Measure measure;
-  bool time; /* over time, not steps */
-  const char *id, *title, *note;
-} PageChart;
-
-static void draw_steps(ChartCurve *curve, const History *h, Measure measure, bool time) {
-  for (const HistoryPoint *p = h->points; p < h->points + h->count; p++) {
-    const double values[] = {[LOSS] = p->loss, [LR] = p->lr, [GRAD_NORM] = p->grad_norm, [SPEED] = p->tokens_per_s};
-    const bool band = measure == LOSS && p->lines > 1 && isfinite(p->most);
-    curve->points[curve->count++] = (ChartPoint){.x = time ? p->seconds : (double)p->step,
-                                                 .y = values[measure],
-                                                 .low = band ? p->least : (double)NAN,
-                                                 .high = band ? p->most : (double)NAN};
-  }
-}
-
-/* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
- * intervals, and the evaluation of the kept model, whose point it returns; NULL: there is none. */
-static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, Measure measure, bool time) {
-  const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
-  const MetricsLine *kept = history_kept(h);
-  const ChartPoint *mark = NULL;
-  for (size_t i = 0; i < h->evaluation_count; i++) {
-    const MetricsLine *e = &h->evaluations[i];
-    const bool is_kept = kept && e->step == kept->step && !mark;
-    if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
-    ChartPoint *point = &curve->points[curve->count++];
-    char in_bits[40] = "";
-    if (is_kept) mark = point;
-    if (measure == CHOICES) snprintf(in_bits, sizeof in_bits, ", %.1f %% right", 100 * e->accuracy);
-    else if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
-    *point = (ChartPoint){.x = time ? e->seconds : (double)e->step,
-                          .y = measure == EVALUATIONS_IN_BITS ? e->bits_per_byte
-                               : measure == CHOICES           ? 100 * e->accuracy
-                                                              : e->val_loss,
-                          .low = (double)NAN,
-                          .high = (double)NAN};
-    snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->val_loss,
-             in_bits, text_duration(e->seconds).text);
-  }
-  curve->dots = every == 1;
-  return mark;
-}
-
-static bool write_chart(FILE *stream, const PageRun *runs, int count, const PageChart *c) {
-  const bool both = c->measure == BOTH_LOSSES, bits = c->measure == EVALUATIONS_IN_BITS, alone = count == 1;
-  const int curve_count = both ? 2 : count;
-  const double xz = bits && alone ? runs[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", both                             ? runs[0].chance
-                                            : bits                           ? 8
-                                            : c->measure == CHOICES && alone ? 100 * runs[0].history->chance
-                                                                             : (double)NAN},
-                               {"xz -9", xz > 0 ? xz : (double)NAN}};
-  const ChartPoint *kept = NULL;
-  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
-  bool ok = curves;
-  for (int i = 0; ok && i < curve_count; i++) {
-    const PageRun *s = &runs[both ? 0 : i];
-    const bool evaluations = both ? i == 1 : c->measure >= EVALUATIONS;
-    curves[i] = (ChartCurve){.name = !both         ? s->dir
-                                     : evaluations ? "validation"
-                                                   : "training",
-                             .color = alone ? evaluations : i + 1,
-                             .points = calloc(HISTORY_POINTS + 1, sizeof *curves[i].points)};
-    ok = curves[i].points;
-    if (ok && evaluations) kept = draw_evaluations(&curves[i], s->history, c->measure, c->time);
-    else if (ok) draw_steps(&curves[i], s->history, both ? LOSS : c->measure, c->time);
-  }
-  const Chart chart = {.title = c->title,
-                       .note = c->note,
-                       .id = c->id,
-                       .x = c->time ? CHART_TIME : CHART_STEPS,
-                       .log = c->measure == GRAD_NORM,
-                       .curves = curves,
-                       .curve_count = curve_count,
-                       .levels = levels,
-                       .level_count = 2,
-                       .mark = alone ? kept : NULL};
-  if (ok) chart_write(stream, &chart);
-  for (int i = 0; curves && i < curve_count; i++) free(curves[i].points);
-  free(curves);
-  return ok;
-}
-
 /* What other time budgets should reach: a curve of the run's result.json. */
 static void write_budgets(FILE *stream, const PageRun *run) {
   enum { MOST = 32 };
@@ -254,52 +166,6 @@ static void write_budgets(FILE *stream, const PageRun *run) {
                                .curves = &curve,
                                .curve_count = 1,
                                .mark = &own});
-}
-
-/* Returns whether one of the runs was given --choose. */
-static bool have_choices(const PageRun *runs, int count) {
-  for (int i = 0; i < count; i++)
-    if (runs[i].history->chance > 0) return true;
-  return false;
-}
-
-/* Returns false when memory is out. */
-static bool write_charts(FILE *stream, const PageRun *runs, int count) {
-  static const PageChart charts[] = {
-      {BOTH_LOSSES, false, "loss", "Loss on training and validation text (nats per token)",
-       "How wrong the predictions are; lower is better. Where only the training loss falls, the model learns its text "
-       "by heart."},
-      {BOTH_LOSSES, true, "loss-time", "Loss over time (nats per token)",
-       "The same losses over the time since the run began. Lower is better."},
-      {EVALUATIONS, false, "validation", "Loss on validation text (nats per token)",
-       "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
-       "same text and tokenizer can be compared."},
-      {EVALUATIONS, true, "validation-time", "Loss on validation text over time (nats per token)",
-       "The same losses over the time since each run began. Lower is better."},
-      {LOSS, false, "training", "Loss on training text (nats per token)",
-       "How wrong the predictions are on the text that the model learns from; lower is better."},
-      {EVALUATIONS_IN_BITS, false, "bits", "Bits per byte of validation text",
-       "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
-       "a compressor that has read the end of the training text."},
-      {CHOICES, false, "choices", "Right choices (%)",
-       "How often the model gives the right text of a question (--choose) the highest probability; higher is better."},
-      {LR, false, "lr", "Learning rate",
-       "How large the steps of training are. It is planned before the run: nothing to judge."},
-      {GRAD_NORM, false, "norm", "Gradient norm",
-       "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
-       "sign that training fails."},
-      {SPEED, false, "speed", "Speed (tokens per second)",
-       "Higher is faster. The speed falls where the machine does other work, too."}};
-  enum { FOR_SEVERAL = 2, FOR_ANY = 5 }; /* the first charts are for one run, the next ones for several */
-  fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
-  bool ok = true;
-  for (size_t i = 0; ok && i < sizeof charts / sizeof *charts; i++)
-    if ((i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) &&
-        (charts[i].measure != CHOICES || have_choices(runs, count)))
-      ok = write_chart(stream, runs, count, &charts[i]);
-  if (count == 1) write_budgets(stream, &runs[0]);
-  fputs("</div>\n</section>\n", stream);
-  return ok;
 }
 
 /* ---- settings ---- */
@@ -412,7 +278,8 @@ static bool write_results(FILE *stream, const PageRun *runs, int count, RunsTabl
   return ok;
 }
 
-static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsTable *table, Error *error) {
+static bool write_page(FILE *stream, const FoundRun *found, const PageRun *runs, int count, const RunsTable *table,
+                       Error *error) {
   OneLine title = text_one_line(runs[0].dir, 250);
   if (count > 1) text_append(title.text, sizeof title.text, " and %d more", count - 1);
   html_begin(stream, "report", title.text, count > 1 ? text_plural(count, "run").text : runs[0].dir);
@@ -423,8 +290,11 @@ static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsT
     write_facts(stream, &runs[i]);
     write_diagnoses(stream, runs[i].history);
   }
-  const bool ok = (write_charts(stream, runs, count) || error_memory(error, "a report")) &&
-                  (count > 1 || write_samples(stream, runs[0].dir, error));
+  fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
+  bool ok = run_charts_write(stream, found, count, runs[0].chance, error);
+  if (count == 1) write_budgets(stream, &runs[0]);
+  fputs("</div>\n</section>\n", stream);
+  ok = ok && (count > 1 || write_samples(stream, runs[0].dir, error));
   write_settings(stream, runs, count);
   if (count == 1) write_command(stream, runs[0].dir);
   html_end(stream);
@@ -437,7 +307,7 @@ bool page_write(const FoundRun *found, int count, const RunsTable *table, const 
   if (!runs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, runs, count, table, error))) file_writer_abort(&file);
+  if (ok && !(ok = write_page(file.stream, found, runs, count, table, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
   for (int i = 0; i < count; i++) {
     json_decref(runs[i].settings);

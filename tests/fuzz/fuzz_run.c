@@ -4,7 +4,7 @@
 
 #include "files/checkpoint/directory.h"
 #include "report/page.h"
-#include "report/plot.h"
+#include "report/run_charts.h"
 #include "train/settings.h"
 
 #include <errno.h>
@@ -44,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     fuzz_require_done(runs_print(&table, nowhere, &error), &error);
   FoundRuns runs = {0};
   fuzz_require_done(find_runs_read(&runs, &dir, 1, &error), &error);
-  plot_print(nowhere, runs.items, runs.count, 0, true);
-  plot_print(nowhere, runs.items, 1, 0, true);
+  fuzz_require_done(run_charts_print(nowhere, runs.items, runs.count, 0, true, &error), &error);
+  fuzz_require_done(run_charts_print(nowhere, runs.items, 1, 0, true, &error), &error);
   find_runs_free(&runs);
   options_free(&options);
   fclose(nowhere);

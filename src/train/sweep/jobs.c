@@ -12,42 +12,30 @@ void sweep_jobs_free(Jobs *b) {
   for (int i = 0; i < b->count; i++) {
     free((void *)b->processes[i].arguments);
     json_decref(b->words[i]);
-    unlink(b->out[i].text);
+    unlink(b->runs[i]->out.text);
   }
   free(b->processes);
   free(b->words);
-  free(b->out);
-  free(b->messages);
   free(b->runs);
 }
 
-bool sweep_jobs_make(Jobs *b, int most, Error *error) {
-  *b = (Jobs){.processes = calloc((size_t)most, sizeof *b->processes),
-              .words = calloc((size_t)most, sizeof(json_t *)),
-              .out = calloc((size_t)most, sizeof *b->out),
-              .messages = calloc((size_t)most, sizeof *b->messages),
-              .runs = calloc((size_t)most, sizeof(SweepRun *))};
-  if (b->processes && b->words && b->out && b->messages && b->runs) return true;
+bool sweep_jobs_make(Jobs *b, const Sweep *s, Error *error) {
+  const size_t most = (size_t)s->count;
+  *b = (Jobs){.processes = calloc(most, sizeof *b->processes),
+              .words = calloc(most, sizeof *b->words),
+              .runs = calloc(most, sizeof *b->runs)};
+  if (b->processes && b->words && b->runs) return true;
   sweep_jobs_free(b);
   return error_memory(error, "a sweep");
 }
 
-static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
-  char name[SWEEP_NAME_BYTES + 32];
-  if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
-  else snprintf(name, sizeof name, "%s%s", run->name, ending);
-  return path_in(s->dir, name);
-}
-
-bool sweep_jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *words, Error *error) {
+bool sweep_jobs_add(Jobs *b, SweepRun *run, json_t *words, Error *error) {
   const size_t count = json_array_size(words);
   const char **arguments = calloc(count + 1, sizeof *arguments);
   const int i = b->count++;
   b->words[i] = words;
   b->runs[i] = run;
-  b->out[i] = file_of(s, run, copy, ".out");
-  b->messages[i] = file_of(s, run, copy, ".log");
-  b->processes[i] = (Process){.arguments = arguments, .out = b->out[i].text, .messages = b->messages[i].text};
+  b->processes[i] = (Process){.arguments = arguments, .out = run->out.text, .messages = run->messages.text};
   if (!arguments) return error_memory(error, "a sweep");
   for (size_t k = 0; k < count; k++) arguments[k] = json_string_value(json_array_get(words, k));
   return json_memory_ok(error, "a sweep");

@@ -39,17 +39,14 @@ static bool read_plan(const char *path, Plan *out, Error *error) {
   return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
 }
 
-static bool fail_run(const Jobs *b, int i, Error *error) {
-  return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
-              sweep_message_of(&b->processes[i]).text);
-}
-
 /* Runs all processes of a list, which must succeed. */
 static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
   processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
   for (int i = 0; i < b->count; i++) {
-    if (!error->code && b->processes[i].status) fail_run(b, i, error);
-    unlink(b->messages[i].text);
+    if (!error->code && b->processes[i].status)
+      fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
+           sweep_message_of(&b->processes[i]).text);
+    unlink(b->runs[i]->messages.text);
   }
   return !error->code;
 }
@@ -57,17 +54,17 @@ static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
 /* Asks a process of each run what it would do: plans is [count]. */
 static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
   Jobs b;
-  if (!sweep_jobs_make(&b, s->runs.count, error)) return false;
+  if (!sweep_jobs_make(&b, s, error)) return false;
   bool ok = true;
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    json_t *words = sweep_words(s, &s->runs.items[i]);
-    sweep_add_word(words, "out", s->runs.items[i].dir.text);
+  for (int i = 0; ok && i < s->count; i++) {
+    json_t *words = sweep_words(s, &s->runs[i]);
+    sweep_add_word(words, "out", s->runs[i].dir.text);
     json_array_append_new(words, json_string("--dry-run"));
     json_array_append_new(words, json_string("--json"));
-    ok = sweep_jobs_add(s, &b, &s->runs.items[i], 0, words, error);
+    ok = sweep_jobs_add(&b, &s->runs[i], words, error);
   }
   ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < s->runs.count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
+  for (int i = 0; ok && i < s->count; i++) ok = read_plan(s->runs[i].out.text, &plans[i], error);
   sweep_jobs_free(&b);
   return ok &&
          (plans[0].val_tokens > 0 ||
@@ -83,67 +80,77 @@ static void choose_threads(Sweep *s) {
 /* Lowers the number of runs at a time to that for which the memory suffices. */
 static void fit_memory(Sweep *s, const Plan *plans) {
   const double OF_PROCESS = s->gpu ? 1 << 29 : 1 << 26; /* for the program itself */
-  for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
+  for (int i = 0; s->settings->jobs < 1 && i < s->count; i++)
     s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
 }
 
-/* Times steps of a run in as many processes as will run together; stores seconds per step. */
-static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
+/* Returns whether a step of two runs is the same work. */
+static bool is_same_work(const Plan *a, const Plan *b) { return a->flops == b->flops && a->tokens == b->tokens; }
+
+/* Returns the first run with the same work in a step. */
+static int first_equal(const Plan *plans, int run) {
+  int first = 0;
+  while (!is_same_work(&plans[first], &plans[run])) first++;
+  return first;
+}
+
+static bool read_step_seconds(const char *path, double *slowest, Error *error) {
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
+  json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
+  *slowest = fmax(*slowest, result_value(line, "step_ms") / 1000);
+  json_decref(line);
+  file_unmap(&file);
+  return !error->code;
+}
+
+/* Times steps of runs side by side, as they will be made, of equal ones as many as go on at a time. Stores the seconds
+ * of a step of each model at its first run: seconds is [count], zeroed. */
+static bool time_steps(const Sweep *s, const Plan *plans, double *seconds, Error *error) {
   enum { STEPS = 10 };
   Jobs b;
-  if (!sweep_jobs_make(&b, s->at_once, error)) return false;
+  if (!sweep_jobs_make(&b, s, error)) return false;
   bool ok = true;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    json_t *words = sweep_words(s, run);
+  for (int i = 0; ok && i < s->count; i++) {
+    int equal = 0;
+    for (int k = 0; k < i && equal < s->at_once; k++) equal += is_same_work(&plans[k], &plans[i]);
+    if (equal == s->at_once) continue;
+    json_t *words = sweep_words(s, &s->runs[i]);
     sweep_add_count(words, "bench", STEPS);
-    ok = sweep_jobs_add(s, &b, run, i, words, error);
+    ok = sweep_jobs_add(&b, &s->runs[i], words, error);
   }
   ok = ok && run_jobs(s, &b, error);
-  *seconds = 0;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    MappedFile file;
-    if (!(ok = file_map(&file, b.out[i].text, EXIT_INTERNAL, error))) break;
-    json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
-    *seconds = fmax(*seconds, result_value(line, "step_ms") / 1000);
-    json_decref(line);
-    file_unmap(&file);
-  }
+  for (int i = 0; ok && i < b.count; i++)
+    ok = read_step_seconds(b.runs[i]->out.text, &seconds[first_equal(plans, (int)(b.runs[i] - s->runs))], error);
   sweep_jobs_free(&b);
-  return ok && !error->code;
+  return ok;
 }
 
 /* Returns the number of full runs that cost as much as the sweep. */
 static double full_runs(const Sweep *s) {
   double sum = 0, before = 0;
-  int groups = s->runs.groups;
+  int groups = s->groups;
   for (const SweepStage *stage = sweep_stages; stage < sweep_stages + SWEEP_STAGES; stage++) {
     sum += groups * (stage->part - before);
     before = stage->part;
     groups = sweep_left_after(stage, groups);
   }
-  return sum * s->runs.count / s->runs.groups;
+  return sum * s->count / s->groups;
 }
 
 /* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
  * with the same number of operations get the same number of steps. */
-static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
+static bool fit_minutes(Sweep *s, const Plan *plans, double ends, Error *error) {
   const double PAUSES = 0.15; /* evaluations, samples and starts */
-  double *seconds = calloc((size_t)s->runs.count, sizeof *seconds);
-  bool ok = seconds || error_memory(error, "a sweep");
-  const double began = clock_seconds();
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    int same = 0;
-    while (same < i && (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens)) same++;
-    if (same < i) seconds[i] = seconds[same];
-    else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
-  }
-  const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
+  double *seconds = calloc((size_t)s->count, sizeof *seconds);
+  bool ok = (seconds || error_memory(error, "a sweep")) && time_steps(s, plans, seconds, error);
+  const double each = (ends - clock_seconds()) * (1 - PAUSES) * s->at_once / full_runs(s);
   if (ok && each <= 0)
-    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->runs.count);
-  for (int i = 0; ok && i < s->runs.count; i++) {
+    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->count);
+  for (int i = 0; ok && i < s->count; i++) {
     const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
-    s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
-    s->runs.items[i].eval_every = (s->runs.items[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
+    s->runs[i].steps = (int64_t)fmax(1, fmin(each / seconds[first_equal(plans, i)], ceil(most)));
+    s->runs[i].eval_every = (s->runs[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
   }
   free(seconds);
   return ok;
@@ -157,10 +164,10 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
   const double FEWEST_TOKENS = 16384;
   double fewest = INFINITY, all = plans[0].val_tokens;
   bool differ = false;
-  for (int i = 0; i < s->runs.count; i++) {
+  for (int i = 0; i < s->count; i++) {
     differ = differ || plans[i].val_tokens != plans[0].val_tokens;
     all = fmax(all, plans[i].val_tokens);
-    fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
+    fewest = fmin(fewest, OF_TRAINING * (double)s->runs[i].eval_every * plans[i].tokens);
   }
   const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
   return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
@@ -168,24 +175,24 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
 
 bool sweep_make_plan(Sweep *s, Error *error) {
   const double began = clock_seconds(), minutes = s->settings->minutes;
-  Plan *plans = calloc((size_t)s->runs.count, sizeof *plans);
+  Plan *plans = calloc((size_t)s->count, sizeof *plans);
   bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    s->runs.items[i].steps = (int64_t)plans[i].steps;
-    s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
+  for (int i = 0; ok && i < s->count; i++) {
+    s->runs[i].steps = (int64_t)plans[i].steps;
+    s->runs[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
   }
   if (ok) {
     fit_memory(s, plans);
     choose_threads(s);
   }
-  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
+  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, began + 60 * minutes, error);
   if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
   free(plans);
-  for (int i = 0; ok && i < s->runs.count; i++) {
+  for (int i = 0; ok && i < s->count; i++) {
     json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
-    json_object_set_new(item, "run", json_string(s->runs.items[i].name));
-    json_object_set_new(item, "steps", json_integer(s->runs.items[i].steps));
-    json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
+    json_object_set_new(item, "run", json_string(s->runs[i].name));
+    json_object_set_new(item, "steps", json_integer(s->runs[i].steps));
+    json_object_set_new(item, "eval_every", json_integer(s->runs[i].eval_every));
   }
   json_object_set_new(s->file, "at_once", json_integer(s->at_once));
   json_object_set_new(s->file, "threads", json_integer(s->threads));
@@ -194,8 +201,8 @@ bool sweep_make_plan(Sweep *s, Error *error) {
 }
 
 bool sweep_has_plan(const Sweep *s) {
-  for (int i = 0; i < s->runs.count; i++)
-    if (s->runs.items[i].steps < 1 || s->runs.items[i].eval_every < 1) return false;
+  for (int i = 0; i < s->count; i++)
+    if (s->runs[i].steps < 1 || s->runs[i].eval_every < 1) return false;
   return true;
 }
 
@@ -212,6 +219,6 @@ void sweep_choose_processes(Sweep *s) {
   }
   if (t->jobs > 0) s->at_once = t->jobs;
   if (s->at_once < 1) s->at_once = 1;
-  if (s->at_once > s->runs.count) s->at_once = s->runs.count;
+  if (s->at_once > s->count) s->at_once = s->count;
   if (!sweep_has_plan(s)) choose_threads(s);
 }
