@@ -67,24 +67,24 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
-static json_t *number_if(bool known, double number) { return result_number(known ? number : (double)NAN); }
+/* A measurement is null in one of two columns: on all of the validation text, or on its beginning alone. */
+static void set_either(json_t *row, const char *name, const char *beginning, bool all, double number) {
+  set(row, name, result_number(all ? number : (double)NAN));
+  set(row, beginning, result_number(all ? (double)NAN : number));
+}
 
-/* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
-  const MetricsLine *kept = history_kept(h);
+  const MetricsLine none = {.val_loss = NAN, .bits_per_byte = NAN, .exact = NAN, .accuracy = NAN};
+  const MetricsLine *kept = history_kept(h), *e = kept ? kept : &none;
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  const bool all = kept && kept->all, part = kept && !kept->all, counted = kept && history_counted_all(kept);
-  const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
-  const double exact = kept ? kept->exact : (double)NAN, accuracy = kept ? kept->accuracy : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", number_if(all, bits));
+  set_either(row, "bits_per_byte", "bits_per_byte_beginning", e->all, e->bits_per_byte);
+  set_either(row, "val_loss", "val_loss_beginning", e->all, e->val_loss);
+  set_either(row, "exact", "exact_beginning", history_counted_all(e), e->exact);
+  set_either(row, "accuracy", "accuracy_beginning", history_counted_all(e), e->accuracy);
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", number_if(part, bits));
-  set(row, "exact", number_if(counted, exact));
-  set(row, "accuracy", number_if(counted, accuracy));
   set(row, "state", json_string(state));
-  set(row, "val_loss", number_if(all, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
@@ -92,9 +92,6 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
   set(row, "epochs", number_or(json_object_get(result, "epochs"), (double)NAN));
-  set(row, "val_loss_beginning", number_if(part, loss));
-  set(row, "exact_beginning", number_if(!counted, exact));
-  set(row, "accuracy_beginning", number_if(!counted, accuracy));
 }
 
 /* Says why a run is damaged. */
@@ -267,14 +264,6 @@ static bool is_comparable(const Table *table, const Ranking *ranking, const char
          !(ranking_is_per_token(name) && ranking->tokens_differ);
 }
 
-/* Lists the first measurements that can be compared. */
-static json_t *comparable_results(const Table *table, const Ranking *ranking) {
-  json_t *results = json_array();
-  for (int i = 1; i < MEASURED && json_array_size(results) < RESULTS; i++)
-    if (is_comparable(table, ranking, measured[i])) json_array_append_new(results, json_string(measured[i]));
-  return results;
-}
-
 /* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last
  * part is equal in all runs does not differ. */
 static json_t *informative_settings(const RunsTable *runs, const Table *table, const json_t *known) {
@@ -300,8 +289,8 @@ typedef struct Fit {
 } Fit;
 
 static void add_if_it_fits(Fit *fit, const char *name) {
-  const int width = name ? table_column_width(fit->table, name) : 0;
-  if (!name || width > fit->left) return;
+  const int width = table_column_width(fit->table, name);
+  if (width > fit->left || json_object_get(fit->chosen, name)) return;
   json_object_set_new(fit->chosen, name, json_true());
   fit->left -= width + TABLE_GAP;
 }
@@ -311,74 +300,59 @@ static json_t *choose_informative(const RunsTable *runs, const Table *table, con
                                   const Ranking *ranking) {
   enum { SCORES = 6 }; /* the score, the number of seeds, the validation text, the score on its beginning */
   Fit fit = {table, json_object(), runs->width};
-  json_t *results = comparable_results(table, ranking), *settings = informative_settings(runs, table, known);
+  json_t *settings = informative_settings(runs, table, known);
   void *setting = json_object_iter(settings);
+  int results = 0;
   add_if_it_fits(&fit, "run");
   for (int i = 1; i <= SCORES; i++)
     if (is_comparable(table, ranking, measured[i])) add_if_it_fits(&fit, measured[i]);
-  for (size_t i = 0; setting || i < json_array_size(results); i++) {
-    const char *result = json_string_value(json_array_get(results, i));
-    add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
-    if (result && !json_object_get(fit.chosen, result)) add_if_it_fits(&fit, result);
+  for (int i = 1; setting || i < MEASURED; i++) {
+    while (i < MEASURED && !is_comparable(table, ranking, measured[i])) i++;
+    if (setting) add_if_it_fits(&fit, json_object_iter_key(setting));
+    if (i < MEASURED && results++ < RESULTS) add_if_it_fits(&fit, measured[i]);
     setting = setting ? json_object_iter_next(settings, setting) : NULL;
   }
-  json_decref(results);
   json_decref(settings);
   return fit.chosen;
 }
 
 /* ---- the requested columns ---- */
 
-/* `list`: "run,lr,seconds" */
-static json_t *choose_named(const json_t *known, const char *list, Error *error) {
-  json_t *chosen = json_object();
-  char *copy = strdup(list), *rest = copy;
-  if (!copy) error_memory(error, "the columns of a table");
+/* The names of columns point into `known`. */
+static void add_column(Table *table, json_t *known, const char *name) {
+  table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at(known, name));
+}
+
+static bool choose_named(Table *table, json_t *known, const char *names, Error *error) {
+  char *copy = strdup(names), *rest = copy;
+  if (!copy) return error_memory(error, "the columns of a table");
   for (const char *name; (name = strsep(&rest, ",")) && !error->code;)
-    if (json_object_get(known, name)) set(chosen, name, json_true());
+    if (json_object_get(known, name)) add_column(table, known, name);
     else fail_column(known, "--columns", name, error);
   free(copy);
-  return chosen;
+  return !error->code;
 }
 
-static json_t *choose_all(const Table *table, const json_t *known, bool with_empty) {
-  json_t *chosen = json_object(), *listed;
+/* Chooses the columns of `table` and the width of its widest cell. The caller frees table->columns. *left_out: the
+ * number of other columns. EXIT_USAGE. */
+static bool choose_columns(Table *table, json_t *known, const RunsTable *runs, const Ranking *ranking, size_t *left_out,
+                           Error *error) {
+  const bool for_people = runs->format <= TABLE_LAST_FOR_PEOPLE, all = runs->columns && !strcmp(runs->columns, "all");
+  const size_t most = json_object_size(known) + (runs->columns ? strlen(runs->columns) : 0);
+  json_t *listed;
   const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) set(chosen, name, json_true());
-  }
-  return chosen;
-}
-
-/* Sets the chosen columns in the order in which they were `named`, else in table order. */
-static bool set_columns(Table *table, const json_t *known, json_t *chosen, bool named, Error *error) {
-  const char *name;
-  json_t *value;
-  table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
-  if (!table->columns) return error_memory(error, "the columns of a table");
-  json_object_foreach(named ? chosen : (json_t *)known, name, value) {
-    if (json_object_get(chosen, name))
-      table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
-  }
-  return true;
-}
-
-/* Chooses the columns of `table` and the width of its widest cell. The caller frees table->columns, whose items point
- * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
-static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
-                           size_t *left_out, Error *error) {
-  const bool for_people = runs->format <= TABLE_LAST_FOR_PEOPLE,
-             named = runs->columns && strcmp(runs->columns, "all") != 0;
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
-  json_t *all = choose_all(table, known, !for_people);
-  json_t *chosen = named                          ? choose_named(known, runs->columns, error)
-                   : !runs->columns && for_people ? choose_informative(runs, table, known, ranking)
-                                                  : json_incref(all);
-  *left_out = runs->columns ? 0 : json_object_size(all) - json_object_size(chosen);
-  const bool ok = !error->code && set_columns(table, known, chosen, named, error);
-  json_decref(all);
-  json_decref(chosen);
-  return ok;
+  table->columns = malloc((most + 1) * sizeof *table->columns);
+  if (!table->columns) return error_memory(error, "the columns of a table");
+  if (runs->columns && !all) return choose_named(table, known, runs->columns, error);
+  json_t *informative = for_people && !all ? choose_informative(runs, table, known, ranking) : NULL;
+  json_object_foreach(known, name, listed) {
+    if (!json_is_true(listed) || (for_people && is_empty(table, name))) continue;
+    if (!informative || json_object_get(informative, name)) add_column(table, known, name);
+    else ++*left_out;
+  }
+  json_decref(informative);
+  return true;
 }
 
 /* ---- values for people ---- */
