@@ -120,7 +120,6 @@ static void write_summary(FILE *stream, const PageRun *s) {
                               .state = result_state(s->dir, s->result),
                               .steps = number_setting(s, "steps"),
                               .chance = s->chance,
-                              .dropout = number_setting(s, "dropout"),
                               .lr = number_setting(s, "lr"),
                               .muon_lr = number_setting(s, "muon-lr")};
   fputs("<p class=\"summary\">", stream);
@@ -287,8 +286,8 @@ static bool write_page(FILE *stream, const FoundRun *found, const PageRun *runs,
   for (int i = 0; i < count; i++) {
     if (count > 1) html_write_element(stream, "h2", runs[i].dir);
     write_summary(stream, &runs[i]);
-    write_facts(stream, &runs[i]);
     write_diagnoses(stream, runs[i].history);
+    write_facts(stream, &runs[i]);
   }
   fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
   bool ok = run_charts_write(stream, found, count, runs[0].chance, error);
