@@ -347,8 +347,8 @@ static bool write_report(Console *console, const Options *options, const TrainSe
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  const RunsTable table = runs_page_table(options, s->by_seed);
-  return page_write_runs(s->data.items, s->data.count, &table, s->out, console, error);
+  const RunsTable table = runs_page_table(s->data.items, s->data.count, options, s->by_seed);
+  return page_write_runs(&table, s->out, console, error);
 }
 
 static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {

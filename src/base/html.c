@@ -19,7 +19,7 @@ void html_begin(FILE *stream, const char *kind, const char *title, const char *h
   html_write_element(stream, "title", title);
   fprintf(stream, "\n</head>\n<body class=\"%s\">\n", kind);
   html_write_element(stream, "h1", heading);
-  fputs("\n", stream);
+  fputc('\n', stream);
 }
 
 void html_end(FILE *stream) { fputs("</body>\n</html>\n", stream); }
@@ -45,5 +45,5 @@ void html_write_text(FILE *stream, const char *text) { html_write(stream, text, 
 void html_write_element(FILE *stream, const char *tag, const char *text) {
   fprintf(stream, "<%s>", tag);
   html_write_text(stream, text);
-  fprintf(stream, "</%s>", tag);
+  fprintf(stream, "</%.*s>", (int)strcspn(tag, " "), tag);
 }

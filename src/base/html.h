@@ -16,6 +16,7 @@ void html_end(FILE *stream);
  * UTF-8. */
 void html_write(FILE *stream, const char *text, size_t size);
 void html_write_text(FILE *stream, const char *text); /* writes a zero-terminated text */
-void html_write_element(FILE *stream, const char *tag, const char *text); /* writes <tag>text</tag> */
+/* Writes <tag>text</tag>. `tag` may have attributes: "p class=\"note\"". */
+void html_write_element(FILE *stream, const char *tag, const char *text);
 
 #endif

@@ -180,13 +180,13 @@ static void write_band(FILE *stream, const Plot *plot, const ChartCurve *curve) 
   const char *command = "<path class=\"band\" d=\"M";
   for (int i = 0; i < curve->count; i++) {
     const ChartPoint *p = &curve->points[i];
-    if (!chart_shows(plot->chart, p) || isnan(p->high)) continue;
+    if (!chart_shows(plot->chart, p) || !(p->low < p->high)) continue;
     fprintf(stream, "%s%.1f %.1f", command, pixel_x(plot, p->x), pixel_y(plot, p->high));
     command = "L";
   }
   for (int i = curve->count - 1; i >= 0; i--) {
     const ChartPoint *p = &curve->points[i];
-    if (chart_shows(plot->chart, p) && !isnan(p->low))
+    if (chart_shows(plot->chart, p) && p->low < p->high)
       fprintf(stream, "L%.1f %.1f", pixel_x(plot, p->x), pixel_y(plot, p->low));
   }
   if (*command == 'L') fprintf(stream, "Z\"/>\n");
@@ -208,11 +208,7 @@ static void write_dot(FILE *stream, const Plot *plot, const ChartPoint *p, const
   if (!chart_shows(plot->chart, p)) return;
   fprintf(stream, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\">", class, pixel_x(plot, p->x),
           pixel_y(plot, p->y), radius);
-  if (p->title[0]) {
-    fputs("<title>", stream);
-    html_write_text(stream, p->title);
-    fputs("</title>", stream);
-  }
+  if (p->title[0]) html_write_element(stream, "title", p->title);
   fputs("</circle>\n", stream);
 }
 
@@ -293,9 +289,9 @@ static void write_caption(FILE *stream, const Plot *plot) {
 void chart_write(FILE *stream, const Chart *chart) {
   Plot plot = {.chart = chart};
   if (!chart_find_ranges(chart, &plot.ranges)) {
-    fputs("<p class=\"none\">", stream);
-    html_write_text(stream, chart->title);
-    fputs(": nothing was measured yet</p>\n", stream);
+    OneLine text = text_one_line(chart->title, ONE_LINE_BYTES / 2);
+    text_append(text.text, sizeof text.text, ": nothing was measured yet");
+    html_write_element(stream, "p class=\"none\"", text.text);
     return;
   }
   fputs("<figure>\n", stream);

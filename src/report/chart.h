@@ -11,7 +11,7 @@ enum { CHART_COLORS = 8, CHART_TITLE_BYTES = 120 };
 
 typedef struct ChartPoint {
   double x, y;                   /* y NaN: a gap */
-  double low, high;              /* a band around the curve; NaN: none */
+  double low, high;              /* a band around the curve; equal: none */
   char title[CHART_TITLE_BYTES]; /* tooltip; "": none */
 } ChartPoint;
 

@@ -97,12 +97,6 @@ static void write_facts(FILE *stream, const PageRun *s) {
   fputs("</dl>\n", stream);
 }
 
-/* NaN: unknown. */
-static double number_setting(const PageRun *s, const char *name) {
-  const json_t *value = json_object_get(s->settings, name);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 /* Writes text in which no line is broken inside an option, at its hyphens. */
 static void write_words(FILE *stream, const char *text) {
   for (const char *at = text, *end; *at; at = end) {
@@ -118,10 +112,10 @@ static void write_words(FILE *stream, const char *text) {
 static void write_summary(FILE *stream, const PageRun *s) {
   const SummaryFacts facts = {.dir = s->dir,
                               .state = result_state(s->dir, s->result),
-                              .steps = number_setting(s, "steps"),
+                              .steps = result_value(s->settings, "steps"),
                               .chance = s->chance,
-                              .lr = number_setting(s, "lr"),
-                              .muon_lr = number_setting(s, "muon-lr")};
+                              .lr = result_value(s->settings, "lr"),
+                              .muon_lr = result_value(s->settings, "muon-lr")};
   fputs("<p class=\"summary\">", stream);
   write_words(stream, summary_of(s->history, &facts).text);
   fputs("</p>\n", stream);
@@ -147,10 +141,7 @@ static void write_budgets(FILE *stream, const PageRun *run) {
   size_t i;
   json_array_foreach(budgets, i, budget) if (curve.count < MOST) {
     ChartPoint *p = &points[curve.count++];
-    *p = (ChartPoint){.x = result_value(budget, "minutes"),
-                      .y = result_value(budget, "bits_per_byte"),
-                      .low = (double)NAN,
-                      .high = (double)NAN};
+    *p = (ChartPoint){.x = result_value(budget, "minutes"), .y = result_value(budget, "bits_per_byte")};
     const char *preset = json_string_value(json_object_get(budget, "preset"));
     snprintf(p->title, sizeof p->title, "%g minutes: %s, about %.3f bits per byte", p->x, preset ? preset : "?", p->y);
   }
@@ -264,25 +255,13 @@ static void write_command(FILE *stream, const char *dir) {
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 
-/* The table of --runs. */
-static bool write_results(FILE *stream, const PageRun *runs, int count, RunsTable table, Error *error) {
-  const char **dirs = malloc((size_t)count * sizeof *dirs);
-  if (!dirs) return error_memory(error, "a report");
-  for (int i = 0; i < count; i++) dirs[i] = runs[i].dir;
-  table.dirs = dirs, table.count = count;
-  fputs("<section><h2>Results</h2>\n", stream);
-  const bool ok = runs_print(&table, stream, error);
-  fputs("</section>\n", stream);
-  free(dirs);
-  return ok;
-}
-
 static bool write_page(FILE *stream, const FoundRun *found, const PageRun *runs, int count, const RunsTable *table,
                        Error *error) {
   OneLine title = text_one_line(runs[0].dir, 250);
   if (count > 1) text_append(title.text, sizeof title.text, " and %d more", count - 1);
   html_begin(stream, "report", title.text, count > 1 ? text_plural(count, "run").text : runs[0].dir);
-  if (count > 1 && !write_results(stream, runs, count, *table, error)) return false;
+  if (count > 1) html_write_element(stream, "h2", "Results");
+  if (count > 1 && !runs_print(table, stream, error)) return false;
   for (int i = 0; i < count; i++) {
     if (count > 1) html_write_element(stream, "h2", runs[i].dir);
     write_summary(stream, &runs[i]);
@@ -316,10 +295,10 @@ bool page_write(const FoundRun *found, int count, const RunsTable *table, const 
   return ok;
 }
 
-bool page_write_runs(const char *const *dirs, int count, const RunsTable *table, const char *path, Console *console,
-                     Error *error) {
+bool page_write_runs(const RunsTable *table, const char *path, Console *console, Error *error) {
   FoundRuns runs = {.console = console};
-  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, table, path, error);
+  const bool ok =
+      find_runs_read(&runs, table->dirs, table->count, error) && page_write(runs.items, runs.count, table, path, error);
   find_runs_free(&runs);
   return ok;
 }

@@ -11,8 +11,7 @@
  * EXIT_MEMORY. Several runs are also in `table`, which runs_page_table() returns; it may be NULL for a single run. */
 bool page_write(const FoundRun *found, int count, const RunsTable *table, const char *path, Error *error);
 
-/* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
-bool page_write_runs(const char *const *dirs, int count, const RunsTable *table, const char *path, Console *console,
-                     Error *error);
+/* Writes the page of the runs that find_runs() finds for the table: `./train --report`. EXIT_INPUT: there is none. */
+bool page_write_runs(const RunsTable *table, const char *path, Console *console, Error *error);
 
 #endif

@@ -27,14 +27,13 @@ static void draw_steps(ChartCurve *curve, const History *h, Measure measure, boo
     const bool band = measure == LOSS && p->lines > 1 && isfinite(p->most);
     curve->points[curve->count++] = (ChartPoint){.x = time ? p->seconds : (double)p->step,
                                                  .y = values[measure],
-                                                 .low = band ? p->least : (double)NAN,
-                                                 .high = band ? p->most : (double)NAN};
+                                                 .low = band ? p->least : 0,
+                                                 .high = band ? p->most : 0};
   }
 }
 
 static ChartPoint evaluation_point(const MetricsLine *e, Measure measure, bool time) {
-  ChartPoint point = {
-      .x = time ? e->seconds : (double)e->step, .y = e->val_loss, .low = (double)NAN, .high = (double)NAN};
+  ChartPoint point = {.x = time ? e->seconds : (double)e->step, .y = e->val_loss};
   snprintf(point.title, sizeof point.title, "step %" PRId64 ": %.4f nats per token", e->step, e->val_loss);
   if (measure == BITS) point.y = e->bits_per_byte;
   if (measure == CHOICES) {

@@ -35,9 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   TrainSettings settings;
   Options options;
   train_options(&options, &settings);
-  RunsTable table = runs_page_table(&options, false);
-  fuzz_require_done(page_write_runs(dirs, 1, &table, page, NULL, &error), &error);
-  fuzz_require_done(page_write_runs(dirs, 2, &table, page, NULL, &error), &error);
+  RunsTable table = runs_page_table(dirs, 1, &options, false);
+  fuzz_require_done(page_write_runs(&table, page, NULL, &error), &error);
+  table.count = 2;
+  fuzz_require_done(page_write_runs(&table, page, NULL, &error), &error);
   Console unread = {.stream = nowhere, .quiet = true};
   table.dirs = &dir, table.count = 1, table.width = 80, table.console = &unread;
   for (table.format = TABLE_TEXT; table.format < TABLE_FORMATS; table.format++)

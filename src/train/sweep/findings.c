@@ -192,11 +192,7 @@ static void write_findings(FILE *stream, const Findings *f) {
   fputs(*f->best.text ? "After all steps, the best setting is " : "No run has made all of its steps", stream);
   html_write_text(stream, f->best.text);
   fputs(".</p>\n", stream);
-  json_array_foreach(f->hints, i, line) {
-    fputs("<p class=\"verdict\">", stream);
-    html_write_text(stream, json_string_value(line));
-    fputs("</p>\n", stream);
-  }
+  json_array_foreach(f->hints, i, line) { html_write_element(stream, "p class=\"verdict\"", json_string_value(line)); }
   if (!json_array_size(f->values)) return;
   html_write_element(stream, "p", f->values_title.text);
   fputs("<pre>", stream);
@@ -231,7 +227,7 @@ static void write_option(FILE *stream, const Sweep *s, const char *name, ChartPo
     if (value && isnan(x)) return;
     if (!value || run->group != i || !isfinite(score)) continue;
     ChartPoint *point = &points[settings.count++];
-    *point = (ChartPoint){.x = x, .y = score, .low = (double)NAN, .high = (double)NAN};
+    *point = (ChartPoint){.x = x, .y = score};
     snprintf(point->title, sizeof point->title, "%.4f: %.90s", score, run->name);
     least = fmin(least, x);
     most = fmax(most, x);
@@ -255,12 +251,11 @@ static bool write_page(FILE *stream, const Sweep *s, Error *error) {
   json_t *options = scores_of_values(s), *values;
   Findings f = find(s, options);
   ChartPoint *points = json_allocate((size_t)s->count * sizeof *points);
-  RunsTable table = runs_page_table(s->options, s->settings->by_seed);
   const char *name, *const dirs[] = {s->dir};
+  const RunsTable table = runs_page_table(dirs, 1, s->options, s->settings->by_seed);
   bool any_score = false, ok = true;
   int id = 0;
   for (int i = 0; i < s->count; i++) any_score = any_score || isfinite(s->runs[i].scores[0]);
-  table.dirs = dirs, table.count = 1;
   html_begin(stream, "report", s->dir, s->dir);
   write_findings(stream, &f);
   fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);

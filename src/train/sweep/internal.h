@@ -77,7 +77,7 @@ typedef struct Jobs {
 } Jobs;
 
 bool sweep_jobs_make(Jobs *jobs, const Sweep *s, Error *error); /* for up to one process of each run. EXIT_MEMORY */
-void sweep_jobs_free(Jobs *jobs);
+void sweep_jobs_free(Jobs *jobs);                               /* also after a failure */
 /* Adds a process of a run with these words, which it takes over. EXIT_MEMORY. */
 bool sweep_jobs_add(Jobs *jobs, SweepRun *run, json_t *words, Error *error);
 OneLine sweep_message_of(const Process *process); /* why it failed */

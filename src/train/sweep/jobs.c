@@ -24,9 +24,7 @@ bool sweep_jobs_make(Jobs *b, const Sweep *s, Error *error) {
   *b = (Jobs){.processes = calloc(most, sizeof *b->processes),
               .words = calloc(most, sizeof *b->words),
               .runs = calloc(most, sizeof *b->runs)};
-  if (b->processes && b->words && b->runs) return true;
-  sweep_jobs_free(b);
-  return error_memory(error, "a sweep");
+  return (b->processes && b->words && b->runs) || error_memory(error, "a sweep");
 }
 
 bool sweep_jobs_add(Jobs *b, SweepRun *run, json_t *words, Error *error) {

@@ -16,57 +16,60 @@
 typedef struct Plan {
   double steps, epochs, eval_every, flops, tokens, val_tokens, memory, free_memory;
   bool muon;
+  bool untimed; /* equal runs are timed instead, as many as go on at a time */
 } Plan;
 
-static bool read_plan(const char *path, Plan *out, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
-  json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
-  file_unmap(&file);
-  json_t *settings = json_object_get(plan, "settings");
-  const json_t *memory = json_object_get(plan, "memory_bytes");
+static Plan plan_of(const json_t *answer) {
+  json_t *settings = json_object_get(answer, "settings");
+  const json_t *memory = json_object_get(answer, "memory_bytes");
   const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
-  *out = (Plan){.steps = result_value(plan, "steps"),
-                .epochs = result_value(plan, "epochs"),
+  return (Plan){.steps = fmax(1, result_value(answer, "steps")),
+                .epochs = result_value(answer, "epochs"),
                 .eval_every = result_value(settings, "eval-every"),
-                .flops = result_value(plan, "flops_per_step"),
-                .tokens = result_value(plan, "tokens_per_step"),
-                .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
+                .flops = result_value(answer, "flops_per_step"),
+                .tokens = result_value(answer, "tokens_per_step"),
+                .val_tokens = result_value(json_object_get(answer, "text"), "val_tokens"),
                 .memory = result_value(memory, "total"),
                 .free_memory = result_value(memory, "free"),
                 .muon = optimizer && strcmp(optimizer, "muon") == 0};
-  json_decref(plan);
-  return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
 }
 
-/* Runs all processes of a list, which must succeed. */
-static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
-  processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
-  for (int i = 0; i < b->count; i++) {
-    if (!error->code && b->processes[i].status)
-      fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
-           sweep_message_of(&b->processes[i]).text);
-    unlink(b->runs[i]->messages.text);
-  }
-  return !error->code;
-}
-
-/* Asks a process of each run what it would do: plans is [count]. */
-static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
+/* Runs a process of each run but the untimed ones, with these words, which it takes over, after those of the run.
+ * Returns the JSON that they print, null for others: [count]. NULL: a process has failed. */
+static json_t *ask(const Sweep *s, const Plan *plans, json_t *words, Error *error) {
+  json_t *answers = json_array();
   Jobs b;
-  if (!sweep_jobs_make(&b, s, error)) return false;
-  bool ok = true;
+  bool ok = sweep_jobs_make(&b, s, error);
   for (int i = 0; ok && i < s->count; i++) {
-    json_t *words = sweep_words(s, &s->runs[i]);
-    sweep_add_word(words, "out", s->runs[i].dir.text);
-    json_array_append_new(words, json_string("--dry-run"));
-    json_array_append_new(words, json_string("--json"));
-    ok = sweep_jobs_add(&b, &s->runs[i], words, error);
+    json_t *of_run = plans[i].untimed ? NULL : sweep_words(s, &s->runs[i]);
+    json_array_extend(of_run, words);
+    if (of_run) sweep_add_word(of_run, "out", s->runs[i].dir.text);
+    if (of_run) ok = sweep_jobs_add(&b, &s->runs[i], of_run, error);
   }
-  ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < s->count; i++) ok = read_plan(s->runs[i].out.text, &plans[i], error);
+  if (ok) processes_run(b.processes, b.count, s->at_once, NULL, NULL, error);
+  for (int i = 0; i < b.count; i++) {
+    if (!error->code && b.processes[i].status)
+      fail(error, (ExitCode)b.processes[i].status, "the run %s: %s", b.runs[i]->name,
+           sweep_message_of(&b.processes[i]).text);
+    unlink(b.runs[i]->messages.text);
+  }
+  for (int i = 0; i < s->count && !error->code; i++) {
+    json_t *answer = plans[i].untimed ? NULL : result_json(s->dir, path_base(s->runs[i].out.text), error);
+    json_array_append_new(answers, answer ? answer : json_null());
+  }
   sweep_jobs_free(&b);
-  return ok &&
+  json_decref(words);
+  if (!error->code) return answers;
+  json_decref(answers);
+  return NULL;
+}
+
+/* Asks a process of each run what it would do: plans is [count], zeroed. */
+static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
+  json_t *answers = ask(s, plans, json_pack("[s,s]", "--dry-run", "--json"), error);
+  for (int i = 0; answers && i < s->count; i++) plans[i] = plan_of(json_array_get(answers, (size_t)i));
+  json_decref(answers);
+  return answers &&
          (plans[0].val_tokens > 0 ||
           fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
 }
@@ -94,36 +97,21 @@ static int first_equal(const Plan *plans, int run) {
   return first;
 }
 
-static bool read_step_seconds(const char *path, double *slowest, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
-  json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
-  *slowest = fmax(*slowest, result_value(line, "step_ms") / 1000);
-  json_decref(line);
-  file_unmap(&file);
-  return !error->code;
-}
-
-/* Times steps of runs side by side, as they will be made, of equal ones as many as go on at a time. Stores the seconds
- * of a step of each model at its first run: seconds is [count], zeroed. */
-static bool time_steps(const Sweep *s, const Plan *plans, double *seconds, Error *error) {
-  enum { STEPS = 10 };
-  Jobs b;
-  if (!sweep_jobs_make(&b, s, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->count; i++) {
+/* Times steps of runs side by side, as they will be made. Stores the seconds of a step of each model at its first run:
+ * seconds is [count], zeroed. */
+static bool time_steps(const Sweep *s, Plan *plans, double *seconds, Error *error) {
+  for (int i = 0; i < s->count; i++) {
     int equal = 0;
     for (int k = 0; k < i && equal < s->at_once; k++) equal += is_same_work(&plans[k], &plans[i]);
-    if (equal == s->at_once) continue;
-    json_t *words = sweep_words(s, &s->runs[i]);
-    sweep_add_count(words, "bench", STEPS);
-    ok = sweep_jobs_add(&b, &s->runs[i], words, error);
+    plans[i].untimed = equal == s->at_once;
   }
-  ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < b.count; i++)
-    ok = read_step_seconds(b.runs[i]->out.text, &seconds[first_equal(plans, (int)(b.runs[i] - s->runs))], error);
-  sweep_jobs_free(&b);
-  return ok;
+  json_t *answers = ask(s, plans, json_pack("[s]", "--bench=10"), error);
+  for (int i = 0; answers && i < s->count; i++) {
+    double *slowest = &seconds[first_equal(plans, i)];
+    *slowest = fmax(*slowest, result_value(json_array_get(answers, (size_t)i), "step_ms") / 1000);
+  }
+  json_decref(answers);
+  return answers;
 }
 
 /* Returns the number of full runs that cost as much as the sweep. */
@@ -140,7 +128,7 @@ static double full_runs(const Sweep *s) {
 
 /* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
  * with the same number of operations get the same number of steps. */
-static bool fit_minutes(Sweep *s, const Plan *plans, double ends, Error *error) {
+static bool fit_minutes(Sweep *s, Plan *plans, double ends, Error *error) {
   const double PAUSES = 0.15; /* evaluations, samples and starts */
   double *seconds = calloc((size_t)s->count, sizeof *seconds);
   bool ok = (seconds || error_memory(error, "a sweep")) && time_steps(s, plans, seconds, error);

@@ -209,8 +209,7 @@ static bool check_texts(const Sweep *s, Error *error) {
 static bool run_stage(Sweep *s, int stage, Error *error) {
   StageWork work = {.console = s->console, .stage = stage};
   Jobs *b = &work.jobs;
-  if (!sweep_jobs_make(b, s, error)) return false;
-  bool ok = true;
+  bool ok = sweep_jobs_make(b, s, error);
   for (int i = 0; ok && i < s->count; i++) {
     SweepRun *run = &s->runs[i];
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
