@@ -20,40 +20,50 @@ enum { WIDEST = 32, RESULTS = 6 };
 
 /* ---- a run ---- */
 
+/* What a row of several runs, which differ only in their seed, has in a column. */
+typedef enum ColumnKind {
+  EQUAL /* in all of them */,
+  MEAN,
+  DEVIATION /* from the mean in the column before */
+} ColumnKind;
+
 /* What a row has besides the settings of its run, in the order of the table; settings come after the first. A table for
  * people shows the first columns that have values. */
-static const char *const measured[] = {"run",
-                                       "bits_per_byte",
-                                       "bits_per_byte_sd",
-                                       "seeds",
-                                       "val_text",
-                                       "bits_per_byte_beginning",
-                                       "bits_per_byte_beginning_sd",
-                                       "exact",
-                                       "exact_sd",
-                                       "accuracy",
-                                       "accuracy_sd",
-                                       "state",
-                                       "val_loss",
-                                       "val_loss_sd",
-                                       "step",
-                                       "kept_step",
-                                       "seconds",
-                                       "params",
-                                       "tokens_per_s",
-                                       "tokens",
-                                       "epochs",
-                                       "val_loss_beginning",
-                                       "val_loss_beginning_sd",
-                                       "exact_beginning",
-                                       "exact_beginning_sd",
-                                       "accuracy_beginning",
-                                       "accuracy_beginning_sd"};
-enum { MEASURED = sizeof measured / sizeof *measured };
+static const struct Column {
+  const char *name;
+  ColumnKind kind;
+} columns[] = {{"run", MEAN},
+               {"bits_per_byte", MEAN},
+               {"bits_per_byte_sd", DEVIATION},
+               {"seeds", MEAN},
+               {"val_text", EQUAL},
+               {"bits_per_byte_beginning", MEAN},
+               {"bits_per_byte_beginning_sd", DEVIATION},
+               {"exact", MEAN},
+               {"exact_sd", DEVIATION},
+               {"accuracy", MEAN},
+               {"accuracy_sd", DEVIATION},
+               {"state", EQUAL},
+               {"val_loss", MEAN},
+               {"val_loss_sd", DEVIATION},
+               {"step", EQUAL},
+               {"kept_step", MEAN},
+               {"seconds", MEAN},
+               {"params", MEAN},
+               {"tokens_per_s", MEAN},
+               {"tokens", MEAN},
+               {"epochs", MEAN},
+               {"val_loss_beginning", MEAN},
+               {"val_loss_beginning_sd", DEVIATION},
+               {"exact_beginning", MEAN},
+               {"exact_beginning_sd", DEVIATION},
+               {"accuracy_beginning", MEAN},
+               {"accuracy_beginning_sd", DEVIATION}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static bool is_setting(const char *name) {
-  for (int i = 0; i < MEASURED; i++)
-    if (strcmp(name, measured[i]) == 0) return false;
+  for (int i = 0; i < COLUMNS; i++)
+    if (strcmp(name, columns[i].name) == 0) return false;
   return true;
 }
 
@@ -121,54 +131,42 @@ static bool add_run(json_t *rows, const char *dir, Console *console, Error *erro
 
 /* ---- seeds ---- */
 
-typedef struct ColumnName {
-  char text[40];
-} ColumnName;
-
-/* Returns the name of the column with the standard deviation of another one. */
-static ColumnName deviation_of(const char *column) {
-  ColumnName name;
-  snprintf(name.text, sizeof name.text, "%s_sd", column);
-  return name;
+static bool has_deviation(const struct Column *column) {
+  return column + 1 < columns + COLUMNS && column[1].kind == DEVIATION;
 }
-
-static bool has_deviation(const char *column) { return !is_setting(deviation_of(column).text); }
 
 /* Returns what is equal in runs that differ only in their seed: settings, validation text, how and where they ended. */
 static json_t *shared_values(const json_t *row) {
   const char *state = json_string_value(json_object_get(row, "state"));
   json_t *same = json_copy((json_t *)row);
-  for (int i = 0; i < MEASURED; i++)
-    if (!option_is_among("val_text state step", measured[i], strlen(measured[i]))) json_object_del(same, measured[i]);
+  for (int i = 0; i < COLUMNS; i++)
+    if (columns[i].kind != EQUAL) json_object_del(same, columns[i].name);
   if (state && strcmp(state, run_end_names[RUN_PATIENCE]) == 0) json_object_del(same, "step");
   return same;
 }
 
-/* Replaces a measurement of the first row of a group by the mean over the rows, and sets its standard deviation. Equal
- * values stay as they are; a value that a row lacks is unknown. */
-static void set_mean(const json_t *rows, const int *groups, int first, const char *name) {
-  json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, name);
+/* Replaces a value of the first row of a group by the mean over the rows, and sets its standard deviation. Equal values
+ * stay as they are; a value that a row lacks is unknown. */
+static void set_mean(const json_t *rows, const int *groups, int first, const struct Column *column) {
+  json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, column->name);
   SeedSum sum = {0};
   bool equal = true, known = true;
   for (int i = first; i < (int)json_array_size(rows); i++) {
-    const json_t *value = json_object_get(json_array_get(rows, (size_t)i), name);
+    const json_t *value = json_object_get(json_array_get(rows, (size_t)i), column->name);
     if (groups[i] != first) continue;
     equal = equal && json_equal(own, value);
     known = known && json_is_number(value);
     seeds_add(&sum, json_number_value(value));
   }
-  if (!equal) set(row, name, result_number(known ? seeds_mean(&sum) : (double)NAN));
-  if (has_deviation(name))
-    set(row, deviation_of(name).text, result_number(known ? seeds_deviation(&sum) : (double)NAN));
+  if (!equal) set(row, column->name, result_number(known ? seeds_mean(&sum) : (double)NAN));
+  if (has_deviation(column)) set(row, column[1].name, result_number(known ? seeds_deviation(&sum) : (double)NAN));
 }
 
 /* Makes the first row of a group that of the whole group: it keeps its name and lists the seeds. */
 static json_t *group_row(const json_t *rows, const int *groups, int first) {
   json_t *row = json_array_get(rows, (size_t)first), *seeds = json_array();
-  for (int i = 0; i < MEASURED; i++)
-    if (!option_is_among("run val_text state seeds", measured[i], strlen(measured[i])) &&
-        !text_ends_with(measured[i], "_sd"))
-      set_mean(rows, groups, first, measured[i]);
+  for (int i = 1; i < COLUMNS; i++)
+    if (columns[i].kind != DEVIATION) set_mean(rows, groups, first, &columns[i]);
   for (int i = first; i < (int)json_array_size(rows); i++)
     if (groups[i] == first) {
       json_t *seed = json_object_get(json_array_get(rows, (size_t)i), "seed");
@@ -204,7 +202,7 @@ static json_t *group_rows(const json_t *rows, bool apart, Error *error) {
 static bool differs(json_t *const *rows, size_t count, const char *name) {
   const json_t *first = NULL; /* the first run that has settings */
   for (size_t i = 0; i < count; i++) {
-    if (json_object_size(rows[i]) == MEASURED) continue;
+    if (json_object_size(rows[i]) == COLUMNS) continue;
     if (!first) first = rows[i];
     const json_t *one = json_object_get(first, name), *other = json_object_get(rows[i], name);
     if (!one != !other || (one && !json_equal(one, other))) return true;
@@ -217,7 +215,7 @@ static bool differs(json_t *const *rows, size_t count, const char *name) {
 static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
-  set(known, measured[0], json_true());
+  set(known, columns[0].name, json_true());
   for (size_t i = 0; i < count; i++) {
     json_object_foreach(rows[i], name, value) {
       const bool internal = options_setting_kind(runs->options, name) == SETTING_INTERNAL;
@@ -225,7 +223,7 @@ static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t 
       set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
     }
   }
-  for (int i = 1; i < MEASURED; i++) set(known, measured[i], json_true());
+  for (int i = 1; i < COLUMNS; i++) set(known, columns[i].name, json_true());
   return known;
 }
 
@@ -305,11 +303,11 @@ static json_t *choose_informative(const RunsTable *runs, const Table *table, con
   int results = 0;
   add_if_it_fits(&fit, "run");
   for (int i = 1; i <= SCORES; i++)
-    if (is_comparable(table, ranking, measured[i])) add_if_it_fits(&fit, measured[i]);
-  for (int i = 1; setting || i < MEASURED; i++) {
-    while (i < MEASURED && !is_comparable(table, ranking, measured[i])) i++;
+    if (is_comparable(table, ranking, columns[i].name)) add_if_it_fits(&fit, columns[i].name);
+  for (int i = 1; setting || i < COLUMNS; i++) {
+    while (i < COLUMNS && !is_comparable(table, ranking, columns[i].name)) i++;
     if (setting) add_if_it_fits(&fit, json_object_iter_key(setting));
-    if (i < MEASURED && results++ < RESULTS) add_if_it_fits(&fit, measured[i]);
+    if (i < COLUMNS && results++ < RESULTS) add_if_it_fits(&fit, columns[i].name);
     setting = setting ? json_object_iter_next(settings, setting) : NULL;
   }
   json_decref(settings);
@@ -373,12 +371,12 @@ static json_t *bases_of(const json_t *paths) {
 
 /* Writes means and standard deviations into one cell. */
 static void join_deviations(json_t *row, const char *sign) {
-  for (int i = 0; i < MEASURED; i++) {
-    if (!has_deviation(measured[i])) continue;
-    const ColumnName deviation = deviation_of(measured[i]);
-    const double mean = result_value(row, measured[i]), width = result_value(row, deviation.text);
-    if (!isnan(width)) set(row, measured[i], json_sprintf("%.5g %s %.2g", mean, sign, width));
-    set(row, deviation.text, json_null());
+  for (int i = 0; i < COLUMNS; i++) {
+    if (!has_deviation(&columns[i])) continue;
+    const char *name = columns[i].name, *deviation = columns[i + 1].name;
+    const double mean = result_value(row, name), width = result_value(row, deviation);
+    if (!isnan(width)) set(row, name, json_sprintf("%.5g %s %.2g", mean, sign, width));
+    set(row, deviation, json_null());
   }
 }
 

@@ -25,6 +25,8 @@ typedef struct SweepRun {
   char name[SWEEP_NAME_BYTES]; /* "03-lr=0.001" */
   PathText dir, out, messages; /* out, messages: files for what its process prints */
   json_t *settings;            /* {"lr": "0.001"}; borrowed */
+  json_t *words;               /* the arguments of its next process; NULL: none */
+  int status;                  /* of its last process */
   int64_t steps, eval_every;
   int group;    /* the first of the runs that differ only in the seed: seeds_group() */
   bool stopped; /* worse than others */
@@ -45,6 +47,7 @@ typedef struct Sweep {
   json_t *file; /* sweep.json */
   SweepRun *runs;
   int count, groups;    /* of runs, and of settings without the seed */
+  int stage;            /* that is made */
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
   bool gpu;             /* runs use a GPU */
   int64_t eval_tokens;  /* of each evaluation of each run; 0: all, or the arguments say it */
@@ -69,18 +72,13 @@ json_t *sweep_spec_read(const Options *options, const TrainSettings *settings, E
 
 /* ---- jobs.c: runs of this program with other arguments ---- */
 
-typedef struct Jobs {
-  Process *processes;
-  json_t **words; /* [count] arrays of texts, to which the arguments point */
-  SweepRun **runs;
-  int count;
-} Jobs;
+/* Is called when the process of a run has ended by itself, as one of so many; false: no more are started. */
+typedef bool SweepEnded(Sweep *s, SweepRun *run, int done, int count);
 
-bool sweep_jobs_make(Jobs *jobs, const Sweep *s, Error *error); /* for up to one process of each run. EXIT_MEMORY */
-void sweep_jobs_free(Jobs *jobs);                               /* also after a failure */
-/* Adds a process of a run with these words, which it takes over. EXIT_MEMORY. */
-bool sweep_jobs_add(Jobs *jobs, SweepRun *run, json_t *words, Error *error);
-OneLine sweep_message_of(const Process *process); /* why it failed */
+/* Runs a process of each run with words, which it frees, and sets its status. `ended` may be NULL. Does nothing else
+ * after an error. EXIT_MEMORY, and as processes_run(). */
+bool sweep_run_processes(Sweep *s, SweepEnded *ended, Error *error);
+OneLine sweep_message_of(const SweepRun *run); /* why its process failed */
 
 json_t *sweep_words(const Sweep *s, const SweepRun *run); /* the arguments of a new run */
 /* Append --NAME=VALUE. All words are UTF-8, as JSON needs (check_word() in sweep.c). */

@@ -36,28 +36,24 @@ static Plan plan_of(const json_t *answer) {
 
 /* Runs a process of each run but the untimed ones, with these words, which it takes over, after those of the run.
  * Returns the JSON that they print, null for others: [count]. NULL: a process has failed. */
-static json_t *ask(const Sweep *s, const Plan *plans, json_t *words, Error *error) {
+static json_t *ask(Sweep *s, const Plan *plans, json_t *words, Error *error) {
   json_t *answers = json_array();
-  Jobs b;
-  bool ok = sweep_jobs_make(&b, s, error);
-  for (int i = 0; ok && i < s->count; i++) {
-    json_t *of_run = plans[i].untimed ? NULL : sweep_words(s, &s->runs[i]);
-    json_array_extend(of_run, words);
-    if (of_run) sweep_add_word(of_run, "out", s->runs[i].dir.text);
-    if (of_run) ok = sweep_jobs_add(&b, &s->runs[i], of_run, error);
+  for (int i = 0; i < s->count; i++) {
+    if (plans[i].untimed) continue;
+    s->runs[i].words = sweep_words(s, &s->runs[i]);
+    json_array_extend(s->runs[i].words, words);
+    sweep_add_word(s->runs[i].words, "out", s->runs[i].dir.text);
   }
-  if (ok) processes_run(b.processes, b.count, s->at_once, NULL, NULL, error);
-  for (int i = 0; i < b.count; i++) {
-    if (!error->code && b.processes[i].status)
-      fail(error, (ExitCode)b.processes[i].status, "the run %s: %s", b.runs[i]->name,
-           sweep_message_of(&b.processes[i]).text);
-    unlink(b.runs[i]->messages.text);
-  }
-  for (int i = 0; i < s->count && !error->code; i++) {
-    json_t *answer = plans[i].untimed ? NULL : result_json(s->dir, path_base(s->runs[i].out.text), error);
+  sweep_run_processes(s, NULL, error);
+  for (int i = 0; i < s->count; i++) {
+    const SweepRun *run = &s->runs[i];
+    if (!error->code && run->status)
+      fail(error, (ExitCode)run->status, "the run %s: %s", run->name, sweep_message_of(run).text);
+    json_t *answer = error->code || plans[i].untimed ? NULL : result_json(s->dir, path_base(run->out.text), error);
     json_array_append_new(answers, answer ? answer : json_null());
+    unlink(run->messages.text);
+    unlink(run->out.text);
   }
-  sweep_jobs_free(&b);
   json_decref(words);
   if (!error->code) return answers;
   json_decref(answers);
@@ -65,7 +61,7 @@ static json_t *ask(const Sweep *s, const Plan *plans, json_t *words, Error *erro
 }
 
 /* Asks a process of each run what it would do: plans is [count], zeroed. */
-static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
+static bool make_plans(Sweep *s, Plan *plans, Error *error) {
   json_t *answers = ask(s, plans, json_pack("[s,s]", "--dry-run", "--json"), error);
   for (int i = 0; answers && i < s->count; i++) plans[i] = plan_of(json_array_get(answers, (size_t)i));
   json_decref(answers);
@@ -99,7 +95,7 @@ static int first_equal(const Plan *plans, int run) {
 
 /* Times steps of runs side by side, as they will be made. Stores the seconds of a step of each model at its first run:
  * seconds is [count], zeroed. */
-static bool time_steps(const Sweep *s, Plan *plans, double *seconds, Error *error) {
+static bool time_steps(Sweep *s, Plan *plans, double *seconds, Error *error) {
   for (int i = 0; i < s->count; i++) {
     int equal = 0;
     for (int k = 0; k < i && equal < s->at_once; k++) equal += is_same_work(&plans[k], &plans[i]);

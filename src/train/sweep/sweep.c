@@ -142,33 +142,20 @@ static bool look_at(SweepRun *run, int stage, Error *error) {
   return there;
 }
 
-/* The processes of a stage. */
-typedef struct StageWork {
-  Console *console;
-  int stage;
-  Jobs jobs;
-  int done;
-} StageWork;
-
 /* Returns whether a process failed as others will, too. */
-static bool is_fatal(const Process *process) { return process->status == EXIT_OUTPUT || process->status == EXIT_BUSY; }
+static bool is_fatal(const SweepRun *run) { return run->status == EXIT_OUTPUT || run->status == EXIT_BUSY; }
 
-static bool tell_end(void *context, int which) {
-  StageWork *work = context;
-  const Process *process = &work->jobs.processes[which];
-  SweepRun *run = work->jobs.runs[which];
+static bool tell_end(Sweep *s, SweepRun *run, int done, int count) {
+  double *score = &run->scores[s->stage];
   Error unknown = {0};
-  work->done++;
-  run->failed = !look_at(run, work->stage, &unknown) || process->status || !isfinite(run->scores[work->stage]);
+  run->failed = !look_at(run, s->stage, &unknown) || run->status || !isfinite(*score);
   if (!run->failed) {
-    console_line(work->console, "%d/%d  %s: %.4f %s", work->done, work->jobs.count, run->name, run->scores[work->stage],
-                 sweep_unit(run));
+    console_line(s->console, "%d/%d  %s: %.4f %s", done, count, run->name, *score, sweep_unit(run));
     return true;
   }
-  run->scores[work->stage] = INFINITY;
-  console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name,
-               sweep_message_of(process).text);
-  return !is_fatal(process);
+  *score = INFINITY;
+  console_line(s->console, "%d/%d  %s failed: %s", done, count, run->name, sweep_message_of(run).text);
+  return !is_fatal(run);
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
@@ -207,25 +194,25 @@ static bool check_texts(const Sweep *s, Error *error) {
 }
 
 static bool run_stage(Sweep *s, int stage, Error *error) {
-  StageWork work = {.console = s->console, .stage = stage};
-  Jobs *b = &work.jobs;
-  bool ok = sweep_jobs_make(b, s, error);
-  for (int i = 0; ok && i < s->count; i++) {
+  int count = 0;
+  s->stage = stage;
+  for (int i = 0; !error->code && i < s->count; i++) {
     SweepRun *run = &s->runs[i];
+    run->status = 0;
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
-    ok = !error->code && sweep_jobs_add(b, run, words_for_stage(s, run, stage), error);
+    run->words = words_for_stage(s, run, stage);
+    count++;
   }
-  if (ok && b->count)
+  if (!error->code && count)
     console_line(s->console, "%s of the steps: %s, %d at a time; loss on validation text:", sweep_stages[stage].name,
-                 text_plural(b->count, "run").text, s->at_once);
-  ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
-  for (int i = 0; i < b->count; i++) {
-    const Process *process = &b->processes[i];
-    if (ok && is_fatal(process)) ok = fail(error, (ExitCode)process->status, "%s", sweep_message_of(process).text);
-    if (!process->status && !b->runs[i]->failed) unlink(process->messages);
+                 text_plural(count, "run").text, s->at_once);
+  sweep_run_processes(s, tell_end, error);
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    if (!error->code && is_fatal(run)) fail(error, (ExitCode)run->status, "%s", sweep_message_of(run).text);
+    unlink(run->out.text);
+    if (!run->failed) unlink(run->messages.text);
   }
-  sweep_jobs_free(b);
-  return ok && !error->code && check_texts(s, error);
+  return !error->code && check_texts(s, error);
 }
 
 /* Stops the runs whose settings are not among the best. */
