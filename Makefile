@@ -22,7 +22,7 @@ all: $(BUILD)/built
 CPU_KERNELS := $(wildcard src/kernels/cpu/*.c)
 LIBRARY := model.c $(filter-out $(CPU_KERNELS),$(wildcard src/*/*.c src/*/*/*.c))
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
-GENERATED := $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o
+GENERATED := $(BUILD)/src/base/style.o $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(GENERATED) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
 
 # ---- programs ----
@@ -49,7 +49,7 @@ $(MPI_LIBRARIES): $(BIN)/inkling-%.so: $(MPI_SOURCES) $(BUILD)/flags
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. -Isrc $(WARNINGS) $< -o $@)
 
 # Generators of training texts. They need no external libraries.
-DATA_UTIL := $(filter-out src/base/json.c,$(wildcard src/base/*.c))
+DATA_UTIL := $(filter-out src/base/json.c src/base/html.c,$(wildcard src/base/*.c))
 DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
 $(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,tools/output.c $(wildcard src/cli/option*.c) src/cli/console.c $(DATA_UTIL))
 $(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/stories/*.c))
@@ -86,11 +86,15 @@ $(BUILD)/tools/option_pages.o: CHANGELOG.md
 # A file of lines as the C string NAME.
 c_string = printf 'const char $(1)[] = ""\n'; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(2); echo ';'
 
+# The style sheet of pages.
+$(BUILD)/src/base/style.c: src/base/html.css Makefile
+	@mkdir -p $(@D)
+	@(echo '#include "base/html.h"'; $(call c_string,html_style,$<)) >$@.new && mv $@.new $@
 # The Python file that is saved with models of Inkling's own class.
 $(BUILD)/src/files/formats/modeling.c: src/files/formats/modeling_inkling.py Makefile
 	@mkdir -p $(@D)
 	@(echo 'extern const char class_modeling[];'; $(call c_string,class_modeling,$<)) >$@.new && mv $@.new $@
-$(BUILD)/src/files/formats/modeling.o: $(BUILD)/src/files/formats/modeling.c $(BUILD)/flags
+$(BUILD)/src/base/style.o $(BUILD)/src/files/formats/modeling.o: %.o: %.c $(BUILD)/flags
 	$(call run,$(CC) $(ALL_CFLAGS) -c $< -o $@)
 
 # Each of these files is rewritten only when its content changes. New flags rebuild everything, a new version rebuilds the

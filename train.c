@@ -5,7 +5,7 @@
 #include "cli/processes.h"
 #include "cli/startup.h"
 #include "report/page.h"
-#include "report/plot.h"
+#include "report/run_charts.h"
 #include "train/sweep/sweep.h"
 #include "train/architecture.h"
 #include "train/run.h"
@@ -351,16 +351,16 @@ static bool write_report(Console *console, const Options *options, const TrainSe
   if (checkpoint_is_run(path_directory(s->out).text) && !text_ends_with(s->out, ".html"))
     return fail(error, EXIT_USAGE, "--out %s: that file belongs to a run; give the page a name ending in .html",
                 s->out);
-  const RunsTable table = runs_page_table(options, s->by_seed);
-  return page_write_runs(s->data.items, s->data.count, &table, s->out, console, error);
+  const RunsTable table = runs_page_table(s->data.items, s->data.count, options, s->by_seed);
+  return page_write_runs(&table, s->out, console, error);
 }
 
 static bool plot_runs(Console *console, const TrainSettings *s, Error *error) {
   if (!s->data.count)
     return fail(error, EXIT_USAGE, "--plot needs a run: %s --plot book.run", program_name("train").text);
   FoundRuns runs = {.console = console};
-  const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error);
-  if (ok) plot_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8);
+  const bool ok = find_runs_read(&runs, s->data.items, s->data.count, error) &&
+                  run_charts_print(stdout, runs.items, runs.count, console_width(stdout), console->utf8, error);
   find_runs_free(&runs);
   return ok && file_flush(stdout, "stdout", error);
 }

@@ -26,7 +26,7 @@ check "a sweep" test $? -eq 0
 check "all runs are there" test "$(ls -d grid/*.run | wc -l)" = 8
 check "without other files" test "$(ls grid | grep -v '\.run$' | tr '\n' ' ')" = "report.html sweep.json "
 check "a report with a picture of the option, and all settings" test "$(grep -c '<svg' grid/report.html) $(grep -c '<tr><th>grid/[1-8]-' grid/report.html)" = "1 4"
-check "the best, which is on the edge" grep -q 'Its muon-lr is the largest that was tried: a larger one may be better' grid/report.html
+check "the best, which is on the edge" grep -q 'the best muon-lr, 5e-2, is the largest that was tried: try larger ones, too' grid/report.html
 check "which is well-formed" xmllint --noout grid/report.html
 states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | tr -s ' \n' ' '; }
 check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "

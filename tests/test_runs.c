@@ -191,20 +191,6 @@ static void losses_of_other_tokens_are_left_out(void **state) {
   assert_has(f->table, "val_loss");
 }
 
-static void other_texts_tell_by_their_settings(void **state) {
-#define MEASURED(text)                                                                                                 \
-  "{\"step\":5,\"tokens\":50,\"val_loss\":1,\"bits_per_byte\":0.5,\"seconds\":1,\"over\":\"all\",\"val_text\":\"" text \
-  "\",\"best\":true}\n"
-  Runs *f = *state;
-  add_measured(f, "a", "all", "00000000000000aa", 1.0, 2.0);
-  add_run(f, "b", "tokenizer = byte\n", MEASURED("bb"), NULL);
-  assert_true(print(f, (RunsTable){.format = TABLE_TEXT}));
-  assert_has(f->table, "val_loss");
-  add_run(f, "c", "tokenizer = bpe\nvocab-size = 300\n", MEASURED("cc"), NULL);
-  assert_true(print(f, (RunsTable){.format = TABLE_TEXT}));
-  assert_has_not(f->table, "val_loss");
-}
-
 /* ---- columns ---- */
 
 static void people_read_no_paths_and_nothing_aside(void **state) {
@@ -410,7 +396,6 @@ int main(void) {
       WITH_RUNS(what_is_not_ranked_is_marked_and_told),
       WITH_RUNS(a_single_text_is_not_mentioned),
       WITH_RUNS(losses_of_other_tokens_are_left_out),
-      WITH_RUNS(other_texts_tell_by_their_settings),
       WITH_RUNS(people_read_no_paths_and_nothing_aside),
       WITH_RUNS(columns_are_chosen),
       WITH_RUNS(names_of_columns_are_told),

@@ -5,14 +5,18 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Writes the beginning of a page up to its title: encoding, security policy, the colors that all pages share, and the
- * style sheet of this one. */
-void html_begin(FILE *stream, const char *style);
+extern const char html_style[]; /* html.css, the style sheet of all pages */
+
+/* Writes the beginning of a page: encoding, security policy, style sheet, title, and the heading at its top. `kind`, the
+ * class of its body, is for the style sheet. */
+void html_begin(FILE *stream, const char *kind, const char *title, const char *heading);
+void html_end(FILE *stream);
 
 /* Writes text with the special characters of HTML and XML escaped; replaces control characters and bytes that are not
  * UTF-8. */
 void html_write(FILE *stream, const char *text, size_t size);
 void html_write_text(FILE *stream, const char *text); /* writes a zero-terminated text */
-void html_write_element(FILE *stream, const char *tag, const char *text); /* writes <tag>text</tag> */
+/* Writes <tag>text</tag>. `tag` may have attributes: "p class=\"note\"". */
+void html_write_element(FILE *stream, const char *tag, const char *text);
 
 #endif

@@ -101,22 +101,6 @@ static bool write_json(Maps *m, Error *error) {
 
 /* ---- HTML ---- */
 
-static const char style[] =
-    ":root { --weight: #0550ae; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --weight: #79c0ff; } }\n"
-    "body { max-width: 1600px; }\n"
-    "h1 { font-size: 1.4rem; } h2 { margin: 1.6em 0 .3em; font-size: 1.1rem; } h3 { margin: .6em 0 .2em; "
-    "font-size: .95rem; font-weight: 500; } p, h3 { color: var(--soft); }\n"
-    ".layer { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(45%, 190px), 1fr)); gap: 12px; }\n"
-    "details { max-width: 380px; } details[open] { grid-column: 1 / -1; max-width: none; min-width: 0; }\n"
-    "summary { list-style: none; cursor: pointer; font-size: .9rem; } "
-    "summary::-webkit-details-marker { display: none; } details[open] > summary { max-width: 190px; "
-    "margin-bottom: 6px; }\n"
-    "summary svg { display: block; width: 100%; aspect-ratio: 1; box-sizing: border-box; "
-    "border: 1px solid var(--line); background: var(--box); }\n"
-    ".big { overflow-x: auto; } .big svg { background: var(--box); } text { font: 12px ui-monospace, monospace; "
-    "fill: var(--ink); } path { fill: var(--weight); }\n";
-
 /* Draws the cells of each shade as one path, with one rectangle for neighbors in a row. The shade shows the square root
  * of a weight, so that small weights are visible. */
 static void put_paths(FILE *out, const float *weights, int queries, int keys) {
@@ -211,10 +195,10 @@ static bool html_map(void *context, AttentionKind kind, int layer, const float *
 
 /* Writes the maps of each kind together; a pass over the model, which is short, yields the kinds of a layer in turn. */
 static bool write_html(Maps *m, Error *error) {
-  html_begin(m->out, style);
-  fputs("<title>Attention</title>\n</head>\n<body>\n<h1>Attention of ", m->out);
-  html_write_text(m->out, text_one_line(m->model->dir, 80).text);
-  fputs("</h1>\n<p>Each row is a query token, each column a token it attends to; the stronger the color, the greater "
+  OneLine heading = {"Attention of "};
+  text_append(heading.text, sizeof heading.text, "%s", text_one_line(m->model->dir, 80).text);
+  html_begin(m->out, "maps", "Attention", heading.text);
+  fputs("<p>Each row is a query token, each column a token it attends to; the stronger the color, the greater "
         "the attention weight. Click a map to see it with its tokens.</p>\n",
         m->out);
   for (int kind = 0; kind < KINDS; kind++) {
@@ -223,7 +207,7 @@ static bool write_html(Maps *m, Error *error) {
     fprintf(m->out, "<h2>%s</h2>\n", kind_titles[kind]);
     if (!run_model(m, html_map, error)) return false;
   }
-  fputs("</body>\n</html>\n", m->out);
+  html_end(m->out);
   return true;
 }
 

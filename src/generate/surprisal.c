@@ -103,19 +103,6 @@ static void print_table(const Tokenizer *tokenizer, int alternatives, const Outp
 
 /* ---- a page ---- */
 
-static const char style[] =
-    ":root { --h0: #e3f5dc; --h1: #fbf6c4; --h2: #fde3a6; --h3: #fbc38a; --h4: #f69a80; --h5: #ee7676; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --h0: #17301b; --h1: #3a3812; --h2: #55400d; --h3: #6d3f10; "
-    "--h4: #7f331f; --h5: #962626; } }\n"
-    "body { max-width: 900px; }\n"
-    "h1 { font-size: 1.3rem; } p, summary, th { color: var(--soft); } .legend { list-style: none; display: flex; "
-    "flex-wrap: wrap; gap: .4rem; padding: 0; } .legend li { padding: .1rem .6rem; border-radius: 3px; } "
-    ".prompt { font-weight: 600; }\n"
-    "pre { font: 1rem/1.8 ui-monospace, monospace; }\n"
-    "span { border-radius: 3px; } .h0 { background: var(--h0); } .h1 { background: var(--h1); } "
-    ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
-    ".h5 { background: var(--h5); }\n";
-
 static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at, const char *between) {
   const int kept = o->request.alternatives;
   for (int k = 0; k < kept; k++) {
@@ -187,17 +174,16 @@ static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
 static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Output *o,
                        Error *error) {
   FileWriter file;
+  OneLine heading = {"What surprises "};
   if (!file_writer_begin(&file, s->surprisal_html, error)) return false;
-  html_begin(file.stream, style);
-  fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
-  html_write_text(file.stream, m->dir);
-  fputs("</h1>\n", file.stream);
+  text_append(heading.text, sizeof heading.text, "%s", text_one_line(m->dir, 250).text);
+  html_begin(file.stream, "heat", "Surprise", heading.text);
   write_legend(file.stream, prompt && prompt->text.size > 0);
   begin_text(file.stream, prompt);
   for (size_t i = 0; i < o->ids.count;) i = write_span(file.stream, m->tokenizer, o, i);
   fputs("</pre>\n", file.stream);
   write_list(file.stream, m->tokenizer, o);
-  fputs("</body>\n</html>\n", file.stream);
+  html_end(file.stream);
   return file_writer_commit(&file, error);
 }
 

@@ -1,5 +1,5 @@
-/* A chart for report.html: curves over steps, time or the values of an option as inline SVG, with title, note and
- * legend. Colors are defined in the page's style sheet. */
+/* A chart: curves over steps, time or numbers. chart.c draws it for pages as inline SVG with title, note and legend, in
+ * the colors of their style sheet; chart_text.c draws it in a terminal. */
 #ifndef INKLING_REPORT_CHART_H
 #define INKLING_REPORT_CHART_H
 
@@ -11,7 +11,7 @@ enum { CHART_COLORS = 8, CHART_TITLE_BYTES = 120 };
 
 typedef struct ChartPoint {
   double x, y;                   /* y NaN: a gap */
-  double low, high;              /* a band around the curve; NaN: none */
+  double low, high;              /* a band around the curve; equal: none */
   char title[CHART_TITLE_BYTES]; /* tooltip; "": none */
 } ChartPoint;
 
@@ -22,6 +22,7 @@ typedef struct ChartCurve {
   ChartPoint *points;
   int count;
   bool no_line; /* draw the dots alone */
+  char letter;  /* in a terminal: repeated on the line, or instead of each dot; 0: none */
 } ChartCurve;
 
 /* A reference level; outside of the curves' range only the legend shows it. */
@@ -30,18 +31,16 @@ typedef struct ChartLevel {
   double y;         /* NaN: none */
 } ChartLevel;
 
-typedef enum ChartX { CHART_STEPS, CHART_TIME, CHART_NUMBERS, CHART_LOGARITHMS, CHART_NAMES } ChartX;
+typedef enum ChartX { CHART_STEPS, CHART_TIME, CHART_NUMBERS, CHART_LOGARITHMS } ChartX;
 
 typedef struct Chart {
   const char *title;
-  const char *note; /* says which values are good */
-  const char *id;   /* unique in the page; letters, digits, hyphens */
-  ChartX x; /* a count of steps, seconds, numbers, positive numbers on a logarithmic axis, or indices of names */
-  const char *x_name;         /* of numbers and names, under the axis */
-  const char *const *x_names; /* of CHART_NAMES */
-  int x_name_count;
-  bool log;      /* logarithmic y axis if y spans more than a decade */
-  double y_most; /* > 0: larger values are drawn at the upper edge */
+  const char *note;   /* says which values are good */
+  const char *id;     /* unique in the page; letters, digits, hyphens */
+  ChartX x;           /* a count of steps, seconds, numbers, or positive numbers on a logarithmic axis */
+  const char *x_name; /* of numbers, under the axis */
+  bool log;           /* logarithmic y axis if y spans more than a decade */
+  double y_most;      /* > 0: larger values are drawn at the upper edge */
   const ChartCurve *curves;
   int curve_count;
   const ChartLevel *levels;
@@ -55,13 +54,25 @@ typedef struct Chart {
  * point becomes a line of text. */
 void chart_write(FILE *stream, const Chart *chart);
 
-/* ---- rules shared by charts and terminal plots ---- */
+/* Draws the curves over steps and the mark (as *) in braille, or in ASCII if `utf8` is false: 16 lines of 72 characters,
+ * or fewer if axes and plot do not fit into `width` columns (0: no limit). Returns false for a chart without a point. */
+bool chart_print(FILE *stream, const Chart *chart, int width, bool utf8);
 
-/* Returns whether a value can be drawn. Ranges of larger values would overflow. */
-static inline bool chart_can_draw(double value) { return fabs(value) < 1e30; }
+/* ---- what both share ---- */
 
-/* Returns the first point that determines the range of y. It skips the first fiftieth, in which the loss falls from the
- * loss of guessing; otherwise that fall would take most of the range. */
-static inline int chart_first_counted(int points) { return points / 50; }
+typedef struct ChartRange {
+  double low, high;
+} ChartRange;
+
+typedef struct ChartRanges {
+  bool log;        /* chart->log, and y spans more than a decade */
+  ChartRange x, y; /* with `log`, y is the logarithm to base 10; with CHART_LOGARITHMS, x is */
+} ChartRanges;
+
+bool chart_find_ranges(const Chart *chart, ChartRanges *out); /* false: there is no point */
+bool chart_shows(const Chart *chart, const ChartPoint *point);
+/* Return the place in the ranges, from 0 to 1. Values of y outside of their range are at its edge. */
+double chart_x(const Chart *chart, const ChartRanges *ranges, double x);
+double chart_y(const ChartRanges *ranges, double y);
 
 #endif

@@ -110,7 +110,9 @@ static bool diverging(const History *h, const MetricsLine *last, const Diagnosis
 
 /* ---- overfitting ---- */
 
-OneLine diagnosis_more_dropout(const DiagnosisFacts *f) {
+/* Returns " or --dropout 0.1" with the next higher rate, or "" where dropout would not help: with Muon
+ * (docs/learning.md), or if it is high already. */
+static OneLine more_dropout(const DiagnosisFacts *f) {
   OneLine words = {""};
   if (isnan(f->muon_lr) && f->dropout < 0.45)
     snprintf(words.text, sizeof words.text, " or --dropout %.1g", f->dropout + 0.1);
@@ -125,7 +127,7 @@ static bool report_overfitting(MetricsLine *out, const MetricsLine *last, int64_
     return report(out, DIAGNOSIS_LITTLE_TEXT, last, "little text: after %.1f passes over %s %s; more text helps most",
                   (double)tokens / f->train_tokens, text_bytes(f->train_bytes).text, what);
   return report(out, DIAGNOSIS_OVERFITTING, last, "overfitting: %s; more text%s would help%s", what,
-                diagnosis_more_dropout(f).text, rest);
+                more_dropout(f).text, rest);
 }
 
 /* Returns whether the last evaluations are all worse than the best one, while the training loss fell. */

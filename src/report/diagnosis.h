@@ -30,10 +30,6 @@ bool diagnosis_is_warning(const char *name);
  * these are lower. */
 OneLine diagnosis_lower_rates(const DiagnosisFacts *facts);
 
-/* Returns " or --dropout 0.1" with the next higher rate, or "" where dropout would not help: with Muon
- * (docs/learning.md), or if it is high already. */
-OneLine diagnosis_more_dropout(const DiagnosisFacts *facts);
-
 /* Judges the last evaluation. Returns false when there is nothing new to report; otherwise *out is the line for
  * metrics.jsonl. */
 bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out);

@@ -4,6 +4,7 @@
 #include "files/formats/model_files.h"
 #include "report/chart.h"
 #include "report/result.h"
+#include "report/run_charts.h"
 #include "report/summary.h"
 #include "base/file.h"
 #include "base/html.h"
@@ -96,12 +97,6 @@ static void write_facts(FILE *stream, const PageRun *s) {
   fputs("</dl>\n", stream);
 }
 
-/* NaN: unknown. */
-static double number_setting(const PageRun *s, const char *name) {
-  const json_t *value = json_object_get(s->settings, name);
-  return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 /* Writes text in which no line is broken inside an option, at its hyphens. */
 static void write_words(FILE *stream, const char *text) {
   for (const char *at = text, *end; *at; at = end) {
@@ -117,11 +112,10 @@ static void write_words(FILE *stream, const char *text) {
 static void write_summary(FILE *stream, const PageRun *s) {
   const SummaryFacts facts = {.dir = s->dir,
                               .state = result_state(s->dir, s->result),
-                              .steps = number_setting(s, "steps"),
+                              .steps = result_value(s->settings, "steps"),
                               .chance = s->chance,
-                              .dropout = number_setting(s, "dropout"),
-                              .lr = number_setting(s, "lr"),
-                              .muon_lr = number_setting(s, "muon-lr")};
+                              .lr = result_value(s->settings, "lr"),
+                              .muon_lr = result_value(s->settings, "muon-lr")};
   fputs("<p class=\"summary\">", stream);
   write_words(stream, summary_of(s->history, &facts).text);
   fputs("</p>\n", stream);
@@ -137,95 +131,6 @@ static void write_diagnoses(FILE *stream, const History *h) {
 
 /* ---- charts ---- */
 
-/* What a chart shows: a measurement of the logged steps, evaluations, or training and validation loss of one run. */
-typedef enum Measure { LOSS, LR, GRAD_NORM, SPEED, EVALUATIONS, EVALUATIONS_IN_BITS, CHOICES, BOTH_LOSSES } Measure;
-
-/* One curve per run, or two of one run. */
-typedef struct PageChart {
-  Measure measure;
-  bool time; /* over time, not steps */
-  const char *id, *title, *note;
-} PageChart;
-
-static void draw_steps(ChartCurve *curve, const History *h, Measure measure, bool time) {
-  for (const HistoryPoint *p = h->points; p < h->points + h->count; p++) {
-    const double values[] = {[LOSS] = p->loss, [LR] = p->lr, [GRAD_NORM] = p->grad_norm, [SPEED] = p->tokens_per_s};
-    const bool band = measure == LOSS && p->lines > 1 && isfinite(p->most);
-    curve->points[curve->count++] = (ChartPoint){.x = time ? p->seconds : (double)p->step,
-                                                 .y = values[measure],
-                                                 .low = band ? p->least : (double)NAN,
-                                                 .high = band ? p->most : (double)NAN};
-  }
-}
-
-/* Draws evaluations that use the same validation text as the first one: at most HISTORY_POINTS of them, at equal
- * intervals, and the evaluation of the kept model, whose point it returns; NULL: there is none. */
-static const ChartPoint *draw_evaluations(ChartCurve *curve, const History *h, Measure measure, bool time) {
-  const size_t every = h->evaluation_count / HISTORY_POINTS + 1;
-  const MetricsLine *kept = history_kept(h);
-  const ChartPoint *mark = NULL;
-  for (size_t i = 0; i < h->evaluation_count; i++) {
-    const MetricsLine *e = &h->evaluations[i];
-    const bool is_kept = kept && e->step == kept->step && !mark;
-    if (e->all != h->evaluations[0].all || (!is_kept && (h->evaluation_count - 1 - i) % every)) continue;
-    ChartPoint *point = &curve->points[curve->count++];
-    char in_bits[40] = "";
-    if (is_kept) mark = point;
-    if (measure == CHOICES) snprintf(in_bits, sizeof in_bits, ", %.1f %% right", 100 * e->accuracy);
-    else if (isfinite(e->bits_per_byte)) snprintf(in_bits, sizeof in_bits, ", %.4f bits per byte", e->bits_per_byte);
-    *point = (ChartPoint){.x = time ? e->seconds : (double)e->step,
-                          .y = measure == EVALUATIONS_IN_BITS ? e->bits_per_byte
-                               : measure == CHOICES           ? 100 * e->accuracy
-                                                              : e->val_loss,
-                          .low = (double)NAN,
-                          .high = (double)NAN};
-    snprintf(point->title, sizeof point->title, "step %" PRId64 ": %.4f nats per token%s, %s", e->step, e->val_loss,
-             in_bits, text_duration(e->seconds).text);
-  }
-  curve->dots = every == 1;
-  return mark;
-}
-
-static bool write_chart(FILE *stream, const PageRun *runs, int count, const PageChart *c) {
-  const bool both = c->measure == BOTH_LOSSES, bits = c->measure == EVALUATIONS_IN_BITS, alone = count == 1;
-  const int curve_count = both ? 2 : count;
-  const double xz = bits && alone ? runs[0].history->xz_bits_per_byte : 0;
-  const ChartLevel levels[] = {{"guessing", both                             ? runs[0].chance
-                                            : bits                           ? 8
-                                            : c->measure == CHOICES && alone ? 100 * runs[0].history->chance
-                                                                             : (double)NAN},
-                               {"xz -9", xz > 0 ? xz : (double)NAN}};
-  const ChartPoint *kept = NULL;
-  ChartCurve *curves = calloc((size_t)curve_count, sizeof *curves);
-  bool ok = curves;
-  for (int i = 0; ok && i < curve_count; i++) {
-    const PageRun *s = &runs[both ? 0 : i];
-    const bool evaluations = both ? i == 1 : c->measure >= EVALUATIONS;
-    curves[i] = (ChartCurve){.name = !both         ? s->dir
-                                     : evaluations ? "validation"
-                                                   : "training",
-                             .color = alone ? evaluations : i + 1,
-                             .points = calloc(HISTORY_POINTS + 1, sizeof *curves[i].points)};
-    ok = curves[i].points;
-    if (ok && evaluations) kept = draw_evaluations(&curves[i], s->history, c->measure, c->time);
-    else if (ok) draw_steps(&curves[i], s->history, both ? LOSS : c->measure, c->time);
-  }
-  const Chart chart = {.title = c->title,
-                       .note = c->note,
-                       .id = c->id,
-                       .x = c->time ? CHART_TIME : CHART_STEPS,
-                       .log = c->measure == GRAD_NORM,
-                       .curves = curves,
-                       .curve_count = curve_count,
-                       .levels = levels,
-                       .level_count = 2,
-                       .mark = alone ? kept : NULL};
-  if (ok) chart_write(stream, &chart);
-  for (int i = 0; curves && i < curve_count; i++) free(curves[i].points);
-  free(curves);
-  return ok;
-}
-
 /* What other time budgets should reach: a curve of the run's result.json. */
 static void write_budgets(FILE *stream, const PageRun *run) {
   enum { MOST = 32 };
@@ -236,10 +141,7 @@ static void write_budgets(FILE *stream, const PageRun *run) {
   size_t i;
   json_array_foreach(budgets, i, budget) if (curve.count < MOST) {
     ChartPoint *p = &points[curve.count++];
-    *p = (ChartPoint){.x = result_value(budget, "minutes"),
-                      .y = result_value(budget, "bits_per_byte"),
-                      .low = (double)NAN,
-                      .high = (double)NAN};
+    *p = (ChartPoint){.x = result_value(budget, "minutes"), .y = result_value(budget, "bits_per_byte")};
     const char *preset = json_string_value(json_object_get(budget, "preset"));
     snprintf(p->title, sizeof p->title, "%g minutes: %s, about %.3f bits per byte", p->x, preset ? preset : "?", p->y);
   }
@@ -254,52 +156,6 @@ static void write_budgets(FILE *stream, const PageRun *run) {
                                .curves = &curve,
                                .curve_count = 1,
                                .mark = &own});
-}
-
-/* Returns whether one of the runs was given --choose. */
-static bool have_choices(const PageRun *runs, int count) {
-  for (int i = 0; i < count; i++)
-    if (runs[i].history->chance > 0) return true;
-  return false;
-}
-
-/* Returns false when memory is out. */
-static bool write_charts(FILE *stream, const PageRun *runs, int count) {
-  static const PageChart charts[] = {
-      {BOTH_LOSSES, false, "loss", "Loss on training and validation text (nats per token)",
-       "How wrong the predictions are; lower is better. Where only the training loss falls, the model learns its text "
-       "by heart."},
-      {BOTH_LOSSES, true, "loss-time", "Loss over time (nats per token)",
-       "The same losses over the time since the run began. Lower is better."},
-      {EVALUATIONS, false, "validation", "Loss on validation text (nats per token)",
-       "How wrong the predictions are on text that the model does not learn from; lower is better. Only runs with the "
-       "same text and tokenizer can be compared."},
-      {EVALUATIONS, true, "validation-time", "Loss on validation text over time (nats per token)",
-       "The same losses over the time since each run began. Lower is better."},
-      {LOSS, false, "training", "Loss on training text (nats per token)",
-       "How wrong the predictions are on the text that the model learns from; lower is better."},
-      {EVALUATIONS_IN_BITS, false, "bits", "Bits per byte of validation text",
-       "What the model needs to store a byte of unseen text; lower is better. It compares tokenizers, too, and xz -9, "
-       "a compressor that has read the end of the training text."},
-      {CHOICES, false, "choices", "Right choices (%)",
-       "How often the model gives the right text of a question (--choose) the highest probability; higher is better."},
-      {LR, false, "lr", "Learning rate",
-       "How large the steps of training are. It is planned before the run: nothing to judge."},
-      {GRAD_NORM, false, "norm", "Gradient norm",
-       "How strongly the text pulls at the weights, before clipping. Single peaks are harmless; a lasting rise is a "
-       "sign that training fails."},
-      {SPEED, false, "speed", "Speed (tokens per second)",
-       "Higher is faster. The speed falls where the machine does other work, too."}};
-  enum { FOR_SEVERAL = 2, FOR_ANY = 5 }; /* the first charts are for one run, the next ones for several */
-  fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
-  bool ok = true;
-  for (size_t i = 0; ok && i < sizeof charts / sizeof *charts; i++)
-    if ((i >= FOR_ANY || (i >= FOR_SEVERAL) == (count > 1)) &&
-        (charts[i].measure != CHOICES || have_choices(runs, count)))
-      ok = write_chart(stream, runs, count, &charts[i]);
-  if (count == 1) write_budgets(stream, &runs[0]);
-  fputs("</div>\n</section>\n", stream);
-  return ok;
 }
 
 /* ---- settings ---- */
@@ -392,50 +248,6 @@ static bool write_samples(FILE *stream, const char *dir, Error *error) {
 
 /* ---- the page ---- */
 
-const char page_style[] =
-    ":root { --c0: #6d859d; --c1: #0b62c4; --c2: #c4520b; --c3: #16803c; --c4: #8a2fb0; --c5: #a37200; "
-    "--c6: #b3173f; --c7: #00788a; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --c0: #6f8499; --c1: #5fa8ff; --c2: #ff9a5c; --c3: #5fd38a; "
-    "--c4: #cf8df0; --c5: #e3b341; --c6: #ff7d97; --c7: #4fd0e0; } }\n"
-    "body { max-width: 1340px; }\n"
-    "h1 { font-size: 1.4rem; margin: .4rem 0; } h2 { font-size: 1.1rem; margin: 1.4rem 0 .4rem; }\n"
-    "dl { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; } dl div { background: var(--box); "
-    "border-radius: 6px; padding: .35rem .8rem; } dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; "
-    "font-variant-numeric: tabular-nums; }\n"
-    ".verdict { border-left: 4px solid var(--c2); background: var(--box); padding: .5rem .8rem; margin: .5rem 0; }\n"
-    ".charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }\n"
-    ".summary { font-size: 1.1rem; max-width: 46rem; margin: .6rem 0; overflow-wrap: anywhere; } "
-    ".none, .note { color: var(--soft); }\n"
-    "figure { margin: 0; min-width: 0; display: flex; flex-direction: column; justify-content: space-between; } "
-    "figcaption p { margin: 0; } .title { font-weight: 600; } .note { font-size: .85rem; }\n"
-    ".legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.1rem; margin: .2rem 0; padding: 0; "
-    "font-size: .85rem; overflow-wrap: anywhere; }\n"
-    ".legend li { display: flex; align-items: center; gap: .4em; min-width: 0; } .legend li::before { content: \"\"; "
-    "flex: none; width: 1.4em; border-top: 3px solid var(--c, var(--soft)); } "
-    ".legend .dashed::before, .legend .l0::before { border-top-style: dashed; } "
-    ".legend .l1::before { border-top-style: dotted; } .legend .kept::before { width: .6em; height: .6em; "
-    "border: 2px solid var(--c2); border-radius: 50%; }\n"
-    "svg { width: 100%; height: auto; overflow: visible; font: 11px system-ui, sans-serif; } "
-    "@media (max-width: 560px) { svg { font-size: 15px; } }\n"
-    "svg text { fill: var(--soft); text-anchor: middle; } svg .end { text-anchor: end; } "
-    ".grid { stroke: var(--line); } .tick { stroke: var(--soft); } .level { stroke: var(--soft); "
-    "stroke-dasharray: 5 4; } .level.l1 { stroke-dasharray: 2 3; }\n"
-    ".curve { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; } "
-    ".dashed .curve { stroke-dasharray: 6 3; } .band { fill: var(--c); opacity: .22; } .dot { fill: var(--c); } "
-    ".mark { fill: none; stroke: var(--c2); stroke-width: 2; }\n"
-    ".c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } "
-    ".c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }\n"
-    ".option { white-space: nowrap; }\n"
-    ".settings { display: block; columns: 21rem; } .settings div { display: flex; gap: .8rem; break-inside: avoid; "
-    "padding: .1rem .5rem; background: none; border-bottom: 1px solid var(--line); border-radius: 0; "
-    "font-size: .9rem; } .settings dt, tbody th { white-space: nowrap; font-size: .9rem; } "
-    ".settings dd { margin-left: auto; text-align: right; overflow-wrap: anywhere; }\n"
-    ".wide { overflow-x: auto; } th, td { border-bottom: 1px solid var(--line); } thead th, td { min-width: 9rem; "
-    "overflow-wrap: anywhere; } th { font-weight: 500; color: var(--soft); } .other { color: var(--c2); }\n"
-    "pre { background: var(--box); border-radius: 6px; padding: .8rem; margin: .4rem 0; } summary { cursor: pointer; "
-    "color: var(--soft); } code { background: var(--box); padding: .1rem .3rem; border-radius: 4px; "
-    "overflow-wrap: anywhere; }\n";
-
 static void write_command(FILE *stream, const char *dir) {
   fprintf(stream, "<section><h2>Again</h2><p>The same run once more: <code>%s --config ",
           program_name_elsewhere("train").text);
@@ -443,39 +255,27 @@ static void write_command(FILE *stream, const char *dir) {
   fputs(" --out NEW.run</code></p></section>\n", stream);
 }
 
-/* The table of --runs. */
-static bool write_results(FILE *stream, const PageRun *runs, int count, RunsTable table, Error *error) {
-  const char **dirs = malloc((size_t)count * sizeof *dirs);
-  if (!dirs) return error_memory(error, "a report");
-  for (int i = 0; i < count; i++) dirs[i] = runs[i].dir;
-  table.dirs = dirs, table.count = count;
-  fputs("<section><h2>Results</h2>\n", stream);
-  const bool ok = runs_print(&table, stream, error);
-  fputs("</section>\n", stream);
-  free(dirs);
-  return ok;
-}
-
-static bool write_page(FILE *stream, const PageRun *runs, int count, const RunsTable *table, Error *error) {
-  html_begin(stream, page_style);
-  fputs("<title>", stream);
-  html_write_text(stream, runs[0].dir);
-  if (count > 1) fprintf(stream, " and %d more", count - 1);
-  fputs("</title>\n</head>\n<body>\n", stream);
-  if (count > 1) fprintf(stream, "<h1>%d runs</h1>\n", count);
-  if (count > 1 && !write_results(stream, runs, count, *table, error)) return false;
+static bool write_page(FILE *stream, const FoundRun *found, const PageRun *runs, int count, const RunsTable *table,
+                       Error *error) {
+  OneLine title = text_one_line(runs[0].dir, 250);
+  if (count > 1) text_append(title.text, sizeof title.text, " and %d more", count - 1);
+  html_begin(stream, "report", title.text, count > 1 ? text_plural(count, "run").text : runs[0].dir);
+  if (count > 1) html_write_element(stream, "h2", "Results");
+  if (count > 1 && !runs_print(table, stream, error)) return false;
   for (int i = 0; i < count; i++) {
-    html_write_element(stream, count > 1 ? "h2" : "h1", runs[i].dir);
-    fputc('\n', stream);
+    if (count > 1) html_write_element(stream, "h2", runs[i].dir);
     write_summary(stream, &runs[i]);
-    write_facts(stream, &runs[i]);
     write_diagnoses(stream, runs[i].history);
+    write_facts(stream, &runs[i]);
   }
-  const bool ok = (write_charts(stream, runs, count) || error_memory(error, "a report")) &&
-                  (count > 1 || write_samples(stream, runs[0].dir, error));
+  fputs("<section>\n<h2>Charts</h2>\n<div class=\"charts\">\n", stream);
+  bool ok = run_charts_write(stream, found, count, runs[0].chance, error);
+  if (count == 1) write_budgets(stream, &runs[0]);
+  fputs("</div>\n</section>\n", stream);
+  ok = ok && (count > 1 || write_samples(stream, runs[0].dir, error));
   write_settings(stream, runs, count);
   if (count == 1) write_command(stream, runs[0].dir);
-  fputs("</body>\n</html>\n", stream);
+  html_end(stream);
   return ok && json_memory_ok(error, "a report");
 }
 
@@ -485,7 +285,7 @@ bool page_write(const FoundRun *found, int count, const RunsTable *table, const 
   if (!runs) return error_memory(error, "a report");
   for (int i = 0; i < count; i++) runs[i] = read_run(&found[i], error);
   bool ok = error->code == EXIT_DONE && file_writer_begin(&file, path, error);
-  if (ok && !(ok = write_page(file.stream, runs, count, table, error))) file_writer_abort(&file);
+  if (ok && !(ok = write_page(file.stream, found, runs, count, table, error))) file_writer_abort(&file);
   ok = ok && file_writer_commit(&file, error);
   for (int i = 0; i < count; i++) {
     json_decref(runs[i].settings);
@@ -495,10 +295,10 @@ bool page_write(const FoundRun *found, int count, const RunsTable *table, const 
   return ok;
 }
 
-bool page_write_runs(const char *const *dirs, int count, const RunsTable *table, const char *path, Console *console,
-                     Error *error) {
+bool page_write_runs(const RunsTable *table, const char *path, Console *console, Error *error) {
   FoundRuns runs = {.console = console};
-  const bool ok = find_runs_read(&runs, dirs, count, error) && page_write(runs.items, runs.count, table, path, error);
+  const bool ok =
+      find_runs_read(&runs, table->dirs, table->count, error) && page_write(runs.items, runs.count, table, path, error);
   find_runs_free(&runs);
   return ok;
 }

@@ -6,15 +6,12 @@
 #include "report/find_runs.h"
 #include "report/runs.h"
 
-extern const char page_style[]; /* the style sheet of pages with charts, for html_begin() */
-
 /* Writes the page of `count` > 0 runs to `path`, from their histories and their config.txt, config.json, result.json
  * and samples.txt, if these exist. Less than half a megabyte per run, regardless of its length. EXIT_OUTPUT,
  * EXIT_MEMORY. Several runs are also in `table`, which runs_page_table() returns; it may be NULL for a single run. */
 bool page_write(const FoundRun *found, int count, const RunsTable *table, const char *path, Error *error);
 
-/* Writes the page of the runs that find_runs() finds: `./train --report`. EXIT_INPUT: there is none. */
-bool page_write_runs(const char *const *dirs, int count, const RunsTable *table, const char *path, Console *console,
-                     Error *error);
+/* Writes the page of the runs that find_runs() finds for the table: `./train --report`. EXIT_INPUT: there is none. */
+bool page_write_runs(const RunsTable *table, const char *path, Console *console, Error *error);
 
 #endif

@@ -64,30 +64,18 @@ static double bits_per_nat(const json_t *row) {
   return json_is_number(loss) && json_is_number(bits) ? json_number_value(bits) / json_number_value(loss) : (double)NAN;
 }
 
-static bool same_tokenizer(const json_t *a, const json_t *b) {
-  static const char *const names[] = {"tokenizer", "vocab-size", "source-tokenizer", "source-vocab-size"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const json_t *one = json_object_get(a, names[i]), *other = json_object_get(b, names[i]);
-    if (one != other && !json_equal(one, other)) return false;
-  }
-  return true;
-}
-
-/* Rows with the same validation text are compared by their ratios, others by their settings. */
+/* Returns whether rows with the same validation text have different ratios. */
 static bool tokens_differ(json_t *const *rows, size_t count) {
   const double tolerance = 1e-4;
   json_t *ratios = json_object(); /* the ratio of each text's first row */
-  const json_t *first = NULL;
   bool differ = false;
   for (size_t i = 0; i < count; i++) {
     const double ratio = bits_per_nat(rows[i]);
     const char *text = json_string_value(json_object_get(rows[i], "val_text"));
-    const json_t *before = text && isfinite(ratio) ? json_object_get(ratios, text) : NULL;
-    if (!was_measured(rows[i])) continue;
-    differ = differ || (before ? !(fabs(ratio / json_real_value(before) - 1) <= tolerance)
-                               : first && !same_tokenizer(first, rows[i]));
-    if (text && isfinite(ratio) && !before) json_object_set_new(ratios, text, json_real(ratio));
-    if (!first) first = rows[i];
+    if (!text || !isfinite(ratio)) continue;
+    const json_t *before = json_object_get(ratios, text);
+    differ = differ || (before && !(fabs(ratio / json_real_value(before) - 1) <= tolerance));
+    if (!before) json_object_set_new(ratios, text, json_real(ratio));
   }
   json_decref(ratios);
   return differ;

@@ -20,40 +20,50 @@ enum { WIDEST = 32, RESULTS = 6 };
 
 /* ---- a run ---- */
 
+/* What a row of several runs, which differ only in their seed, has in a column. */
+typedef enum ColumnKind {
+  EQUAL /* in all of them */,
+  MEAN,
+  DEVIATION /* from the mean in the column before */
+} ColumnKind;
+
 /* What a row has besides the settings of its run, in the order of the table; settings come after the first. A table for
  * people shows the first columns that have values. */
-static const char *const measured[] = {"run",
-                                       "bits_per_byte",
-                                       "bits_per_byte_sd",
-                                       "seeds",
-                                       "val_text",
-                                       "bits_per_byte_beginning",
-                                       "bits_per_byte_beginning_sd",
-                                       "exact",
-                                       "exact_sd",
-                                       "accuracy",
-                                       "accuracy_sd",
-                                       "state",
-                                       "val_loss",
-                                       "val_loss_sd",
-                                       "step",
-                                       "kept_step",
-                                       "seconds",
-                                       "params",
-                                       "tokens_per_s",
-                                       "tokens",
-                                       "epochs",
-                                       "val_loss_beginning",
-                                       "val_loss_beginning_sd",
-                                       "exact_beginning",
-                                       "exact_beginning_sd",
-                                       "accuracy_beginning",
-                                       "accuracy_beginning_sd"};
-enum { MEASURED = sizeof measured / sizeof *measured };
+static const struct Column {
+  const char *name;
+  ColumnKind kind;
+} columns[] = {{"run", MEAN},
+               {"bits_per_byte", MEAN},
+               {"bits_per_byte_sd", DEVIATION},
+               {"seeds", MEAN},
+               {"val_text", EQUAL},
+               {"bits_per_byte_beginning", MEAN},
+               {"bits_per_byte_beginning_sd", DEVIATION},
+               {"exact", MEAN},
+               {"exact_sd", DEVIATION},
+               {"accuracy", MEAN},
+               {"accuracy_sd", DEVIATION},
+               {"state", EQUAL},
+               {"val_loss", MEAN},
+               {"val_loss_sd", DEVIATION},
+               {"step", EQUAL},
+               {"kept_step", MEAN},
+               {"seconds", MEAN},
+               {"params", MEAN},
+               {"tokens_per_s", MEAN},
+               {"tokens", MEAN},
+               {"epochs", MEAN},
+               {"val_loss_beginning", MEAN},
+               {"val_loss_beginning_sd", DEVIATION},
+               {"exact_beginning", MEAN},
+               {"exact_beginning_sd", DEVIATION},
+               {"accuracy_beginning", MEAN},
+               {"accuracy_beginning_sd", DEVIATION}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static bool is_setting(const char *name) {
-  for (int i = 0; i < MEASURED; i++)
-    if (strcmp(name, measured[i]) == 0) return false;
+  for (int i = 0; i < COLUMNS; i++)
+    if (strcmp(name, columns[i].name) == 0) return false;
   return true;
 }
 
@@ -67,24 +77,24 @@ static json_t *count_or(const json_t *known, const int64_t *other) {
   return json_is_integer(known) ? json_deep_copy(known) : other ? json_integer(*other) : json_null();
 }
 
-static json_t *number_if(bool known, double number) { return result_number(known ? number : (double)NAN); }
+/* A measurement is null in one of two columns: on all of the validation text, or on its beginning alone. */
+static void set_either(json_t *row, const char *name, const char *beginning, bool all, double number) {
+  set(row, name, result_number(all ? number : (double)NAN));
+  set(row, beginning, result_number(all ? (double)NAN : number));
+}
 
-/* A measurement on all of the validation text, or on its beginning alone, is null in the other column. */
 static void set_measured(json_t *row, const char *state, const History *h, const json_t *result) {
-  const MetricsLine *kept = history_kept(h);
+  const MetricsLine none = {.val_loss = NAN, .bits_per_byte = NAN, .exact = NAN, .accuracy = NAN};
+  const MetricsLine *kept = history_kept(h), *e = kept ? kept : &none;
   const HistoryPoint *last = h->count ? &h->points[h->count - 1] : NULL;
-  const bool all = kept && kept->all, part = kept && !kept->all, counted = kept && history_counted_all(kept);
-  const double loss = kept ? kept->val_loss : (double)NAN, bits = kept ? kept->bits_per_byte : (double)NAN;
-  const double exact = kept ? kept->exact : (double)NAN, accuracy = kept ? kept->accuracy : (double)NAN;
   json_t *tokens = count_or(json_object_get(result, "tokens"), last ? &last->tokens : NULL);
   json_t *seconds = number_or(json_object_get(result, "seconds"), last ? last->seconds : (double)NAN);
-  set(row, "bits_per_byte", number_if(all, bits));
+  set_either(row, "bits_per_byte", "bits_per_byte_beginning", e->all, e->bits_per_byte);
+  set_either(row, "val_loss", "val_loss_beginning", e->all, e->val_loss);
+  set_either(row, "exact", "exact_beginning", history_counted_all(e), e->exact);
+  set_either(row, "accuracy", "accuracy_beginning", history_counted_all(e), e->accuracy);
   set(row, "val_text", kept && h->val_text ? json_sprintf("%016" PRIx64, h->val_text) : json_null());
-  set(row, "bits_per_byte_beginning", number_if(part, bits));
-  set(row, "exact", number_if(counted, exact));
-  set(row, "accuracy", number_if(counted, accuracy));
   set(row, "state", json_string(state));
-  set(row, "val_loss", number_if(all, loss));
   set(row, "step", count_or(json_object_get(result, "step"), last ? &last->step : NULL));
   set(row, "kept_step", kept ? json_integer(kept->step) : json_null());
   set(row, "seconds", seconds);
@@ -92,9 +102,6 @@ static void set_measured(json_t *row, const char *state, const History *h, const
   set(row, "tokens_per_s", result_number(json_number_value(tokens) / json_number_value(seconds)));
   set(row, "tokens", tokens);
   set(row, "epochs", number_or(json_object_get(result, "epochs"), (double)NAN));
-  set(row, "val_loss_beginning", number_if(part, loss));
-  set(row, "exact_beginning", number_if(!counted, exact));
-  set(row, "accuracy_beginning", number_if(!counted, accuracy));
 }
 
 /* Says why a run is damaged. */
@@ -124,54 +131,42 @@ static bool add_run(json_t *rows, const char *dir, Console *console, Error *erro
 
 /* ---- seeds ---- */
 
-typedef struct ColumnName {
-  char text[40];
-} ColumnName;
-
-/* Returns the name of the column with the standard deviation of another one. */
-static ColumnName deviation_of(const char *column) {
-  ColumnName name;
-  snprintf(name.text, sizeof name.text, "%s_sd", column);
-  return name;
+static bool has_deviation(const struct Column *column) {
+  return column + 1 < columns + COLUMNS && column[1].kind == DEVIATION;
 }
-
-static bool has_deviation(const char *column) { return !is_setting(deviation_of(column).text); }
 
 /* Returns what is equal in runs that differ only in their seed: settings, validation text, how and where they ended. */
 static json_t *shared_values(const json_t *row) {
   const char *state = json_string_value(json_object_get(row, "state"));
   json_t *same = json_copy((json_t *)row);
-  for (int i = 0; i < MEASURED; i++)
-    if (!option_is_among("val_text state step", measured[i], strlen(measured[i]))) json_object_del(same, measured[i]);
+  for (int i = 0; i < COLUMNS; i++)
+    if (columns[i].kind != EQUAL) json_object_del(same, columns[i].name);
   if (state && strcmp(state, run_end_names[RUN_PATIENCE]) == 0) json_object_del(same, "step");
   return same;
 }
 
-/* Replaces a measurement of the first row of a group by the mean over the rows, and sets its standard deviation. Equal
- * values stay as they are; a value that a row lacks is unknown. */
-static void set_mean(const json_t *rows, const int *groups, int first, const char *name) {
-  json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, name);
+/* Replaces a value of the first row of a group by the mean over the rows, and sets its standard deviation. Equal values
+ * stay as they are; a value that a row lacks is unknown. */
+static void set_mean(const json_t *rows, const int *groups, int first, const struct Column *column) {
+  json_t *row = json_array_get(rows, (size_t)first), *own = json_object_get(row, column->name);
   SeedSum sum = {0};
   bool equal = true, known = true;
   for (int i = first; i < (int)json_array_size(rows); i++) {
-    const json_t *value = json_object_get(json_array_get(rows, (size_t)i), name);
+    const json_t *value = json_object_get(json_array_get(rows, (size_t)i), column->name);
     if (groups[i] != first) continue;
     equal = equal && json_equal(own, value);
     known = known && json_is_number(value);
     seeds_add(&sum, json_number_value(value));
   }
-  if (!equal) set(row, name, result_number(known ? seeds_mean(&sum) : (double)NAN));
-  if (has_deviation(name))
-    set(row, deviation_of(name).text, result_number(known ? seeds_deviation(&sum) : (double)NAN));
+  if (!equal) set(row, column->name, result_number(known ? seeds_mean(&sum) : (double)NAN));
+  if (has_deviation(column)) set(row, column[1].name, result_number(known ? seeds_deviation(&sum) : (double)NAN));
 }
 
 /* Makes the first row of a group that of the whole group: it keeps its name and lists the seeds. */
 static json_t *group_row(const json_t *rows, const int *groups, int first) {
   json_t *row = json_array_get(rows, (size_t)first), *seeds = json_array();
-  for (int i = 0; i < MEASURED; i++)
-    if (!option_is_among("run val_text state seeds", measured[i], strlen(measured[i])) &&
-        !text_ends_with(measured[i], "_sd"))
-      set_mean(rows, groups, first, measured[i]);
+  for (int i = 1; i < COLUMNS; i++)
+    if (columns[i].kind != DEVIATION) set_mean(rows, groups, first, &columns[i]);
   for (int i = first; i < (int)json_array_size(rows); i++)
     if (groups[i] == first) {
       json_t *seed = json_object_get(json_array_get(rows, (size_t)i), "seed");
@@ -207,7 +202,7 @@ static json_t *group_rows(const json_t *rows, bool apart, Error *error) {
 static bool differs(json_t *const *rows, size_t count, const char *name) {
   const json_t *first = NULL; /* the first run that has settings */
   for (size_t i = 0; i < count; i++) {
-    if (json_object_size(rows[i]) == MEASURED) continue;
+    if (json_object_size(rows[i]) == COLUMNS) continue;
     if (!first) first = rows[i];
     const json_t *one = json_object_get(first, name), *other = json_object_get(rows[i], name);
     if (!one != !other || (one && !json_equal(one, other))) return true;
@@ -220,7 +215,7 @@ static bool differs(json_t *const *rows, size_t count, const char *name) {
 static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
-  set(known, measured[0], json_true());
+  set(known, columns[0].name, json_true());
   for (size_t i = 0; i < count; i++) {
     json_object_foreach(rows[i], name, value) {
       const bool internal = options_setting_kind(runs->options, name) == SETTING_INTERNAL;
@@ -228,7 +223,7 @@ static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t 
       set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
     }
   }
-  for (int i = 1; i < MEASURED; i++) set(known, measured[i], json_true());
+  for (int i = 1; i < COLUMNS; i++) set(known, columns[i].name, json_true());
   return known;
 }
 
@@ -267,14 +262,6 @@ static bool is_comparable(const Table *table, const Ranking *ranking, const char
          !(ranking_is_per_token(name) && ranking->tokens_differ);
 }
 
-/* Lists the first measurements that can be compared. */
-static json_t *comparable_results(const Table *table, const Ranking *ranking) {
-  json_t *results = json_array();
-  for (int i = 1; i < MEASURED && json_array_size(results) < RESULTS; i++)
-    if (is_comparable(table, ranking, measured[i])) json_array_append_new(results, json_string(measured[i]));
-  return results;
-}
-
 /* Lists the settings that differ: the ones that people vary first, then those that depend on them. A path whose last
  * part is equal in all runs does not differ. */
 static json_t *informative_settings(const RunsTable *runs, const Table *table, const json_t *known) {
@@ -300,8 +287,8 @@ typedef struct Fit {
 } Fit;
 
 static void add_if_it_fits(Fit *fit, const char *name) {
-  const int width = name ? table_column_width(fit->table, name) : 0;
-  if (!name || width > fit->left) return;
+  const int width = table_column_width(fit->table, name);
+  if (width > fit->left || json_object_get(fit->chosen, name)) return;
   json_object_set_new(fit->chosen, name, json_true());
   fit->left -= width + TABLE_GAP;
 }
@@ -311,74 +298,59 @@ static json_t *choose_informative(const RunsTable *runs, const Table *table, con
                                   const Ranking *ranking) {
   enum { SCORES = 6 }; /* the score, the number of seeds, the validation text, the score on its beginning */
   Fit fit = {table, json_object(), runs->width};
-  json_t *results = comparable_results(table, ranking), *settings = informative_settings(runs, table, known);
+  json_t *settings = informative_settings(runs, table, known);
   void *setting = json_object_iter(settings);
+  int results = 0;
   add_if_it_fits(&fit, "run");
   for (int i = 1; i <= SCORES; i++)
-    if (is_comparable(table, ranking, measured[i])) add_if_it_fits(&fit, measured[i]);
-  for (size_t i = 0; setting || i < json_array_size(results); i++) {
-    const char *result = json_string_value(json_array_get(results, i));
-    add_if_it_fits(&fit, setting ? json_object_iter_key(setting) : NULL);
-    if (result && !json_object_get(fit.chosen, result)) add_if_it_fits(&fit, result);
+    if (is_comparable(table, ranking, columns[i].name)) add_if_it_fits(&fit, columns[i].name);
+  for (int i = 1; setting || i < COLUMNS; i++) {
+    while (i < COLUMNS && !is_comparable(table, ranking, columns[i].name)) i++;
+    if (setting) add_if_it_fits(&fit, json_object_iter_key(setting));
+    if (i < COLUMNS && results++ < RESULTS) add_if_it_fits(&fit, columns[i].name);
     setting = setting ? json_object_iter_next(settings, setting) : NULL;
   }
-  json_decref(results);
   json_decref(settings);
   return fit.chosen;
 }
 
 /* ---- the requested columns ---- */
 
-/* `list`: "run,lr,seconds" */
-static json_t *choose_named(const json_t *known, const char *list, Error *error) {
-  json_t *chosen = json_object();
-  char *copy = strdup(list), *rest = copy;
-  if (!copy) error_memory(error, "the columns of a table");
+/* The names of columns point into `known`. */
+static void add_column(Table *table, json_t *known, const char *name) {
+  table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at(known, name));
+}
+
+static bool choose_named(Table *table, json_t *known, const char *names, Error *error) {
+  char *copy = strdup(names), *rest = copy;
+  if (!copy) return error_memory(error, "the columns of a table");
   for (const char *name; (name = strsep(&rest, ",")) && !error->code;)
-    if (json_object_get(known, name)) set(chosen, name, json_true());
+    if (json_object_get(known, name)) add_column(table, known, name);
     else fail_column(known, "--columns", name, error);
   free(copy);
-  return chosen;
+  return !error->code;
 }
 
-static json_t *choose_all(const Table *table, const json_t *known, bool with_empty) {
-  json_t *chosen = json_object(), *listed;
+/* Chooses the columns of `table` and the width of its widest cell. The caller frees table->columns. *left_out: the
+ * number of other columns. EXIT_USAGE. */
+static bool choose_columns(Table *table, json_t *known, const RunsTable *runs, const Ranking *ranking, size_t *left_out,
+                           Error *error) {
+  const bool for_people = runs->format <= TABLE_LAST_FOR_PEOPLE, all = runs->columns && !strcmp(runs->columns, "all");
+  const size_t most = json_object_size(known) + (runs->columns ? strlen(runs->columns) : 0);
+  json_t *listed;
   const char *name;
-  json_object_foreach((json_t *)known, name, listed) {
-    if (json_is_true(listed) && (with_empty || !is_empty(table, name))) set(chosen, name, json_true());
-  }
-  return chosen;
-}
-
-/* Sets the chosen columns in the order in which they were `named`, else in table order. */
-static bool set_columns(Table *table, const json_t *known, json_t *chosen, bool named, Error *error) {
-  const char *name;
-  json_t *value;
-  table->columns = malloc((json_object_size(chosen) + 1) * sizeof *table->columns);
-  if (!table->columns) return error_memory(error, "the columns of a table");
-  json_object_foreach(named ? chosen : (json_t *)known, name, value) {
-    if (json_object_get(chosen, name))
-      table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at((json_t *)known, name));
-  }
-  return true;
-}
-
-/* Chooses the columns of `table` and the width of its widest cell. The caller frees table->columns, whose items point
- * into `known`. *left_out: the number of other columns. EXIT_USAGE. */
-static bool choose_columns(Table *table, const json_t *known, const RunsTable *runs, const Ranking *ranking,
-                           size_t *left_out, Error *error) {
-  const bool for_people = runs->format <= TABLE_LAST_FOR_PEOPLE,
-             named = runs->columns && strcmp(runs->columns, "all") != 0;
   table->widest = runs->width < 2 * WIDEST ? runs->width / 2 : WIDEST;
-  json_t *all = choose_all(table, known, !for_people);
-  json_t *chosen = named                          ? choose_named(known, runs->columns, error)
-                   : !runs->columns && for_people ? choose_informative(runs, table, known, ranking)
-                                                  : json_incref(all);
-  *left_out = runs->columns ? 0 : json_object_size(all) - json_object_size(chosen);
-  const bool ok = !error->code && set_columns(table, known, chosen, named, error);
-  json_decref(all);
-  json_decref(chosen);
-  return ok;
+  table->columns = malloc((most + 1) * sizeof *table->columns);
+  if (!table->columns) return error_memory(error, "the columns of a table");
+  if (runs->columns && !all) return choose_named(table, known, runs->columns, error);
+  json_t *informative = for_people && !all ? choose_informative(runs, table, known, ranking) : NULL;
+  json_object_foreach(known, name, listed) {
+    if (!json_is_true(listed) || (for_people && is_empty(table, name))) continue;
+    if (!informative || json_object_get(informative, name)) add_column(table, known, name);
+    else ++*left_out;
+  }
+  json_decref(informative);
+  return true;
 }
 
 /* ---- values for people ---- */
@@ -399,12 +371,12 @@ static json_t *bases_of(const json_t *paths) {
 
 /* Writes means and standard deviations into one cell. */
 static void join_deviations(json_t *row, const char *sign) {
-  for (int i = 0; i < MEASURED; i++) {
-    if (!has_deviation(measured[i])) continue;
-    const ColumnName deviation = deviation_of(measured[i]);
-    const double mean = result_value(row, measured[i]), width = result_value(row, deviation.text);
-    if (!isnan(width)) set(row, measured[i], json_sprintf("%.5g %s %.2g", mean, sign, width));
-    set(row, deviation.text, json_null());
+  for (int i = 0; i < COLUMNS; i++) {
+    if (!has_deviation(&columns[i])) continue;
+    const char *name = columns[i].name, *deviation = columns[i + 1].name;
+    const double mean = result_value(row, name), width = result_value(row, deviation);
+    if (!isnan(width)) set(row, name, json_sprintf("%.5g %s %.2g", mean, sign, width));
+    set(row, deviation, json_null());
   }
 }
 

@@ -24,9 +24,10 @@ typedef struct RunsTable {
   Console *console; /* for notes, which CSV and JSON do not have, and warnings. NULL: the table is part of a page */
 } RunsTable;
 
-/* Returns the table of a page, without its runs. `options`, `by_seed`: as above. */
-static inline RunsTable runs_page_table(const Options *options, bool by_seed) {
-  return (RunsTable){.options = options, .by_seed = by_seed, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH};
+/* Returns the table of a page. */
+static inline RunsTable runs_page_table(const char *const *dirs, int count, const Options *options, bool by_seed) {
+  return (RunsTable){
+      dirs, count, .options = options, .by_seed = by_seed, .format = TABLE_HTML, .width = RUNS_PAGE_WIDTH};
 }
 
 /* Prints the table. Runs that differ only in their seed (report/seeds.h), with the same validation text, state and,

@@ -11,9 +11,7 @@
 #include <string.h>
 
 static const double NEAR_CHANCE = 0.05; /* nats per token; a model within this of guessing has learned nothing */
-static const double EARLY = 0.75;  /* fraction of the steps; if the best evaluation is earlier, the rest was wasted */
-static const double FALLS = 0.99;  /* a training loss falls when it ends below this fraction of an earlier one */
-static const double WINDOW = 0.05; /* fraction of the steps before and after a step, for a mean loss */
+static const double EARLY = 0.75; /* fraction of the steps; if the best evaluation is earlier, the rest was wasted */
 enum { SHELL_BYTES = 200 };
 
 __attribute__((format(printf, 2, 3))) static void say(Summary *s, const char *format, ...) {
@@ -35,18 +33,6 @@ static int64_t last_step(const History *h) {
   const int64_t logged = h->count ? h->points[h->count - 1].step : 0;
   const int64_t evaluated = h->evaluation_count ? h->evaluations[h->evaluation_count - 1].step : 0;
   return logged > evaluated ? logged : evaluated;
-}
-
-/* Returns the mean training loss of the steps in [from, to]. NaN: none was logged. */
-static double mean_loss(const History *h, double from, double to) {
-  double sum = 0;
-  int count = 0;
-  for (int i = 0; i < h->count; i++) {
-    if ((double)h->points[i].step < from || (double)h->points[i].step > to) continue;
-    sum += h->points[i].loss;
-    count++;
-  }
-  return count ? sum / count : (double)NAN;
 }
 
 /* ---- how good the model is ---- */
@@ -124,71 +110,37 @@ static void say_state(Summary *s, const History *h, const SummaryFacts *f) {
 
 /* ---- what to do next ---- */
 
-static bool say_failed(Summary *s, const History *h, const SummaryFacts *f) {
-  const bool diverged = history_has_diagnosis(h, DIAGNOSIS_DIVERGING);
-  if (is_state(f, RUN_NONFINITE))
-    say(s, " Training failed after step %" PRId64 ": the loss or the gradient was no finite number any more.",
-        last_step(h));
-  else if (diverged) say(s, " Training diverged: it made the model worse instead of better.");
-  else return false;
+static void say_failed(Summary *s, const History *h, const SummaryFacts *f) {
+  say(s,
+      " Training failed after step %" PRId64
+      ": the loss or the gradient was no finite number any more. Start again with "
+      "a lower learning rate",
+      last_step(h));
   const OneLine lower = diagnosis_lower_rates(
       &(DiagnosisFacts){.lr = f->lr, .muon_lr = f->muon_lr, .usual_lr = INFINITY, .usual_muon_lr = INFINITY});
-  if (diverged) say(s, " Start again with a lower learning rate; the note below names one.");
-  else if (f->lr > 0) say(s, " Start again with a lower learning rate, such as %s.", lower.text);
-  return true;
-}
-
-static void say_more_text(Summary *s, const History *h, const SummaryFacts *f) {
-  if (history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT)) {
-    say(s, ", because there is little text: more text would help more than any setting.");
-    return;
-  }
-  say(s, ": more text%s would help more than more steps.",
-      diagnosis_more_dropout(&(DiagnosisFacts){.dropout = f->dropout, .muon_lr = f->muon_lr}).text);
-}
-
-/* Reports that the validation loss was lowest long before the end. */
-static bool say_turned(Summary *s, const History *h, const SummaryFacts *f) {
-  const MetricsLine *best = history_best(h);
-  const double turn = best ? (double)best->step : -1, end = (double)last_step(h), window = WINDOW * end;
-  const bool judged =
-      history_has_diagnosis(h, DIAGNOSIS_OVERFITTING) || history_has_diagnosis(h, DIAGNOSIS_LITTLE_TEXT);
-  const double latest = judged || is_state(f, RUN_PATIENCE) ? 1 : EARLY;
-  if (!best || (!judged && !has_ended(f)) || turn >= latest * end) return false;
-  const double before = mean_loss(h, turn - window, turn + window), after = mean_loss(h, end - 2 * window, end);
-  if (judged || after < FALLS * before) {
-    say(s, " The validation loss stopped falling at %s while the training loss went on falling",
-        step_words(best->step, f).text);
-    say_more_text(s, h, f);
-    return true;
-  }
-  if (!(after >= FALLS * before)) return false;
-  say(s,
-      " The validation loss stopped falling at %s, and the training loss hardly fell after that: a larger model "
-      "(--dim, --layers) would help more than more steps.",
-      step_words(best->step, f).text);
-  return true;
+  if (f->lr > 0) say(s, ", such as %s", lower.text);
+  say(s, ".");
 }
 
 static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const ShellWord dir = text_shell_word(f->dir, SHELL_BYTES), generate = program_name_elsewhere("generate");
   const MetricsLine *kept = history_kept(h), *best = history_best(h);
+  const double latest = is_state(f, RUN_PATIENCE) ? 1 : EARLY;
+  const bool early = best && (double)best->step < latest * (double)last_step(h);
   if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
   if (kept && isfinite(kept->exact)) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
   else say(s, " Let it write: %s %s -n 500", generate.text, dir.text);
-  say(s, ". For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
+  say(s, ". For a better one: %smore text, or a larger model (--dim, --layers)%s.",
+      early ? "" : "more steps (--steps), ", early ? "; more steps would not help" : "");
 }
 
+/* What to do next; diagnoses, which stand below the summary, say it themselves. */
 static void say_next(Summary *s, const History *h, const SummaryFacts *f) {
-  const MetricsLine *kept = history_kept(h);
-  if (say_failed(s, h, f)) return;
-  if (has_ended(f) && only_guesses(kept, f))
+  if (is_state(f, RUN_NONFINITE)) say_failed(s, h, f);
+  else if (!has_ended(f) || h->diagnosis_count > history_has_diagnosis(h, DIAGNOSIS_COPYING)) return;
+  else if (only_guesses(history_kept(h), f))
     say(s, " It has learned nothing yet: train it longer, and look with --dry-run --show 3 whether it reads what you "
            "meant.");
-  else if (say_turned(s, h, f) || !has_ended(f)) return;
-  else if (history_has_diagnosis(h, DIAGNOSIS_STILL_LEARNING) && !(kept && kept->exact >= 1))
-    say(s, " It was still learning when it ended: twice as many steps (--steps %.0f) would make it better.",
-        2 * (double)last_step(h));
   else say_well(s, h, f);
 }
 
@@ -197,7 +149,5 @@ Summary summary_of(const History *history, const SummaryFacts *facts) {
   say_reached(&summary, history, facts);
   say_state(&summary, history, facts);
   say_next(&summary, history, facts);
-  if (history_has_diagnosis(history, DIAGNOSIS_COPYING))
-    say(&summary, " Its sample repeats a long passage of the training text; the note below says how long.");
   return summary;
 }

@@ -1,4 +1,5 @@
-/* The summary of a run and a suggested next step, for people who train their first model. */
+/* The summary of a run and a suggested next step, for people who train their first model. A diagnosis of the run
+ * (report/diagnosis.h) makes its own suggestion, which pages show below the summary. */
 #ifndef INKLING_REPORT_SUMMARY_H
 #define INKLING_REPORT_SUMMARY_H
 
@@ -10,8 +11,7 @@ typedef struct SummaryFacts {
   const char *state;  /* as result_state() */
   double steps;       /* planned steps; NaN: unknown */
   double chance;      /* nats per token: the loss of guessing; NaN: unknown */
-  double dropout, lr; /* NaN: unknown */
-  double muon_lr;     /* NaN: unknown, or AdamW only */
+  double lr, muon_lr; /* NaN: unknown; muon_lr: or AdamW only */
 } SummaryFacts;
 
 typedef struct Summary {

@@ -106,59 +106,54 @@ static void print_text(const Table *table, FILE *stream) {
   free(layout);
 }
 
-/* ---- Markdown and CSV (RFC 4180) ---- */
+/* ---- Markdown, HTML and CSV (RFC 4180) ---- */
 
 static void markdown_text(FILE *stream, const char *text) {
   for (const char *c = text; *c; c++)
     fprintf(stream, "%s%c", *c == '|' ? "\\" : "", (unsigned char)*c < ' ' || *c == 0x7F ? ' ' : *c);
 }
 
-/* Prints the values of a row, or the names of the columns (row NULL). */
-static void print_cells(const Table *table, const json_t *row, bool markdown, FILE *stream) {
+/* Prints the values of a row, or the names of the columns (row NULL), and what ends the line. */
+static void print_cells(const Table *table, const json_t *row, TableFormat format, const char *end, FILE *stream) {
   for (size_t i = 0; i < table->column_count; i++) {
     const json_t *value = row ? json_object_get(row, table->columns[i]) : NULL;
-    char *text = markdown ? readable(value) : json_value_text(value, DIGITS);
-    fputs(markdown ? "| " : i ? "," : "", stream);
+    char *text = format == TABLE_CSV ? json_value_text(value, DIGITS) : readable(value);
     const char *shown = !row ? table->columns[i] : text ? text : "";
-    if (markdown) {
+    if (format == TABLE_HTML) {
+      html_write_element(stream, row && i ? "td" : "th", shown);
+    } else if (format == TABLE_MARKDOWN) {
+      fputs("| ", stream);
       markdown_text(stream, shown);
       fputc(' ', stream);
     } else {
+      fputs(i ? "," : "", stream);
       text_print_csv(stream, shown, strlen(shown), ',');
     }
     free(text);
   }
-  fputs(markdown ? "|\n" : "\r\n", stream);
+  fputs(end, stream);
 }
 
 static void print_markdown(const Table *table, FILE *stream) {
-  print_cells(table, NULL, true, stream);
+  print_cells(table, NULL, TABLE_MARKDOWN, "|\n", stream);
   for (size_t i = 0; i < table->column_count; i++) fputs("|---", stream);
   fputs("|\n", stream);
-  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], true, stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], TABLE_MARKDOWN, "|\n", stream);
 }
-
-static void print_csv(const Table *table, FILE *stream) {
-  print_cells(table, NULL, false, stream);
-  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], false, stream);
-}
-
-/* ---- HTML ---- */
 
 static void print_html(const Table *table, FILE *stream) {
   fputs("<div class=\"wide\"><table>\n<thead><tr>", stream);
-  for (size_t i = 0; i < table->column_count; i++) html_write_element(stream, "th", table->columns[i]);
-  fputs("</tr></thead>\n<tbody>\n", stream);
-  for (size_t row = 0; row < table->row_count; row++) {
+  print_cells(table, NULL, TABLE_HTML, "</tr></thead>\n<tbody>\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) {
     fputs("<tr>", stream);
-    for (size_t i = 0; i < table->column_count; i++) {
-      char *text = readable(json_object_get(table->rows[row], table->columns[i]));
-      html_write_element(stream, i ? "td" : "th", text ? text : "");
-      free(text);
-    }
-    fputs("</tr>\n", stream);
+    print_cells(table, table->rows[i], TABLE_HTML, "</tr>\n", stream);
   }
   fputs("</tbody></table></div>\n", stream);
+}
+
+static void print_csv(const Table *table, FILE *stream) {
+  print_cells(table, NULL, TABLE_CSV, "\r\n", stream);
+  for (size_t i = 0; i < table->row_count; i++) print_cells(table, table->rows[i], TABLE_CSV, "\r\n", stream);
 }
 
 /* ---- JSON ---- */

@@ -4,7 +4,7 @@
 
 #include "files/checkpoint/directory.h"
 #include "report/page.h"
-#include "report/plot.h"
+#include "report/run_charts.h"
 #include "train/settings.h"
 
 #include <errno.h>
@@ -35,17 +35,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   TrainSettings settings;
   Options options;
   train_options(&options, &settings);
-  RunsTable table = runs_page_table(&options, false);
-  fuzz_require_done(page_write_runs(dirs, 1, &table, page, NULL, &error), &error);
-  fuzz_require_done(page_write_runs(dirs, 2, &table, page, NULL, &error), &error);
+  RunsTable table = runs_page_table(dirs, 1, &options, false);
+  fuzz_require_done(page_write_runs(&table, page, NULL, &error), &error);
+  table.count = 2;
+  fuzz_require_done(page_write_runs(&table, page, NULL, &error), &error);
   Console unread = {.stream = nowhere, .quiet = true};
   table.dirs = &dir, table.count = 1, table.width = 80, table.console = &unread;
   for (table.format = TABLE_TEXT; table.format < TABLE_FORMATS; table.format++)
     fuzz_require_done(runs_print(&table, nowhere, &error), &error);
   FoundRuns runs = {0};
   fuzz_require_done(find_runs_read(&runs, &dir, 1, &error), &error);
-  plot_print(nowhere, runs.items, runs.count, 0, true);
-  plot_print(nowhere, runs.items, 1, 0, true);
+  fuzz_require_done(run_charts_print(nowhere, runs.items, runs.count, 0, true, &error), &error);
+  fuzz_require_done(run_charts_print(nowhere, runs.items, 1, 0, true, &error), &error);
   find_runs_free(&runs);
   options_free(&options);
   fclose(nowhere);

@@ -1,4 +1,14 @@
-#include "train/sweep/findings.h"
+/* What the runs of a sweep say about the options in which they differ: in the terminal, and in its report.html. */
+#include "files/checkpoint/directory.h"
+#include "report/chart.h"
+#include "report/page.h"
+#include "report/result.h"
+#include "report/runs.h"
+#include "train/sweep/internal.h"
+#include "base/array.h"
+#include "base/file.h"
+#include "base/html.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,58 +22,55 @@ int sweep_left_after(const SweepStage *stage, int groups) {
   return left > FEWEST ? left : groups < FEWEST ? groups : FEWEST;
 }
 
-SeedSum sweep_group_scores(const SweepRuns *runs, int group, int stage) {
+/* ---- scores ---- */
+
+SeedSum sweep_group_scores(const Sweep *s, int group, int stage) {
   SeedSum sum = {0};
-  for (int i = group; i < runs->count; i++)
-    if (runs->items[i].group == group) seeds_add(&sum, runs->items[i].scores[stage]);
+  for (int i = group; i < s->count; i++)
+    if (s->runs[i].group == group) seeds_add(&sum, s->runs[i].scores[stage]);
   return sum;
 }
 
-double sweep_group_score(const SweepRuns *runs, int group, int stage) {
-  const SeedSum sum = sweep_group_scores(runs, group, stage);
+double sweep_group_score(const Sweep *s, int group, int stage) {
+  const SeedSum sum = sweep_group_scores(s, group, stage);
   return seeds_mean(&sum);
 }
 
+const char *sweep_unit(const SweepRun *run) { return run->in_nats ? "nats per token" : "bits per byte"; }
+
 /* Returns the best run after all steps, by the mean of its seeds and then by itself, or by itself alone. */
-static const SweepRun *best_run(const SweepRuns *runs, bool by_mean) {
-  enum { LAST = SWEEP_STAGES - 1 };
+static const SweepRun *best_run(const Sweep *s, bool by_mean) {
   const SweepRun *best = NULL;
   double least = INFINITY;
-  for (const SweepRun *run = runs->items; run < runs->items + runs->count; run++) {
-    const double own = run->scores[LAST], score = by_mean ? sweep_group_score(runs, run->group, LAST) : own;
-    if (!(score < least || (best && run->group == best->group && own < best->scores[LAST]))) continue;
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    const double own = run->scores[SWEEP_LAST], score = by_mean ? sweep_group_score(s, run->group, SWEEP_LAST) : own;
+    if (!(score < least || (best && run->group == best->group && own < best->scores[SWEEP_LAST]))) continue;
     least = score;
     best = run;
   }
   return best;
 }
 
-const SweepRun *sweep_best(const SweepRuns *runs) {
-  const SweepRun *best = best_run(runs, true);
-  return best ? best : best_run(runs, false); /* each setting has a failed run */
+const SweepRun *sweep_best(const Sweep *s) {
+  const SweepRun *best = best_run(s, true);
+  return best ? best : best_run(s, false); /* each setting has a failed run */
 }
 
-const char *sweep_run_unit(const SweepRun *run) { return run->in_nats ? "nats per token" : "bits per byte"; }
-
-const char *sweep_unit(const SweepRuns *runs) {
-  for (int i = 0; i < runs->count; i++)
-    if (runs->items[i].in_nats) return sweep_run_unit(&runs->items[i]);
-  return sweep_run_unit(&runs->items[0]);
-}
-
-OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
+/* Returns the setting of a run, without the seed, and its score after all steps: "lr=3e-3, wd=1: 2.0440 bits per byte
+ * (mean of 2 seeds, standard deviation 0.0010)". */
+static OneLine setting_text(const Sweep *s, const SweepRun *run) {
   char text[1000] = "";
   const char *name;
   json_t *value;
-  const SeedSum sum = sweep_group_scores(runs, run->group, SWEEP_STAGES - 1);
+  const SeedSum sum = sweep_group_scores(s, run->group, SWEEP_LAST);
   json_object_foreach(run->settings, name, value) {
     if (strcmp(name, "seed") != 0)
       text_append(text, sizeof text, "%s%s=%s", *text ? ", " : "", name, json_string_value(value));
   }
   OneLine line = text_one_line(*text ? text : "the setting", ONE_LINE_BYTES / 2);
   const bool all = isfinite(seeds_mean(&sum));
-  text_append(line.text, sizeof line.text, ": %.4f %s%s", all ? seeds_mean(&sum) : run->scores[SWEEP_STAGES - 1],
-              sweep_run_unit(run), all ? "" : " (this run; another seed failed)");
+  text_append(line.text, sizeof line.text, ": %.4f %s%s", all ? seeds_mean(&sum) : run->scores[SWEEP_LAST],
+              sweep_unit(run), all ? "" : " (this run; another seed failed)");
   if (all && sum.count > 1)
     text_append(line.text, sizeof line.text, " (mean of %d seeds, standard deviation %.4f)", sum.count,
                 seeds_deviation(&sum));
@@ -72,110 +79,203 @@ OneLine sweep_setting_text(const SweepRuns *runs, const SweepRun *run) {
 
 /* ---- options ---- */
 
-enum { FEWEST_FOR_EDGE = 3 }; /* of two values, one is always on an edge */
-
-static const char *value_of(const SweepRun *run, const char *name) {
-  const char *value = json_string_value(json_object_get(run->settings, name));
-  return value ? value : "";
-}
-
-static void add_value(SweepOption *option, const SweepRun *run, double score) {
-  const char *text = value_of(run, option->name);
-  SweepValue *value = option->values;
-  char *end;
-  while (value < option->values + option->count && strcmp(value->text, text) != 0) value++;
-  if (value == option->values + option->count) {
-    const double number = strtod(text, &end);
-    *value = (SweepValue){text, *text && !*end ? number : (double)NAN, (double)NAN, run->group};
-    option->count++;
-  }
-  if (isnan(score) || value->score <= score) return;
-  value->score = score;
-  value->group = run->group;
-}
-
-static int compare_numbers(const void *a, const void *b) {
-  const double x = ((const SweepValue *)a)->number, y = ((const SweepValue *)b)->number;
-  return (x > y) - (x < y);
-}
-
-static bool fill_option(SweepOption *option, const SweepRuns *runs, const char *name, Error *error) {
-  const SweepRun *best = sweep_best(runs);
-  *option = (SweepOption){.name = name, .values = calloc((size_t)runs->count, sizeof *option->values), .numbers = true};
-  if (!option->values) return error_memory(error, "a sweep");
-  for (int i = 0; i < runs->count; i++)
-    if (json_object_get(runs->items[i].settings, name))
-      add_value(option, &runs->items[i], sweep_group_score(runs, runs->items[i].group, 0));
-  for (int i = 0; i < option->count; i++) option->numbers = option->numbers && isfinite(option->values[i].number);
-  if (!option->numbers) return true;
-  qsort(option->values, (size_t)option->count, sizeof *option->values, compare_numbers);
-  if (option->count < FEWEST_FOR_EDGE) return true;
-  const char *own = best ? value_of(best, name) : "";
-  option->edge = strcmp(own, option->values[0].text) == 0                   ? -1
-                 : strcmp(own, option->values[option->count - 1].text) == 0 ? 1
-                                                                            : 0;
-  return true;
-}
-
-static bool is_known(const SweepOption *options, int count, const char *name) {
-  for (int i = 0; i < count; i++)
-    if (strcmp(options[i].name, name) == 0) return true;
-  return strcmp(name, "seed") == 0;
-}
-
-bool sweep_options(const SweepRuns *runs, SweepOption **out, int *count, Error *error) {
-  size_t most = 1;
-  json_t *value;
+/* Returns the values of each option but the seed: {"lr": {"1e-3": 2.5, "10": null}}. A value's score is that of its
+ * best setting after the first stage, which all settings have reached; null: each has a failed run. */
+static json_t *scores_of_values(const Sweep *s) {
+  json_t *options = json_object(), *value;
   const char *name;
-  *count = 0;
-  for (int i = 0; i < runs->count; i++) most += json_object_size(runs->items[i].settings);
-  *out = calloc(most, sizeof **out);
-  bool ok = *out || error_memory(error, "a sweep");
-  for (int i = 0; ok && i < runs->count; i++) {
-    json_object_foreach(runs->items[i].settings, name, value) {
-      if (is_known(*out, *count, name)) continue;
-      ok = fill_option(&(*out)[(*count)++], runs, name, error);
-      if (!ok) break;
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    const double score = sweep_group_score(s, run->group, 0);
+    json_object_foreach(run->settings, name, value) {
+      if (strcmp(name, "seed") == 0) continue;
+      if (!json_object_get(options, name)) json_object_set_new(options, name, json_object());
+      json_t *values = json_object_get(options, name);
+      if (!(result_value(values, json_string_value(value)) <= score))
+        json_object_set_new(values, json_string_value(value), result_number(score));
     }
   }
-  return ok;
+  return options;
 }
 
-void sweep_options_free(SweepOption *options, int count) {
-  for (int i = 0; options && i < count; i++) free(options[i].values);
-  free(options);
+/* Returns a value as a number; NaN: it is none. */
+static double number_of(const char *value) {
+  char *end;
+  const double number = strtod(value, &end);
+  return *value && !*end ? number : (double)NAN;
+}
+
+/* Returns whether a value is the smallest (-1) or the largest (1) of three or more numbers. Of two, one always is. */
+static int edge_of(json_t *values, const char *own) {
+  enum { FEWEST = 3 };
+  bool smaller = false, larger = false;
+  const char *text;
+  json_t *score;
+  json_object_foreach(values, text, score) {
+    if (isnan(number_of(text))) return 0;
+    smaller = smaller || number_of(text) < number_of(own);
+    larger = larger || number_of(text) > number_of(own);
+  }
+  return json_object_size(values) < FEWEST ? 0 : !smaller ? -1 : !larger;
+}
+
+/* Returns "lr  1e-3: 2.5000  10: failed"; "": there is nothing to compare, or there are many values, as of draws. */
+static OneLine values_line(const char *name, json_t *values) {
+  enum { MOST = 12 };
+  OneLine line = {""};
+  const char *text;
+  json_t *score;
+  if (json_object_size(values) < 2 || json_object_size(values) > MOST) return line;
+  snprintf(line.text, sizeof line.text, "%-12s", name);
+  json_object_foreach(values, text, score) {
+    text_append(line.text, sizeof line.text, json_is_real(score) ? " %.20s: %.4f " : " %.20s: failed ", text,
+                json_real_value(score));
+  }
+  return line;
+}
+
+/* What was found, in sentences for the terminal and for the page. */
+typedef struct Findings {
+  json_t *values, *hints; /* lines of text */
+  OneLine values_title, best;
+} Findings;
+
+static Findings find(const Sweep *s, json_t *options) {
+  Findings f = {.values = json_array(), .hints = json_array()};
+  const SweepRun *best = sweep_best(s);
+  const char *name;
+  json_t *values;
+  json_object_foreach(options, name, values) {
+    const char *own = best ? json_string_value(json_object_get(best->settings, name)) : NULL;
+    const int edge = own ? edge_of(values, own) : 0;
+    const OneLine line = values_line(name, values);
+    if (*line.text) json_array_append_new(f.values, json_string(line.text));
+    if (edge)
+      json_array_append_new(f.hints,
+                            json_sprintf("the best %s, %s, is the %s that was tried: try %s ones, too", name, own,
+                                         edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger"));
+  }
+  snprintf(f.values_title.text, sizeof f.values_title.text,
+           "for each value, the loss of its best setting after %s of the steps, in %s%s:", sweep_stages[0].name,
+           sweep_unit(best ? best : s->runs), s->groups < s->count ? ", mean over seeds" : "");
+  if (best) f.best = setting_text(s, best);
+  return f;
+}
+
+static void forget(Findings *f) {
+  json_decref(f->values);
+  json_decref(f->hints);
 }
 
 /* ---- in the terminal ---- */
 
-static void tell_values(const SweepOption *option, Console *console) {
-  enum { MOST = 12 };
-  char line[1000];
-  snprintf(line, sizeof line, "%-12s", option->name);
-  if (option->count < 2 || option->count > MOST) return; /* nothing to compare; drawn values, for example */
-  for (const SweepValue *v = option->values; v < option->values + option->count; v++)
-    text_append(line, sizeof line, isfinite(v->score) ? " %.20s: %.4f " : " %.20s: failed ", v->text, v->score);
-  console_line(console, "  %s", line);
+bool sweep_tell(const Sweep *s, Error *error) {
+  json_t *options = scores_of_values(s), *line;
+  const SweepRun *best = sweep_best(s);
+  Findings f = find(s, options);
+  size_t i;
+  console_line(s->console, "%s", f.values_title.text);
+  json_array_foreach(f.values, i, line) console_line(s->console, "  %s", json_string_value(line));
+  json_array_foreach(f.hints, i, line) console_note(s->console, "%s", json_string_value(line));
+  if (best) console_line(s->console, "best setting: %s", f.best.text);
+  if (best) console_line(s->console, "best run: %s", best->dir.text);
+  forget(&f);
+  json_decref(options);
+  return json_memory_ok(error, "a sweep");
 }
 
-bool sweep_tell(const SweepRuns *runs, Console *console, Error *error) {
-  const SweepRun *best = sweep_best(runs);
-  SweepOption *options;
-  int count;
-  if (!sweep_options(runs, &options, &count, error)) {
-    sweep_options_free(options, count);
-    return false;
+/* ---- report.html ---- */
+
+static void write_findings(FILE *stream, const Findings *f) {
+  json_t *line;
+  size_t i;
+  fputs("<p class=\"summary\">", stream);
+  fputs(*f->best.text ? "After all steps, the best setting is " : "No run has made all of its steps", stream);
+  html_write_text(stream, f->best.text);
+  fputs(".</p>\n", stream);
+  json_array_foreach(f->hints, i, line) { html_write_element(stream, "p class=\"verdict\"", json_string_value(line)); }
+  if (!json_array_size(f->values)) return;
+  html_write_element(stream, "p", f->values_title.text);
+  fputs("<pre>", stream);
+  json_array_foreach(f->values, i, line) {
+    html_write_text(stream, json_string_value(line));
+    fputs("\n", stream);
   }
-  console_line(console, "for each value, the loss of its best setting after %s of the steps, in %s%s:",
-               sweep_stages[0].name, sweep_unit(runs), runs->groups < runs->count ? ", mean over seeds" : "");
-  for (int i = 0; i < count; i++) tell_values(&options[i], console);
-  for (int i = 0; best && i < count; i++)
-    if (options[i].edge)
-      console_note(console, "the best %s, %s, is the %s that was tried: try %s ones, too", options[i].name,
-                   value_of(best, options[i].name), options[i].edge < 0 ? "smallest" : "largest",
-                   options[i].edge < 0 ? "smaller" : "larger");
-  if (best) console_line(console, "best setting: %s", sweep_setting_text(runs, best).text);
-  if (best) console_line(console, "best run: %s", best->dir.text);
-  sweep_options_free(options, count);
-  return true;
+  fputs("</pre>\n", stream);
+}
+
+/* Returns the score above which a picture would show little else than the worst settings: as far above the median as
+ * three times the way from the best to it; 0: there is none. */
+static double worst_shown(const ChartPoint *points, int count) {
+  double *scores = json_allocate((size_t)count * sizeof *scores);
+  if (!scores || !count) return 0;
+  for (int i = 0; i < count; i++) scores[i] = points[i].y;
+  qsort(scores, (size_t)count, sizeof *scores, array_compare_doubles);
+  const double worst = scores[count / 2] + 3 * (scores[count / 2] - scores[0]);
+  free(scores);
+  return worst;
+}
+
+/* Draws the settings over the values of an option with numbers. `points` has room for all runs. */
+static void write_option(FILE *stream, const Sweep *s, const char *name, ChartPoint *points, int id) {
+  ChartCurve settings = {.dots = true, .no_line = true, .color = 1, .points = points};
+  double least = INFINITY, most = -INFINITY;
+  char id_text[20], note[200];
+  for (int i = 0; i < s->count; i++) {
+    const SweepRun *run = &s->runs[i];
+    const char *value = json_string_value(json_object_get(run->settings, name));
+    const double x = value ? number_of(value) : (double)NAN, score = sweep_group_score(s, i, 0);
+    if (value && isnan(x)) return;
+    if (!value || run->group != i || !isfinite(score)) continue;
+    ChartPoint *point = &points[settings.count++];
+    *point = (ChartPoint){.x = x, .y = score};
+    snprintf(point->title, sizeof point->title, "%.4f: %.90s", score, run->name);
+    least = fmin(least, x);
+    most = fmax(most, x);
+  }
+  snprintf(id_text, sizeof id_text, "option-%d", id);
+  snprintf(note, sizeof note,
+           "Loss on validation text, in %s, after %s of the steps; lower is better. A dot is a setting. Much worse "
+           "ones are drawn at the upper edge, failed ones are not.",
+           sweep_unit(s->runs), sweep_stages[0].name);
+  chart_write(stream, &(Chart){.title = name,
+                               .note = note,
+                               .id = id_text,
+                               .x = least > 0 && most >= 10 * least ? CHART_LOGARITHMS : CHART_NUMBERS,
+                               .x_name = name,
+                               .y_most = worst_shown(points, settings.count),
+                               .curves = &settings,
+                               .curve_count = 1});
+}
+
+static bool write_page(FILE *stream, const Sweep *s, Error *error) {
+  json_t *options = scores_of_values(s), *values;
+  Findings f = find(s, options);
+  ChartPoint *points = json_allocate((size_t)s->count * sizeof *points);
+  const char *name, *const dirs[] = {s->dir};
+  const RunsTable table = runs_page_table(dirs, 1, s->options, s->settings->by_seed);
+  bool any_score = false, ok = true;
+  int id = 0;
+  for (int i = 0; i < s->count; i++) any_score = any_score || isfinite(s->runs[i].scores[0]);
+  html_begin(stream, "report", s->dir, s->dir);
+  write_findings(stream, &f);
+  fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
+  json_object_foreach(options, name, values) {
+    if (points && json_object_size(values) > 1) write_option(stream, s, name, points, id++);
+  }
+  fputs("</div>\n</section>\n<section><h2>Runs</h2>\n", stream);
+  if (any_score) ok = runs_print(&table, stream, error);
+  fputs("</section>\n", stream);
+  html_end(stream);
+  free(points);
+  forget(&f);
+  json_decref(options);
+  return ok && json_memory_ok(error, "a report");
+}
+
+bool sweep_page_write(const Sweep *s, Error *error) {
+  FileWriter file;
+  if (!file_writer_begin(&file, path_in(s->dir, CHECKPOINT_REPORT).text, error)) return false;
+  const bool ok = write_page(file.stream, s, error);
+  if (!ok) file_writer_abort(&file);
+  return ok && file_writer_commit(&file, error);
 }

@@ -8,49 +8,50 @@
 #include <string.h>
 #include <unistd.h>
 
-void sweep_jobs_free(Jobs *b) {
-  for (int i = 0; i < b->count; i++) {
-    free((void *)b->processes[i].arguments);
-    json_decref(b->words[i]);
-    unlink(b->out[i].text);
-  }
-  free(b->processes);
-  free(b->words);
-  free(b->out);
-  free(b->messages);
-  free(b->runs);
+/* The processes that run now. */
+typedef struct Batch {
+  Sweep *s;
+  SweepEnded *ended;
+  Process *processes;
+  SweepRun **runs;
+  int count, done;
+} Batch;
+
+static bool end(void *context, int which) {
+  Batch *b = context;
+  b->done++;
+  b->runs[which]->status = b->processes[which].status;
+  return !b->ended || b->ended(b->s, b->runs[which], b->done, b->count);
 }
 
-bool sweep_jobs_make(Jobs *b, int most, Error *error) {
-  *b = (Jobs){.processes = calloc((size_t)most, sizeof *b->processes),
-              .words = calloc((size_t)most, sizeof(json_t *)),
-              .out = calloc((size_t)most, sizeof *b->out),
-              .messages = calloc((size_t)most, sizeof *b->messages),
-              .runs = calloc((size_t)most, sizeof(SweepRun *))};
-  if (b->processes && b->words && b->out && b->messages && b->runs) return true;
-  sweep_jobs_free(b);
-  return error_memory(error, "a sweep");
-}
-
-static PathText file_of(const Sweep *s, const SweepRun *run, int copy, const char *ending) {
-  char name[SWEEP_NAME_BYTES + 32];
-  if (copy) snprintf(name, sizeof name, "%s.%d%s", run->name, copy, ending);
-  else snprintf(name, sizeof name, "%s%s", run->name, ending);
-  return path_in(s->dir, name);
-}
-
-bool sweep_jobs_add(const Sweep *s, Jobs *b, SweepRun *run, int copy, json_t *words, Error *error) {
-  const size_t count = json_array_size(words);
+static bool add(Batch *b, SweepRun *run, Error *error) {
+  const size_t count = json_array_size(run->words);
   const char **arguments = calloc(count + 1, sizeof *arguments);
-  const int i = b->count++;
-  b->words[i] = words;
-  b->runs[i] = run;
-  b->out[i] = file_of(s, run, copy, ".out");
-  b->messages[i] = file_of(s, run, copy, ".log");
-  b->processes[i] = (Process){.arguments = arguments, .out = b->out[i].text, .messages = b->messages[i].text};
   if (!arguments) return error_memory(error, "a sweep");
-  for (size_t k = 0; k < count; k++) arguments[k] = json_string_value(json_array_get(words, k));
+  for (size_t i = 0; i < count; i++) arguments[i] = json_string_value(json_array_get(run->words, i));
+  run->status = 0;
+  b->runs[b->count] = run;
+  b->processes[b->count++] = (Process){.arguments = arguments, .out = run->out.text, .messages = run->messages.text};
   return json_memory_ok(error, "a sweep");
+}
+
+bool sweep_run_processes(Sweep *s, SweepEnded *ended, Error *error) {
+  Batch b = {.s = s,
+             .ended = ended,
+             .processes = calloc((size_t)s->count, sizeof *b.processes),
+             .runs = calloc((size_t)s->count, sizeof *b.runs)};
+  bool ok = !error->code && ((b.processes && b.runs) || error_memory(error, "a sweep"));
+  for (int i = 0; ok && i < s->count; i++)
+    if (s->runs[i].words) ok = add(&b, &s->runs[i], error);
+  ok = ok && processes_run(b.processes, b.count, s->at_once, end, &b, error);
+  for (int i = 0; i < b.count; i++) free((void *)b.processes[i].arguments);
+  for (int i = 0; i < s->count; i++) {
+    json_decref(s->runs[i].words);
+    s->runs[i].words = NULL;
+  }
+  free(b.processes);
+  free(b.runs);
+  return ok;
 }
 
 /* A path is given as it was when the sweep began, in whatever directory it is continued. */
@@ -95,11 +96,11 @@ static OneLine last_message(const char *path) {
   return text_one_line(strncmp(last, "train: ", 7) == 0 ? last + 7 : last, ONE_LINE_BYTES - 1);
 }
 
-OneLine sweep_message_of(const Process *process) {
-  OneLine message = last_message(process->messages);
-  const int number = process->status - EXIT_SIGNALS;
+OneLine sweep_message_of(const SweepRun *run) {
+  OneLine message = last_message(run->messages.text);
+  const int number = run->status - EXIT_SIGNALS;
   const bool says_why = number <= 0 || number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGUSR1;
   if (!says_why) snprintf(message.text, sizeof message.text, "ended by signal %d", number);
-  else if (!*message.text) snprintf(message.text, sizeof message.text, "status %d", process->status);
+  else if (!*message.text) snprintf(message.text, sizeof message.text, "status %d", run->status);
   return message;
 }

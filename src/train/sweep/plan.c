@@ -16,60 +16,56 @@
 typedef struct Plan {
   double steps, epochs, eval_every, flops, tokens, val_tokens, memory, free_memory;
   bool muon;
+  bool untimed; /* equal runs are timed instead, as many as go on at a time */
 } Plan;
 
-static bool read_plan(const char *path, Plan *out, Error *error) {
-  MappedFile file;
-  if (!file_map(&file, path, EXIT_INTERNAL, error)) return false;
-  json_t *plan = json_parse(file.bytes, file.size, 0, NULL, "a plan", error);
-  file_unmap(&file);
-  json_t *settings = json_object_get(plan, "settings");
-  const json_t *memory = json_object_get(plan, "memory_bytes");
+static Plan plan_of(const json_t *answer) {
+  json_t *settings = json_object_get(answer, "settings");
+  const json_t *memory = json_object_get(answer, "memory_bytes");
   const char *optimizer = json_string_value(json_object_get(settings, "optimizer"));
-  *out = (Plan){.steps = result_value(plan, "steps"),
-                .epochs = result_value(plan, "epochs"),
+  return (Plan){.steps = fmax(1, result_value(answer, "steps")),
+                .epochs = result_value(answer, "epochs"),
                 .eval_every = result_value(settings, "eval-every"),
-                .flops = result_value(plan, "flops_per_step"),
-                .tokens = result_value(plan, "tokens_per_step"),
-                .val_tokens = result_value(json_object_get(plan, "text"), "val_tokens"),
+                .flops = result_value(answer, "flops_per_step"),
+                .tokens = result_value(answer, "tokens_per_step"),
+                .val_tokens = result_value(json_object_get(answer, "text"), "val_tokens"),
                 .memory = result_value(memory, "total"),
                 .free_memory = result_value(memory, "free"),
                 .muon = optimizer && strcmp(optimizer, "muon") == 0};
-  json_decref(plan);
-  return !error->code && (out->steps >= 1 || fail(error, EXIT_INTERNAL, "%s: no plan", path));
 }
 
-static bool fail_run(const Jobs *b, int i, Error *error) {
-  return fail(error, (ExitCode)b->processes[i].status, "the run %s: %s", b->runs[i]->name,
-              sweep_message_of(&b->processes[i]).text);
-}
-
-/* Runs all processes of a list, which must succeed. */
-static bool run_jobs(const Sweep *s, Jobs *b, Error *error) {
-  processes_run(b->processes, b->count, s->at_once, NULL, NULL, error);
-  for (int i = 0; i < b->count; i++) {
-    if (!error->code && b->processes[i].status) fail_run(b, i, error);
-    unlink(b->messages[i].text);
+/* Runs a process of each run but the untimed ones, with these words, which it takes over, after those of the run.
+ * Returns the JSON that they print, null for others: [count]. NULL: a process has failed. */
+static json_t *ask(Sweep *s, const Plan *plans, json_t *words, Error *error) {
+  json_t *answers = json_array();
+  for (int i = 0; i < s->count; i++) {
+    if (plans[i].untimed) continue;
+    s->runs[i].words = sweep_words(s, &s->runs[i]);
+    json_array_extend(s->runs[i].words, words);
+    sweep_add_word(s->runs[i].words, "out", s->runs[i].dir.text);
   }
-  return !error->code;
+  sweep_run_processes(s, NULL, error);
+  for (int i = 0; i < s->count; i++) {
+    const SweepRun *run = &s->runs[i];
+    if (!error->code && run->status)
+      fail(error, (ExitCode)run->status, "the run %s: %s", run->name, sweep_message_of(run).text);
+    json_t *answer = error->code || plans[i].untimed ? NULL : result_json(s->dir, path_base(run->out.text), error);
+    json_array_append_new(answers, answer ? answer : json_null());
+    unlink(run->messages.text);
+    unlink(run->out.text);
+  }
+  json_decref(words);
+  if (!error->code) return answers;
+  json_decref(answers);
+  return NULL;
 }
 
-/* Asks a process of each run what it would do: plans is [count]. */
-static bool make_plans(const Sweep *s, Plan *plans, Error *error) {
-  Jobs b;
-  if (!sweep_jobs_make(&b, s->runs.count, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    json_t *words = sweep_words(s, &s->runs.items[i]);
-    sweep_add_word(words, "out", s->runs.items[i].dir.text);
-    json_array_append_new(words, json_string("--dry-run"));
-    json_array_append_new(words, json_string("--json"));
-    ok = sweep_jobs_add(s, &b, &s->runs.items[i], 0, words, error);
-  }
-  ok = ok && run_jobs(s, &b, error);
-  for (int i = 0; ok && i < s->runs.count; i++) ok = read_plan(b.out[i].text, &plans[i], error);
-  sweep_jobs_free(&b);
-  return ok &&
+/* Asks a process of each run what it would do: plans is [count], zeroed. */
+static bool make_plans(Sweep *s, Plan *plans, Error *error) {
+  json_t *answers = ask(s, plans, json_pack("[s,s]", "--dry-run", "--json"), error);
+  for (int i = 0; answers && i < s->count; i++) plans[i] = plan_of(json_array_get(answers, (size_t)i));
+  json_decref(answers);
+  return answers &&
          (plans[0].val_tokens > 0 ||
           fail(error, EXIT_USAGE, "a sweep compares runs by their validation loss, and there is no validation text"));
 }
@@ -83,67 +79,62 @@ static void choose_threads(Sweep *s) {
 /* Lowers the number of runs at a time to that for which the memory suffices. */
 static void fit_memory(Sweep *s, const Plan *plans) {
   const double OF_PROCESS = s->gpu ? 1 << 29 : 1 << 26; /* for the program itself */
-  for (int i = 0; s->settings->jobs < 1 && i < s->runs.count; i++)
+  for (int i = 0; s->settings->jobs < 1 && i < s->count; i++)
     s->at_once = (int)fmax(1, fmin(s->at_once, plans[i].free_memory / (plans[i].memory + OF_PROCESS)));
 }
 
-/* Times steps of a run in as many processes as will run together; stores seconds per step. */
-static bool time_run(const Sweep *s, SweepRun *run, double *seconds, Error *error) {
-  enum { STEPS = 10 };
-  Jobs b;
-  if (!sweep_jobs_make(&b, s->at_once, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    json_t *words = sweep_words(s, run);
-    sweep_add_count(words, "bench", STEPS);
-    ok = sweep_jobs_add(s, &b, run, i, words, error);
+/* Returns whether a step of two runs is the same work. */
+static bool is_same_work(const Plan *a, const Plan *b) { return a->flops == b->flops && a->tokens == b->tokens; }
+
+/* Returns the first run with the same work in a step. */
+static int first_equal(const Plan *plans, int run) {
+  int first = 0;
+  while (!is_same_work(&plans[first], &plans[run])) first++;
+  return first;
+}
+
+/* Times steps of runs side by side, as they will be made. Stores the seconds of a step of each model at its first run:
+ * seconds is [count], zeroed. */
+static bool time_steps(Sweep *s, Plan *plans, double *seconds, Error *error) {
+  for (int i = 0; i < s->count; i++) {
+    int equal = 0;
+    for (int k = 0; k < i && equal < s->at_once; k++) equal += is_same_work(&plans[k], &plans[i]);
+    plans[i].untimed = equal == s->at_once;
   }
-  ok = ok && run_jobs(s, &b, error);
-  *seconds = 0;
-  for (int i = 0; ok && i < s->at_once; i++) {
-    MappedFile file;
-    if (!(ok = file_map(&file, b.out[i].text, EXIT_INTERNAL, error))) break;
-    json_t *line = json_parse(file.bytes, file.size, JSON_DISABLE_EOF_CHECK, NULL, "a benchmark", error);
-    *seconds = fmax(*seconds, result_value(line, "step_ms") / 1000);
-    json_decref(line);
-    file_unmap(&file);
+  json_t *answers = ask(s, plans, json_pack("[s]", "--bench=10"), error);
+  for (int i = 0; answers && i < s->count; i++) {
+    double *slowest = &seconds[first_equal(plans, i)];
+    *slowest = fmax(*slowest, result_value(json_array_get(answers, (size_t)i), "step_ms") / 1000);
   }
-  sweep_jobs_free(&b);
-  return ok && !error->code;
+  json_decref(answers);
+  return answers;
 }
 
 /* Returns the number of full runs that cost as much as the sweep. */
 static double full_runs(const Sweep *s) {
   double sum = 0, before = 0;
-  int groups = s->runs.groups;
+  int groups = s->groups;
   for (const SweepStage *stage = sweep_stages; stage < sweep_stages + SWEEP_STAGES; stage++) {
     sum += groups * (stage->part - before);
     before = stage->part;
     groups = sweep_left_after(stage, groups);
   }
-  return sum * s->runs.count / s->runs.groups;
+  return sum * s->count / s->groups;
 }
 
 /* Sets the steps of all runs so that each trains for the same time, and all of them for the minutes of the sweep. Runs
  * with the same number of operations get the same number of steps. */
-static bool fit_minutes(Sweep *s, const Plan *plans, double seconds_left, Error *error) {
+static bool fit_minutes(Sweep *s, Plan *plans, double ends, Error *error) {
   const double PAUSES = 0.15; /* evaluations, samples and starts */
-  double *seconds = calloc((size_t)s->runs.count, sizeof *seconds);
-  bool ok = seconds || error_memory(error, "a sweep");
-  const double began = clock_seconds();
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    int same = 0;
-    while (same < i && (plans[same].flops != plans[i].flops || plans[same].tokens != plans[i].tokens)) same++;
-    if (same < i) seconds[i] = seconds[same];
-    else ok = time_run(s, &s->runs.items[i], &seconds[i], error);
-  }
-  const double each = (seconds_left - (clock_seconds() - began)) * (1 - PAUSES) * s->at_once / full_runs(s);
+  double *seconds = calloc((size_t)s->count, sizeof *seconds);
+  bool ok = (seconds || error_memory(error, "a sweep")) && time_steps(s, plans, seconds, error);
+  const double each = (ends - clock_seconds()) * (1 - PAUSES) * s->at_once / full_runs(s);
   if (ok && each <= 0)
-    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->runs.count);
-  for (int i = 0; ok && i < s->runs.count; i++) {
+    ok = fail(error, EXIT_USAGE, "--minutes is too short for %d runs: planning alone took longer", s->count);
+  for (int i = 0; ok && i < s->count; i++) {
     const double most = plans[i].steps / plans[i].epochs * (plans[i].muon ? AUTO_MUON_EPOCHS : AUTO_ADAMW_EPOCHS);
-    s->runs.items[i].steps = (int64_t)fmax(1, fmin(each / seconds[i], ceil(most)));
-    s->runs.items[i].eval_every = (s->runs.items[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
+    s->runs[i].steps = (int64_t)fmax(1, fmin(each / seconds[first_equal(plans, i)], ceil(most)));
+    s->runs[i].eval_every = (s->runs[i].steps + AUTO_EVALUATIONS - 1) / AUTO_EVALUATIONS;
   }
   free(seconds);
   return ok;
@@ -157,10 +148,10 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
   const double FEWEST_TOKENS = 16384;
   double fewest = INFINITY, all = plans[0].val_tokens;
   bool differ = false;
-  for (int i = 0; i < s->runs.count; i++) {
+  for (int i = 0; i < s->count; i++) {
     differ = differ || plans[i].val_tokens != plans[0].val_tokens;
     all = fmax(all, plans[i].val_tokens);
-    fewest = fmin(fewest, OF_TRAINING * (double)s->runs.items[i].eval_every * plans[i].tokens);
+    fewest = fmin(fewest, OF_TRAINING * (double)s->runs[i].eval_every * plans[i].tokens);
   }
   const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
   return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
@@ -168,24 +159,24 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
 
 bool sweep_make_plan(Sweep *s, Error *error) {
   const double began = clock_seconds(), minutes = s->settings->minutes;
-  Plan *plans = calloc((size_t)s->runs.count, sizeof *plans);
+  Plan *plans = calloc((size_t)s->count, sizeof *plans);
   bool ok = (plans || error_memory(error, "a sweep")) && make_plans(s, plans, error);
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    s->runs.items[i].steps = (int64_t)plans[i].steps;
-    s->runs.items[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
+  for (int i = 0; ok && i < s->count; i++) {
+    s->runs[i].steps = (int64_t)plans[i].steps;
+    s->runs[i].eval_every = plans[i].eval_every >= 1 ? (int64_t)plans[i].eval_every : (int64_t)plans[i].steps;
   }
   if (ok) {
     fit_memory(s, plans);
     choose_threads(s);
   }
-  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, 60 * minutes - (clock_seconds() - began), error);
+  if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, began + 60 * minutes, error);
   if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
   free(plans);
-  for (int i = 0; ok && i < s->runs.count; i++) {
+  for (int i = 0; ok && i < s->count; i++) {
     json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
-    json_object_set_new(item, "run", json_string(s->runs.items[i].name));
-    json_object_set_new(item, "steps", json_integer(s->runs.items[i].steps));
-    json_object_set_new(item, "eval_every", json_integer(s->runs.items[i].eval_every));
+    json_object_set_new(item, "run", json_string(s->runs[i].name));
+    json_object_set_new(item, "steps", json_integer(s->runs[i].steps));
+    json_object_set_new(item, "eval_every", json_integer(s->runs[i].eval_every));
   }
   json_object_set_new(s->file, "at_once", json_integer(s->at_once));
   json_object_set_new(s->file, "threads", json_integer(s->threads));
@@ -194,8 +185,8 @@ bool sweep_make_plan(Sweep *s, Error *error) {
 }
 
 bool sweep_has_plan(const Sweep *s) {
-  for (int i = 0; i < s->runs.count; i++)
-    if (s->runs.items[i].steps < 1 || s->runs.items[i].eval_every < 1) return false;
+  for (int i = 0; i < s->count; i++)
+    if (s->runs[i].steps < 1 || s->runs[i].eval_every < 1) return false;
   return true;
 }
 
@@ -212,6 +203,6 @@ void sweep_choose_processes(Sweep *s) {
   }
   if (t->jobs > 0) s->at_once = t->jobs;
   if (s->at_once < 1) s->at_once = 1;
-  if (s->at_once > s->runs.count) s->at_once = s->runs.count;
+  if (s->at_once > s->count) s->at_once = s->count;
   if (!sweep_has_plan(s)) choose_threads(s);
 }

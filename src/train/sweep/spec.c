@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE /* strsep() */
-#include "train/sweep/spec.h"
+#include "train/sweep/internal.h"
 
 #include "kernels/philox.h"
 #include "base/file.h"
@@ -24,7 +24,7 @@ typedef struct Axis {
 
 typedef struct Reader {
   const Options *options;
-  const SweepSpec *spec;
+  const TrainSettings *settings;
   const char *path; /* of the file; NULL: the description is on the command line */
   int line;
   json_t *runs, *seen; /* seen: an object whose keys are the runs, as text */
@@ -128,7 +128,7 @@ static bool take_word(Reader *r, char **at) {
   /* Runs are compared on the same text, after the same parts of their steps. */
   const bool compared =
       option_is_among("out minutes val val-frac eval-every eval-tokens threads", row->name, strlen(row->name));
-  const bool timed = r->spec->timed && option_is_among("steps epochs", row->name, strlen(row->name));
+  const bool timed = !isnan(r->settings->minutes) && option_is_among("steps epochs", row->name, strlen(row->name));
   return !(row->transient || row->positional || compared || timed) ||
          refuse(r, "%s cannot differ between the runs of a sweep%s", axis->name, timed ? " with --minutes" : "");
 }
@@ -137,7 +137,7 @@ static bool take_word(Reader *r, char **at) {
 
 static double drawn(const Reader *r, int axis, int draw) {
   const Axis *a = &r->axes[axis];
-  const PhiloxWords words = philox(r->spec->seed, (uint32_t)axis, SITE_SWEEP, (uint32_t)draw, (uint32_t)r->line);
+  const PhiloxWords words = philox(r->settings->seed, (uint32_t)axis, SITE_SWEEP, (uint32_t)draw, (uint32_t)r->line);
   const double u = (double)philox_uniform(words.word[0]);
   if (a->low > 0 && a->high >= 10 * a->low) return a->low * pow(a->high / a->low, u);
   return a->low + u * (a->high - a->low);
@@ -187,7 +187,7 @@ static bool take_line(Reader *r, char *line) {
   for (int i = 0; i < r->count && combinations <= SWEEP_MAX_RUNS; i++)
     if (r->axes[i].count) combinations *= r->axes[i].count;
     else range = true;
-  const int draws = range ? r->spec->draws : 1;
+  const int draws = range ? r->settings->draws : 1;
   if (combinations * draws + (int64_t)json_array_size(r->runs) > SWEEP_MAX_RUNS)
     return refuse(r, "more than %d runs", SWEEP_MAX_RUNS);
   for (int draw = 0; draw < draws; draw++)
@@ -214,16 +214,17 @@ static bool take_text(Reader *r, char *text, size_t size) {
          (json_array_size(r->runs) > 0 || refuse(r, "no run is described"));
 }
 
-json_t *sweep_spec_read(const Options *options, const SweepSpec *spec, Error *error) {
-  const bool is_file = access(spec->text, F_OK) == 0;
+json_t *sweep_spec_read(const Options *options, const TrainSettings *settings, Error *error) {
+  const char *given = settings->sweep;
+  const bool is_file = access(given, F_OK) == 0;
   Reader r = {.options = options,
-              .spec = spec,
-              .path = is_file ? spec->text : NULL,
+              .settings = settings,
+              .path = is_file ? given : NULL,
               .runs = json_array(),
               .seen = json_object(),
               .error = error};
-  MappedFile file = {(const uint8_t *)spec->text, strlen(spec->text)};
-  if (!is_file || file_map(&file, spec->text, EXIT_INPUT, error)) {
+  MappedFile file = {(const uint8_t *)given, strlen(given)};
+  if (!is_file || file_map(&file, given, EXIT_INPUT, error)) {
     char *text = calloc(file.size + 1, 1);
     if (text && file.size) memcpy(text, file.bytes, file.size);
     if (text) take_text(&r, text, file.size);

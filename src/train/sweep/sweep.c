@@ -6,7 +6,6 @@
 #include "files/checkpoint/state.h"
 #include "report/result.h"
 #include "report/runs.h"
-#include "train/sweep/spec.h"
 #include "train/run.h"
 #include "base/array.h"
 #include "base/json.h"
@@ -57,6 +56,12 @@ static void name_run(SweepRun *run, int number, int digits) {
     if (strchr("/ \t", *c)) *c = '_';
 }
 
+static PathText path_of(const Sweep *s, const SweepRun *run, const char *ending) {
+  char name[SWEEP_NAME_BYTES + 8];
+  snprintf(name, sizeof name, "%s%s", run->name, ending);
+  return path_in(s->dir, name);
+}
+
 static bool is_valid(const json_t *file) {
   size_t i;
   json_t *item, *value, *runs = json_object_get(file, "runs"), *arguments = json_object_get(file, "arguments");
@@ -73,25 +78,25 @@ static bool is_valid(const json_t *file) {
 static bool take_runs(Sweep *s, Error *error) {
   if (!is_valid(s->file)) return fail(error, EXIT_CHECKPOINT, "%s/" SWEEP_FILE " is damaged", s->dir);
   json_t *runs = json_object_get(s->file, "runs");
-  s->runs.count = (int)json_array_size(runs);
-  s->runs.items = calloc((size_t)s->runs.count, sizeof *s->runs.items);
-  if (!s->runs.items) return error_memory(error, "a sweep");
-  const int digits = snprintf(NULL, 0, "%d", s->runs.count);
+  s->count = (int)json_array_size(runs);
+  s->runs = calloc((size_t)s->count, sizeof *s->runs);
+  if (!s->runs) return error_memory(error, "a sweep");
+  const int digits = snprintf(NULL, 0, "%d", s->count);
   json_t *groups = json_object();
-  for (int i = 0; i < s->runs.count; i++) {
-    SweepRun *run = &s->runs.items[i];
+  for (int i = 0; i < s->count; i++) {
+    SweepRun *run = &s->runs[i];
     const json_t *item = json_array_get(runs, (size_t)i);
-    char name[SWEEP_NAME_BYTES + sizeof ".run"];
     run->settings = json_object_get(item, "settings");
     run->steps = json_integer_value(json_object_get(item, "steps"));
     run->eval_every = json_integer_value(json_object_get(item, "eval_every"));
     name_run(run, i + 1, digits);
-    snprintf(name, sizeof name, "%s.run", run->name);
-    run->dir = path_in(s->dir, name);
+    run->dir = path_of(s, run, ".run");
+    run->out = path_of(s, run, ".out");
+    run->messages = path_of(s, run, ".log");
     run->group = seeds_group(groups, run->settings, i, error);
     for (int stage = 0; stage < SWEEP_STAGES; stage++) run->scores[stage] = (double)NAN;
   }
-  s->runs.groups = (int)json_object_size(groups);
+  s->groups = (int)json_object_size(groups);
   json_decref(groups);
   return !error->code && json_memory_ok(error, "a sweep");
 }
@@ -101,7 +106,7 @@ static bool take_runs(Sweep *s, Error *error) {
 /* Returns the step of a run at the end of a stage: one with an evaluation. */
 static int64_t step_after(const SweepRun *run, int stage) {
   const int64_t step = (int64_t)((double)run->steps * sweep_stages[stage].part);
-  if (stage == SWEEP_STAGES - 1) return run->steps;
+  if (stage == SWEEP_LAST) return run->steps;
   return step < run->eval_every ? run->eval_every : step / run->eval_every * run->eval_every;
 }
 
@@ -130,42 +135,27 @@ static bool look_at(SweepRun *run, int stage, Error *error) {
       if (e->step <= wanted) run->scores[stage] = fmin(run->scores[stage], score_of(run, e));
     }
   const MetricsLine *kept = history_kept(&history);
-  if (there && stage == SWEEP_STAGES - 1 && kept && kept->all) run->scores[stage] = score_of(run, kept);
+  if (there && stage == SWEEP_LAST && kept && kept->all) run->scores[stage] = score_of(run, kept);
   run->val_text = history.val_text;
   history_free(&history);
   if (damage.code == EXIT_MEMORY) fail(error, EXIT_MEMORY, "%s", damage.text);
   return there;
 }
 
-/* The processes of a stage. */
-typedef struct StageWork {
-  Console *console;
-  int stage;
-  ExitCode fatal; /* a failure that other runs will have, too; EXIT_DONE: none */
-  OneLine why;
-  Jobs jobs;
-  int done;
-} StageWork;
+/* Returns whether a process failed as others will, too. */
+static bool is_fatal(const SweepRun *run) { return run->status == EXIT_OUTPUT || run->status == EXIT_BUSY; }
 
-static bool tell_end(void *context, int which) {
-  StageWork *work = context;
-  const Process *process = &work->jobs.processes[which];
-  SweepRun *run = work->jobs.runs[which];
+static bool tell_end(Sweep *s, SweepRun *run, int done, int count) {
+  double *score = &run->scores[s->stage];
   Error unknown = {0};
-  work->done++;
-  run->failed = !look_at(run, work->stage, &unknown) || process->status || !isfinite(run->scores[work->stage]);
+  run->failed = !look_at(run, s->stage, &unknown) || run->status || !isfinite(*score);
   if (!run->failed) {
-    console_line(work->console, "%d/%d  %s: %.4f %s", work->done, work->jobs.count, run->name, run->scores[work->stage],
-                 sweep_run_unit(run));
+    console_line(s->console, "%d/%d  %s: %.4f %s", done, count, run->name, *score, sweep_unit(run));
     return true;
   }
-  const OneLine message = sweep_message_of(process);
-  run->scores[work->stage] = INFINITY;
-  console_line(work->console, "%d/%d  %s failed: %s", work->done, work->jobs.count, run->name, message.text);
-  if (process->status != EXIT_OUTPUT && process->status != EXIT_BUSY) return true;
-  work->fatal = (ExitCode)process->status;
-  work->why = message;
-  return false;
+  *score = INFINITY;
+  console_line(s->console, "%d/%d  %s failed: %s", done, count, run->name, sweep_message_of(run).text);
+  return !is_fatal(run);
 }
 
 /* Returns the arguments that bring a run to the end of a stage. */
@@ -191,7 +181,7 @@ static json_t *words_for_stage(const Sweep *s, const SweepRun *run, int stage) {
 /* Refuses scores on different validation texts. */
 static bool check_texts(const Sweep *s, Error *error) {
   const SweepRun *first = NULL;
-  for (const SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++) {
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
     if (!run->val_text) continue;
     if (!first) first = run;
     if (run->val_text != first->val_text)
@@ -204,39 +194,40 @@ static bool check_texts(const Sweep *s, Error *error) {
 }
 
 static bool run_stage(Sweep *s, int stage, Error *error) {
-  StageWork work = {.console = s->console, .stage = stage};
-  Jobs *b = &work.jobs;
-  if (!sweep_jobs_make(b, s->runs.count, error)) return false;
-  bool ok = true;
-  for (int i = 0; ok && i < s->runs.count; i++) {
-    SweepRun *run = &s->runs.items[i];
+  int count = 0;
+  s->stage = stage;
+  for (int i = 0; !error->code && i < s->count; i++) {
+    SweepRun *run = &s->runs[i];
+    run->status = 0;
     if (run->stopped || run->failed || look_at(run, stage, error) || run->failed) continue;
-    ok = !error->code && sweep_jobs_add(s, b, run, 0, words_for_stage(s, run, stage), error);
+    run->words = words_for_stage(s, run, stage);
+    count++;
   }
-  if (ok && b->count)
+  if (!error->code && count)
     console_line(s->console, "%s of the steps: %s, %d at a time; loss on validation text:", sweep_stages[stage].name,
-                 text_plural(b->count, "run").text, s->at_once);
-  ok = ok && processes_run(b->processes, b->count, s->at_once, tell_end, &work, error);
-  for (int i = 0; i < b->count; i++)
-    if (!b->processes[i].status && !b->runs[i]->failed) unlink(b->messages[i].text);
-  sweep_jobs_free(b);
-  if (ok && work.fatal) fail(error, work.fatal, "%s", work.why.text);
-  return ok && !error->code && check_texts(s, error);
+                 text_plural(count, "run").text, s->at_once);
+  sweep_run_processes(s, tell_end, error);
+  for (const SweepRun *run = s->runs; run < s->runs + s->count; run++) {
+    if (!error->code && is_fatal(run)) fail(error, (ExitCode)run->status, "%s", sweep_message_of(run).text);
+    unlink(run->out.text);
+    if (!run->failed) unlink(run->messages.text);
+  }
+  return !error->code && check_texts(s, error);
 }
 
 /* Stops the runs whose settings are not among the best. */
 static bool choose(Sweep *s, int stage, Error *error) {
-  double *sorted = malloc((size_t)s->runs.count * sizeof *sorted);
+  double *sorted = malloc((size_t)s->count * sizeof *sorted);
   int groups = 0;
   if (!sorted) return error_memory(error, "a sweep");
-  for (int i = 0; i < s->runs.count; i++) {
-    const double score = sweep_group_score(&s->runs, i, stage);
-    if (s->runs.items[i].group == i && isfinite(score)) sorted[groups++] = score;
+  for (int i = 0; i < s->count; i++) {
+    const double score = sweep_group_score(s, i, stage);
+    if (s->runs[i].group == i && isfinite(score)) sorted[groups++] = score;
   }
   qsort(sorted, (size_t)groups, sizeof *sorted, array_compare_doubles);
   const int left = sweep_left_after(&sweep_stages[stage], groups);
-  for (SweepRun *run = s->runs.items; run < s->runs.items + s->runs.count; run++)
-    if (groups && !(sweep_group_score(&s->runs, run->group, stage) <= sorted[left - 1])) run->stopped = true;
+  for (SweepRun *run = s->runs; run < s->runs + s->count; run++)
+    if (groups && !(sweep_group_score(s, run->group, stage) <= sorted[left - 1])) run->stopped = true;
   free(sorted);
   return true;
 }
@@ -287,7 +278,6 @@ static json_t *absolute_words(const Sweep *s, const json_t *runs, Error *error) 
 
 static bool open_new(Sweep *s, Error *error) {
   const TrainSettings *t = s->settings;
-  const SweepSpec spec = {t->sweep, t->draws, t->seed, !isnan(t->minutes)};
   char *arguments = NULL;
   size_t size = 0;
   const char *config = s->options->config;
@@ -301,7 +291,7 @@ static bool open_new(Sweep *s, Error *error) {
   if (options_typed(s->options, "stop-at"))
     return fail(error, EXIT_USAGE, "--stop-at does not go with --sweep, which stops runs itself");
   s->dir = run_directory(t, ".sweep", error);
-  json_t *runs = s->dir && check_word(s->dir, error) ? sweep_spec_read(s->options, &spec, error) : NULL;
+  json_t *runs = s->dir && check_word(s->dir, error) ? sweep_spec_read(s->options, t, error) : NULL;
   bool ok = runs && run_arguments_text(s->options, t, &arguments, &size, error);
   json_t *words = json_array(), *items = json_array();
   for (const char *at = arguments; ok && at < arguments + size; at += strlen(at) + 1)
@@ -336,21 +326,18 @@ static bool open_old(Sweep *s, const char *dir, Error *error) {
 
 static bool make_runs(Sweep *s, Error *error) {
   sweep_choose_processes(s);
-  console_line(s->console, "sweep    %s in %s", text_plural(s->runs.count, "run").text, s->dir);
+  console_line(s->console, "sweep    %s in %s", text_plural(s->count, "run").text, s->dir);
   if (!sweep_has_plan(s) && !(sweep_make_plan(s, error) && write_file(s, error))) {
     if (s->created) unlink(path_in(s->dir, CHECKPOINT_LOCK).text);
     if (s->created) rmdir(s->dir); /* empty, unless the plan could not be written */
     return false;
   }
   for (int stage = 0; stage < SWEEP_STAGES; stage++)
-    if (!run_stage(s, stage, error) || !choose(s, stage, error) ||
-        !sweep_page_write(&s->runs, s->dir, s->options, s->settings->by_seed, path_in(s->dir, CHECKPOINT_REPORT).text,
-                          error))
-      return false;
-  if (!sweep_tell(&s->runs, s->console, error)) return false;
+    if (!run_stage(s, stage, error) || !choose(s, stage, error) || !sweep_page_write(s, error)) return false;
+  if (!sweep_tell(s, error)) return false;
   console_line(s->console, "report: %s", path_in(s->dir, CHECKPOINT_REPORT).text);
   return print_table(s, error) &&
-         (sweep_best(&s->runs) || fail(error, EXIT_NONFINITE, "no run of the sweep has reached its end"));
+         (sweep_best(s) || fail(error, EXIT_NONFINITE, "no run of the sweep has reached its end"));
 }
 
 bool sweep_run(const Options *options, const TrainSettings *settings, Console *console, Error *error) {
@@ -362,7 +349,7 @@ bool sweep_run(const Options *options, const TrainSettings *settings, Console *c
     error_append(error, "; continue with: %s --resume=%s", program_name("train").text,
                  text_shell_word(s.dir, ONE_LINE_BYTES - 1).text);
   json_decref(s.file);
-  free(s.runs.items);
+  free(s.runs);
   if (s.lock >= 0) close(s.lock);
   free(s.dir);
   return ok;
