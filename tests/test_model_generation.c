@@ -1,6 +1,6 @@
 /* Texts that are generated several at a time, on every backend: each is bit for bit the one that its prompt gets alone,
  * whatever stands beside it, and on any number of threads; stop texts, slides, log-probabilities. */
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "tests/machine.h"
 #include "tests/model_helpers.h"
 #include "model/parameters.h"

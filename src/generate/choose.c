@@ -1,7 +1,7 @@
 /* Multiple choice (--choose): which texts of a file the model finds likelier, and how often they are the right ones. */
 #include "cli/startup.h"
 #include "generate/program.h"
-#include "generate/inference/choices.h"
+#include "inference/choices.h"
 #include "base/path.h"
 #include "base/text.h"
 

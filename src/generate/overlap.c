@@ -2,7 +2,7 @@
 
 #include "files/checkpoint/directory.h"
 #include "cli/startup.h"
-#include "generate/inference/longest_match.h"
+#include "inference/longest_match.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
 #include "base/path.h"

@@ -11,7 +11,7 @@
 #include "files/formats/model_files.h"
 #include "generate/series.h"
 #include "generate/settings.h"
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "base/array.h"
 
 /* A model with its tokenizers, opened from a run directory or a directory of Hugging Face transformers. */

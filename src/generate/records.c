@@ -2,7 +2,7 @@
 
 #include "text/dataset/file_list.h"
 #include "generate/completion.h"
-#include "generate/inference/evaluation.h"
+#include "inference/evaluation.h"
 #include "base/text.h"
 
 #include <inttypes.h>

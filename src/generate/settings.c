@@ -3,8 +3,8 @@
 #include "cli/option_rows.h"
 #include "files/formats/gguf_model.h"
 #include "generate/records.h"
-#include "generate/inference/generation.h"
-#include "generate/inference/sampling.h"
+#include "inference/generation.h"
+#include "inference/sampling.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "generate/surprisal.h"
 
 #include "files/checkpoint/directory.h"
-#include "generate/inference/evaluation.h"
+#include "inference/evaluation.h"
 #include "base/file.h"
 #include "base/html.h"
 #include "base/path.h"

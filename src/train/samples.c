@@ -3,9 +3,9 @@
 #include "train/run.h"
 
 #include "cli/startup.h"
-#include "generate/inference/answers.h"
-#include "generate/inference/generation.h"
-#include "generate/inference/longest_match.h"
+#include "inference/answers.h"
+#include "inference/generation.h"
+#include "inference/longest_match.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/path.h"
 #include "base/text.h"

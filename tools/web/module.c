@@ -1,7 +1,7 @@
 /* The functions of the WebAssembly module: a model from a pack writes text, one token per call. It has one state and no
  * imports; tools/web/worker.js calls it (docs/exchange.md, "A page for browsers"). */
 #include "files/formats/classes.h"
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "base/array.h"
 #include "generate/pack.h"

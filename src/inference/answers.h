@@ -1,10 +1,10 @@
 /* Generated responses to the prompts of pairs. */
-#ifndef INKLING_GENERATE_INFERENCE_ANSWERS_H
-#define INKLING_GENERATE_INFERENCE_ANSWERS_H
+#ifndef INKLING_INFERENCE_ANSWERS_H
+#define INKLING_INFERENCE_ANSWERS_H
 
 #include "text/dataset/windows.h"
-#include "generate/inference/batch.h"
-#include "generate/inference/generation.h"
+#include "inference/batch.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "base/error.h"
 #include "base/progress.h"

@@ -1,4 +1,4 @@
-#include "generate/inference/answers.h"
+#include "inference/answers.h"
 
 #include "text/tokenizer/bpe_encode.h"
 

@@ -1,10 +1,10 @@
 /* Text generation: prompts in, bytes out, several texts at a time. Each text is bit for bit the one that its prompt
  * would get alone. Used by the samples of ./train and by ./generate. */
-#ifndef INKLING_GENERATE_INFERENCE_GENERATION_H
-#define INKLING_GENERATE_INFERENCE_GENERATION_H
+#ifndef INKLING_INFERENCE_GENERATION_H
+#define INKLING_INFERENCE_GENERATION_H
 
-#include "generate/inference/sampling.h"
-#include "generate/inference/token_rules.h"
+#include "inference/sampling.h"
+#include "inference/token_rules.h"
 #include "model.h"
 #include "model/decoder.h"
 #include "text/tokenizer/tokenizer.h"

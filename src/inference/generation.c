@@ -1,6 +1,6 @@
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 
-#include "generate/inference/evaluation.h"
+#include "inference/evaluation.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
 #include "base/system.h"

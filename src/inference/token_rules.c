@@ -1,4 +1,4 @@
-#include "generate/inference/token_rules.h"
+#include "inference/token_rules.h"
 
 #include "base/array.h"
 

@@ -1,6 +1,6 @@
 /* Rules of generation: biases on the logits of tokens, and banned texts; lists of texts to look for. */
-#ifndef INKLING_GENERATE_INFERENCE_TOKEN_RULES_H
-#define INKLING_GENERATE_INFERENCE_TOKEN_RULES_H
+#ifndef INKLING_INFERENCE_TOKEN_RULES_H
+#define INKLING_INFERENCE_TOKEN_RULES_H
 
 #include "text/tokenizer/tokenizer.h"
 #include "base/error.h"
