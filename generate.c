@@ -5,8 +5,8 @@
 #include "cli/startup.h"
 #include "text/dataset/file_list.h"
 #include "files/formats/model_files.h"
-#include "generate/overlap.h"
-#include "generate/surprisal.h"
+#include "generate/novelty.h"
+#include "generate/heat.h"
 #include "model/parameters.h"
 #include "report/result.h"
 #include "base/system.h"
@@ -95,7 +95,7 @@ static bool list_parameters(Program *p, Error *error) {
 
 /* The ending of its name gives the format of a file, except that --per-line reads any file as lines, or as TSV. */
 static bool check_formats(const GenerateSettings *s, Error *error) {
-  const bool piped = (s->score && path_is_stdin(s->score)) || (s->overlap && path_is_stdin(s->overlap));
+  const bool piped = (s->score && path_is_stdin(s->score)) || (s->novelty && path_is_stdin(s->novelty));
   const TextFormat given = s->fasta ? FORMAT_FASTA : FORMAT_TSV,
                    named = s->score ? text_format_of(s->score) : FORMAT_TEXT;
   if ((s->fasta || (s->tsv && !s->per_line)) && !piped)
@@ -114,14 +114,14 @@ static bool check_values(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!check_formats(s, error)) return false;
   const bool prompt_is_stdin = s->prompt_file && path_is_stdin(s->prompt_file);
-  if (s->overlap && path_is_stdin(s->overlap) && prompt_is_stdin)
+  if (s->novelty && path_is_stdin(s->novelty) && prompt_is_stdin)
     return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
-  if (s->overlap && s->tokens > overlap_most_tokens(s->samples))
+  if (s->novelty && s->tokens > novelty_most_tokens(s->samples))
     return fail(error, EXIT_USAGE, "--novelty takes at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
-                overlap_most_tokens(s->samples), s->samples);
+                novelty_most_tokens(s->samples), s->samples);
   if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
-  return attention_check(s, error) && dump_check(s, error) && surprisal_check(&p->settings, &p->console, error);
+  return attention_check(s, error) && dump_check(s, error) && heat_check(&p->settings, &p->console, error);
 }
 
 /* ---- modes ---- */
@@ -168,7 +168,7 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   if (stage == STAGE_TOKENS && p->model.config.encoder_layers && !s->prompt && !s->prompt_file)
     return fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE, or many with --lines",
                 p->model.dir);
-  if (s->overlap && !overlap_open(p, error)) return false;
+  if (s->novelty && !novelty_open(p, error)) return false;
   if (stage >= STAGE_MODEL && !loaded_open_model(&p->model, &p->settings, &p->console, error)) return false;
   if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
   if (stage < STAGE_TOKENS) return true;
@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
   loaded_close(&p.model);
   free(p.prompt.text.bytes);
   prompt_tokens_free(&p.prompt.tokens);
-  overlap_free(p.overlap);
+  novelty_free(p.novelty);
   pattern_list_free(&p.stops);
   options_free(&p.options);
   options_free(&p.training);

@@ -287,7 +287,7 @@ static bool finish(Run *r, Error *error) {
   if (r->session.stopping) return interrupted(r, error);
   console_end_line(&r->console);
   if (!run_together(r, run_measure_kept, error)) return false;
-  if (run_sample(r, error)) run_check_memorization(r, error);
+  if (run_sample(r, error)) run_check_novelty(r, error);
   if (!run_agree_on_stop(r, error)) return false;
   if (r->session.stopping) return interrupted(r, error);
   run_load_newest(&r->model, &r->session);

@@ -105,7 +105,7 @@ static bool is_read(const char *file, const char *input) {
 }
 
 bool output_file_check(const char *option, const char *path, const GenerateSettings *s, Error *error) {
-  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->overlap};
+  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->novelty};
   const PathText dir = path_directory(path);
   const OneLine shown = text_one_line(path, 250);
   FileWriter file;

@@ -66,7 +66,7 @@ typedef struct Program {
   size_t at;
   SeenBytes seen;
   Prompt prompt;
-  struct Overlap *overlap; /* for --novelty; NULL: not requested */
+  struct Novelty *novelty; /* for --novelty; NULL: not requested */
   double launched;         /* clock_seconds() at the start of the program */
   const char *version;
 } Program;

@@ -1,6 +1,6 @@
 /* From the command line to a request: reading a prompt, replacing escapes, encoding; stop texts, biases and bans. */
 #include "cli/options.h"
-#include "generate/overlap.h"
+#include "generate/novelty.h"
 #include "generate/program.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
@@ -177,7 +177,7 @@ GenerationRequest request_make(Program *p, const PromptTokens *prompt) {
                                .stops = p->stops,
                                .rules = m->rules.tokenizer ? &m->rules : NULL,
                                .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
-  if (s->overlap && request.max_tokens < 0) request.max_tokens = overlap_most_tokens(s->samples);
+  if (s->novelty && request.max_tokens < 0) request.max_tokens = novelty_most_tokens(s->samples);
   request.sampling.seed = request_seed(p);
   if (s->greedy) request.sampling.temperature = 0;
   return request;

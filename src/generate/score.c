@@ -6,7 +6,7 @@
 #include "generate/completion.h"
 #include "generate/line_input.h"
 #include "generate/records.h"
-#include "generate/surprisal.h"
+#include "generate/heat.h"
 #include "inference/answers.h"
 #include "inference/evaluation.h"
 #include "text/tokenizer/bpe_encode.h"
@@ -363,7 +363,7 @@ bool program_score(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   bool (*score)(Program * p, Records * records, Error * error) = s->per_line ? score_lines : score_file;
   Records records = {0};
-  if (surprisal_is_shown(s)) return surprisal_score(p, error);
+  if (heat_is_shown(s)) return heat_score(p, error);
   if (!records_wanted(s)) return score(p, NULL, error);
   const bool ok = records_open(&records, p, error) && score(p, &records, error) && records_finish(&records, error);
   records_free(&records);

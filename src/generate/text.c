@@ -1,6 +1,6 @@
 /* Text mode, the default: one text to stdout, as it is generated. */
-#include "generate/overlap.h"
-#include "generate/surprisal.h"
+#include "generate/novelty.h"
+#include "generate/heat.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -11,8 +11,8 @@
 
 typedef struct TextMode {
   Program *p;
-  bool keep;   /* keep the text, for the overlap and for the options of surprisal.h */
-  bool at_end; /* print the text at the end, when the overlap to underline is known */
+  bool keep;   /* keep the text, for --novelty and for the options of heat.h */
+  bool at_end; /* print the text at the end, when the copied passages to underline are known */
 } TextMode;
 
 static bool emit(void *mode, void *output, const uint8_t *bytes, size_t size, Error *error) {
@@ -20,8 +20,8 @@ static bool emit(void *mode, void *output, const uint8_t *bytes, size_t size, Er
   Output *o = output;
   if (m->keep && !byte_buffer_add(&o->text, bytes, size, error)) return false;
   if (m->at_end) return true;
-  if (!m->p->settings.surprisal) return stdout_write(&m->p->out, bytes, size);
-  surprisal_print(o, o->text.size - size, o->text.size);
+  if (!m->p->settings.heat) return stdout_write(&m->p->out, bytes, size);
+  heat_print(o, o->text.size - size, o->text.size);
   return stdout_write(&m->p->out, "", 0);
 }
 
@@ -39,7 +39,7 @@ void program_note_result(Console *console, const GenerationRequest *request, con
 
 static bool generate(TextMode *m, Output *text, Error *error) {
   Program *p = m->p;
-  Overlap *overlap = p->overlap;
+  Novelty *novelty = p->novelty;
   const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   const bool terminal = isatty(STDOUT_FILENO);
@@ -47,27 +47,27 @@ static bool generate(TextMode *m, Output *text, Error *error) {
   if (echo && !m->at_end && !stdout_write(&p->out, prompt->text.bytes, prompt->text.size))
     return stdout_check(&p->out, error);
   if (!output_generate(&p->model, text, emit, m, error)) return false;
-  const bool ok = !overlap || (overlap_add(overlap, text, error) && overlap_compare(overlap, error));
+  const bool ok = !novelty || (novelty_add(novelty, text, error) && novelty_compare(novelty, error));
   if (m->at_end) {
     if (echo) stdout_write(&p->out, prompt->text.bytes, prompt->text.size);
-    overlap_print(overlap, 0);
+    novelty_print(novelty, 0);
   }
   if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
   else if (!p->console.quiet && file_is_same("/dev/stdout", "/dev/stderr")) fputc('\n', stderr); /* `>log 2>&1` */
   program_note_result(&p->console, &text->request, &text->result);
-  if (overlap && ok) overlap_note(overlap);
-  return ok && (!surprisal_is_shown(s) || surprisal_finish(p, prompt, text, error)) && stdout_check(&p->out, error) &&
+  if (novelty && ok) novelty_note(novelty);
+  return ok && (!heat_is_shown(s) || heat_finish(p, prompt, text, error)) && stdout_check(&p->out, error) &&
          bpe_ids_sink(&prompt->tokens.decoder, text->ids.ids, text->ids.count, error) && attention_write(p, error);
 }
 
 bool program_text(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  const bool surprisal = surprisal_is_shown(s);
+  const bool heat = heat_is_shown(s);
   if (!attention_check_model(p, error)) return false;
   if (s->samples > 1) return program_samples(p, error);
-  TextMode m = {.p = p, .keep = surprisal || p->overlap, .at_end = p->overlap && isatty(STDOUT_FILENO)};
-  Output text = {.request = request_make(p, &p->prompt.tokens), .keep_ids = p->overlap || s->attention.count};
-  if (surprisal) text.request.alternatives = surprisal_alternatives(s, p->model.config.vocab);
+  TextMode m = {.p = p, .keep = heat || p->novelty, .at_end = p->novelty && isatty(STDOUT_FILENO)};
+  Output text = {.request = request_make(p, &p->prompt.tokens), .keep_ids = p->novelty || s->attention.count};
+  if (heat) text.request.alternatives = heat_alternatives(s, p->model.config.vocab);
   const bool ok = generate(&m, &text, error);
   output_free(&text);
   return ok;

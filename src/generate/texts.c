@@ -2,7 +2,7 @@
 #include "text/dataset/line.h"
 #include "generate/completion.h"
 #include "generate/line_input.h"
-#include "generate/overlap.h"
+#include "generate/novelty.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -35,7 +35,7 @@ typedef struct Lines {
   bool given[KEYS]; /* its line has that key */
   bool scored;      /* the line's "score" is true */
   bool noted;       /* the note about "n" was printed */
-  int held;         /* the number of texts that wait for the overlap to underline */
+  int held;         /* the number of texts that wait for the copied passages to underline */
 } Lines;
 
 /* ---- a line of JSON ---- */
@@ -176,7 +176,7 @@ static Output *add_output(Lines *l, Error *error) {
   if (!output) return NULL;
   output->completion = l->completion;
   output->index = l->next++;
-  output->keep_ids = l->json || l->p->overlap;
+  output->keep_ids = l->json || l->p->novelty;
   output->request = l->own;
   output->request.prompt = l->tokens;
   output->request.text = output;
@@ -325,12 +325,12 @@ static void print_end(const Lines *l, int index) {
   stdout_flush(&l->p->out);
 }
 
-/* On a terminal, texts are printed at the end, when the overlap to underline is known. */
+/* On a terminal, texts are printed at the end, when the copied passages to underline are known. */
 static bool print_sample(void *lines, const Output *o, Error *error) {
   Lines *l = lines;
   Program *p = l->p;
-  if (p->overlap && !overlap_add(p->overlap, o, error)) return false;
-  if (p->overlap && isatty(STDOUT_FILENO)) return l->held++, true;
+  if (p->novelty && !novelty_add(p->novelty, o, error)) return false;
+  if (p->novelty && isatty(STDOUT_FILENO)) return l->held++, true;
   if (print_head(l, o->index) && (!o->text.size || stdout_write(&p->out, o->text.bytes, o->text.size)))
     print_end(l, o->index);
   return stdout_check(&p->out, error);
@@ -339,8 +339,8 @@ static bool print_sample(void *lines, const Output *o, Error *error) {
 /* Compares all texts at once, because the other text may be long. Prints the texts that wait, even after an error. */
 static bool finish_samples(const Lines *l, bool ok, Error *error) {
   Program *p = l->p;
-  ok = ok && (!p->overlap || overlap_compare(p->overlap, error));
-  for (int i = 0; i < l->held && print_head(l, i) && overlap_print(p->overlap, (size_t)i); i++) print_end(l, i);
+  ok = ok && (!p->novelty || novelty_compare(p->novelty, error));
+  for (int i = 0; i < l->held && print_head(l, i) && novelty_print(p->novelty, (size_t)i); i++) print_end(l, i);
   return ok;
 }
 
@@ -370,7 +370,7 @@ bool program_samples(Program *p, Error *error) {
   if (ok && !p->out.error)
     console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)l.outputs.tokens, "token").text,
                  text_plural(count, "text").text, text_duration(clock_seconds() - start).text, l.request.sampling.seed);
-  if (ok && p->overlap) overlap_note(p->overlap);
+  if (ok && p->novelty) novelty_note(p->novelty);
   close_lines(&l);
   return ok && stdout_check(&p->out, error);
 }

@@ -376,6 +376,6 @@ bool run_has_learned(const Run *r); /* false: the kept model is no better than g
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r); /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);
-bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
+bool run_check_novelty(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

@@ -182,7 +182,7 @@ bool run_sample(Run *r, Error *error) {
   return ok;
 }
 
-/* ---- detection of memorization: finds passages of the sample that appear in the training text, and compares with text
+/* ---- novelty: finds passages of the sample that appear in the training text, and compares with text
  * that the model was not trained on ---- */
 
 enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
@@ -235,7 +235,7 @@ static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Err
   return ok || !error->code; /* stopped */
 }
 
-bool run_check_memorization(Run *r, Error *error) {
+bool run_check_novelty(Run *r, Error *error) {
   const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied[EXCERPTS + 1] = {0}, usual = 0;
   MetricsLine line;

@@ -1,26 +1,26 @@
 /* Surprisal of tokens (--heat, --heat-html, --alts): as colors, as a page, as a table. */
-#ifndef INKLING_GENERATE_SURPRISAL_H
-#define INKLING_GENERATE_SURPRISAL_H
+#ifndef INKLING_GENERATE_HEAT_H
+#define INKLING_GENERATE_HEAT_H
 
 #include "generate/outputs.h"
 
 /* Returns whether one of the options is given. */
-bool surprisal_is_shown(const GenerateSettings *settings);
+bool heat_is_shown(const GenerateSettings *settings);
 /* Checks, before generation, that the page can be written. EXIT_OUTPUT; EXIT_USAGE for a name without the extension of
  * a page, or of a file that is read or written otherwise. */
-bool surprisal_check(const GenerateSettings *settings, Console *console, Error *error);
+bool heat_check(const GenerateSettings *settings, Console *console, Error *error);
 /* Returns the number of alternatives of each token that are shown. */
-int surprisal_alternatives(const GenerateSettings *settings, int vocab);
+int heat_alternatives(const GenerateSettings *settings, int vocab);
 
 /* Prints bytes [from, to) of a text, whole characters, to stdout in the colors of their tokens. */
-void surprisal_print(const Output *output, size_t from, size_t to);
+void heat_print(const Output *output, size_t from, size_t to);
 
 /* Prints the table of --alts to stdout and writes the page; `prompt`: NULL or the prompt before the text. EXIT_OUTPUT,
  * EXIT_MEMORY. */
-bool surprisal_finish(Program *p, const Prompt *prompt, const Output *output, Error *error);
+bool heat_finish(Program *p, const Prompt *prompt, const Output *output, Error *error);
 
 /* Handles --score FILE with one of these options: shows the text of the file instead of a generated one. EXIT_INPUT: it
  * is longer than 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
-bool surprisal_score(Program *p, Error *error);
+bool heat_score(Program *p, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "generate/surprisal.h"
+#include "generate/heat.h"
 
 #include "files/checkpoint/directory.h"
 #include "inference/evaluation.h"
@@ -20,14 +20,14 @@ static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next 
 /* Of the 256 colors of a terminal: pale green to red. */
 static const int level_colors[LEVELS] = {194, 229, 222, 215, 209, 203};
 
-bool surprisal_is_shown(const GenerateSettings *s) { return s->surprisal || s->surprisal_html || s->alternatives > 0; }
+bool heat_is_shown(const GenerateSettings *s) { return s->heat || s->heat_html || s->alternatives > 0; }
 
 /* Returns false on a terminal without colors; a file or pipe may reach a terminal that has them. */
 static bool can_color(void) { return !isatty(STDOUT_FILENO) || console_can_mark(); }
 
-bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) {
-  const char *page = s->surprisal_html;
-  if (s->surprisal && !can_color())
+bool heat_check(const GenerateSettings *s, Console *console, Error *error) {
+  const char *page = s->heat_html;
+  if (s->heat && !can_color())
     console_note(console, "this terminal shows no colors (TERM); --heat-html FILE writes a page of them, and --alts 1 "
                           "prints numbers");
   if (!page) return true;
@@ -39,8 +39,8 @@ bool surprisal_check(const GenerateSettings *s, Console *console, Error *error) 
   return output_file_check("--heat-html", page, s, error);
 }
 
-int surprisal_alternatives(const GenerateSettings *s, int vocab) {
-  const int hover = s->surprisal_html ? HOVER_ALTERNATIVES : 0;
+int heat_alternatives(const GenerateSettings *s, int vocab) {
+  const int hover = s->heat_html ? HOVER_ALTERNATIVES : 0;
   const int wanted = s->alternatives > hover ? s->alternatives : hover;
   return wanted < vocab ? wanted : vocab;
 }
@@ -66,7 +66,7 @@ static size_t begin_of(const Output *o, size_t at, size_t end) {
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
-void surprisal_print(const Output *o, size_t from, size_t to) {
+void heat_print(const Output *o, size_t from, size_t to) {
   const uint8_t *bytes = o->text.bytes;
   size_t token = o->ids.count ? o->ids.count - 1 : 0; /* the one of byte i */
   int shown = -1;
@@ -187,7 +187,7 @@ static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
 static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Output *o,
                        Error *error) {
   FileWriter file;
-  if (!file_writer_begin(&file, s->surprisal_html, error)) return false;
+  if (!file_writer_begin(&file, s->heat_html, error)) return false;
   html_begin(file.stream, style);
   fputs("<title>Surprise</title>\n</head>\n<body>\n<h1>What surprises ", file.stream);
   html_write_text(file.stream, m->dir);
@@ -201,7 +201,7 @@ static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Pr
   return file_writer_commit(&file, error);
 }
 
-bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
+bool heat_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
   const GenerateSettings *s = &p->settings;
   double bits = 0;
   for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
@@ -210,7 +210,7 @@ bool surprisal_finish(Program *p, const Prompt *prompt, const Output *o, Error *
   if (o->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
                  text_plural((double)o->ids.count, "token").text);
-  return !s->surprisal_html || write_page(s, &p->model, prompt, o, error);
+  return !s->heat_html || write_page(s, &p->model, prompt, o, error);
 }
 
 /* ---- the text of a file ---- */
@@ -233,21 +233,21 @@ static bool take_token(void *context, int32_t id, float loss, const float *logit
 }
 
 static bool print_output(Program *p, const Output *o, Error *error) {
-  if (p->settings.surprisal) {
-    surprisal_print(o, 0, o->text.size);
+  if (p->settings.heat) {
+    heat_print(o, 0, o->text.size);
     if (o->text.size && o->text.bytes[o->text.size - 1] != '\n') putchar('\n');
   }
-  return surprisal_finish(p, NULL, o, error) && stdout_check(&p->out, error);
+  return heat_finish(p, NULL, o, error) && stdout_check(&p->out, error);
 }
 
-bool surprisal_score(Program *p, Error *error) {
+bool heat_score(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
   ByteBuffer text = {0};
   if (m->config.encoder_layers)
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
-  const int alternatives = surprisal_alternatives(s, m->config.vocab);
+  const int alternatives = heat_alternatives(s, m->config.vocab);
   Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
   TextScore score = {.take = take_token, .context = &r, .logits = true};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
