@@ -199,7 +199,7 @@ static bool run_series(Program *p, const char *dir, int mode, Error *error) {
 
 static bool run(void *context, Error *error) {
   Program *p = context;
-  if (!request_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
+  if (!prompt_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
   p->check.console = p->settings.binary ? NULL : &p->console;
   prompt_note_escapes(&p->settings, &p->console);
   device_limit_threads(&p->settings.machine, &p->console);

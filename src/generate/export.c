@@ -2,7 +2,7 @@
  * (README.md, as model hubs show it). */
 #include "files/checkpoint/directory.h"
 #include "cli/startup.h"
-#include "generate/outputs.h"
+#include "generate/program.h"
 #include "report/license.h"
 #include "report/result.h"
 #include "base/file.h"
@@ -26,7 +26,7 @@ typedef struct Export {
   const char *class; /* of transformers */
   bool own;          /* it is not a part of transformers */
   OneLine license;   /* "": none is known */
-  Output sample;     /* a generated text for the model card, if `sampled` */
+  Text sample;       /* a generated text for the model card, if `sampled` */
   bool sampled;
 } Export;
 
@@ -42,8 +42,8 @@ static bool make_sample(Export *e, Error *error) {
   if (!prompt_read(p, error) ||
       !prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
-  e->sample.request = request_make(p, &prompt->tokens);
-  return output_generate(&p->model, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
+  e->sample = prompt_text(p, &prompt->tokens);
+  return program_make_text(p, &e->sample, false, error) && startup_go_on("writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -190,11 +190,11 @@ static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *be
 
 static void write_sample(FILE *out, const Export *e) {
   if (!e->sampled) return;
-  fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.request.sampling.seed,
+  fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.sampling.seed,
           e->p->prompt.text.size ? ", the prompt first" : "");
   bool begins = true;
   write_indented(out, e->p->prompt.text.bytes, e->p->prompt.text.size, &begins);
-  write_indented(out, e->sample.text.bytes, e->sample.text.size, &begins);
+  write_indented(out, e->sample.bytes.bytes, e->sample.bytes.size, &begins);
   if (!begins) putc('\n', out);
 }
 
@@ -298,7 +298,7 @@ bool program_export(Program *p, Error *error) {
                   make_sample(&e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
   if (ok && !p->console.quiet) print_commands(&e, dir, name);
-  output_free(&e.sample);
+  text_free(&e.sample);
   free(name);
   free(dir);
   return ok && stdout_check(&p->out, error);

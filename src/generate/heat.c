@@ -48,37 +48,37 @@ int heat_alternatives(const GenerateSettings *s, int vocab) {
 /* ---- tokens ---- */
 
 /* Returns the surprisal in bits; "0 -" avoids -0 for a token of probability 1. */
-static double bits_of(const Output *o, size_t at) { return 0 - (double)o->tokens[at].logprob / NATS_PER_BIT; }
+static double bits_of(const Text *t, size_t at) { return 0 - (double)t->tokens[at].logprob / NATS_PER_BIT; }
 
 /* Returns the index of the color. */
-static int level_of(const Output *o, size_t at) {
+static int level_of(const Text *t, size_t at) {
   int level = 0;
-  while (level < LEVELS - 1 && bits_of(o, at) >= level_bits[level]) level++;
+  while (level < LEVELS - 1 && bits_of(t, at) >= level_bits[level]) level++;
   return level;
 }
 
 /* Returns the first byte of token `at`, or `end` when that is smaller. */
-static size_t begin_of(const Output *o, size_t at, size_t end) {
-  return at < o->ids.count && (size_t)o->tokens[at].begin < end ? (size_t)o->tokens[at].begin : end;
+static size_t begin_of(const Text *t, size_t at, size_t end) {
+  return at < t->ids.count && t->tokens[at].begin < end ? t->tokens[at].begin : end;
 }
 
 /* ---- a terminal ---- */
 
 static void set_color(int level) { printf("\033[30;48;5;%dm", level_colors[level]); }
 
-void heat_print(const Output *o, size_t from, size_t to) {
-  const uint8_t *bytes = o->text.bytes;
-  size_t token = o->ids.count ? o->ids.count - 1 : 0; /* the one of byte i */
+void heat_print(const Text *t, size_t from, size_t to) {
+  const uint8_t *bytes = t->bytes.bytes;
+  size_t token = t->ids.count ? t->ids.count - 1 : 0; /* the one of byte i */
   int shown = -1;
   if (!can_color()) {
     fwrite(bytes + from, 1, to - from, stdout);
     return;
   }
-  while (token > 0 && begin_of(o, token, to) > from) token--;
+  while (token > 0 && begin_of(t, token, to) > from) token--;
   for (size_t i = from; i < to; i++) {
-    while (begin_of(o, token + 1, to) <= i) token++;
+    while (begin_of(t, token + 1, to) <= i) token++;
     if (!utf8_continues(bytes[i])) { /* a character has the color of its first token */
-      const int level = o->ids.count ? level_of(o, token) : 0;
+      const int level = t->ids.count ? level_of(t, token) : 0;
       if (level != shown) set_color(level);
       shown = level;
     }
@@ -89,12 +89,12 @@ void heat_print(const Output *o, size_t from, size_t to) {
   if (shown >= 0) fputs("\033[0m", stdout);
 }
 
-static void print_table(const Tokenizer *tokenizer, int alternatives, const Output *o) {
-  const int kept = o->request.alternatives, shown = alternatives < kept ? alternatives : kept;
-  for (size_t i = 0; i < o->ids.count; i++) {
-    printf("%7.2f bits  %-16s", bits_of(o, i), tokenizer_show(tokenizer, o->ids.ids[i]).text);
+static void print_table(const Tokenizer *tokenizer, int alternatives, const Text *t) {
+  const int kept = t->alternatives, shown = alternatives < kept ? alternatives : kept;
+  for (size_t i = 0; i < t->ids.count; i++) {
+    printf("%7.2f bits  %-16s", bits_of(t, i), tokenizer_show(tokenizer, t->ids.ids[i]).text);
     for (int k = 0; k < shown; k++) {
-      const TokenAlternative *top = &o->top[i * (size_t)kept + (size_t)k];
+      const TokenAlternative *top = &t->top[i * (size_t)kept + (size_t)k];
       printf("  %s %.1f %%", tokenizer_show(tokenizer, top->id).text, 100 * exp((double)top->logprob));
     }
     putchar('\n');
@@ -116,10 +116,10 @@ static const char style[] =
     ".h2 { background: var(--h2); } .h3 { background: var(--h3); } .h4 { background: var(--h4); } "
     ".h5 { background: var(--h5); }\n";
 
-static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at, const char *between) {
-  const int kept = o->request.alternatives;
+static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Text *t, size_t at, const char *between) {
+  const int kept = t->alternatives;
   for (int k = 0; k < kept; k++) {
-    const TokenAlternative *top = &o->top[at * (size_t)kept + (size_t)k];
+    const TokenAlternative *top = &t->top[at * (size_t)kept + (size_t)k];
     fputs(k ? between : "", out);
     html_write_text(out, tokenizer_show(tokenizer, top->id).text);
     fprintf(out, " %.1f %%", 100 * exp((double)top->logprob));
@@ -127,22 +127,22 @@ static void write_alternatives(FILE *out, const Tokenizer *tokenizer, const Outp
 }
 
 /* Writes a token, together with the tokens that complete its last character. Returns the next token. */
-static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Output *o, size_t at) {
+static size_t write_span(FILE *out, const Tokenizer *tokenizer, const Text *t, size_t at) {
   size_t next = at + 1;
-  const size_t begin = begin_of(o, at, o->text.size);
-  size_t end = begin_of(o, next, o->text.size);
-  while (next < o->ids.count && utf8_complete(o->text.bytes + begin, end - begin) < end - begin)
-    end = begin_of(o, ++next, o->text.size);
+  const size_t begin = begin_of(t, at, t->bytes.size);
+  size_t end = begin_of(t, next, t->bytes.size);
+  while (next < t->ids.count && utf8_complete(t->bytes.bytes + begin, end - begin) < end - begin)
+    end = begin_of(t, ++next, t->bytes.size);
   if (begin == end) return next;
-  fprintf(out, "<span class=\"h%d\" title=\"", level_of(o, at));
+  fprintf(out, "<span class=\"h%d\" title=\"", level_of(t, at));
   for (size_t i = at; i < next; i++) {
     if (i > at) fputs("&#10;", out);
-    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
-    fprintf(out, ": %.2f bits&#10;", bits_of(o, i));
-    write_alternatives(out, tokenizer, o, i, "&#10;");
+    html_write_text(out, tokenizer_show(tokenizer, t->ids.ids[i]).text);
+    fprintf(out, ": %.2f bits&#10;", bits_of(t, i));
+    write_alternatives(out, tokenizer, t, i, "&#10;");
   }
   fputs("\">", out);
-  html_write(out, (const char *)o->text.bytes + begin, end - begin);
+  html_write(out, (const char *)t->bytes.bytes + begin, end - begin);
   fputs("</span>", out);
   return next;
 }
@@ -172,19 +172,19 @@ static void begin_text(FILE *out, const Prompt *prompt) {
 }
 
 /* Writes a table of the tokens, for readers without a pointer. */
-static void write_list(FILE *out, const Tokenizer *tokenizer, const Output *o) {
+static void write_list(FILE *out, const Tokenizer *tokenizer, const Text *t) {
   fputs("<details><summary>Every token</summary><table><tr><th>bits</th><th>token</th><th>likeliest</th></tr>\n", out);
-  for (size_t i = 0; i < o->ids.count; i++) {
-    fprintf(out, "<tr><td>%.2f</td><td>", bits_of(o, i));
-    html_write_text(out, tokenizer_show(tokenizer, o->ids.ids[i]).text);
+  for (size_t i = 0; i < t->ids.count; i++) {
+    fprintf(out, "<tr><td>%.2f</td><td>", bits_of(t, i));
+    html_write_text(out, tokenizer_show(tokenizer, t->ids.ids[i]).text);
     fputs("</td><td>", out);
-    write_alternatives(out, tokenizer, o, i, ", ");
+    write_alternatives(out, tokenizer, t, i, ", ");
     fputs("</td></tr>\n", out);
   }
   fputs("</table></details>\n", out);
 }
 
-static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Output *o,
+static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Prompt *prompt, const Text *t,
                        Error *error) {
   FileWriter file;
   if (!file_writer_begin(&file, s->heat_html, error)) return false;
@@ -194,50 +194,48 @@ static bool write_page(const GenerateSettings *s, const LoadedModel *m, const Pr
   fputs("</h1>\n", file.stream);
   write_legend(file.stream, prompt && prompt->text.size > 0);
   begin_text(file.stream, prompt);
-  for (size_t i = 0; i < o->ids.count;) i = write_span(file.stream, m->tokenizer, o, i);
+  for (size_t i = 0; i < t->ids.count;) i = write_span(file.stream, m->tokenizer, t, i);
   fputs("</pre>\n", file.stream);
-  write_list(file.stream, m->tokenizer, o);
+  write_list(file.stream, m->tokenizer, t);
   fputs("</body>\n</html>\n", file.stream);
   return file_writer_commit(&file, error);
 }
 
-bool heat_finish(Program *p, const Prompt *prompt, const Output *o, Error *error) {
+bool heat_finish(Program *p, const Prompt *prompt, const Text *t, Error *error) {
   const GenerateSettings *s = &p->settings;
   double bits = 0;
-  for (size_t i = 0; i < o->ids.count; i++) bits += bits_of(o, i);
-  if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, o);
+  for (size_t i = 0; i < t->ids.count; i++) bits += bits_of(t, i);
+  if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, t);
   stdout_flush(&p->out);
-  if (o->ids.count)
-    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)o->ids.count,
-                 text_plural((double)o->ids.count, "token").text);
-  return !s->heat_html || write_page(s, &p->model, prompt, o, error);
+  if (t->ids.count)
+    console_note(&p->console, "%.3f bits per token, over %s", bits / (double)t->ids.count,
+                 text_plural((double)t->ids.count, "token").text);
+  return !s->heat_html || write_page(s, &p->model, prompt, t, error);
 }
 
 /* ---- the text of a file ---- */
 
 typedef struct Reading {
   const LoadedModel *model;
-  Output output;
+  Text text;
   TokenAlternative *top; /* [alternatives] */
-  bool at_start;         /* of the text */
 } Reading;
 
 static bool take_token(void *context, int32_t id, float loss, const float *logits, Error *error) {
   (void)loss;
   Reading *r = context;
   size_t size;
-  const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->at_start, &size);
-  const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->output.request.alternatives);
-  const GeneratedToken token = {.id = id, .begin = (int64_t)r->output.text.size, .logprob = logprob, .top = r->top};
-  return output_add_token(&r->output, &token, error) && byte_buffer_add(&r->output.text, bytes, size, error);
+  const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->text.at_start, &size);
+  const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->text.alternatives);
+  return text_add_token(&r->text, id, logprob, r->top, error) && byte_buffer_add(&r->text.bytes, bytes, size, error);
 }
 
-static bool print_output(Program *p, const Output *o, Error *error) {
+static bool print_text(Program *p, const Text *t, Error *error) {
   if (p->settings.heat) {
-    heat_print(o, 0, o->text.size);
-    if (o->text.size && o->text.bytes[o->text.size - 1] != '\n') putchar('\n');
+    heat_print(t, 0, t->bytes.size);
+    if (t->bytes.size && t->bytes.bytes[t->bytes.size - 1] != '\n') putchar('\n');
   }
-  return heat_finish(p, NULL, o, error) && stdout_check(&p->out, error);
+  return heat_finish(p, NULL, t, error) && stdout_check(&p->out, error);
 }
 
 bool heat_score(Program *p, Error *error) {
@@ -248,15 +246,15 @@ bool heat_score(Program *p, Error *error) {
     return fail(error, EXIT_USAGE,
                 "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
   const int alternatives = heat_alternatives(s, m->config.vocab);
-  Reading r = {.model = m, .output.request.alternatives = alternatives, .at_start = true};
+  Reading r = {.model = m, .text = {.alternatives = alternatives, .at_start = true}};
   TextScore score = {.take = take_token, .context = &r, .logits = true};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
   const bool ok =
       (r.top || error_memory(error, "a text")) && prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
       (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-      score_text(&p->model, &p->console, text.bytes, text.size, &score, error) && print_output(p, &r.output, error);
+      score_text(&p->model, &p->console, text.bytes, text.size, &score, error) && print_text(p, &r.text, error);
   free(text.bytes);
   free(r.top);
-  output_free(&r.output);
+  text_free(&r.text);
   return ok;
 }

@@ -2,7 +2,7 @@
 #ifndef INKLING_GENERATE_HEAT_H
 #define INKLING_GENERATE_HEAT_H
 
-#include "generate/outputs.h"
+#include "generate/program.h"
 
 /* Returns whether one of the options is given. */
 bool heat_is_shown(const GenerateSettings *settings);
@@ -13,11 +13,11 @@ bool heat_check(const GenerateSettings *settings, Console *console, Error *error
 int heat_alternatives(const GenerateSettings *settings, int vocab);
 
 /* Prints bytes [from, to) of a text, whole characters, to stdout in the colors of their tokens. */
-void heat_print(const Output *output, size_t from, size_t to);
+void heat_print(const Text *text, size_t from, size_t to);
 
 /* Prints the table of --alts to stdout and writes the page; `prompt`: NULL or the prompt before the text. EXIT_OUTPUT,
  * EXIT_MEMORY. */
-bool heat_finish(Program *p, const Prompt *prompt, const Output *output, Error *error);
+bool heat_finish(Program *p, const Prompt *prompt, const Text *text, Error *error);
 
 /* Handles --score FILE with one of these options: shows the text of the file instead of a generated one. EXIT_INPUT: it
  * is longer than 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */

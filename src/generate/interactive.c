@@ -1,7 +1,7 @@
 /* Interactive generation (-i): the user adds a line, the model continues the text. */
 #include "cli/startup.h"
 #include "generate/line_input.h"
-#include "generate/outputs.h"
+#include "generate/program.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/system.h"
@@ -60,12 +60,6 @@ static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error
 
 /* ---- answers ---- */
 
-static bool emit(void *session, void *output, const uint8_t *bytes, size_t size, Error *error) {
-  Session *s = session;
-  (void)output;
-  return add_text(s, bytes, size, error) && stdout_write(&s->p->out, bytes, size);
-}
-
 /* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
 static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
@@ -79,15 +73,18 @@ static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   if (!encode(s, error)) return false;
   unseen_note(&p->seen, &p->model, &p->prompt.tokens.source, &p->console);
-  Output output = {.request = request_make(p, &p->prompt.tokens)};
-  output.request.sampling.seed = s->seed++;
+  Text text = prompt_text(p, &p->prompt.tokens);
+  text.sampling.seed = s->seed++;
+  text.keep_tokens = true;
   s->now.answer = s->now.size;
   s->now.answered = true;
-  if (!output_generate(&p->model, &output, emit, s, error)) return false;
+  const bool ok = program_make_text(p, &text, true, error) && add_text(s, text.bytes.bytes, text.bytes.size, error);
+  text_free(&text);
+  if (!ok) return false;
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
   stdout_flush(&p->out);
-  s->now.ended = output.result.reason == STOP_END;
-  program_note_result(&p->console, &output.request, &output.result);
+  s->now.ended = text.reason == STOP_END;
+  program_note_text(&p->console, &text);
   if (s->input.terminal) startup_take_interrupt();
   return stdout_check(&p->out, error);
 }
@@ -330,7 +327,7 @@ static void greet(const Session *s) {
 }
 
 bool program_interactive(Program *p, Error *error) {
-  Session s = {.p = p, .input.fd = -1, .seed = request_seed(p)};
+  Session s = {.p = p, .input.fd = -1, .seed = prompt_seed(p)};
   p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);

@@ -1,5 +1,5 @@
 /* Logit lens (--lens): the next token that each layer would predict. */
-#include "generate/outputs.h"
+#include "generate/program.h"
 
 #include <math.h>
 #include <stdio.h>

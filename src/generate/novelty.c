@@ -92,8 +92,8 @@ int64_t novelty_most_tokens(int texts) {
   return each > 0 ? each : 0;
 }
 
-bool novelty_add(Novelty *n, const Output *output, Error *error) {
-  const size_t count = output->ids.count, size = output->text.size;
+bool novelty_add(Novelty *n, const Text *text, Error *error) {
+  const size_t count = text->ids.count, size = text->bytes.size;
   const int32_t end = SEPARATOR;
   if (!array_reserve(&n->texts, &n->capacity, n->count + 1, sizeof *n->texts)) return error_memory(error, "a text");
   GeneratedText t = {.begin = n->ids.count,
@@ -102,14 +102,14 @@ bool novelty_add(Novelty *n, const Output *output, Error *error) {
                      .bytes = malloc(size ? size : 1),
                      .spans = malloc((count + 1) * sizeof *t.spans)};
   const bool ok = (t.offsets && t.bytes && t.spans) || error_memory(error, "a text");
-  if (!ok || !bpe_ids_sink(&n->ids, output->ids.ids, count, error) || !bpe_ids_sink(&n->ids, &end, 1, error)) {
+  if (!ok || !bpe_ids_sink(&n->ids, text->ids.ids, count, error) || !bpe_ids_sink(&n->ids, &end, 1, error)) {
     free_text(&t);
     return false;
   }
-  if (size) memcpy(t.bytes, output->text.bytes, size);
+  if (size) memcpy(t.bytes, text->bytes.bytes, size);
   for (size_t i = 0; i <= count; i++) {
-    const int64_t begin = i < count ? output->tokens[i].begin : (int64_t)size;
-    t.offsets[i] = begin < (int64_t)size ? begin : (int64_t)size; /* a stop text may cut the last tokens off */
+    const size_t begin = i < count ? text->tokens[i].begin : size;
+    t.offsets[i] = (int64_t)(begin < size ? begin : size); /* a stop text may cut the last tokens off */
   }
   n->texts[n->count++] = t;
   return true;

@@ -3,7 +3,7 @@
 #ifndef INKLING_GENERATE_NOVELTY_H
 #define INKLING_GENERATE_NOVELTY_H
 
-#include "generate/outputs.h"
+#include "generate/program.h"
 
 typedef struct Novelty Novelty;
 
@@ -15,8 +15,8 @@ void novelty_free(Novelty *novelty); /* NULL is harmless */
 /* Returns the largest number of tokens per text when there are `texts` texts. */
 int64_t novelty_most_tokens(int texts);
 
-/* Adds a copy of a generated text, which has its `ids`. EXIT_MEMORY. */
-bool novelty_add(Novelty *novelty, const Output *output, Error *error);
+/* Adds a copy of a generated text, which has kept its tokens. EXIT_MEMORY. */
+bool novelty_add(Novelty *novelty, const Text *text, Error *error);
 /* Searches for the added texts. A signal ends the search without an error, and a failed stdout prevents it; then
  * nothing is underlined or reported. EXIT_MEMORY, EXIT_CHECKPOINT, EXIT_INPUT. */
 bool novelty_compare(Novelty *novelty, Error *error);

@@ -38,7 +38,7 @@ bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *conso
                  "%s has a chat template, which is not applied: write the prompt as the template would, with "
                  "--special",
                  m->dir);
-  return request_make_rules(m, s, error) &&
+  return prompt_make_rules(m, s, error) &&
          device_open(&s->machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }

@@ -53,6 +53,8 @@ typedef struct Stdout {
   int error; /* errno of the first failed write; 0: none */
 } Stdout;
 
+enum { PROGRAM_ROWS = 32 /* the largest number of texts generated at a time */ };
+
 typedef struct Program {
   GenerateSettings settings;
   Options options;   /* its rows point into `settings` */
@@ -67,6 +69,7 @@ typedef struct Program {
   SeenBytes seen;
   Prompt prompt;
   struct Novelty *novelty; /* for --novelty; NULL: not requested */
+  bool noted_n;            /* the note about "n" of --prompts was printed */
   double launched;         /* clock_seconds() at the start of the program */
   const char *version;
 } Program;
@@ -90,7 +93,7 @@ bool program_bench(Program *p, Error *error);  /* the speed of generation, as a 
 /* ---- program.c: the model ---- */
 
 /* loaded_open_files() reads the configuration and the tokenizer, loaded_open_model() the rest. EXIT_CHECKPOINT, and the
- * errors of opening a device and of request_make_rules(). */
+ * errors of opening a device and of prompt_make_rules(). */
 bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *settings, Error *error);
 bool loaded_open_model(LoadedModel *m, const GenerateSettings *settings, Console *console, Error *error);
 /* Frees everything that both have opened, and zeroes the struct; harmless on a zeroed one. */
@@ -119,7 +122,7 @@ bool stdout_write(Stdout *out, const void *bytes, size_t size);
  * EXIT_OUTPUT. */
 bool stdout_check(Stdout *out, Error *error);
 
-/* ---- request.c: prompts and requests ---- */
+/* ---- prompt.c: prompts, and texts to be made from them ---- */
 
 /* Reads -p or the file of -f into p->prompt. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
 bool prompt_read(Program *p, Error *error);
@@ -150,16 +153,15 @@ bool prompt_has_escapes(const char *text, size_t size);
 /* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
 void prompt_note_escapes(const GenerateSettings *settings, Console *console);
 
-/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it
- * draws one. */
-GenerationRequest request_make(Program *p, const PromptTokens *prompt);
-uint64_t request_seed(const Program *p); /* --seed, or a random one */
+/* Returns a text to be made from a prompt with the settings of the command line. If no seed is given, it draws one. */
+Text prompt_text(Program *p, const PromptTokens *prompt);
+uint64_t prompt_seed(const Program *p); /* --seed, or a random one */
 
 /* Adds the texts of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
-bool request_make_stops(PatternList *stops, const GenerateSettings *settings, Error *error);
+bool prompt_make_stops(PatternList *stops, const GenerateSettings *settings, Error *error);
 /* Makes model->rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
  * EXIT_MEMORY. */
-bool request_make_rules(LoadedModel *model, const GenerateSettings *settings, Error *error);
+bool prompt_make_rules(LoadedModel *model, const GenerateSettings *settings, Error *error);
 
 /* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
 
@@ -173,8 +175,11 @@ void unseen_note_lines(const SeenBytes *seen, const LoadedModel *model, int64_t 
 
 /* ---- others ---- */
 
-/* text.c: prints a note with the number of tokens, the speed and the reason for stopping. */
-void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result);
+/* texts.c: makes one text with model->decoder, which it opens. A signal, or a failure of stdout, ends it without an
+ * error. With `shown` it is printed as it is made, and forgotten unless it keeps its tokens. */
+bool program_make_text(Program *p, Text *text, bool shown, Error *error);
+/* Prints a note with the number of tokens, the speed and the reason for stopping. */
+void program_note_text(Console *console, const Text *text);
 
 /* attention.c, for --attention: checks the names of the files, and that the model has attention, before a text is
  * generated; writes the files for the tokens of p->prompt. */

@@ -238,7 +238,7 @@ static bool count_exact(Scoring *s, Error *error) {
   LoadedModel *m = &s->p->model;
   StartupWork answering = {.console = &s->p->console, .name = "answering"};
   const Windows pairs = {.range = s->plan.windows.range, .ctx = s->plan.windows.ctx, .pairs = &s->pairs};
-  const int rows = generation_rows(m->model, OUTPUTS_ROWS);
+  const int rows = generation_rows(m->model, PROGRAM_ROWS);
   bool ok =
       decoder_open(&m->decoder, m->model, rows, error) &&
       answers_count_exact(m->decoder, rows, m->tokenizer, &pairs, 0, startup_progress(&answering), &s->exact, error);

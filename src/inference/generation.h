@@ -1,5 +1,5 @@
 /* Text generation: prompts in, bytes out, several texts at a time. Each text is bit for bit the one that its prompt
- * would get alone. Used by the samples of ./train and by ./generate. */
+ * would get alone. Whoever wants texts adds them, makes steps, and reads what each text has become. */
 #ifndef INKLING_INFERENCE_GENERATION_H
 #define INKLING_INFERENCE_GENERATION_H
 
@@ -8,8 +8,8 @@
 #include "model.h"
 #include "model/decoder.h"
 #include "text/tokenizer/tokenizer.h"
+#include "base/array.h"
 #include "base/error.h"
-#include "base/progress.h"
 
 typedef enum StopReason { STOP_LENGTH, STOP_END, STOP_TEXT, STOP_CONTEXT, STOP_CALLER } StopReason;
 const char *generation_stop_name(StopReason reason); /* "length", "end of text", "stop text", "context full",
@@ -21,59 +21,52 @@ typedef struct PromptTokens {
   BpeIds decoder; /* the first tokens that the decoder reads */
 } PromptTokens;
 
-/* The request for one text. */
-typedef struct GenerationRequest {
-  PromptTokens prompt; /* each 1..ctx tokens; not owned */
-  Sampling sampling;
-  uint32_t stream;    /* number of the random stream */
-  int64_t max_tokens; /* new tokens; < 0: until an end token or, without `keep`, until the context is full */
-  int keep; /* when the context is full: keep this many of its last tokens, compute them again and continue; 0: stop */
-  bool ignore_end;   /* end tokens do not stop the text; as special tokens they have no text */
-  PatternList stops; /* the text ends before the first of these that appears in it */
-  TokenRules *rules; /* NULL: none */
-  int alternatives;  /* report log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
-  void *text;        /* passed to the functions of Generation */
-} GenerationRequest;
-
-typedef struct GenerationResult {
-  int64_t tokens; /* generated, including the end token */
-  int64_t bytes;  /* bytes of the text */
-  StopReason reason;
-  double first_token_seconds, seconds; /* since the start of the text: to the first token, to the end */
-} GenerationResult;
-
 typedef struct TokenAlternative {
   int32_t id;
   float logprob; /* nats: log softmax of the logits, before any bias, penalty or temperature */
 } TokenAlternative;
 
-typedef struct GeneratedToken {
-  int32_t id;
-  int64_t begin;               /* offset of its first byte in the text; may lie after the end of the text */
-  float logprob;               /* NaN if not requested */
-  const TokenAlternative *top; /* [alternatives], likeliest first; ties: lower id first */
-} GeneratedToken;
+typedef struct TextToken {
+  size_t begin;  /* offset of its first byte in the text; may lie after the end of a text that a stop text ended */
+  float logprob; /* NaN if not requested */
+} TextToken;
 
-/* Gets the next request; the memory that it points to must stay valid until the text is done, that of the prompt until
- * the next call. *given is false on entry, and on return if there is no request yet; with `wait`: no more requests.
- * `wait`: no text is in progress, so the function may block. */
-typedef bool GenerationNext(void *context, bool wait, GenerationRequest *out, bool *given, Error *error);
+/* One text: how it is to be made, and what was made so far. Starts zeroed, except for `alternatives` and `max_tokens`. */
+typedef struct Text {
+  /* filled by the caller */
+  PromptTokens prompt; /* each 1..ctx tokens; not owned, needed until generation_add() returns */
+  Sampling sampling;
+  uint32_t stream;    /* number of the random stream */
+  int64_t max_tokens; /* new tokens; < 0: until an end token or, without `keep`, until the context is full */
+  int keep; /* when the context is full: keep this many of its last tokens, compute them again and continue; 0: stop */
+  bool ignore_end;   /* end tokens do not stop the text; as special tokens they have no text */
+  PatternList stops; /* the text ends before the first of these that appears in it; not owned */
+  TokenRules *rules; /* NULL: none; not owned */
+  int alternatives;  /* keep log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
+  bool keep_tokens;  /* keep the tokens, also without log-probabilities */
+  /* what was made */
+  ByteBuffer
+      bytes; /* [ready] whole characters (invalid bytes unchanged), then bytes of an incomplete one or of what may
+                       become a stop text; when the text has ended, all are ready */
+  size_t ready;
+  int64_t count;         /* tokens, including the end token */
+  BpeIds ids;            /* those that were kept, without the end token that stops the text */
+  TextToken *tokens;     /* [ids.count] */
+  TokenAlternative *top; /* [ids.count][alternatives], likeliest first; ties: lower id first */
+  bool ended;
+  StopReason reason;                   /* STOP_CALLER until it has ended */
+  double first_token_seconds, seconds; /* since it was begun: to the first token, to the last one or the end */
+  /* of the generation */
+  double start;
+  bool at_start;   /* no token so far has any text */
+  size_t *matched; /* [stop texts], then [banned texts]: how many bytes of each the text ends with */
+  size_t tokens_capacity, top_capacity;
+} Text;
 
-/* The decoder, and the functions that supply requests and receive text. NULL functions are not called. */
-typedef struct Generation {
-  Decoder *decoder;
-  int rows; /* texts at a time, at most the rows of the decoder */
-  const Tokenizer *tokenizer;
-  void *context; /* passed to the functions */
-  GenerationNext *next;
-  /* Receives a piece of a text in whole UTF-8 characters (invalid bytes are passed unchanged). Returning false without
-   * an error ends all texts, with STOP_CALLER. */
-  bool (*emit)(void *context, void *text, const uint8_t *bytes, size_t size, Error *error);
-  /* Receives a token of a text, before its bytes, except for an end token that stops the text. */
-  bool (*token)(void *context, void *text, const GeneratedToken *token, Error *error);
-  bool (*done)(void *context, void *text, const GenerationResult *result, Error *error);
-  Progress progress; /* counts tokens, before each one; stopping is no error: STOP_CALLER */
-} Generation;
+/* Frees what was made, but not the text itself; harmless on a zeroed struct. */
+void text_free(Text *text);
+/* Adds a token, where tokens are kept: `begin` is at the end of the bytes. `top` [alternatives]. EXIT_MEMORY. */
+bool text_add_token(Text *text, int32_t id, float logprob, const TokenAlternative *top, Error *error);
 
 /* Returns log softmax(logits [vocab])[id] and writes the `count` <= vocab likeliest tokens to `top`, likeliest first,
  * ties by lower id. NaN when no logit is finite. */
@@ -107,19 +100,23 @@ int generation_rows(const Model *model, int most);
 bool generation_prompt(Tokenizer *tokenizer, int32_t start, const uint8_t *text, size_t size, BpeIds *ids,
                        Error *error);
 
-/* Generates texts until `next` has no more. After an error no further text is done. */
-bool generation_run(const Generation *generation, Error *error);
+/* ---- texts in progress ---- */
 
-/* The same step by step, for callers that cannot wait for the end. */
-typedef struct GenerationRun GenerationRun;
-/* `generation` must outlive the run. EXIT_MEMORY. */
-bool generation_begin(GenerationRun **out, const Generation *generation, Error *error);
-/* Draws a token of every text in progress; *more false: `next` has no more requests, or the caller stopped. */
-bool generation_step(GenerationRun *run, bool *more, Error *error);
-void generation_end(GenerationRun *run); /* NULL is allowed */
+typedef struct Generation Generation;
 
-/* Generates one text, without the functions next and done. */
-bool generation_run_one(const Generation *generation, const GenerationRequest *request, GenerationResult *result,
-                        Error *error);
+/* Texts that are made with the first `rows` rows of a decoder, which must outlive it, as must the tokenizer.
+ * EXIT_MEMORY. generation_close() accepts NULL. */
+bool generation_open(Generation **out, Decoder *decoder, int rows, const Tokenizer *tokenizer, Error *error);
+void generation_close(Generation *generation);
+
+int generation_count(const Generation *generation);     /* the number of texts in progress */
+bool generation_has_room(const Generation *generation); /* for another text */
+/* Begins a text, which must stay at its address until it has ended or generation_close(). Requires room. EXIT_MEMORY,
+ * errors of the device. */
+bool generation_add(Generation *generation, Text *text, Error *error);
+/* Draws a token of every text in progress; or ends those that have no next one, because of their length or of the
+ * context. A text that has ended makes room for another one. EXIT_MEMORY, EXIT_USAGE of token_rules_list(), errors of
+ * the device. */
+bool generation_step(Generation *generation, Error *error);
 
 #endif

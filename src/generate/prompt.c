@@ -1,4 +1,5 @@
-/* From the command line to a request: reading a prompt, replacing escapes, encoding; stop texts, biases and bans. */
+/* From the command line to a text to be made: reading a prompt, replacing escapes, encoding; stop texts, biases and
+ * bans. */
 #include "cli/options.h"
 #include "generate/novelty.h"
 #include "generate/program.h"
@@ -151,7 +152,7 @@ bool prompt_encode(const LoadedModel *m, const GenerateSettings *s, const void *
   return ok;
 }
 
-/* ---- requests ---- */
+/* ---- texts ---- */
 
 /* Returns the number of tokens to keep when the context is full; 0: generation stops. */
 static int kept_tokens(const GenerateSettings *s, int ctx) {
@@ -160,27 +161,27 @@ static int kept_tokens(const GenerateSettings *s, int ctx) {
   return !s->keep ? half : s->keep < ctx ? s->keep : ctx;
 }
 
-uint64_t request_seed(const Program *p) {
+uint64_t prompt_seed(const Program *p) {
   return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
 }
 
-GenerationRequest request_make(Program *p, const PromptTokens *prompt) {
+Text prompt_text(Program *p, const PromptTokens *prompt) {
   const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
   const int vocab = m->config.vocab;
   const bool no_text = s->attention.count && !m->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  GenerationRequest request = {.prompt = *prompt,
-                               .sampling = s->sampling,
-                               .max_tokens = no_text ? 0 : s->tokens,
-                               .keep = kept_tokens(s, m->config.ctx),
-                               .ignore_end = s->ignore_end,
-                               .stops = p->stops,
-                               .rules = m->rules.tokenizer ? &m->rules : NULL,
-                               .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
-  if (s->novelty && request.max_tokens < 0) request.max_tokens = novelty_most_tokens(s->samples);
-  request.sampling.seed = request_seed(p);
-  if (s->greedy) request.sampling.temperature = 0;
-  return request;
+  Text text = {.prompt = *prompt,
+               .sampling = s->sampling,
+               .max_tokens = no_text ? 0 : s->tokens,
+               .keep = kept_tokens(s, m->config.ctx),
+               .ignore_end = s->ignore_end,
+               .stops = p->stops,
+               .rules = m->rules.tokenizer ? &m->rules : NULL,
+               .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
+  if (s->novelty && text.max_tokens < 0) text.max_tokens = novelty_most_tokens(s->samples);
+  text.sampling.seed = prompt_seed(p);
+  if (s->greedy) text.sampling.temperature = 0;
+  return text;
 }
 
 /* ---- --stop ---- */
@@ -202,7 +203,7 @@ static bool add_stop(void *stops, const char *text, size_t size, Error *error) {
   return size ? pattern_list_add(stops, text, size, error) : fail(error, EXIT_USAGE, "--stop must not be empty");
 }
 
-bool request_make_stops(PatternList *stops, const GenerateSettings *s, Error *error) {
+bool prompt_make_stops(PatternList *stops, const GenerateSettings *s, Error *error) {
   return add_texts(s, &s->stops, add_stop, stops, error);
 }
 
@@ -233,7 +234,7 @@ static bool add_ban(void *model, const char *text, size_t size, Error *error) {
               : fail(error, EXIT_USAGE, "--ban must not be empty");
 }
 
-bool request_make_rules(LoadedModel *m, const GenerateSettings *s, Error *error) {
+bool prompt_make_rules(LoadedModel *m, const GenerateSettings *s, Error *error) {
   if (!s->biases.count && !s->bans.count) return true;
   return token_rules_make(&m->rules, m->tokenizer, error) && add_texts(s, &s->biases, add_bias, m, error) &&
          add_texts(s, &s->bans, add_ban, m, error);
