@@ -238,7 +238,7 @@ bool attention_check(const GenerateSettings *s, Error *error) {
       return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
                   text_one_line(files->items[i], 250).text);
   for (int i = 0; i < files->count; i++)
-    if (!output_file_check("--attention", files->items[i], s, error)) return false;
+    if (!program_check_file("--attention", files->items[i], s, error)) return false;
   return true;
 }
 

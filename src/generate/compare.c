@@ -44,7 +44,7 @@ static bool describe(Compared *c, const SeriesModel *model, Error *error) {
 
 static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  bool ok = prompt_encode(&p->model, &p->settings, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
+  bool ok = prompt_encode(p, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
   c->text = prompt_text(p, &tokens);
   c->text.sampling.seed = seed;
   ok = ok && program_make_text(p, &c->text, false, error) && startup_go_on("comparing", error);
@@ -53,12 +53,11 @@ static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
 }
 
 static bool compare(Program *p, Compared *c, const SeriesModel *model, uint64_t seed, Error *error) {
-  const bool ok = loaded_open_files(&p->model, c->dir, &p->settings, error) &&
-                  loaded_open_model(&p->model, &p->settings, &p->console, error) &&
+  const bool ok = program_open_files(p, c->dir, error) && program_open_model(p, error) &&
                   (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(p, c, seed, error);
-  loaded_close(&p->model);
+  program_close_model(p);
   return ok && describe(c, model, error);
 }
 
@@ -147,12 +146,12 @@ static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
   }
   if (ok) {
     print(compared, count);
-    stdout_flush(&p->out);
+    program_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
   for (int i = 0; compared && i < count; i++) text_free(&compared[i].text);
   free(compared);
-  return ok && stdout_check(&p->out, error);
+  return ok && program_check(p, error);
 }
 
 bool program_compare(Program *p, Error *error) {

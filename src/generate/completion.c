@@ -174,8 +174,7 @@ static bool read_object(const Program *p, Completion *c, json_t *object, Error *
 /* Computes the same score as --score --per-line. */
 static bool score_prompt(Program *p, Completion *c, Error *why) {
   TextScore score = {.take = NULL};
-  if (!score_text(&p->model, &p->console, json_string_value(c->prompt), json_string_length(c->prompt), &score, why))
-    return false;
+  if (!score_text(p, json_string_value(c->prompt), json_string_length(c->prompt), &score, why)) return false;
   c->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
                        (json_int_t)score.bytes);
   return c->score || error_memory(why, "a score");
@@ -194,8 +193,8 @@ static void note_number(Program *p, const Completion *c, const json_t *object) {
 }
 
 static bool take_object(Program *p, Completion *c, json_t *object, Error *why) {
-  if (!read_object(p, c, object, why) || !prompt_encode(&p->model, &p->settings, json_string_value(c->prompt),
-                                                        json_string_length(c->prompt), &c->tokens, why))
+  if (!read_object(p, c, object, why) ||
+      !prompt_encode(p, json_string_value(c->prompt), json_string_length(c->prompt), &c->tokens, why))
     return false;
   if (c->stops.count) c->settings.stops = c->stops;
   if (json_is_true(json_object_get(object, "score")) && !score_prompt(p, c, why)) return false;
@@ -300,7 +299,7 @@ bool completion_print(Program *p, const Completion *c, Error *error) {
   json_object_update(line, rest);
   char *text = rest ? json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9), "a completion", error) : NULL;
   if (text) puts(text);
-  const bool ok = text ? stdout_check(&p->out, error) : error_memory(error, "a completion");
+  const bool ok = text ? program_check(p, error) : error_memory(error, "a completion");
   free(text);
   json_decref(rest);
   json_decref(line);

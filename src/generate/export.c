@@ -39,8 +39,7 @@ static bool make_sample(Export *e, Error *error) {
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(p, error) ||
-      !prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
+  if (!prompt_read(p, error) || !prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
   e->sample = prompt_text(p, &prompt->tokens);
   return program_make_text(p, &e->sample, false, error) && startup_go_on("writing a sample", error);
@@ -301,5 +300,5 @@ bool program_export(Program *p, Error *error) {
   text_free(&e.sample);
   free(name);
   free(dir);
-  return ok && stdout_check(&p->out, error);
+  return ok && program_check(p, error);
 }

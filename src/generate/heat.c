@@ -36,7 +36,7 @@ bool heat_check(const GenerateSettings *s, Console *console, Error *error) {
   for (int i = 0; i < s->attention.count; i++)
     if (file_is_same(page, s->attention.items[i]))
       return fail(error, EXIT_USAGE, "--heat-html and --attention both write %s", page);
-  return output_file_check("--heat-html", page, s, error);
+  return program_check_file("--heat-html", page, s, error);
 }
 
 int heat_alternatives(const GenerateSettings *s, int vocab) {
@@ -206,7 +206,7 @@ bool heat_finish(Program *p, const Prompt *prompt, const Text *t, Error *error) 
   double bits = 0;
   for (size_t i = 0; i < t->ids.count; i++) bits += bits_of(t, i);
   if (s->alternatives > 0) print_table(p->model.tokenizer, s->alternatives, t);
-  stdout_flush(&p->out);
+  program_flush(p);
   if (t->ids.count)
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)t->ids.count,
                  text_plural((double)t->ids.count, "token").text);
@@ -235,7 +235,7 @@ static bool print_text(Program *p, const Text *t, Error *error) {
     heat_print(t, 0, t->bytes.size);
     if (t->bytes.size && t->bytes.bytes[t->bytes.size - 1] != '\n') putchar('\n');
   }
-  return heat_finish(p, NULL, t, error) && stdout_check(&p->out, error);
+  return heat_finish(p, NULL, t, error) && program_check(p, error);
 }
 
 bool heat_score(Program *p, Error *error) {
@@ -249,10 +249,10 @@ bool heat_score(Program *p, Error *error) {
   Reading r = {.model = m, .text = {.alternatives = alternatives, .at_start = true}};
   TextScore score = {.take = take_token, .context = &r, .logits = true};
   r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
-  const bool ok =
-      (r.top || error_memory(error, "a text")) && prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
-      (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-      score_text(&p->model, &p->console, text.bytes, text.size, &score, error) && print_text(p, &r.text, error);
+  const bool ok = (r.top || error_memory(error, "a text")) &&
+                  prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
+                  (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+                  score_text(p, text.bytes, text.size, &score, error) && print_text(p, &r.text, error);
   free(text.bytes);
   free(r.top);
   text_free(&r.text);

@@ -41,6 +41,6 @@ bool program_lens(Program *p, Error *error) {
     ok = print_layer(m, layer, logits + (size_t)layer * (size_t)vocab, top, count, error);
   free(logits);
   free(top);
-  stdout_flush(&p->out);
-  return ok && stdout_check(&p->out, error);
+  program_flush(p);
+  return ok && program_check(p, error);
 }

@@ -66,7 +66,7 @@ bool novelty_open(Program *p, Error *error) {
   Novelty *n = p->novelty = calloc(1, sizeof *n);
   if (!n) return error_memory(error, "a comparison of texts");
   n->p = p;
-  n->opened = is_run(name) ? open_run(n, name, error) : loaded_encode_file(p, name, &n->tokens, NULL, error);
+  n->opened = is_run(name) ? open_run(n, name, error) : program_encode_file(p, name, &n->tokens, NULL, error);
   return n->opened;
 }
 
@@ -133,7 +133,7 @@ bool novelty_compare(Novelty *n, Error *error) {
   const TokenRange all = {&n->tokens, 0, n->tokens.info.tokens};
   int32_t *lengths = malloc((n->ids.count + 1) * sizeof *lengths);
   if (!lengths) return error_memory(error, "a comparison of texts");
-  n->compared = !stop_signal && !n->p->out.error &&
+  n->compared = !stop_signal && !n->p->write_error &&
                 longest_match_lengths(&all, n->ids.ids, n->ids.count, lengths, (Progress){report, n}, error);
   console_work_end(&n->p->console);
   for (size_t i = 0; n->compared && i < n->count; i++) {
@@ -168,8 +168,8 @@ bool novelty_print(const Novelty *n, size_t text) {
     at = print_bytes(t, at, t->offsets[t->spans[i].end], can_underline);
   }
   print_bytes(t, at, t->offsets[t->count], false);
-  stdout_flush(&n->p->out);
-  return !n->p->out.error;
+  program_flush(n->p);
+  return !n->p->write_error;
 }
 
 /* ---- notes ---- */

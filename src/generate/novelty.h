@@ -8,7 +8,7 @@
 typedef struct Novelty Novelty;
 
 /* Opens or makes the tokens of the other text as p->novelty, which the caller frees also after a failure.
- * EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and the errors of loaded_encode_file(). */
+ * EXIT_CHECKPOINT for a run without tokens or with another tokenizer, and the errors of program_encode_file(). */
 bool novelty_open(Program *p, Error *error);
 void novelty_free(Novelty *novelty); /* NULL is harmless */
 

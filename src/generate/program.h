@@ -48,11 +48,6 @@ typedef struct SeenBytes {
   UnseenText in_first;  /* its characters that have them */
 } SeenBytes;
 
-/* What was printed to standard output, which carries only generated text and results. */
-typedef struct Stdout {
-  int error; /* errno of the first failed write; 0: none */
-} Stdout;
-
 enum { PROGRAM_ROWS = 32 /* the largest number of texts generated at a time */ };
 
 typedef struct Program {
@@ -62,7 +57,7 @@ typedef struct Program {
   PatternList stops; /* from --stop */
   Console console;
   TextCheck check; /* of the texts that are read */
-  Stdout out;
+  int write_error; /* errno of the first failed write to stdout, which has only generated text and results; 0: none */
   LoadedModel model;
   const ModelSeries *series; /* with --choose: the series that was given, or NULL; `model` is its model number `at` */
   size_t at;
@@ -92,12 +87,12 @@ bool program_bench(Program *p, Error *error);  /* the speed of generation, as a 
 
 /* ---- program.c: the model ---- */
 
-/* loaded_open_files() reads the configuration and the tokenizer, loaded_open_model() the rest. EXIT_CHECKPOINT, and the
- * errors of opening a device and of prompt_make_rules(). */
-bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *settings, Error *error);
-bool loaded_open_model(LoadedModel *m, const GenerateSettings *settings, Console *console, Error *error);
-/* Frees everything that both have opened, and zeroes the struct; harmless on a zeroed one. */
-void loaded_close(LoadedModel *m);
+/* program_open_files() reads the configuration and the tokenizer of p->model, program_open_model() the rest.
+ * EXIT_CHECKPOINT, and the errors of opening a device and of prompt_make_rules(). */
+bool program_open_files(Program *p, const char *dir, Error *error);
+bool program_open_model(Program *p, Error *error);
+/* Frees everything that both have opened; harmless when nothing is open. */
+void program_close_model(Program *p);
 
 /* Returns the tokenizer of the encoder's input. */
 static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
@@ -106,21 +101,21 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
 
 /* Encodes a file, a directory or "-" to a deleted temporary file. *text: the text itself, at its beginning, which the
  * caller closes; NULL: it is not needed. Errors of corpus_open(), text_check() and tokenization_open(). */
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error);
+bool program_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error);
 
 /* ---- program.c: output ---- */
 
 /* Before the model is loaded: checks that `path`, given by `option`, can be written, and that this replaces neither a
  * text that is read nor a file in the directory of a model. EXIT_USAGE, EXIT_OUTPUT. */
-bool output_file_check(const char *option, const char *path, const GenerateSettings *settings, Error *error);
+bool program_check_file(const char *option, const char *path, const GenerateSettings *settings, Error *error);
 
-/* Flushes what was printed. */
-void stdout_flush(Stdout *out);
-/* Writes and flushes. Returns false when writing fails or a signal asks to stop. */
-bool stdout_write(Stdout *out, const void *bytes, size_t size);
+/* Flushes stdout. */
+void program_flush(Program *p);
+/* Writes to stdout and flushes. Returns false when writing fails or a signal asks to stop. */
+bool program_write(Program *p, const void *bytes, size_t size);
 /* Flushes. Fails when writing has failed or a signal has arrived; a pipe that its reader has closed is no error.
  * EXIT_OUTPUT. */
-bool stdout_check(Stdout *out, Error *error);
+bool program_check(Program *p, Error *error);
 
 /* ---- prompt.c: prompts, and texts to be made from them ---- */
 
@@ -135,8 +130,7 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
  * gets the tokens of generation_prompt(). EXIT_INPUT when the tokens exceed the context and may not be truncated;
  * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
-bool prompt_encode(const LoadedModel *model, const GenerateSettings *settings, const void *text, size_t size,
-                   PromptTokens *out, Error *error);
+bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
 
 /* Returns the number of tokens that the text of the prompt has. */
@@ -151,27 +145,27 @@ bool prompt_replace_escapes(ByteBuffer *text, Error *error);
 /* Returns whether the text contains \n, \t or \\ as two characters. */
 bool prompt_has_escapes(const char *text, size_t size);
 /* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
-void prompt_note_escapes(const GenerateSettings *settings, Console *console);
+void prompt_note_escapes(Program *p);
 
 /* Returns a text to be made from a prompt with the settings of the command line. If no seed is given, it draws one. */
 Text prompt_text(Program *p, const PromptTokens *prompt);
 uint64_t prompt_seed(const Program *p); /* --seed, or a random one */
 
-/* Adds the texts of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
-bool prompt_make_stops(PatternList *stops, const GenerateSettings *settings, Error *error);
-/* Makes model->rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
+/* Makes p->stops from --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
+bool prompt_make_stops(Program *p, Error *error);
+/* Makes p->model.rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
  * EXIT_MEMORY. */
-bool prompt_make_rules(LoadedModel *model, const GenerateSettings *settings, Error *error);
+bool prompt_make_rules(Program *p, Error *error);
 
 /* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
 
 /* Prints a note about the characters of an encoder's input that appear in no training prompt. Nothing is printed
  * without an encoder, or when the training prompts are unknown. */
-void unseen_note(SeenBytes *seen, const LoadedModel *model, const BpeIds *source, Console *console);
+void unseen_note(Program *p, const BpeIds *source);
 /* For many prompts: unseen_count() counts the prompts with such characters; unseen_note_lines() prints a note about
  * them, out of `lines`. */
-void unseen_count(SeenBytes *seen, const LoadedModel *model, int64_t line, const BpeIds *source);
-void unseen_note_lines(const SeenBytes *seen, const LoadedModel *model, int64_t lines, Console *console);
+void unseen_count(Program *p, int64_t line, const BpeIds *source);
+void unseen_note_lines(Program *p, int64_t lines);
 
 /* ---- others ---- */
 
@@ -200,7 +194,6 @@ typedef struct TextScore {
   double nats; /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;
-bool score_text(const LoadedModel *model, Console *console, const void *text, size_t size, TextScore *score,
-                Error *error);
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error);
 
 #endif

@@ -225,4 +225,4 @@ bool records_end_word(Records *r, Error *error) {
   return ok;
 }
 
-bool records_finish(Records *r, Error *error) { return print_title(r, error) && stdout_check(&r->p->out, error); }
+bool records_finish(Records *r, Error *error) { return print_title(r, error) && program_check(r->p, error); }

@@ -61,7 +61,9 @@ static bool score_ids(TextScoring *s, Error *error) {
          fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
 }
 
-bool score_text(const LoadedModel *m, Console *console, const void *text, size_t size, TextScore *score, Error *error) {
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error) {
+  const LoadedModel *m = &p->model;
+  Console *console = &p->console;
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
   const size_t ctx = (size_t)m->config.ctx;
   TextScoring s = {.model = m, .console = console, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
@@ -120,14 +122,14 @@ static bool print_line_records(Records *records, const ScoredLine *line, Error *
   TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
   const Document text = {.text = line->text, .size = line->size};
   records_begin_text(records, line->number, &text, line->id, line->id_size);
-  return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_word(records, error);
+  return score_text(p, line->text, line->size, &score, error) && records_end_word(records, error);
 }
 
 /* Prints the score of a line, unless it is not above --above. */
 static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
   const double above = p->settings.above;
   TextScore score = {.take = NULL};
-  if (!score_text(&p->model, &p->console, line->text, line->size, &score, error)) return false;
+  if (!score_text(p, line->text, line->size, &score, error)) return false;
   const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
   if (!isnan(above) && !(nats_per_token > above)) return true;
   printf("{\"line\": %" PRId64, line->number);
@@ -146,7 +148,7 @@ static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
 static bool score_line(Program *p, Records *records, LineInput *input, const ScoredLine *line, Error *error) {
   Error why = {0};
   if (records ? print_line_records(records, line, &why) : print_line_score(p, line, &why))
-    return stdout_check(&p->out, error);
+    return program_check(p, error);
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, line->number);
   line_input_refuse(input, &p->console, why.text);
   return true;
@@ -157,7 +159,7 @@ static bool score_lines(Program *p, Records *records, Error *error) {
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, &p->check, error);
-  while (ok && !p->out.error) {
+  while (ok && !p->write_error) {
     ScoredLine line = {0};
     ok = line_input_next(&input, true, &line.text, &line.size, error);
     if (!ok || !line.text) break;
@@ -166,7 +168,7 @@ static bool score_lines(Program *p, Records *records, Error *error) {
     ok = startup_go_on("scoring", error) && split_line(&p->settings, &input, &line, error) &&
          score_line(p, records, &input, &line, error);
   }
-  if (ok && !p->out.error) ok = line_input_check(&input, "have no score", error);
+  if (ok && !p->write_error) ok = line_input_check(&input, "have no score", error);
   line_input_close(&input);
   return ok;
 }
@@ -213,7 +215,7 @@ static bool print_score(const Scoring *scoring, Error *error) {
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
   if (scoring->pairs.range.file) printf(", \"pairs_left_out\": %" PRId64, scoring->pairs.left_out);
   puts("}");
-  return stdout_check(&scoring->p->out, error);
+  return program_check(scoring->p, error);
 }
 
 /* Makes windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
@@ -297,7 +299,7 @@ static bool take_targets(void *context, const int32_t *targets, const float *los
         !add_token(s, (double)losses[i], logits ? logits + (size_t)i * vocab : NULL, error))
       return false;
   }
-  return stdout_check(&s->p->out, error) && !s->p->out.error;
+  return program_check(s->p, error) && !s->p->write_error;
 }
 
 static bool print_records(Scoring *s, Error *error) {
@@ -309,7 +311,7 @@ static bool print_records(Scoring *s, Error *error) {
   bool ok = begin_document(s, error) && (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
   ok = ok &&
-       (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
+       (s->p->write_error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
   return ok && check_result(s, error);
 }
 
@@ -348,7 +350,7 @@ static bool score_file(Program *p, Records *records, Error *error) {
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
   Corpus *text;
-  if (!loaded_encode_file(p, s->score, &tokens, &text, error)) return false;
+  if (!program_encode_file(p, s->score, &tokens, &text, error)) return false;
   const bool enough = tokens.info.tokens >= (records ? 1 : 2);
   const bool ok = enough ? score_tokens(p, &tokens, text, stride, records, error)
                          : fail(error, EXIT_INPUT, "%s has %s; %s", path_shown(s->score),

@@ -26,7 +26,7 @@ static size_t show(Program *p, const Text *t, size_t from) {
   if (t->ready == from) return from;
   if (p->settings.heat) heat_print(t, from, t->ready);
   else fwrite(t->bytes.bytes + from, 1, t->ready - from, stdout);
-  stdout_flush(&p->out);
+  program_flush(p);
   return t->ready;
 }
 
@@ -43,7 +43,7 @@ bool program_make_text(Program *p, Text *t, bool shown, Error *error) {
   size_t printed = 0;
   bool ok = (m->decoder || decoder_open(&m->decoder, m->model, 1, error)) &&
             generation_open(&generation, m->decoder, 1, m->tokenizer, error) && generation_add(generation, t, error);
-  while (ok && !t->ended && !stop_signal && !p->out.error) {
+  while (ok && !t->ended && !stop_signal && !p->write_error) {
     ok = generation_step(generation, error);
     if (shown) printed = show(p, t, printed);
     if (!shown || t->keep_tokens || !printed) continue;
@@ -73,19 +73,18 @@ static bool print_one(Program *p, Text *t, Error *error) {
   Prompt *prompt = &p->prompt;
   const bool terminal = isatty(STDOUT_FILENO), at_end = novelty && terminal; /* when the passages are known */
   const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || terminal);
-  if (echo && !at_end && !stdout_write(&p->out, prompt->text.bytes, prompt->text.size))
-    return stdout_check(&p->out, error);
+  if (echo && !at_end && !program_write(p, prompt->text.bytes, prompt->text.size)) return program_check(p, error);
   if (!program_make_text(p, t, !at_end, error)) return false;
   const bool ok = !novelty || (novelty_add(novelty, t, error) && novelty_compare(novelty, error));
   if (at_end) {
-    if (echo) stdout_write(&p->out, prompt->text.bytes, prompt->text.size);
+    if (echo) program_write(p, prompt->text.bytes, prompt->text.size);
     novelty_print(novelty, 0);
   }
-  if ((terminal || s->alternatives > 0) && !p->out.error) stdout_write(&p->out, "\n", 1);
+  if ((terminal || s->alternatives > 0) && !p->write_error) program_write(p, "\n", 1);
   else if (!p->console.quiet && file_is_same("/dev/stdout", "/dev/stderr")) fputc('\n', stderr); /* `>log 2>&1` */
   program_note_text(&p->console, t);
   if (novelty && ok) novelty_note(novelty);
-  return ok && (!heat_is_shown(s) || heat_finish(p, prompt, t, error)) && stdout_check(&p->out, error) &&
+  return ok && (!heat_is_shown(s) || heat_finish(p, prompt, t, error)) && program_check(p, error) &&
          bpe_ids_sink(&prompt->tokens.decoder, t->ids.ids, t->ids.count, error) && attention_write(p, error);
 }
 
@@ -182,9 +181,8 @@ static bool take_line(Texts *t, const uint8_t *line, size_t size, Error *error) 
   c->line = t->input.taken;
   if (t->json) c->settings.sampling.seed += (uint64_t)t->begun;
   else c->settings.stream = (uint32_t)(c->line - 1);
-  if (t->json ? completion_read(p, c, line, size, &why)
-              : prompt_encode(&p->model, &p->settings, line, size, &c->tokens, &why)) {
-    unseen_count(&p->seen, &p->model, c->line, &c->tokens.source);
+  if (t->json ? completion_read(p, c, line, size, &why) : prompt_encode(p, line, size, &c->tokens, &why)) {
+    unseen_count(p, c->line, &c->tokens.source);
     t->begun += c->n;
     return true;
   }
@@ -222,7 +220,7 @@ static bool make_texts(Texts *t, int most_rows, Error *error) {
   const int rows = generation_rows(m->model, most_rows);
   bool ok = decoder_open(&m->decoder, m->model, rows, error) &&
             generation_open(&generation, m->decoder, rows, m->tokenizer, error);
-  while (ok && !t->p->out.error) {
+  while (ok && !t->p->write_error) {
     ok = begin_texts(t, generation, error);
     if (!ok || !generation_count(generation)) break;
     ok = startup_go_on("generating", error) && generation_step(generation, error) && print_ended(t, error);
@@ -256,7 +254,7 @@ static bool print_line(Texts *t, const QueuedText *q, Error *error) {
     putchar(byte == '\n' ? 'n' : byte);
   }
   putchar('\n');
-  return stdout_check(&t->p->out, error);
+  return program_check(t->p, error);
 }
 
 static bool print_json(Texts *t, const QueuedText *q, Error *error) {
@@ -272,9 +270,9 @@ static bool answer_lines(Texts *t, const char *path, Error *error) {
   const PluralText lines = text_plural((double)t->input.taken, "line");
   console_note(&p->console, "%s, %s in %s; seed %" PRIu64, lines.text, text_plural((double)t->tokens, "token").text,
                text_duration(clock_seconds() - start).text, t->settings.sampling.seed);
-  unseen_note_lines(&p->seen, &p->model, t->input.taken, &p->console);
+  unseen_note_lines(p, t->input.taken);
   if (!t->json) return line_input_check(&t->input, "got an empty answer", error);
-  return !t->input.refused || p->out.error ||
+  return !t->input.refused || p->write_error ||
          fail(error, EXIT_INPUT, "refused: %" PRId64 " of %s; the answers say why", t->input.refused, lines.text);
 }
 
@@ -305,13 +303,13 @@ static bool print_head(const Texts *t, int index) {
   if (count > 1)
     printf("%s--- %d of %d, seed %" PRIu64 "\n", index ? "\n" : "", index + 1, count,
            t->settings.sampling.seed + (uint64_t)index);
-  if (p->settings.echo) stdout_write(&p->out, p->prompt.text.bytes, p->prompt.text.size);
-  return !p->out.error;
+  if (p->settings.echo) program_write(p, p->prompt.text.bytes, p->prompt.text.size);
+  return !p->write_error;
 }
 
 static void print_end(const Texts *t, int index) {
   if (index == t->p->settings.samples - 1 && isatty(STDOUT_FILENO)) putchar('\n');
-  stdout_flush(&t->p->out);
+  program_flush(t->p);
 }
 
 /* On a terminal, texts are printed at the end, when the copied passages to underline are known. */
@@ -320,9 +318,8 @@ static bool print_sample(Texts *t, const QueuedText *q, Error *error) {
   const ByteBuffer *bytes = &q->text.bytes;
   if (p->novelty && !novelty_add(p->novelty, &q->text, error)) return false;
   if (p->novelty && isatty(STDOUT_FILENO)) return t->held++, true;
-  if (print_head(t, q->index) && (!bytes->size || stdout_write(&p->out, bytes->bytes, bytes->size)))
-    print_end(t, q->index);
-  return stdout_check(&p->out, error);
+  if (print_head(t, q->index) && (!bytes->size || program_write(p, bytes->bytes, bytes->size))) print_end(t, q->index);
+  return program_check(p, error);
 }
 
 /* Compares all texts at once, because the other text may be long. Prints the texts that wait, even after an error. */
@@ -352,11 +349,11 @@ bool program_samples(Program *p, Error *error) {
   open_texts(&t, p, p->settings.json, p->settings.json ? print_json : print_sample);
   bool ok = take_prompt(&t, error) && make_texts(&t, count < PROGRAM_ROWS ? count : PROGRAM_ROWS, error);
   ok = finish_samples(&t, ok, error);
-  if (ok && !p->out.error)
+  if (ok && !p->write_error)
     console_note(&p->console, "%s in %s in %s; seed %" PRIu64, text_plural((double)t.tokens, "token").text,
                  text_plural(count, "text").text, text_duration(clock_seconds() - start).text,
                  t.settings.sampling.seed);
   if (ok && p->novelty) novelty_note(p->novelty);
   close_texts(&t);
-  return ok && stdout_check(&p->out, error);
+  return ok && program_check(p, error);
 }

@@ -96,23 +96,25 @@ static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const
   return out;
 }
 
-void unseen_note(SeenBytes *seen, const LoadedModel *m, const BpeIds *source, Console *console) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
+void unseen_note(Program *p, const BpeIds *source) {
+  const UnseenText unseen = unseen_characters(&p->seen, &p->model, source);
   if (unseen.text[0])
-    console_note(console, "no training prompt of %s has %s: the answer is a guess", m->dir, unseen.text);
+    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->model.dir, unseen.text);
 }
 
-void unseen_count(SeenBytes *seen, const LoadedModel *m, int64_t line, const BpeIds *source) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
+void unseen_count(Program *p, int64_t line, const BpeIds *source) {
+  SeenBytes *seen = &p->seen;
+  const UnseenText unseen = unseen_characters(seen, &p->model, source);
   if (!unseen.text[0]) return;
   if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
 }
 
-void unseen_note_lines(const SeenBytes *seen, const LoadedModel *m, int64_t lines, Console *console) {
+void unseen_note_lines(Program *p, int64_t lines) {
+  const SeenBytes *seen = &p->seen;
   if (seen->lines)
-    console_note(console,
+    console_note(&p->console,
                  "%" PRId64 " of %" PRId64
                  " lines have characters that no training prompt of %s has, first line %" PRId64
                  " (%s): their answers are guesses",
-                 seen->lines, lines, m->dir, seen->first, seen->in_first.text);
+                 seen->lines, lines, p->model.dir, seen->first, seen->in_first.text);
 }

@@ -304,7 +304,7 @@ bool program_html(Program *p, Error *error) {
     return fail(
         error, EXIT_USAGE,
         "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
-  const bool ok = output_file_check("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
+  const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
                   collect_files(&w, error) && take_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
   remove_files(&w);
   free(w.image);
