@@ -181,11 +181,10 @@ static void various_texts(Text out[TEXTS], const PatternList *stops, TokenRules 
 
 static void rows_are_single_texts(Fixture *f, const ModelConfig *config) {
   const int most_threads = fixture_is_cuda(f) ? 1 : 3;
-  Pattern patterns[2] = {{0}};
+  PatternList stops = {0};
   Error error = {0};
-  need(pattern_make(&patterns[0], (const uint8_t *)"a", 1, &error), &error);
-  need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
-  const PatternList stops = {patterns, 2};
+  need(pattern_list_add(&stops, "a", 1, &error), &error);
+  need(pattern_list_add(&stops, "\x93\x94", 2, &error), &error);
   Text texts[TEXTS];
   TokenRules rules;
   Speaker alone = speaker_of(f, 1, config);
@@ -213,8 +212,7 @@ static void rows_are_single_texts(Fixture *f, const ModelConfig *config) {
                    single[i].count);
       speaker_close(&s);
     }
-  pattern_free(&patterns[0]);
-  pattern_free(&patterns[1]);
+  pattern_list_free(&stops);
   token_rules_free(&rules);
   tokenizer_free(tokenizer);
 }
@@ -318,29 +316,27 @@ static void test_stop_texts(void **state) {
   assert_true(whole.size > 40);
   for (size_t length = 1; length <= 9; length += 4)
     for (size_t at = 0; at + length <= whole.size && at < 30; at += 14) {
-      Pattern pattern;
+      asked.stops = (PatternList){0};
       Error error = {0};
-      need(pattern_make(&pattern, whole.bytes + at, length, &error), &error);
-      asked.stops = (PatternList){&pattern, 1};
+      need(pattern_list_add(&asked.stops, whole.bytes + at, length, &error), &error);
       const Written cut = write_one(f, &s, asked);
       size_t first = 0;
-      while (memcmp(whole.bytes + first, pattern.bytes, length) != 0) first++;
+      while (memcmp(whole.bytes + first, whole.bytes + at, length) != 0) first++;
       assert_int_equal(cut.reason, STOP_TEXT);
       assert_int_equal(cut.size, first);
       assert_memory_equal(cut.bytes, whole.bytes, first);
-      pattern_free(&pattern);
+      pattern_list_free(&asked.stops);
     }
   uint8_t never[6]; /* begins as the end of the text does: it is held back, and comes out */
-  Pattern pattern;
+  asked.stops = (PatternList){0};
   Error error = {0};
   memcpy(never, whole.bytes + whole.size - 5, 5);
   never[5] = (uint8_t)(whole.bytes[0] ^ 1);
-  need(pattern_make(&pattern, never, 6, &error), &error);
-  asked.stops = (PatternList){&pattern, 1};
+  need(pattern_list_add(&asked.stops, never, 6, &error), &error);
   const Written same = write_one(f, &s, asked);
   assert_int_equal(same.size, whole.size);
   assert_memory_equal(same.bytes, whole.bytes, whole.size);
-  pattern_free(&pattern);
+  pattern_list_free(&asked.stops);
   speaker_close(&s);
 }
 
