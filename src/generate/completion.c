@@ -61,6 +61,13 @@ json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid) {
   return take_text(text, used);
 }
 
+bool completion_write(FILE *out, const uint8_t *bytes, size_t size, Error *error) {
+  json_t *string = completion_string(bytes, size, NULL);
+  const bool ok = string && json_dumpf(string, out, JSON_ENCODE_ANY) == 0;
+  json_decref(string);
+  return ok || json_memory_ok(error, "a text");
+}
+
 static json_t *base64(const uint8_t *bytes, size_t size) {
   char *text = json_allocate((size + 2) / 3 * 4 + 1);
   size_t used = 0;
@@ -173,7 +180,7 @@ static bool read_object(const Program *p, Completion *c, json_t *object, Error *
 
 /* Computes the same score as --score --per-line. */
 static bool score_prompt(Program *p, Completion *c, Error *why) {
-  TextScore score = {.take = NULL};
+  TextScore score = {0};
   if (!score_text(p, json_string_value(c->prompt), json_string_length(c->prompt), &score, why)) return false;
   c->score = json_pack("{s:f,s:I,s:I}", "nats", score.nats, "tokens", (json_int_t)score.tokens, "bytes",
                        (json_int_t)score.bytes);

@@ -5,6 +5,7 @@
 #include "generate/program.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
 typedef struct Completion {
   PromptTokens tokens; /* owned */
@@ -29,7 +30,10 @@ void completion_free(Completion *completion);
  * whether there is none. NULL: no memory. */
 json_t *completion_string(const uint8_t *bytes, size_t size, bool *valid);
 
-/* The same, but "bytes:\xe2\x80" where the bytes are not whole characters. */
+/* Writes such a string. A failed write is no error yet. EXIT_MEMORY. */
+bool completion_write(FILE *out, const uint8_t *bytes, size_t size, Error *error);
+
+/* The same as completion_string(), but "bytes:\xe2\x80" where the bytes are not whole characters. */
 json_t *completion_bytes(const uint8_t *bytes, size_t size);
 
 /* Takes prompt and settings from a line of --prompts. EXIT_INPUT says why the line is refused; EXIT_MEMORY. */

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEVELS = 6, HOVER_ALTERNATIVES = 5, FILE_LIMIT = 4 << 20 };
+enum { LEVELS = 6, HOVER_ALTERNATIVES = 5 };
 
 static const double level_bits[LEVELS - 1] = {1, 2, 4, 6, 9}; /* where the next level begins */
 /* Of the 256 colors of a terminal: pale green to red. */
@@ -211,50 +211,4 @@ bool heat_finish(Program *p, const Prompt *prompt, const Text *t, Error *error) 
     console_note(&p->console, "%.3f bits per token, over %s", bits / (double)t->ids.count,
                  text_plural((double)t->ids.count, "token").text);
   return !s->heat_html || write_page(s, &p->model, prompt, t, error);
-}
-
-/* ---- the text of a file ---- */
-
-typedef struct Reading {
-  const LoadedModel *model;
-  Text text;
-  TokenAlternative *top; /* [alternatives] */
-} Reading;
-
-static bool take_token(void *context, int32_t id, float loss, const float *logits, Error *error) {
-  (void)loss;
-  Reading *r = context;
-  size_t size;
-  const uint8_t *bytes = tokenizer_decode_next(r->model->tokenizer, id, &r->text.at_start, &size);
-  const float logprob = logprobs_of(logits, r->model->config.vocab, id, r->top, r->text.alternatives);
-  return text_add_token(&r->text, id, logprob, r->top, error) && byte_buffer_add(&r->text.bytes, bytes, size, error);
-}
-
-static bool print_text(Program *p, const Text *t, Error *error) {
-  if (p->settings.heat) {
-    heat_print(t, 0, t->bytes.size);
-    if (t->bytes.size && t->bytes.bytes[t->bytes.size - 1] != '\n') putchar('\n');
-  }
-  return heat_finish(p, NULL, t, error) && program_check(p, error);
-}
-
-bool heat_score(Program *p, Error *error) {
-  const GenerateSettings *s = &p->settings;
-  LoadedModel *m = &p->model;
-  ByteBuffer text = {0};
-  if (m->config.encoder_layers)
-    return fail(error, EXIT_USAGE,
-                "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
-  const int alternatives = heat_alternatives(s, m->config.vocab);
-  Reading r = {.model = m, .text = {.alternatives = alternatives, .at_start = true}};
-  TextScore score = {.take = take_token, .context = &r, .logits = true};
-  r.top = malloc((size_t)(alternatives + 1) * sizeof *r.top);
-  const bool ok = (r.top || error_memory(error, "a text")) &&
-                  prompt_read_file(&p->check, s->score, FILE_LIMIT, &text, error) &&
-                  (text.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
-                  score_text(p, text.bytes, text.size, &score, error) && print_text(p, &r.text, error);
-  free(text.bytes);
-  free(r.top);
-  text_free(&r.text);
-  return ok;
 }

@@ -19,8 +19,4 @@ void heat_print(const Text *text, size_t from, size_t to);
  * EXIT_MEMORY. */
 bool heat_finish(Program *p, const Prompt *prompt, const Text *text, Error *error);
 
-/* Handles --score FILE with one of these options: shows the text of the file instead of a generated one. EXIT_INPUT: it
- * is longer than 4 MiB; EXIT_USAGE for a model with an encoder; EXIT_MEMORY; EXIT_NONFINITE. */
-bool heat_score(Program *p, Error *error);
-
 #endif

@@ -185,13 +185,12 @@ bool attention_write(Program *p, Error *error);
 bool dump_check(const GenerateSettings *settings, Error *error);
 
 /* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,
- * EXIT_MEMORY, errors of `take`. */
+ * EXIT_MEMORY. */
 typedef struct TextScore {
-  /* NULL, or called with each token, its loss in nats, and the logits [vocab] that predict it, or NULL */
-  bool (*take)(void *context, int32_t id, float loss, const float *logits, Error *error);
-  void *context;
-  bool logits; /* whether `take` needs them */
-  double nats; /* sum over all its tokens */
+  Text *text;                   /* NULL, or gets bytes, tokens and their log-probabilities, as if it had been made */
+  bool entropy;                 /* whether `measures` are wanted */
+  PredictionMeasures *measures; /* of each token of `text`; the caller frees them; NULL: not wanted */
+  double nats;                  /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;
 bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error);
