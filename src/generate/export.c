@@ -229,15 +229,6 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it or choose another name", dir);
 }
 
-/* Returns the name of a hidden directory beside `dir`. */
-static char *temporary_of(const char *dir) {
-  const PathText parent = path_directory(dir);
-  const size_t size = strlen(dir) + 64 + strlen(parent.text);
-  char *out = malloc(size);
-  if (out) snprintf(out, size, "%s/.%s.inkling-%ld", parent.text, path_base(dir), (long)getpid());
-  return out;
-}
-
 static void remove_files(const char *dir) {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) file_remove_in(dir, files[i]);
   model_files_remove_source_tokenizer(dir);
@@ -256,18 +247,16 @@ static bool write_files(const Export *e, const char *dir, const char *name, Erro
   return false;
 }
 
-/* Writes a new directory, which gets its name when it is complete. */
+/* Writes a new directory, which gets its name when it is complete; until then it is a hidden one beside it. */
 static bool write_new(const Export *e, const char *dir, const char *name, Error *error) {
-  char *temporary = temporary_of(dir);
-  if (!temporary) return error_memory(error, "a path");
-  bool ok = mkdir(temporary, 0777) == 0 || file_fail_write(dir, error);
-  if (ok) {
-    ok = write_files(e, temporary, name, error) && (rename(temporary, dir) == 0 || file_fail_write(dir, error));
-    if (!ok) remove_files(temporary);
-    if (!ok) rmdir(temporary);
-  }
-  free(temporary);
-  return ok;
+  char hidden[ONE_LINE_BYTES];
+  snprintf(hidden, sizeof hidden, ".%s.inkling-%ld", path_base(dir), (long)getpid());
+  const PathText temporary = path_in(path_directory(dir).text, hidden);
+  if (mkdir(temporary.text, 0777) != 0) return file_fail_write(dir, error);
+  if (write_files(e, temporary.text, name, error) && (rename(temporary.text, dir) == 0 || file_fail_write(dir, error)))
+    return true;
+  file_remove_tree(temporary.text);
+  return false;
 }
 
 /* Changes `name` into one that a hub takes. */
