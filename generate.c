@@ -172,7 +172,7 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
   if (stage < STAGE_TOKENS) return true;
   if (!prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error)) return false;
-  unseen_note(p, &prompt->tokens.source);
+  unseen_note(p, &prompt->tokens.source, 0);
   return true;
 }
 

@@ -72,7 +72,7 @@ static bool encode(const Session *s, Error *error) {
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   if (!encode(s, error)) return false;
-  unseen_note(p, &p->prompt.tokens.source);
+  unseen_note(p, &p->prompt.tokens.source, 0);
   Text text = prompt_text(p, &p->prompt.tokens);
   text.sampling.seed = s->seed++;
   text.keep_tokens = true;

@@ -13,6 +13,7 @@
 #include "generate/settings.h"
 #include "inference/generation.h"
 #include "base/array.h"
+#include "base/text.h"
 
 /* A model with its tokenizers, opened from a run directory or a directory of Hugging Face transformers. */
 typedef struct LoadedModel {
@@ -35,17 +36,12 @@ typedef struct Prompt {
   PromptTokens tokens;
 } Prompt;
 
-/* Characters, separated by blanks. */
-typedef struct UnseenText {
-  char text[64];
-} UnseenText;
-
 /* The bytes that appear in the training prompts, and the prompts with other bytes. Starts zeroed. */
 typedef struct SeenBytes {
   bool looked, known; /* looked: for the tokens of the run; known: they were found */
   bool bytes[256];
   int64_t lines, first; /* lines: prompts with other bytes; first: the first such prompt */
-  UnseenText in_first;  /* its characters that have them */
+  OneLine in_first;     /* its characters that have them, separated by blanks */
 } SeenBytes;
 
 enum { PROGRAM_ROWS = 32 /* the largest number of texts generated at a time */ };
@@ -159,13 +155,10 @@ bool prompt_make_rules(Program *p, Error *error);
 
 /* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
 
-/* Prints a note about the characters of an encoder's input that appear in no training prompt. Nothing is printed
- * without an encoder, or when the training prompts are unknown. */
-void unseen_note(Program *p, const BpeIds *source);
-/* For many prompts: unseen_count() counts the prompts with such characters; unseen_note_lines() prints a note about
- * them, out of `lines`. */
-void unseen_count(Program *p, int64_t line, const BpeIds *source);
-void unseen_note_lines(Program *p, int64_t lines);
+/* Prints a note about the characters of an encoder's input that appear in no training prompt; for prompt number `line`
+ * of many, from 1, it only counts it. Nothing happens without an encoder, or when the training prompts are unknown. */
+void unseen_note(Program *p, const BpeIds *source, int64_t line);
+void unseen_note_lines(Program *p, int64_t lines); /* prints a note about those that were counted, out of `lines` */
 
 /* ---- others ---- */
 

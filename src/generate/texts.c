@@ -182,7 +182,7 @@ static bool take_line(Texts *t, const uint8_t *line, size_t size, Error *error) 
   if (t->json) c->settings.sampling.seed += (uint64_t)t->begun;
   else c->settings.stream = (uint32_t)(c->line - 1);
   if (t->json ? completion_read(p, c, line, size, &why) : prompt_encode(p, line, size, &c->tokens, &why)) {
-    unseen_count(p, c->line, &c->tokens.source);
+    unseen_note(p, &c->tokens.source, c->line);
     t->begun += c->n;
     return true;
   }
