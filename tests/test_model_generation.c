@@ -126,7 +126,7 @@ static Written *write_all(Fixture *f, Speaker *s, const Text *texts, int count, 
   for (int i = 0; i < count; i++) {
     assert_true(all[i].ended);
     take_end(&written[i], &all[i]);
-    text_free(&all[i]);
+    generation_free_text(&all[i]);
   }
   generation_close(generation);
   decoder_close(decoder);
@@ -241,7 +241,7 @@ static void expect_no_token(const Speaker *s, Text text) {
   assert_int_equal(error.code, EXIT_USAGE);
   generation_close(generation);
   decoder_close(decoder);
-  text_free(&text);
+  generation_free_text(&text);
 }
 
 /* A banned text never appears, though every other one that begins with it may; biases are as they were given last. */

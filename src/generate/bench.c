@@ -40,7 +40,7 @@ static bool time_tokens(Program *p, int rows, double *times, Quantiles *out, dou
               "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,
               texts[0].count, timed, all);
   if (ok) *first = texts[0].first_token_seconds;
-  for (int i = 0; texts && i < rows; i++) text_free(&texts[i]);
+  for (int i = 0; texts && i < rows; i++) generation_free_text(&texts[i]);
   free(texts);
   if (!ok) return false;
   for (int64_t i = 0; i < all; i++) times[i] = times[i + 1] - times[i];

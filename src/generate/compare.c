@@ -149,7 +149,7 @@ static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
     program_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
-  for (int i = 0; compared && i < count; i++) text_free(&compared[i].text);
+  for (int i = 0; compared && i < count; i++) generation_free_text(&compared[i].text);
   free(compared);
   return ok && program_check(p, error);
 }

@@ -286,7 +286,7 @@ bool program_export(Program *p, Error *error) {
                   make_sample(&e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
   if (ok && !p->console.quiet) print_commands(&e, dir, name);
-  text_free(&e.sample);
+  generation_free_text(&e.sample);
   free(name);
   free(dir);
   return ok && program_check(p, error);

@@ -79,7 +79,7 @@ static bool answer(Session *s, Error *error) {
   s->now.answer = s->now.size;
   s->now.answered = true;
   const bool ok = program_make_text(p, &text, true, error) && add_text(s, text.bytes.bytes, text.bytes.size, error);
-  text_free(&text);
+  generation_free_text(&text);
   if (!ok) return false;
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
   program_flush(p);

@@ -42,7 +42,7 @@ static bool add_scored(TextScoring *s, int32_t id, float loss, const float *logi
   const int alternatives = text->alternatives;
   const float logprob = alternatives < 0 ? -loss : logprobs_of(logits, vocab, id, s->top, alternatives);
   if (s->score->measures) s->score->measures[text->ids.count] = prediction_measure(logits, vocab, id);
-  return text_add_token(text, id, logprob, s->top, error) && byte_buffer_add(&text->bytes, bytes, size, error);
+  return generation_add_token(text, id, logprob, s->top, error) && byte_buffer_add(&text->bytes, bytes, size, error);
 }
 
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
@@ -130,7 +130,7 @@ static bool score_heat(Program *p, Error *error) {
                   score_text(p, file.bytes, file.size, &(TextScore){.text = &text}, error) &&
                   show_heat(p, &text, error);
   free(file.bytes);
-  text_free(&text);
+  generation_free_text(&text);
   return ok;
 }
 
@@ -167,7 +167,7 @@ static bool print_line_records(Records *records, const ScoredLine *line, Error *
     ok = records_add(records, text.ids.ids[i], -(double)text.tokens[i].logprob,
                      score.measures ? &score.measures[i] : NULL, error);
   free(score.measures);
-  text_free(&text);
+  generation_free_text(&text);
   return ok && records_end_word(records, error);
 }
 

@@ -96,7 +96,7 @@ bool program_text(Program *p, Error *error) {
   text.keep_tokens = heat_is_shown(s) || p->novelty || s->attention.count;
   if (heat_is_shown(s)) text.alternatives = heat_alternatives(s, p->model.config.vocab);
   const bool ok = print_one(p, &text, error);
-  text_free(&text);
+  generation_free_text(&text);
   return ok;
 }
 
@@ -147,7 +147,7 @@ static void remove_first(Texts *t) {
   if (!t->first) t->end = &t->first;
   t->count--;
   if (q->index == q->completion->n - 1) completion_free(q->completion);
-  text_free(&q->text);
+  generation_free_text(&q->text);
   free(q);
 }
 

@@ -99,7 +99,7 @@ static void count_answers(Counting *c) {
     c->count->pairs++;
     c->count->exact += answer->text.reason == STOP_END && got->count == target->count &&
                        (!got->count || memcmp(got->ids, target->ids, got->count * sizeof *got->ids) == 0);
-    text_free(&answer->text);
+    generation_free_text(&answer->text);
     answer->busy = false;
   }
 }
@@ -126,7 +126,7 @@ bool answers_count_exact(Decoder *decoder, int rows, const Tokenizer *tokenizer,
   for (int r = 0; c.answers && r < rows; r++) {
     free(c.answers[r].prompt.ids);
     free(c.answers[r].target.ids);
-    if (c.answers[r].busy) text_free(&c.answers[r].text);
+    if (c.answers[r].busy) generation_free_text(&c.answers[r].text);
   }
   free(c.answers);
   pair_reader_close(&c.reader);

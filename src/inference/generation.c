@@ -83,7 +83,7 @@ PredictionMeasures prediction_measure(const float *logits, int vocab, int32_t id
 
 /* ---- a text ---- */
 
-void text_free(Text *t) {
+void generation_free_text(Text *t) {
   free(t->bytes.bytes);
   free(t->ids.ids);
   free(t->tokens);
@@ -91,7 +91,7 @@ void text_free(Text *t) {
   free(t->matched);
 }
 
-bool text_add_token(Text *t, int32_t id, float logprob, const TokenAlternative *top, Error *error) {
+bool generation_add_token(Text *t, int32_t id, float logprob, const TokenAlternative *top, Error *error) {
   const size_t count = t->ids.count, alternatives = t->alternatives > 0 ? (size_t)t->alternatives : 0;
   if (!t->keep_tokens && t->alternatives < 0) return true;
   if (!array_reserve(&t->tokens, &t->tokens_capacity, count + 1, sizeof *t->tokens) ||
@@ -164,7 +164,7 @@ static bool keep_token(Generation *g, int r, int32_t id, Error *error) {
   float logprob = NAN;
   if (t->alternatives >= 0)
     logprob = logprobs_of(g->logits + (int64_t)r * g->vocab, g->vocab, id, g->top, t->alternatives);
-  return text_add_token(t, id, logprob, g->top, error);
+  return generation_add_token(t, id, logprob, g->top, error);
 }
 
 /* Adds a drawn token to the text. */

@@ -31,10 +31,10 @@ typedef struct TextToken {
   float logprob; /* NaN if not requested */
 } TextToken;
 
-/* One text: how it is to be made, and what was made so far. Starts zeroed, except for `alternatives` and `max_tokens`. */
+/* One text: how it is to be made, and what was made so far. Zero but for what the caller fills. */
 typedef struct Text {
   /* filled by the caller */
-  PromptTokens prompt; /* each 1..ctx tokens; not owned, needed until generation_add() returns */
+  PromptTokens prompt; /* each 1..ctx tokens; not owned, read by generation_add() */
   Sampling sampling;
   uint32_t stream;    /* number of the random stream */
   int64_t max_tokens; /* new tokens; < 0: until an end token or, without `keep`, until the context is full */
@@ -45,9 +45,8 @@ typedef struct Text {
   int alternatives;  /* keep log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
   bool keep_tokens;  /* keep the tokens, also without log-probabilities */
   /* what was made */
-  ByteBuffer
-      bytes; /* [ready] whole characters (invalid bytes unchanged), then bytes of an incomplete one or of what may
-                       become a stop text; when the text has ended, all are ready */
+  ByteBuffer bytes; /* when it has ended: the text. Before: whole characters (invalid bytes unchanged), [ready], then
+                     * bytes of an incomplete one or of what may become a stop text */
   size_t ready;
   int64_t count;         /* tokens, including the end token */
   BpeIds ids;            /* those that were kept, without the end token that stops the text */
@@ -64,9 +63,9 @@ typedef struct Text {
 } Text;
 
 /* Frees what was made, but not the text itself; harmless on a zeroed struct. */
-void text_free(Text *text);
+void generation_free_text(Text *text);
 /* Adds a token, where tokens are kept: `begin` is at the end of the bytes. `top` [alternatives]. EXIT_MEMORY. */
-bool text_add_token(Text *text, int32_t id, float logprob, const TokenAlternative *top, Error *error);
+bool generation_add_token(Text *text, int32_t id, float logprob, const TokenAlternative *top, Error *error);
 
 /* Returns log softmax(logits [vocab])[id] and writes the `count` <= vocab likeliest tokens to `top`, likeliest first,
  * ties by lower id. NaN when no logit is finite. */

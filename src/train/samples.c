@@ -39,7 +39,7 @@ static bool write_sample(RunModel *model, Tokenizer *tokenizer, Text *text, FILE
   fwrite(text->bytes.bytes, 1, text->ready, stream);
   model->drawn.count = 0;
   ok = ok && bpe_ids_sink(&model->drawn, text->ids.ids, text->ids.count, error);
-  text_free(text);
+  generation_free_text(text);
   return ok;
 }
 

@@ -116,7 +116,7 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
   if (!decoder) return fail(&error, EXIT_INTERNAL, "no model is open");
   generation_close(generation);
   generation = NULL;
-  text_free(&text);
+  generation_free_text(&text);
   tokens.source.count = tokens.decoder.count = before = 0;
   text = (Text){.sampling = text.sampling,
                 .max_tokens = -1,
