@@ -5,8 +5,8 @@
 #include "cli/startup.h"
 #include "text/dataset/file_list.h"
 #include "files/formats/model_files.h"
-#include "generate/overlap.h"
-#include "generate/surprisal.h"
+#include "generate/novelty.h"
+#include "generate/heat.h"
 #include "model/parameters.h"
 #include "report/result.h"
 #include "base/system.h"
@@ -25,7 +25,7 @@
 /* Opens the run that is named, or the newest one. */
 static bool open_run(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
-  if (p->series) return loaded_open_files(&p->model, p->series->models[p->at].dir, s, error);
+  if (p->series) return program_open_files(p, p->series->models[p->at].dir, error);
   if (s->runs.count > 1 && s->interactive)
     return fail(error, EXIT_USAGE, "-i takes no text; did you mean -p \"%.100s\"?", s->runs.items[1]);
   if (s->runs.count > 1)
@@ -34,13 +34,12 @@ static bool open_run(Program *p, Error *error) {
   if (s->runs.count && s->model)
     return fail(error, EXIT_USAGE, "two runs given: \"%s\" and -m \"%s\"; did you mean -p \"%s\"?", s->runs.items[0],
                 s->model, s->runs.items[0]);
-  if (s->runs.count || s->model)
-    return loaded_open_files(&p->model, s->model ? s->model : s->runs.items[0], &p->settings, error);
+  if (s->runs.count || s->model) return program_open_files(p, s->model ? s->model : s->runs.items[0], error);
   char *newest;
   if (!model_files_newest_run(&newest, error))
     return error_append(error, "; name one, or make one with %s FILE", program_name("train").text);
   console_note(&p->console, "%s, the newest run here", newest);
-  const bool ok = loaded_open_files(&p->model, newest, &p->settings, error);
+  const bool ok = program_open_files(p, newest, error);
   free(newest);
   return ok;
 }
@@ -88,14 +87,14 @@ static bool list_parameters(Program *p, Error *error) {
   }
   parameter_table_free(&table);
   printf("%-56s %15s %12" PRId64 " %10s\n", "all", "", all, text_bytes(4.0 * (double)all).text);
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 /* ---- checks that need values ---- */
 
 /* The ending of its name gives the format of a file, except that --per-line reads any file as lines, or as TSV. */
 static bool check_formats(const GenerateSettings *s, Error *error) {
-  const bool piped = (s->score && path_is_stdin(s->score)) || (s->overlap && path_is_stdin(s->overlap));
+  const bool piped = (s->score && path_is_stdin(s->score)) || (s->novelty && path_is_stdin(s->novelty));
   const TextFormat given = s->fasta ? FORMAT_FASTA : FORMAT_TSV,
                    named = s->score ? text_format_of(s->score) : FORMAT_TEXT;
   if ((s->fasta || (s->tsv && !s->per_line)) && !piped)
@@ -114,14 +113,14 @@ static bool check_values(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (!check_formats(s, error)) return false;
   const bool prompt_is_stdin = s->prompt_file && path_is_stdin(s->prompt_file);
-  if (s->overlap && path_is_stdin(s->overlap) && prompt_is_stdin)
+  if (s->novelty && path_is_stdin(s->novelty) && prompt_is_stdin)
     return fail(error, EXIT_USAGE, "-f - and --novelty - both read standard input");
-  if (s->overlap && s->tokens > overlap_most_tokens(s->samples))
+  if (s->novelty && s->tokens > novelty_most_tokens(s->samples))
     return fail(error, EXIT_USAGE, "--novelty takes at most %" PRId64 " tokens in each of %d texts; set -n or -N lower",
-                overlap_most_tokens(s->samples), s->samples);
+                novelty_most_tokens(s->samples), s->samples);
   if (s->interactive && prompt_is_stdin) return fail(error, EXIT_USAGE, "-f - and -i both read standard input");
   if (s->keep && s->on_full == ON_FULL_STOP) return fail(error, EXIT_USAGE, "--keep is for --on-full slide");
-  return attention_check(s, error) && dump_check(s, error) && surprisal_check(&p->settings, &p->console, error);
+  return attention_check(s, error) && dump_check(s, error) && heat_check(&p->settings, &p->console, error);
 }
 
 /* ---- modes ---- */
@@ -168,13 +167,12 @@ static bool open_stage(Program *p, Stage stage, Error *error) {
   if (stage == STAGE_TOKENS && p->model.config.encoder_layers && !s->prompt && !s->prompt_file)
     return fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE, or many with --lines",
                 p->model.dir);
-  if (s->overlap && !overlap_open(p, error)) return false;
-  if (stage >= STAGE_MODEL && !loaded_open_model(&p->model, &p->settings, &p->console, error)) return false;
+  if (s->novelty && !novelty_open(p, error)) return false;
+  if (stage >= STAGE_MODEL && !program_open_model(p, error)) return false;
   if (stage >= STAGE_PROMPT && !prompt_read(p, error)) return false;
   if (stage < STAGE_TOKENS) return true;
-  if (!prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
-    return false;
-  unseen_note(&p->seen, &p->model, &prompt->tokens.source, &p->console);
+  if (!prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error)) return false;
+  unseen_note(p, &prompt->tokens.source, 0);
   return true;
 }
 
@@ -188,9 +186,9 @@ static bool run_series(Program *p, const char *dir, int mode, Error *error) {
   ModelSeries series = {0};
   bool ok = series_add(&series, dir, error);
   p->series = &series;
-  for (p->at = 0; ok && p->at < series.count && !p->out.error; p->at++) {
+  for (p->at = 0; ok && p->at < series.count && !p->write_error; p->at++) {
     ok = open_stage(p, modes[mode].stage, error) && modes[mode].run(p, error);
-    loaded_close(&p->model);
+    program_close_model(p);
   }
   p->series = NULL;
   series_free(&series);
@@ -199,9 +197,9 @@ static bool run_series(Program *p, const char *dir, int mode, Error *error) {
 
 static bool run(void *context, Error *error) {
   Program *p = context;
-  if (!request_make_stops(&p->stops, &p->settings, error) || !check_values(p, error)) return false;
+  if (!prompt_make_stops(p, error) || !check_values(p, error)) return false;
   p->check.console = p->settings.binary ? NULL : &p->console;
-  prompt_note_escapes(&p->settings, &p->console);
+  prompt_note_escapes(p);
   device_limit_threads(&p->settings.machine, &p->console);
   int i = 0;
   while ((unsigned)modes[i].mode != p->options.mode) i++;
@@ -218,10 +216,10 @@ int main(int argc, char **argv) {
   const int status = startup_run(
       argc, argv,
       &(Startup){.version = INKLING_VERSION, .options = &p.options, .console = &p.console, .run = run, .context = &p});
-  loaded_close(&p.model);
+  program_close_model(&p);
   free(p.prompt.text.bytes);
   prompt_tokens_free(&p.prompt.tokens);
-  overlap_free(p.overlap);
+  novelty_free(p.novelty);
   pattern_list_free(&p.stops);
   options_free(&p.options);
   options_free(&p.training);

@@ -283,7 +283,7 @@ static bool interrupted(Run *r, Error *error) {
   return run_agree(r->peers, error);
 }
 
-static bool sample_at_end(Run *r, Error *error) { return run_sample(r, error) && run_check_memorization(r, error); }
+static bool sample_at_end(Run *r, Error *error) { return run_sample(r, error) && run_check_novelty(r, error); }
 
 /* The state is saved again after everything else is written: only then the run is finished. */
 static bool finish(Run *r, Error *error) {

@@ -17,7 +17,7 @@ tokenizer   2  src/text/tokenizer/
 model       3  model.h model.c src/model/
 dataset     3  src/text/dataset/
 doctor      4  src/text/doctor/
-inference   4  src/generate/inference/
+inference   4  src/inference/
 formats     4  src/files/formats/
 page        5  src/generate/pack.h src/generate/parts.h tools/web/
 checkpoint  5  src/files/checkpoint/

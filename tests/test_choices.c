@@ -1,7 +1,7 @@
-/* text/dataset/choice_file and generate/inference/choices: lines that are read and refused, tokens, and what is
+/* text/dataset/choice_file and inference/choices: lines that are read and refused, tokens, and what is
  * chosen. */
 #include "tests/corpus_helpers.h"
-#include "generate/inference/choices.h"
+#include "inference/choices.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-/* generate/inference/longest_match: against the plain way to find it, on random texts and across the borders of
+/* inference/longest_match: against the plain way to find it, on random texts and across the borders of
  * chunks. */
-#include "generate/inference/longest_match.h"
+#include "inference/longest_match.h"
 #include "tests/cli_helpers.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* Texts that are generated several at a time, on every backend: each is bit for bit the one that its prompt gets alone,
  * whatever stands beside it, and on any number of threads; stop texts, slides, log-probabilities. */
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "tests/machine.h"
 #include "tests/model_helpers.h"
 #include "model/parameters.h"
 #include "model/decoder.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,90 +74,79 @@ typedef struct Written {
   TokenAlternative top[MOST_TOKENS][TOP];
   int64_t begins[MOST_TOKENS];
   size_t size;
-  int count, done, pieces;
-  GenerationResult result;
+  int count, pieces; /* pieces: steps after which more bytes were ready */
+  int64_t tokens;
+  StopReason reason;
 } Written;
 
-typedef struct Work {
-  const GenerationRequest *requests;
-  int count, begun;
-} Work;
-
-static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
-  Work *work = context;
-  (void)wait, (void)error;
-  *given = work->begun < work->count;
-  if (*given) *out = work->requests[work->begun++];
-  return true;
-}
-
-static bool take_bytes(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
-  Written *w = text;
-  (void)context, (void)error;
-  assert_true(size > 0 && w->size + size <= MOST_BYTES);
-  memcpy(w->bytes + w->size, bytes, size);
-  w->size += size;
+/* All but an incomplete character is ready, unless it may become a stop text. */
+static void take_ready(Written *w, const Text *text) {
+  assert_true(text->ready >= w->size && text->ready <= text->bytes.size && text->ready <= MOST_BYTES);
+  if (text->bytes.size && !text->ended && !text->stops.count)
+    assert_int_equal(text->ready, utf8_complete(text->bytes.bytes, text->bytes.size));
+  if (text->ready == w->size) return;
+  memcpy(w->bytes + w->size, text->bytes.bytes + w->size, text->ready - w->size);
+  w->size = text->ready;
   w->pieces++;
-  return true;
 }
 
-static bool take_token(void *context, void *text, const GeneratedToken *token, Error *error) {
-  Written *w = text;
-  (void)context, (void)error;
-  assert_true(w->count < MOST_TOKENS);
-  w->ids[w->count] = token->id;
-  w->begins[w->count] = token->begin;
-  w->logprobs[w->count] = token->logprob;
-  if (!isnan(token->logprob)) memcpy(w->top[w->count], token->top, sizeof w->top[0]);
-  w->count++;
-  return true;
+static void take_end(Written *w, const Text *text) {
+  assert_true(text->ids.count <= MOST_TOKENS);
+  assert_int_equal(text->bytes.size, w->size);
+  w->count = (int)text->ids.count;
+  w->tokens = text->count;
+  w->reason = text->reason;
+  for (int i = 0; i < w->count; i++) {
+    w->ids[i] = text->ids.ids[i];
+    w->begins[i] = (int64_t)text->tokens[i].begin;
+    w->logprobs[i] = text->tokens[i].logprob;
+    if (text->alternatives == TOP) memcpy(w->top[i], text->top + i * TOP, sizeof w->top[0]);
+  }
 }
 
-static bool take_end(void *context, void *text, const GenerationResult *result, Error *error) {
-  Written *w = text;
-  (void)context, (void)error;
-  w->result = *result;
-  w->result.seconds = w->result.first_token_seconds = 0;
-  w->done++;
-  return true;
-}
-
-/* All requests, `rows` at a time. */
-static Written *write_all(Fixture *f, Speaker *s, GenerationRequest *requests, int count, int rows) {
+/* All texts, `rows` at a time. */
+static Written *write_all(Fixture *f, Speaker *s, const Text *texts, int count, int rows) {
   Written *written = host_memory(f, (size_t)count * sizeof *written);
+  Text *all = host_memory(f, (size_t)count * sizeof *all);
   Error error = {0};
   Decoder *decoder = NULL;
-  for (int i = 0; i < count; i++) requests[i].text = &written[i];
-  Work work = {requests, count, 0};
+  Generation *generation = NULL;
+  int begun = 0;
   need(decoder_open(&decoder, s->model, rows, &error), &error);
-  const Generation generation = {.decoder = decoder,
-                                 .rows = rows,
-                                 .tokenizer = s->tokenizer,
-                                 .context = &work,
-                                 .next = next_text,
-                                 .emit = take_bytes,
-                                 .token = take_token,
-                                 .done = take_end};
-  need(generation_run(&generation, &error), &error);
-  for (int i = 0; i < count; i++) assert_int_equal(written[i].done, 1);
+  need(generation_open(&generation, decoder, rows, s->tokenizer, &error), &error);
+  do {
+    for (; begun < count && generation_has_room(generation); begun++) {
+      all[begun] = texts[begun];
+      all[begun].keep_tokens = true;
+      need(generation_add(generation, &all[begun], &error), &error);
+    }
+    need(generation_step(generation, &error), &error);
+    for (int i = 0; i < begun; i++) take_ready(&written[i], &all[i]);
+  } while (generation_count(generation) || begun < count);
+  for (int i = 0; i < count; i++) {
+    assert_true(all[i].ended);
+    take_end(&written[i], &all[i]);
+    generation_free_text(&all[i]);
+  }
+  generation_close(generation);
   decoder_close(decoder);
   return written;
 }
 
-static Written write_one(Fixture *f, Speaker *s, GenerationRequest request) { return *write_all(f, s, &request, 1, 1); }
+static Written write_one(Fixture *f, Speaker *s, Text text) { return *write_all(f, s, &text, 1, 1); }
 
 static int32_t prompt[] = {'F', 'i', 'r', 's', 't', ' ', 'C', 'i', 't', 'i', 'z', 'e', 'n', ':', '\n'};
 static int32_t other[] = {256, 'a', 0xE2, 0x80};
 
-static GenerationRequest plain(int64_t tokens, uint64_t seed) {
-  return (GenerationRequest){.prompt.decoder = {.ids = prompt, .count = 15},
-                             .sampling = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = seed},
-                             .max_tokens = tokens,
-                             .alternatives = -1};
+static Text plain(int64_t tokens, uint64_t seed) {
+  return (Text){.prompt.decoder = {.ids = prompt, .count = 15},
+                .sampling = {.repeat_penalty = 1, .top_p = 1, .temperature = 1, .seed = seed},
+                .max_tokens = tokens,
+                .alternatives = -1};
 }
 
 /* Prompts that are the same and others, sampling of every kind, texts that slide, stop, end at once and never begin. */
-static void various_requests(GenerationRequest out[TEXTS], const PatternList *stops, TokenRules *rules) {
+static void various_texts(Text out[TEXTS], const PatternList *stops, TokenRules *rules) {
   for (int i = 0; i < TEXTS; i++) out[i] = plain(6 + 5 * i, (uint64_t)i / 2);
   out[0].rules = rules;
   out[1].stream = 7;
@@ -191,40 +181,38 @@ static void various_requests(GenerationRequest out[TEXTS], const PatternList *st
 
 static void rows_are_single_texts(Fixture *f, const ModelConfig *config) {
   const int most_threads = fixture_is_cuda(f) ? 1 : 3;
-  Pattern patterns[2] = {{0}};
+  PatternList stops = {0};
   Error error = {0};
-  need(pattern_make(&patterns[0], (const uint8_t *)"a", 1, &error), &error);
-  need(pattern_make(&patterns[1], (const uint8_t *)"\x93\x94", 2, &error), &error);
-  const PatternList stops = {patterns, 2};
-  GenerationRequest requests[TEXTS];
+  need(pattern_list_add(&stops, "a", 1, &error), &error);
+  need(pattern_list_add(&stops, "\x93\x94", 2, &error), &error);
+  Text texts[TEXTS];
   TokenRules rules;
   Speaker alone = speaker_of(f, 1, config);
   Tokenizer *tokenizer = tokenizer_byte(); /* outlives all speakers */
   need(token_rules_make(&rules, tokenizer, &error), &error);
   need(token_rules_bias(&rules, 'Q', 30, &error) && token_rules_ban(&rules, (const uint8_t *)"QQQ", 3, &error), &error);
-  various_requests(requests, &stops, &rules);
+  various_texts(texts, &stops, &rules);
   Written *single = host_memory(f, TEXTS * sizeof *single);
-  for (int i = 0; i < TEXTS; i++) single[i] = write_one(f, &alone, requests[i]);
+  for (int i = 0; i < TEXTS; i++) single[i] = write_one(f, &alone, texts[i]);
   speaker_close(&alone);
   assert_true(memcmp(single[0].bytes, single[1].bytes, 6) != 0); /* another stream is another text */
   assert_memory_equal(single[0].bytes, "QQ", 2);
   assert_int_not_equal(single[0].bytes[2], 'Q');
-  assert_int_equal(single[6].result.tokens, 0);
-  assert_int_equal(single[7].result.reason, STOP_CONTEXT);
-  assert_int_equal(single[7].result.tokens, CTX - 15 + 1);
-  assert_int_equal(single[2].result.tokens, 40);
+  assert_int_equal(single[6].tokens, 0);
+  assert_int_equal(single[7].reason, STOP_CONTEXT);
+  assert_int_equal(single[7].tokens, CTX - 15 + 1);
+  assert_int_equal(single[2].tokens, 40);
   for (int threads = 1; threads <= most_threads; threads += 2)
     for (int rows = 2; rows <= TEXTS; rows += fixture_is_cuda(f) ? 5 : 2) {
       Speaker s = speaker_of(f, threads, config);
-      const Written *all = write_all(f, &s, requests, TEXTS, rows);
+      const Written *all = write_all(f, &s, texts, TEXTS, rows);
       for (int i = 0; i < TEXTS; i++)
         if (memcmp(&all[i], &single[i], sizeof all[i]) != 0)
           fail_msg("%d threads, %d rows: text %d has %d tokens, alone %d", threads, rows, i, all[i].count,
                    single[i].count);
       speaker_close(&s);
     }
-  pattern_free(&patterns[0]);
-  pattern_free(&patterns[1]);
+  pattern_list_free(&stops);
   token_rules_free(&rules);
   tokenizer_free(tokenizer);
 }
@@ -242,15 +230,18 @@ static bool contains(const Written *w, const char *text) {
   return false;
 }
 
-static void expect_no_token(const Speaker *s, const GenerationRequest *request) {
+static void expect_no_token(const Speaker *s, Text text) {
   Decoder *decoder = NULL;
-  GenerationResult result;
+  Generation *generation = NULL;
   Error error = {0};
   need(decoder_open(&decoder, s->model, 1, &error), &error);
-  const Generation generation = {.decoder = decoder, .tokenizer = s->tokenizer};
-  assert_false(generation_run_one(&generation, request, &result, &error));
+  need(generation_open(&generation, decoder, 1, s->tokenizer, &error), &error);
+  need(generation_add(generation, &text, &error), &error);
+  assert_false(generation_step(generation, &error));
   assert_int_equal(error.code, EXIT_USAGE);
+  generation_close(generation);
   decoder_close(decoder);
+  generation_free_text(&text);
 }
 
 /* A banned text never appears, though every other one that begins with it may; biases are as they were given last. */
@@ -260,25 +251,25 @@ static void test_rules(void **state) {
   Speaker s = speaker_open(f, 1);
   TokenRules rules;
   Error error = {0};
-  GenerationRequest request = plain(LENGTH, 3);
-  request.keep = CTX / 2;
-  request.ignore_end = true;
+  Text asked = plain(LENGTH, 3);
+  asked.keep = CTX / 2;
+  asked.ignore_end = true;
   need(token_rules_make(&rules, s.tokenizer, &error), &error);
   need(token_rules_bias(&rules, 'a', 9, &error) && token_rules_bias(&rules, 'b', 9, &error), &error);
   need(token_rules_bias(&rules, 'c', 20, &error) && token_rules_bias(&rules, 'c', -INFINITY, &error), &error);
-  request.rules = &rules;
-  const Written free_text = write_one(f, &s, request);
+  asked.rules = &rules;
+  const Written free_text = write_one(f, &s, asked);
   assert_false(contains(&free_text, "c"));
   assert_true(contains(&free_text, "aab"));
   assert_true(contains(&free_text, "ba"));
   need(token_rules_ban(&rules, (const uint8_t *)"aab", 3, &error), &error);
   need(token_rules_ban(&rules, (const uint8_t *)"ba", 2, &error), &error);
-  const Written banned = write_one(f, &s, request);
+  const Written banned = write_one(f, &s, asked);
   assert_false(contains(&banned, "aab"));
   assert_false(contains(&banned, "ba"));
   assert_true(contains(&banned, "bb"));
   for (int id = 0; id < 257; id++) need(token_rules_bias(&rules, id, -INFINITY, &error), &error);
-  expect_no_token(&s, &request);
+  expect_no_token(&s, asked);
   token_rules_free(&rules);
   speaker_close(&s);
 }
@@ -292,23 +283,23 @@ static void test_unused_rows(void **state) {
   Speaker s = speaker_of(f, 1, &config);
   TokenRules rules;
   Error error = {0};
-  GenerationRequest request = plain(LENGTH, 3);
-  request.keep = CTX / 2;
-  request.ignore_end = true;
-  request.sampling.top_k = 0, request.sampling.top_p = 1, request.sampling.min_p = 0;
+  Text asked = plain(LENGTH, 3);
+  asked.keep = CTX / 2;
+  asked.ignore_end = true;
+  asked.sampling.top_k = 0, asked.sampling.top_p = 1, asked.sampling.min_p = 0;
   assert_true(tokenizer_set_vocab(s.tokenizer, ROWS));
   need(token_rules_make(&rules, s.tokenizer, &error), &error);
   need(token_rules_bias(&rules, 'a', 4, &error), &error);
   need(token_rules_ban(&rules, (const uint8_t *)"aa", 2, &error), &error);
   for (int ruled = 0; ruled < 2; ruled++) {
-    request.rules = ruled ? &rules : NULL;
-    const Written w = write_one(f, &s, request);
+    asked.rules = ruled ? &rules : NULL;
+    const Written w = write_one(f, &s, asked);
     assert_true(w.count > LENGTH / 2);
     for (int i = 0; i < w.count; i++) assert_true(w.ids[i] <= 256);
     assert_false(ruled && contains(&w, "aa"));
   }
   for (int id = 0; id <= 256; id++) need(token_rules_bias(&rules, id, -INFINITY, &error), &error);
-  expect_no_token(&s, &request);
+  expect_no_token(&s, asked);
   token_rules_free(&rules);
   speaker_close(&s);
 }
@@ -318,37 +309,34 @@ static void test_stop_texts(void **state) {
   Fixture *f = *state;
   enum { LENGTH = 60 };
   Speaker s = speaker_open(f, 1);
-  GenerationRequest request = plain(LENGTH, 3);
-  request.keep = CTX / 2;
-  request.ignore_end = true;
-  const Written whole = write_one(f, &s, request);
+  Text asked = plain(LENGTH, 3);
+  asked.keep = CTX / 2;
+  asked.ignore_end = true;
+  const Written whole = write_one(f, &s, asked);
   assert_true(whole.size > 40);
   for (size_t length = 1; length <= 9; length += 4)
     for (size_t at = 0; at + length <= whole.size && at < 30; at += 14) {
-      Pattern pattern;
+      asked.stops = (PatternList){0};
       Error error = {0};
-      need(pattern_make(&pattern, whole.bytes + at, length, &error), &error);
-      request.stops = (PatternList){&pattern, 1};
-      const Written cut = write_one(f, &s, request);
+      need(pattern_list_add(&asked.stops, whole.bytes + at, length, &error), &error);
+      const Written cut = write_one(f, &s, asked);
       size_t first = 0;
-      while (memcmp(whole.bytes + first, pattern.bytes, length) != 0) first++;
-      assert_int_equal(cut.result.reason, STOP_TEXT);
+      while (memcmp(whole.bytes + first, whole.bytes + at, length) != 0) first++;
+      assert_int_equal(cut.reason, STOP_TEXT);
       assert_int_equal(cut.size, first);
-      assert_int_equal(cut.result.bytes, (int64_t)first);
       assert_memory_equal(cut.bytes, whole.bytes, first);
-      pattern_free(&pattern);
+      pattern_list_free(&asked.stops);
     }
   uint8_t never[6]; /* begins as the end of the text does: it is held back, and comes out */
-  Pattern pattern;
+  asked.stops = (PatternList){0};
   Error error = {0};
   memcpy(never, whole.bytes + whole.size - 5, 5);
   never[5] = (uint8_t)(whole.bytes[0] ^ 1);
-  need(pattern_make(&pattern, never, 6, &error), &error);
-  request.stops = (PatternList){&pattern, 1};
-  const Written same = write_one(f, &s, request);
+  need(pattern_list_add(&asked.stops, never, 6, &error), &error);
+  const Written same = write_one(f, &s, asked);
   assert_int_equal(same.size, whole.size);
   assert_memory_equal(same.bytes, whole.bytes, whole.size);
-  pattern_free(&pattern);
+  pattern_list_free(&asked.stops);
   speaker_close(&s);
 }
 
@@ -356,18 +344,18 @@ static void test_stop_texts(void **state) {
 static void slides_case(Fixture *f, const ModelConfig *config) {
   enum { LENGTH = CTX + 6 };
   Speaker s = speaker_of(f, 1, config);
-  GenerationRequest request = plain(LENGTH, 0);
-  request.sampling = sampling_greedy();
-  request.ignore_end = true;
-  request.keep = CTX;
-  request.prompt.decoder.count = 3;
-  const Written whole = write_one(f, &s, request);
+  Text asked = plain(LENGTH, 0);
+  asked.sampling = sampling_greedy();
+  asked.ignore_end = true;
+  asked.keep = CTX;
+  asked.prompt.decoder.count = 3;
+  const Written whole = write_one(f, &s, asked);
   assert_int_equal(whole.count, LENGTH);
   int32_t text[3 + LENGTH];
   memcpy(text, prompt, 3 * sizeof *text);
   memcpy(text + 3, whole.ids, LENGTH * sizeof *text);
   for (int at = CTX - 2; at < LENGTH; at += 3) {
-    GenerationRequest next = plain(1, 0);
+    Text next = plain(1, 0);
     next.sampling = sampling_greedy();
     next.ignore_end = true;
     next.prompt.decoder.count = at + 3 < CTX ? (size_t)at + 3 : CTX;
@@ -388,10 +376,10 @@ static void test_logprobs(void **state) {
   Fixture *f = *state;
   enum { LENGTH = 5 };
   Speaker s = speaker_open(f, 1);
-  GenerationRequest request = plain(LENGTH, 1);
-  request.alternatives = TOP;
-  request.sampling.temperature = 0.3f;
-  const Written w = write_one(f, &s, request);
+  Text asked = plain(LENGTH, 1);
+  asked.alternatives = TOP;
+  asked.sampling.temperature = 0.3f;
+  const Written w = write_one(f, &s, asked);
   int32_t text[15 + LENGTH];
   memcpy(text, prompt, sizeof prompt);
   memcpy(text + 15, w.ids, (size_t)w.count * sizeof *text);

@@ -58,7 +58,7 @@ static bool run_model(Maps *m, AttentionSeen *map, Error *error) {
 
 /* ---- JSON ---- */
 
-static void put_text(const Maps *m, const char *name, const TokenAxis *text) {
+static bool put_text(const Maps *m, const char *name, const TokenAxis *text, Error *error) {
   fprintf(m->out, " \"%s\": {\"ids\": [", name);
   for (int i = 0; i < text->count; i++) fprintf(m->out, "%s%d", i ? ", " : "", text->ids[i]);
   fputs("], \"tokens\": [", m->out);
@@ -66,11 +66,10 @@ static void put_text(const Maps *m, const char *name, const TokenAxis *text) {
     size_t size;
     const uint8_t *bytes = tokenizer_decode(text->tokenizer, text->ids[i], &size);
     fputs(i ? ", " : "", m->out);
-    json_t *token = completion_string(bytes, size, NULL);
-    json_dumpf(token, m->out, JSON_ENCODE_ANY);
-    json_decref(token);
+    if (!completion_write(m->out, bytes, size, error)) return false;
   }
   fputs("]},\n", m->out);
+  return true;
 }
 
 static bool json_map(void *context, AttentionKind kind, int layer, const float *weights, int queries, int keys,
@@ -91,12 +90,12 @@ static bool json_map(void *context, AttentionKind kind, int layer, const float *
 
 static bool write_json(Maps *m, Error *error) {
   fputs("{\n", m->out);
-  if (m->source.count) put_text(m, "source", &m->source);
-  put_text(m, "text", &m->text);
+  if ((m->source.count && !put_text(m, "source", &m->source, error)) || !put_text(m, "text", &m->text, error))
+    return false;
   fputs(" \"maps\": [", m->out);
   if (!run_model(m, json_map, error)) return false;
   fputs("\n ]\n}\n", m->out);
-  return json_memory_ok(error, "the tokens of a text");
+  return true;
 }
 
 /* ---- HTML ---- */
@@ -222,7 +221,7 @@ bool attention_check(const GenerateSettings *s, Error *error) {
       return fail(error, EXIT_USAGE, "--attention %s: its name must end in .html (pictures) or .json (numbers)",
                   text_one_line(files->items[i], 250).text);
   for (int i = 0; i < files->count; i++)
-    if (!output_file_check("--attention", files->items[i], s, error)) return false;
+    if (!program_check_file("--attention", files->items[i], s, error)) return false;
   return true;
 }
 

@@ -7,60 +7,44 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-typedef struct Timing {
-  double *times; /* [1 + steps of the warm-up and timed steps]: before each step and after the last one */
-  GenerationRequest request;
-  int rows, begun;            /* texts at a time, and those that were begun */
-  GenerationResult result;    /* of the last text */
-  double first_token_seconds; /* of the first text */
-} Timing;
-
-static bool take_time(void *context, int64_t tokens, Error *error) {
-  const Timing *t = context;
-  t->times[tokens / t->rows] = clock_seconds();
-  return startup_go_on("timing", error);
-}
-
-/* Text i has seed + i. */
-static bool next_text(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
-  Timing *t = context;
-  (void)wait, (void)error;
-  *given = t->begun < t->rows;
-  if (!*given) return true;
-  *out = t->request;
-  out->sampling.seed += (uint64_t)t->begun++;
+/* Steps until each of the texts [rows] has `all` tokens. times [1 + all]: before each step, and after the last one. */
+static bool make_texts(Generation *generation, Text *texts, int rows, double *times, int64_t all, Error *error) {
+  for (int i = 0; i < rows; i++)
+    if (!generation_add(generation, &texts[i], error)) return false;
+  for (int64_t step = 0; step <= all && !texts[0].ended; step++) {
+    times[step] = clock_seconds();
+    if (!startup_go_on("timing", error) || !generation_step(generation, error)) return false;
+  }
   return true;
 }
 
-static bool take_result(void *context, void *text, const GenerationResult *result, Error *error) {
-  Timing *t = context;
-  (void)text, (void)error;
-  if (t->first_token_seconds == 0) t->first_token_seconds = result->first_token_seconds;
-  t->result = *result;
-  return true;
-}
-
-static bool time_tokens(Program *p, Timing *t, Quantiles *out, Error *error) {
+/* Text i has seed + i. *first: seconds to the first token of the first text. */
+static bool time_tokens(Program *p, int rows, double *times, Quantiles *out, double *first, Error *error) {
   LoadedModel *m = &p->model;
+  Generation *generation = NULL;
   const int64_t timed = p->settings.bench, all = BENCH_WARM_UP + timed;
-  t->request = request_make(p, &p->prompt.tokens);
-  t->request.max_tokens = all;
-  t->request.ignore_end = true;
-  if (!decoder_open(&m->decoder, m->model, t->rows, error)) return false;
-  const Generation generation = {.decoder = m->decoder,
-                                 .rows = t->rows,
-                                 .tokenizer = m->tokenizer,
-                                 .context = t,
-                                 .next = next_text,
-                                 .done = take_result,
-                                 .progress = {take_time, t}};
-  if (!generation_run(&generation, error)) return false;
-  if (t->result.tokens < all)
-    return fail(error, EXIT_USAGE,
-                "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,
-                t->result.tokens, timed, all);
-  for (int64_t i = 0; i < all; i++) t->times[i] = t->times[i + 1] - t->times[i];
-  *out = quantiles_of(t->times + BENCH_WARM_UP, (size_t)timed);
+  Text *texts = calloc((size_t)rows, sizeof *texts);
+  bool ok = texts || error_memory(error, "timings");
+  for (int i = 0; ok && i < rows; i++) {
+    texts[i] = i ? texts[i - 1] : prompt_text(p, &p->prompt.tokens);
+    texts[i].sampling.seed += i > 0;
+    texts[i].max_tokens = all;
+    texts[i].ignore_end = true;
+  }
+  ok = ok && decoder_open(&m->decoder, m->model, rows, error) &&
+       generation_open(&generation, m->decoder, rows, m->tokenizer, error) &&
+       make_texts(generation, texts, rows, times, all, error);
+  generation_close(generation);
+  if (ok && texts[0].count < all)
+    ok = fail(error, EXIT_USAGE,
+              "--on-full stop: the context is full after %" PRId64 " tokens, and --bench %" PRId64 " needs %" PRId64,
+              texts[0].count, timed, all);
+  if (ok) *first = texts[0].first_token_seconds;
+  for (int i = 0; texts && i < rows; i++) generation_free_text(&texts[i]);
+  free(texts);
+  if (!ok) return false;
+  for (int64_t i = 0; i < all; i++) times[i] = times[i + 1] - times[i];
+  *out = quantiles_of(times + BENCH_WARM_UP, (size_t)timed);
   return true;
 }
 
@@ -101,16 +85,15 @@ bool program_bench(Program *p, Error *error) {
                     .backend = p->model.backend,
                     .context = p->model.context,
                     .commit = p->version};
-  Timing timing = {.times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof(double)), .rows = rows};
-  double sampling = 0;
+  double *times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof *times), first = 0, sampling = 0;
   bool ok =
-      (timing.times || error_memory(error, "timings")) && time_tokens(p, &timing, &line.seconds, error) &&
+      (times || error_memory(error, "timings")) && time_tokens(p, rows, times, &line.seconds, &first, error) &&
       time_sampling(&p->model, rows, &sampling, error) &&
       bench_line_print(&line, error,
                        "\"prompt_tokens\": %zu, \"first_token_ms\": %.4f, \"load_ms\": %.4f, \"sample_ms\": %.4f, "
                        "\"sample_share\": %.4f",
-                       p->prompt.tokens.decoder.count, 1e3 * timing.first_token_seconds, 1e3 * (loaded - p->launched),
-                       1e3 * sampling, sampling / line.seconds.median);
-  free(timing.times);
+                       p->prompt.tokens.decoder.count, 1e3 * first, 1e3 * (loaded - p->launched), 1e3 * sampling,
+                       sampling / line.seconds.median);
+  free(times);
   return ok;
 }

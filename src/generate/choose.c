@@ -1,7 +1,7 @@
 /* Multiple choice (--choose): which texts of a file the model finds likelier, and how often they are the right ones. */
 #include "cli/startup.h"
 #include "generate/program.h"
-#include "generate/inference/choices.h"
+#include "inference/choices.h"
 #include "base/path.h"
 #include "base/text.h"
 
@@ -35,7 +35,7 @@ static bool print_question(Program *p, const ChoiceSet *set, const ChoiceQuestio
     printf(tie ? "%s\"%s\": null" : "%s\"%s\": %d", m ? ", " : "", keys[m], chosen);
   }
   puts("}}");
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 static void print_numbers(const char *name, const double numbers[CHOICE_MEASURES]) {
@@ -53,7 +53,7 @@ static void print_model(const SeriesModel *model) {
 
 static bool print_json(Program *p, const ChoiceSet *set, const ChoiceCount *count, Error *error) {
   double accuracy[CHOICE_MEASURES], deviation[CHOICE_MEASURES], ties[CHOICE_MEASURES];
-  for (size_t i = 0; !p->series && i < set->count && !p->out.error; i++)
+  for (size_t i = 0; !p->series && i < set->count && !p->write_error; i++)
     if (!print_question(p, set, &set->questions[i], error)) return false;
   for (int m = 0; m < CHOICE_MEASURES; m++) {
     accuracy[m] = share(count->right[m], count->questions);
@@ -67,7 +67,7 @@ static bool print_json(Program *p, const ChoiceSet *set, const ChoiceCount *coun
   print_numbers("standard_error", deviation);
   print_numbers("ties", ties);
   puts("}");
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 /* ---- tables ---- */
@@ -82,7 +82,7 @@ static bool print_table(Program *p, const ChoiceSet *set, const ChoiceCount *cou
     printf("%-14s  %6.2f %%  %12.2f %%  %6zu\n", names[m], 100 * share(count->right[m], count->questions),
            100 * standard_error(count->right[m], count->questions), count->ties[m]);
   print_questions(set, count);
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 /* Prints a line for a model of a series, by the sum of log-likelihoods. */
@@ -95,7 +95,7 @@ static bool print_line(Program *p, const ChoiceSet *set, const ChoiceCount *coun
   printf("%10" PRId64 "  %14" PRId64 "  %14s  %6.2f %%  %12.2f %%\n", model->step, model->tokens, words, 100 * right,
          100 * standard_error(count->right[CHOICE_SUM], count->questions));
   if (p->at + 1 == p->series->count) print_questions(set, count);
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 /* ---- the mode ---- */

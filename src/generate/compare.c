@@ -1,6 +1,6 @@
 /* Comparison of models (--compare): one prompt, the same random numbers, side by side. */
 #include "files/checkpoint/directory.h"
-#include "generate/outputs.h"
+#include "generate/program.h"
 #include "cli/startup.h"
 #include "generate/series.h"
 #include "report/history.h"
@@ -19,7 +19,7 @@ enum { GAP = 3, LEAST_COLUMNS = 24, MOST_COLUMNS = 70, USUAL_COLUMNS = 100 };
 typedef struct Compared {
   const char *dir;
   char about[64]; /* the step and loss of its training; "": unknown */
-  Output output;
+  Text text;
   size_t printed; /* bytes */
 } Compared;
 
@@ -44,21 +44,20 @@ static bool describe(Compared *c, const SeriesModel *model, Error *error) {
 
 static bool generate(Program *p, Compared *c, uint64_t seed, Error *error) {
   PromptTokens tokens = {0};
-  bool ok = prompt_encode(&p->model, &p->settings, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
-  c->output.request = request_make(p, &tokens);
-  c->output.request.sampling.seed = seed;
-  ok = ok && output_generate(&p->model, &c->output, NULL, NULL, error) && startup_go_on("comparing", error);
+  bool ok = prompt_encode(p, p->prompt.text.bytes, p->prompt.text.size, &tokens, error);
+  c->text = prompt_text(p, &tokens);
+  c->text.sampling.seed = seed;
+  ok = ok && program_make_text(p, &c->text, false, error) && startup_go_on("comparing", error);
   prompt_tokens_free(&tokens);
   return ok || error_append(error, " (%s)", c->dir);
 }
 
 static bool compare(Program *p, Compared *c, const SeriesModel *model, uint64_t seed, Error *error) {
-  const bool ok = loaded_open_files(&p->model, c->dir, &p->settings, error) &&
-                  loaded_open_model(&p->model, &p->settings, &p->console, error) &&
+  const bool ok = program_open_files(p, c->dir, error) && program_open_model(p, error) &&
                   (!p->model.config.encoder_layers || p->prompt.text.size ||
                    fail(error, EXIT_USAGE, "%s needs a prompt: give one with -p TEXT or -f FILE", c->dir)) &&
                   generate(p, c, seed, error);
-  loaded_close(&p->model);
+  program_close_model(p);
   return ok && describe(c, model, error);
 }
 
@@ -107,8 +106,8 @@ static void print_columns(Compared *compared, int count, int width) {
     more = false;
     for (int i = 0; i < count; i++) {
       Compared *c = &compared[i];
-      const size_t left = c->output.text.size - c->printed;
-      const uint8_t *line = left ? c->output.text.bytes + c->printed : (const uint8_t *)"";
+      const size_t left = c->text.bytes.size - c->printed;
+      const uint8_t *line = left ? c->text.bytes.bytes + c->printed : (const uint8_t *)"";
       size_t next;
       const size_t size = line_size(line, left, width, &next);
       put_cell((const char *)line, size, width, i == count - 1);
@@ -123,7 +122,7 @@ static void print_blocks(const Compared *compared, int count) {
   for (int i = 0; i < count; i++) {
     printf("%s=== %s%s%s\n", i ? "\n" : "", text_one_line(compared[i].dir, ONE_LINE_BYTES - 1).text,
            *compared[i].about ? ": " : "", compared[i].about);
-    fwrite(compared[i].output.text.bytes, 1, compared[i].output.text.size, stdout);
+    fwrite(compared[i].text.bytes.bytes, 1, compared[i].text.bytes.size, stdout);
     putchar('\n');
   }
 }
@@ -139,7 +138,7 @@ static void print(Compared *compared, int count) {
 static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
   const int count = (int)series->count;
   Compared *compared = calloc(series->count, sizeof *compared);
-  const uint64_t seed = request_seed(p);
+  const uint64_t seed = prompt_seed(p);
   bool ok = (compared || error_memory(error, "texts")) && prompt_read(p, error);
   for (int i = 0; ok && i < count; i++) {
     compared[i].dir = series->models[i].dir;
@@ -147,12 +146,12 @@ static bool compare_all(Program *p, const ModelSeries *series, Error *error) {
   }
   if (ok) {
     print(compared, count);
-    stdout_flush(&p->out);
+    program_flush(p);
     console_note(&p->console, "seed %" PRIu64, seed);
   }
-  for (int i = 0; compared && i < count; i++) output_free(&compared[i].output);
+  for (int i = 0; compared && i < count; i++) generation_free_text(&compared[i].text);
   free(compared);
-  return ok && stdout_check(&p->out, error);
+  return ok && program_check(p, error);
 }
 
 bool program_compare(Program *p, Error *error) {

@@ -38,7 +38,7 @@ bool dump_check(const GenerateSettings *s, Error *error) {
   if (!s->dump) return true;
   if (!text_ends_with(s->dump, ".safetensors"))
     return fail(error, EXIT_USAGE, "--dump %s: its name must end in .safetensors", text_one_line(s->dump, 250).text);
-  return output_file_check("--dump", s->dump, s, error);
+  return program_check_file("--dump", s->dump, s, error);
 }
 
 /* ---- the file ---- */

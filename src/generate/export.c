@@ -2,7 +2,7 @@
  * (README.md, as model hubs show it). */
 #include "files/checkpoint/directory.h"
 #include "cli/startup.h"
-#include "generate/outputs.h"
+#include "generate/program.h"
 #include "report/license.h"
 #include "report/result.h"
 #include "base/file.h"
@@ -26,7 +26,7 @@ typedef struct Export {
   const char *class; /* of transformers */
   bool own;          /* it is not a part of transformers */
   OneLine license;   /* "": none is known */
-  Output sample;     /* a generated text for the model card, if `sampled` */
+  Text sample;       /* a generated text for the model card, if `sampled` */
   bool sampled;
 } Export;
 
@@ -39,11 +39,10 @@ static bool make_sample(Export *e, Error *error) {
   Prompt *prompt = &p->prompt;
   e->sampled = s->tokens && (!p->model.config.encoder_layers || s->prompt);
   if (!e->sampled) return true;
-  if (!prompt_read(p, error) ||
-      !prompt_encode(&p->model, &p->settings, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
+  if (!prompt_read(p, error) || !prompt_encode(p, prompt->text.bytes, prompt->text.size, &prompt->tokens, error))
     return false;
-  e->sample.request = request_make(p, &prompt->tokens);
-  return output_generate(&p->model, &e->sample, NULL, NULL, error) && startup_go_on("writing a sample", error);
+  e->sample = prompt_text(p, &prompt->tokens);
+  return program_make_text(p, &e->sample, false, error) && startup_go_on("writing a sample", error);
 }
 
 /* ---- the model card: training ---- */
@@ -190,11 +189,11 @@ static void write_indented(FILE *out, const uint8_t *text, size_t size, bool *be
 
 static void write_sample(FILE *out, const Export *e) {
   if (!e->sampled) return;
-  fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.request.sampling.seed,
+  fprintf(out, "\n## Sample\n\nWritten by the model (seed %" PRIu64 ")%s:\n\n", e->sample.sampling.seed,
           e->p->prompt.text.size ? ", the prompt first" : "");
   bool begins = true;
   write_indented(out, e->p->prompt.text.bytes, e->p->prompt.text.size, &begins);
-  write_indented(out, e->sample.text.bytes, e->sample.text.size, &begins);
+  write_indented(out, e->sample.bytes.bytes, e->sample.bytes.size, &begins);
   if (!begins) putc('\n', out);
 }
 
@@ -230,15 +229,6 @@ static bool check_directory(const char *dir, bool *exists, Error *error) {
          fail(error, EXIT_USAGE, "--export %s: that directory is not empty; remove it or choose another name", dir);
 }
 
-/* Returns the name of a hidden directory beside `dir`. */
-static char *temporary_of(const char *dir) {
-  const PathText parent = path_directory(dir);
-  const size_t size = strlen(dir) + 64 + strlen(parent.text);
-  char *out = malloc(size);
-  if (out) snprintf(out, size, "%s/.%s.inkling-%ld", parent.text, path_base(dir), (long)getpid());
-  return out;
-}
-
 static void remove_files(const char *dir) {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) file_remove_in(dir, files[i]);
   model_files_remove_source_tokenizer(dir);
@@ -257,18 +247,16 @@ static bool write_files(const Export *e, const char *dir, const char *name, Erro
   return false;
 }
 
-/* Writes a new directory, which gets its name when it is complete. */
+/* Writes a new directory, which gets its name when it is complete; until then it is a hidden one beside it. */
 static bool write_new(const Export *e, const char *dir, const char *name, Error *error) {
-  char *temporary = temporary_of(dir);
-  if (!temporary) return error_memory(error, "a path");
-  bool ok = mkdir(temporary, 0777) == 0 || file_fail_write(dir, error);
-  if (ok) {
-    ok = write_files(e, temporary, name, error) && (rename(temporary, dir) == 0 || file_fail_write(dir, error));
-    if (!ok) remove_files(temporary);
-    if (!ok) rmdir(temporary);
-  }
-  free(temporary);
-  return ok;
+  char hidden[ONE_LINE_BYTES];
+  snprintf(hidden, sizeof hidden, ".%s.inkling-%ld", path_base(dir), (long)getpid());
+  const PathText temporary = path_in(path_directory(dir).text, hidden);
+  if (mkdir(temporary.text, 0777) != 0) return file_fail_write(dir, error);
+  if (write_files(e, temporary.text, name, error) && (rename(temporary.text, dir) == 0 || file_fail_write(dir, error)))
+    return true;
+  file_remove_tree(temporary.text);
+  return false;
 }
 
 /* Changes `name` into one that a hub takes. */
@@ -298,8 +286,8 @@ bool program_export(Program *p, Error *error) {
                   make_sample(&e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
   if (ok && !p->console.quiet) print_commands(&e, dir, name);
-  output_free(&e.sample);
+  generation_free_text(&e.sample);
   free(name);
   free(dir);
-  return ok && stdout_check(&p->out, error);
+  return ok && program_check(p, error);
 }

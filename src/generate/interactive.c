@@ -1,7 +1,7 @@
 /* Interactive generation (-i): the user adds a line, the model continues the text. */
 #include "cli/startup.h"
 #include "generate/line_input.h"
-#include "generate/outputs.h"
+#include "generate/program.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/system.h"
@@ -60,36 +60,33 @@ static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error
 
 /* ---- answers ---- */
 
-static bool emit(void *session, void *output, const uint8_t *bytes, size_t size, Error *error) {
-  Session *s = session;
-  (void)output;
-  return add_text(s, bytes, size, error) && stdout_write(&s->p->out, bytes, size);
-}
-
 /* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
 static bool encode(const Session *s, Error *error) {
   Program *p = s->p;
   const bool encoder = has_encoder(s);
   const size_t from = encoder ? s->now.typed : s->now.document;
-  return prompt_encode(&p->model, &p->settings, s->text ? s->text + from : (const uint8_t *)"",
-                       s->now.size - from - encoder, &p->prompt.tokens, error);
+  return prompt_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - encoder,
+                       &p->prompt.tokens, error);
 }
 
 static bool answer(Session *s, Error *error) {
   Program *p = s->p;
   if (!encode(s, error)) return false;
-  unseen_note(&p->seen, &p->model, &p->prompt.tokens.source, &p->console);
-  Output output = {.request = request_make(p, &p->prompt.tokens)};
-  output.request.sampling.seed = s->seed++;
+  unseen_note(p, &p->prompt.tokens.source, 0);
+  Text text = prompt_text(p, &p->prompt.tokens);
+  text.sampling.seed = s->seed++;
+  text.keep_tokens = true;
   s->now.answer = s->now.size;
   s->now.answered = true;
-  if (!output_generate(&p->model, &output, emit, s, error)) return false;
+  const bool ok = program_make_text(p, &text, true, error) && add_text(s, text.bytes.bytes, text.bytes.size, error);
+  generation_free_text(&text);
+  if (!ok) return false;
   if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(&p->out);
-  s->now.ended = output.result.reason == STOP_END;
-  program_note_result(&p->console, &output.request, &output.result);
+  program_flush(p);
+  s->now.ended = text.reason == STOP_END;
+  program_note_text(&p->console, &text);
   if (s->input.terminal) startup_take_interrupt();
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }
 
 /* ---- turns ---- */
@@ -153,11 +150,11 @@ static bool begin_anew(Session *s, const char *argument, Error *error) {
 
 static bool show(Session *s, const char *argument, Error *error) {
   (void)argument;
-  if (s->now.size > s->now.begin) stdout_write(&s->p->out, s->text + s->now.begin, s->now.size - s->now.begin);
+  if (s->now.size > s->now.begin) program_write(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
   if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
-  stdout_flush(&s->p->out);
+  program_flush(s->p);
   if (s->input.terminal) startup_take_interrupt();
-  return stdout_check(&s->p->out, error);
+  return program_check(s->p, error);
 }
 
 /* Replaces only a file that it wrote itself. */
@@ -299,7 +296,7 @@ static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error
 /* Prints the mistake of a person and goes on; returns the mistake of a script as an error. */
 static bool forgive(const Session *s, const Error *why, Error *error) {
   const bool mistake = why->code == EXIT_USAGE || why->code == EXIT_INPUT || why->code == EXIT_OUTPUT;
-  if (!mistake || !s->input.terminal || s->p->out.error) return fail(error, why->code, "%s", why->text);
+  if (!mistake || !s->input.terminal || s->p->write_error) return fail(error, why->code, "%s", why->text);
   console_error(&s->p->console, why);
   return true;
 }
@@ -307,7 +304,7 @@ static bool forgive(const Session *s, const Error *why, Error *error) {
 static bool talk(Session *s, Error *error) {
   const uint8_t *line;
   size_t size;
-  while (!s->over && !s->p->out.error) {
+  while (!s->over && !s->p->write_error) {
     if (!line_input_ask(&s->input, &line, &size, error)) return false;
     Error why = {0};
     if (line) {
@@ -319,7 +316,7 @@ static bool talk(Session *s, Error *error) {
       if (s->over && !stop_signal) fputc('\n', stderr);
     } else s->over = true;
   }
-  return stdout_check(&s->p->out, error);
+  return program_check(s->p, error);
 }
 
 static void greet(const Session *s) {
@@ -330,12 +327,12 @@ static void greet(const Session *s) {
 }
 
 bool program_interactive(Program *p, Error *error) {
-  Session s = {.p = p, .input.fd = -1, .seed = request_seed(p)};
+  Session s = {.p = p, .input.fd = -1, .seed = prompt_seed(p)};
   p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
   if (ok && p->prompt.text.size) {
-    stdout_write(&p->out, p->prompt.text.bytes, p->prompt.text.size);
+    program_write(p, p->prompt.text.bytes, p->prompt.text.size);
     ok = take_text(&s, p->prompt.text.bytes, p->prompt.text.size, error);
   }
   ok = ok && talk(&s, error);

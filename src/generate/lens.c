@@ -1,5 +1,5 @@
 /* Logit lens (--lens): the next token that each layer would predict. */
-#include "generate/outputs.h"
+#include "generate/program.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +41,6 @@ bool program_lens(Program *p, Error *error) {
     ok = print_layer(m, layer, logits + (size_t)layer * (size_t)vocab, top, count, error);
   free(logits);
   free(top);
-  stdout_flush(&p->out);
-  return ok && stdout_check(&p->out, error);
+  program_flush(p);
+  return ok && program_check(p, error);
 }

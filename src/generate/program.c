@@ -1,4 +1,4 @@
-/* The model of a call, and its standard output. */
+/* The model of a call, the files that it reads, and its output. */
 #include "generate/program.h"
 
 #include "files/checkpoint/directory.h"
@@ -18,32 +18,37 @@
 
 /* ---- the model ---- */
 
-bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *s, Error *error) {
+bool program_open_files(Program *p, const char *dir, Error *error) {
+  LoadedModel *m = &p->model;
+  const bool special = p->settings.special;
   m->dir = strdup(dir);
   if (!m->dir) return error_memory(error, "a path");
   if (!model_files_open(&m->files, dir, error) || !model_files_read_tokenizer(m->files, &m->tokenizer, error))
     return false;
   m->config = *model_files_config(m->files);
   m->special = model_files_special_tokens(m->files);
-  tokenizer_set_special(m->tokenizer, s->special);
+  tokenizer_set_special(m->tokenizer, special);
   if (!model_files_read_source_tokenizer(m->files, m->tokenizer, &m->source_tokenizer, error)) return false;
-  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, s->special);
+  if (m->source_tokenizer) tokenizer_set_special(m->source_tokenizer, special);
   return true;
 }
 
-bool loaded_open_model(LoadedModel *m, const GenerateSettings *s, Console *console, Error *error) {
+bool program_open_model(Program *p, Error *error) {
+  LoadedModel *m = &p->model;
+  Console *console = &p->console;
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   if (tokenizer_has_chat_template(m->tokenizer))
     console_note(console,
                  "%s has a chat template, which is not applied: write the prompt as the template would, with "
                  "--special",
                  m->dir);
-  return request_make_rules(m, s, error) &&
-         device_open(&s->machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
+  return prompt_make_rules(p, error) &&
+         device_open(&p->settings.machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }
 
-void loaded_close(LoadedModel *m) {
+void program_close_model(Program *p) {
+  LoadedModel *m = &p->model;
   decoder_close(m->decoder);
   model_close(m->model);
   if (m->backend) m->backend->close(m->context);
@@ -64,7 +69,7 @@ static bool check_corpus(TextCheck *check, const Corpus *corpus, Error *error) {
   return ok;
 }
 
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error) {
+bool program_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error) {
   const GenerateSettings *s = &p->settings;
   const LoadedModel *m = &p->model;
   StartupWork reading = {.console = &p->console, .name = "reading", .bytes = true};
@@ -104,8 +109,8 @@ static bool is_read(const char *file, const char *input) {
   return input && file_is_same(file, path_is_stdin(input) ? "/dev/stdin" : input);
 }
 
-bool output_file_check(const char *option, const char *path, const GenerateSettings *s, Error *error) {
-  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->overlap};
+bool program_check_file(const char *option, const char *path, const GenerateSettings *s, Error *error) {
+  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->novelty};
   const PathText dir = path_directory(path);
   const OneLine shown = text_one_line(path, 250);
   FileWriter file;
@@ -120,20 +125,20 @@ bool output_file_check(const char *option, const char *path, const GenerateSetti
   return true;
 }
 
-void stdout_flush(Stdout *out) {
+void program_flush(Program *p) {
   const int cause = file_flush_cause(stdout);
-  if (!out->error) out->error = cause;
+  if (!p->write_error) p->write_error = cause;
 }
 
-bool stdout_write(Stdout *out, const void *bytes, size_t size) {
+bool program_write(Program *p, const void *bytes, size_t size) {
   fwrite(bytes, 1, size, stdout);
-  stdout_flush(out);
-  return !out->error && !stop_signal;
+  program_flush(p);
+  return !p->write_error && !stop_signal;
 }
 
-bool stdout_check(Stdout *out, Error *error) {
-  stdout_flush(out);
-  if (out->error == EPIPE) return true;
-  if (out->error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(out->error));
+bool program_check(Program *p, Error *error) {
+  program_flush(p);
+  if (p->write_error == EPIPE) return true;
+  if (p->write_error) return fail(error, EXIT_OUTPUT, "cannot write the text to stdout: %s", strerror(p->write_error));
   return startup_go_on("generating", error);
 }

@@ -11,8 +11,9 @@
 #include "files/formats/model_files.h"
 #include "generate/series.h"
 #include "generate/settings.h"
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "base/array.h"
+#include "base/text.h"
 
 /* A model with its tokenizers, opened from a run directory or a directory of Hugging Face transformers. */
 typedef struct LoadedModel {
@@ -35,23 +36,15 @@ typedef struct Prompt {
   PromptTokens tokens;
 } Prompt;
 
-/* Characters, separated by blanks. */
-typedef struct UnseenText {
-  char text[64];
-} UnseenText;
-
 /* The bytes that appear in the training prompts, and the prompts with other bytes. Starts zeroed. */
 typedef struct SeenBytes {
   bool looked, known; /* looked: for the tokens of the run; known: they were found */
   bool bytes[256];
   int64_t lines, first; /* lines: prompts with other bytes; first: the first such prompt */
-  UnseenText in_first;  /* its characters that have them */
+  OneLine in_first;     /* its characters that have them, separated by blanks */
 } SeenBytes;
 
-/* What was printed to standard output, which carries only generated text and results. */
-typedef struct Stdout {
-  int error; /* errno of the first failed write; 0: none */
-} Stdout;
+enum { PROGRAM_ROWS = 32 /* the largest number of texts generated at a time */ };
 
 typedef struct Program {
   GenerateSettings settings;
@@ -60,13 +53,14 @@ typedef struct Program {
   PatternList stops; /* from --stop */
   Console console;
   TextCheck check; /* of the texts that are read */
-  Stdout out;
+  int write_error; /* errno of the first failed write to stdout, which has only generated text and results; 0: none */
   LoadedModel model;
   const ModelSeries *series; /* with --choose: the series that was given, or NULL; `model` is its model number `at` */
   size_t at;
   SeenBytes seen;
   Prompt prompt;
-  struct Overlap *overlap; /* for --novelty; NULL: not requested */
+  struct Novelty *novelty; /* for --novelty; NULL: not requested */
+  bool noted_n;            /* the note about "n" of --prompts was printed */
   double launched;         /* clock_seconds() at the start of the program */
   const char *version;
 } Program;
@@ -89,12 +83,12 @@ bool program_bench(Program *p, Error *error);  /* the speed of generation, as a 
 
 /* ---- program.c: the model ---- */
 
-/* loaded_open_files() reads the configuration and the tokenizer, loaded_open_model() the rest. EXIT_CHECKPOINT, and the
- * errors of opening a device and of request_make_rules(). */
-bool loaded_open_files(LoadedModel *m, const char *dir, const GenerateSettings *settings, Error *error);
-bool loaded_open_model(LoadedModel *m, const GenerateSettings *settings, Console *console, Error *error);
-/* Frees everything that both have opened, and zeroes the struct; harmless on a zeroed one. */
-void loaded_close(LoadedModel *m);
+/* program_open_files() reads the configuration and the tokenizer of p->model, program_open_model() the rest.
+ * EXIT_CHECKPOINT, and the errors of opening a device and of prompt_make_rules(). */
+bool program_open_files(Program *p, const char *dir, Error *error);
+bool program_open_model(Program *p, Error *error);
+/* Frees everything that both have opened; harmless when nothing is open. */
+void program_close_model(Program *p);
 
 /* Returns the tokenizer of the encoder's input. */
 static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
@@ -103,23 +97,23 @@ static inline Tokenizer *loaded_source_tokenizer(const LoadedModel *m) {
 
 /* Encodes a file, a directory or "-" to a deleted temporary file. *text: the text itself, at its beginning, which the
  * caller closes; NULL: it is not needed. Errors of corpus_open(), text_check() and tokenization_open(). */
-bool loaded_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error);
+bool program_encode_file(Program *p, const char *path, TokenFile *out, Corpus **text, Error *error);
 
 /* ---- program.c: output ---- */
 
 /* Before the model is loaded: checks that `path`, given by `option`, can be written, and that this replaces neither a
  * text that is read nor a file in the directory of a model. EXIT_USAGE, EXIT_OUTPUT. */
-bool output_file_check(const char *option, const char *path, const GenerateSettings *settings, Error *error);
+bool program_check_file(const char *option, const char *path, const GenerateSettings *settings, Error *error);
 
-/* Flushes what was printed. */
-void stdout_flush(Stdout *out);
-/* Writes and flushes. Returns false when writing fails or a signal asks to stop. */
-bool stdout_write(Stdout *out, const void *bytes, size_t size);
+/* Flushes stdout. */
+void program_flush(Program *p);
+/* Writes to stdout and flushes. Returns false when writing fails or a signal asks to stop. */
+bool program_write(Program *p, const void *bytes, size_t size);
 /* Flushes. Fails when writing has failed or a signal has arrived; a pipe that its reader has closed is no error.
  * EXIT_OUTPUT. */
-bool stdout_check(Stdout *out, Error *error);
+bool program_check(Program *p, Error *error);
 
-/* ---- request.c: prompts and requests ---- */
+/* ---- prompt.c: prompts, and texts to be made from them ---- */
 
 /* Reads -p or the file of -f into p->prompt. EXIT_USAGE if both are given, EXIT_INPUT, EXIT_MEMORY. */
 bool prompt_read(Program *p, Error *error);
@@ -132,8 +126,7 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
  * gets the tokens of generation_prompt(). EXIT_INPUT when the tokens exceed the context and may not be truncated;
  * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
-bool prompt_encode(const LoadedModel *model, const GenerateSettings *settings, const void *text, size_t size,
-                   PromptTokens *out, Error *error);
+bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
 
 /* Returns the number of tokens that the text of the prompt has. */
@@ -148,33 +141,32 @@ bool prompt_replace_escapes(ByteBuffer *text, Error *error);
 /* Returns whether the text contains \n, \t or \\ as two characters. */
 bool prompt_has_escapes(const char *text, size_t size);
 /* Prints a note when texts of the command line contain escapes that are not replaced without -e. */
-void prompt_note_escapes(const GenerateSettings *settings, Console *console);
+void prompt_note_escapes(Program *p);
 
-/* Returns a request for a prompt, which must outlive it, with the settings of the command line. If no seed is given, it
- * draws one. */
-GenerationRequest request_make(Program *p, const PromptTokens *prompt);
-uint64_t request_seed(const Program *p); /* --seed, or a random one */
+/* Returns a text to be made from a prompt with the settings of the command line. If no seed is given, it draws one. */
+Text prompt_text(Program *p, const PromptTokens *prompt);
+uint64_t prompt_seed(const Program *p); /* --seed, or a random one */
 
-/* Adds the texts of --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
-bool request_make_stops(PatternList *stops, const GenerateSettings *settings, Error *error);
-/* Makes model->rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
+/* Makes p->stops from --stop. EXIT_USAGE for an empty text, EXIT_MEMORY. */
+bool prompt_make_stops(Program *p, Error *error);
+/* Makes p->model.rules from --bias and --ban. EXIT_USAGE: no token has that text, or a number is missing;
  * EXIT_MEMORY. */
-bool request_make_rules(LoadedModel *model, const GenerateSettings *settings, Error *error);
+bool prompt_make_rules(Program *p, Error *error);
 
 /* ---- unseen.c: bytes of a prompt that an encoder has learned nothing about ---- */
 
-/* Prints a note about the characters of an encoder's input that appear in no training prompt. Nothing is printed
- * without an encoder, or when the training prompts are unknown. */
-void unseen_note(SeenBytes *seen, const LoadedModel *model, const BpeIds *source, Console *console);
-/* For many prompts: unseen_count() counts the prompts with such characters; unseen_note_lines() prints a note about
- * them, out of `lines`. */
-void unseen_count(SeenBytes *seen, const LoadedModel *model, int64_t line, const BpeIds *source);
-void unseen_note_lines(const SeenBytes *seen, const LoadedModel *model, int64_t lines, Console *console);
+/* Prints a note about the characters of an encoder's input that appear in no training prompt; for prompt number `line`
+ * of many, from 1, it only counts it. Nothing happens without an encoder, or when the training prompts are unknown. */
+void unseen_note(Program *p, const BpeIds *source, int64_t line);
+void unseen_note_lines(Program *p, int64_t lines); /* prints a note about those that were counted, out of `lines` */
 
 /* ---- others ---- */
 
-/* text.c: prints a note with the number of tokens, the speed and the reason for stopping. */
-void program_note_result(Console *console, const GenerationRequest *request, const GenerationResult *result);
+/* texts.c: makes one text with model->decoder, which it opens. A signal, or a failure of stdout, ends it without an
+ * error. With `shown` it is printed as it is made, and forgotten unless it keeps its tokens. */
+bool program_make_text(Program *p, Text *text, bool shown, Error *error);
+/* Prints a note with the number of tokens, the speed and the reason for stopping. */
+void program_note_text(Console *console, const Text *text);
 
 /* attention.c, for --attention: checks the names of the files, and that the model has attention, before a text is
  * generated; writes the files for the tokens of p->prompt. */
@@ -186,16 +178,14 @@ bool attention_write(Program *p, Error *error);
 bool dump_check(const GenerateSettings *settings, Error *error);
 
 /* score.c: computes the loss of a model without an encoder on one text, from its beginning. EXIT_NONFINITE,
- * EXIT_MEMORY, errors of `take`. */
+ * EXIT_MEMORY. */
 typedef struct TextScore {
-  /* NULL, or called with each token, its loss in nats, and the logits [vocab] that predict it, or NULL */
-  bool (*take)(void *context, int32_t id, float loss, const float *logits, Error *error);
-  void *context;
-  bool logits; /* whether `take` needs them */
-  double nats; /* sum over all its tokens */
+  Text *text;                   /* NULL, or gets bytes, tokens and their log-probabilities, as if it had been made */
+  bool entropy;                 /* whether `measures` are wanted */
+  PredictionMeasures *measures; /* of each token of `text`; the caller frees them; NULL: not wanted */
+  double nats;                  /* sum over all its tokens */
   int64_t tokens, bytes;
 } TextScore;
-bool score_text(const LoadedModel *model, Console *console, const void *text, size_t size, TextScore *score,
-                Error *error);
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error);
 
 #endif

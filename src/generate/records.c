@@ -2,7 +2,7 @@
 
 #include "text/dataset/file_list.h"
 #include "generate/completion.h"
-#include "generate/inference/evaluation.h"
+#include "inference/evaluation.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -200,7 +200,7 @@ static bool take_piece(Records *r, int32_t token, const uint8_t **bytes, size_t 
   return true;
 }
 
-bool records_add(Records *r, int32_t token, double nats, const float *logits, Error *error) {
+bool records_add(Records *r, int32_t token, double nats, const PredictionMeasures *measures, Error *error) {
   const LoadedModel *m = &r->p->model;
   const char *special = tokenizer_special(m->tokenizer, token);
   RecordNumbers n = {.tokens = 1, .nats = nats};
@@ -208,7 +208,7 @@ bool records_add(Records *r, int32_t token, double nats, const float *logits, Er
   const uint8_t *decoded = tokenizer_decode_next(m->tokenizer, token, &r->at_start, &name), *bytes = decoded;
   size = name;
   if (!special && !take_piece(r, token, &bytes, &size, error)) return false;
-  if (logits) n.measures = prediction_measure(logits, m->config.vocab, token);
+  if (measures) n.measures = *measures;
   if (r->p->settings.per_word) {
     add_numbers(&r->waiting, &n);
     return byte_buffer_add(&r->held, bytes, size, error) && add_characters(r, false, error);
@@ -225,4 +225,4 @@ bool records_end_word(Records *r, Error *error) {
   return ok;
 }
 
-bool records_finish(Records *r, Error *error) { return print_title(r, error) && stdout_check(&r->p->out, error); }
+bool records_finish(Records *r, Error *error) { return print_title(r, error) && program_check(r->p, error); }

@@ -52,8 +52,8 @@ void records_free(Records *records);
 /* Begins text `number`, from 1. `text` is needed where a token may stand for any piece; its bytes and `id` [size] stay
  * valid until the text has ended. */
 void records_begin_text(Records *records, int64_t number, const Document *text, const uint8_t *id, size_t size);
-/* Adds the next token of the text. `nats` NaN: it was not predicted; `logits` [vocab] that predict it, or NULL. */
-bool records_add(Records *records, int32_t token, double nats, const float *logits, Error *error);
+/* Adds the next token of the text. `nats` NaN: it was not predicted. `measures` NULL, or rank 0: not known. */
+bool records_add(Records *records, int32_t token, double nats, const PredictionMeasures *measures, Error *error);
 /* Ends a word at the end of a text, or where the response to a prompt begins. */
 bool records_end_word(Records *records, Error *error);
 /* After the last text: prints the names of the columns unless there was a record; checks stdout. */

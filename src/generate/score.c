@@ -1,14 +1,14 @@
 /* Loss of the model (--score): on a text, or with --per-line on each line of a file, as the lines arrive. With
- * --per-token and --per-word, the loss on each token or word of these. */
+ * --per-token and --per-word, the loss on each token or word of these; with --heat, the text in colors. */
 #include "cli/startup.h"
 #include "text/dataset/packing.h"
 #include "text/dataset/pairs.h"
 #include "generate/completion.h"
 #include "generate/line_input.h"
 #include "generate/records.h"
-#include "generate/surprisal.h"
-#include "generate/inference/answers.h"
-#include "generate/inference/evaluation.h"
+#include "generate/heat.h"
+#include "inference/answers.h"
+#include "inference/evaluation.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/json.h"
 #include "base/path.h"
@@ -20,40 +20,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a text, or each line ---- */
+/* ---- a text ---- */
 
 typedef struct TextScoring {
   const LoadedModel *model;
-  Console *console;
   BpeIds ids;       /* the token that starts a text, then those of the text */
   int32_t *targets; /* [ctx] */
   float *losses;    /* [ctx] */
-  float *logits;    /* [ctx][vocab]; NULL: not needed */
+  bool needs_logits;
+  float *logits;         /* [ctx][vocab]; NULL: not needed */
+  TokenAlternative *top; /* [vocab] */
   TextScore *score;
 } TextScoring;
+
+/* Adds a token, its log-probability, and what is wanted of the logits that predict it, to the scored text. */
+static bool add_scored(TextScoring *s, int32_t id, float loss, const float *logits, Error *error) {
+  Text *text = s->score->text;
+  const int vocab = s->model->config.vocab;
+  size_t size;
+  const uint8_t *bytes = tokenizer_decode_next(s->model->tokenizer, id, &text->at_start, &size);
+  const int alternatives = text->alternatives;
+  const float logprob = alternatives < 0 ? -loss : logprobs_of(logits, vocab, id, s->top, alternatives);
+  if (s->score->measures) s->score->measures[text->ids.count] = prediction_measure(logits, vocab, id);
+  return generation_add_token(text, id, logprob, s->top, error) && byte_buffer_add(&text->bytes, bytes, size, error);
+}
 
 /* Adds the loss of the targets from `scored` on in a window that begins at `first`; the tokens before are context. */
 static bool score_window(TextScoring *s, int64_t first, int length, int64_t scored, Error *error) {
   const TokenBatch batch = {.tokens = s->ids.ids + first, .targets = s->targets};
-  const LoadedModel *m = s->model;
-  const size_t vocab = (size_t)m->config.vocab;
+  const size_t vocab = (size_t)s->model->config.vocab;
   for (int i = 0; i < length; i++) s->targets[i] = first + i < scored ? IGNORE_INDEX : s->ids.ids[first + i + 1];
-  if (!model_losses(m->model, &batch, 1, length, s->losses, &s->score->nats, NULL, s->logits, error)) return false;
-  for (int64_t i = scored - first; s->score->take && i < length; i++)
-    if (!s->score->take(s->score->context, s->targets[i], s->losses[i],
-                        s->logits ? s->logits + (size_t)i * vocab : NULL, error))
+  if (!model_losses(s->model->model, &batch, 1, length, s->losses, &s->score->nats, NULL, s->logits, error))
+    return false;
+  for (int64_t i = scored - first; s->score->text && i < length; i++)
+    if (!add_scored(s, s->targets[i], s->losses[i], s->logits ? s->logits + (size_t)i * vocab : NULL, error))
       return false;
   return true;
 }
 
 /* Scores windows of at most ctx tokens; the first half of each but the first window is context. */
-static bool score_ids(TextScoring *s, Error *error) {
+static bool score_ids(TextScoring *s, Console *console, Error *error) {
   const int ctx = s->model->config.ctx, step = ctx > 1 ? ctx / 2 : 1;
   const int64_t count = (int64_t)s->ids.count - 1; /* of targets */
   int64_t scored = 0;
   for (int64_t first = 0; scored < count; first += step) {
     const int length = count - first < ctx ? (int)(count - first) : ctx;
-    console_work(s->console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
+    console_work(console, &(ConsoleWork){"scoring", (double)scored, (double)count, false});
     if (!startup_go_on("scoring", error) || !score_window(s, first, length, scored, error)) return false;
     scored = first + length;
   }
@@ -61,34 +73,68 @@ static bool score_ids(TextScoring *s, Error *error) {
          fail(error, EXIT_NONFINITE, "the loss is not finite: the model's weights are damaged or it diverged");
 }
 
-bool score_text(const LoadedModel *m, Console *console, const void *text, size_t size, TextScore *score, Error *error) {
+/* Allocates what a window needs, and what is wanted of each token. */
+static bool allocate(TextScoring *s, Error *error) {
+  const size_t ctx = (size_t)s->model->config.ctx, vocab = (size_t)s->model->config.vocab;
+  TextScore *score = s->score;
+  s->targets = malloc(ctx * sizeof *s->targets);
+  s->losses = malloc(ctx * sizeof *s->losses);
+  s->top = malloc(vocab * sizeof *s->top);
+  const bool ok = s->targets && s->losses && s->top;
+  if (score->entropy) score->measures = malloc(s->ids.count * sizeof *score->measures);
+  if (s->needs_logits) s->logits = malloc(ctx * vocab * sizeof *s->logits);
+  return (ok && (s->logits || !s->needs_logits) && (score->measures || !score->entropy)) ||
+         error_memory(error, "the logits of a window");
+}
+
+bool score_text(Program *p, const void *text, size_t size, TextScore *score, Error *error) {
+  const LoadedModel *m = &p->model;
   const int32_t begin = tokenizer_begin(m->tokenizer), start = m->special.start >= 0 ? m->special.start : 0;
-  const size_t ctx = (size_t)m->config.ctx;
-  TextScoring s = {.model = m, .console = console, .score = score, .targets = malloc(ctx * sizeof *s.targets)};
-  s.losses = malloc(ctx * sizeof *s.losses);
-  s.logits = score->logits ? malloc(ctx * (size_t)m->config.vocab * sizeof *s.logits) : NULL;
-  const bool ok =
-      ((s.targets && s.losses && (s.logits || !score->logits)) || error_memory(error, "the logits of a window")) &&
-      bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
-      tokenizer_encode(m->tokenizer, text, size, &s.ids, error) &&
-      model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, error);
-  console_work_end(console);
+  TextScoring s = {
+      .model = m, .score = score, .needs_logits = score->entropy || (score->text && score->text->alternatives >= 0)};
+  if (score->text) score->text->at_start = true;
+  const bool ok = bpe_ids_sink(&s.ids, begin >= 0 ? &begin : &start, 1, error) &&
+                  tokenizer_encode(m->tokenizer, text, size, &s.ids, error) && allocate(&s, error) &&
+                  model_evaluate_begin(m->model, 1, m->config.ctx, error) && score_ids(&s, &p->console, error);
+  console_work_end(&p->console);
   score->tokens = (int64_t)s.ids.count - 1;
   score->bytes = (int64_t)size;
   free(s.ids.ids);
   free(s.targets);
   free(s.losses);
   free(s.logits);
+  free(s.top);
   return ok;
 }
 
-/* Writes a text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
-static bool print_text(const uint8_t *text, size_t size, Error *error) {
-  json_t *string = completion_string(text, size, NULL);
-  const bool ok = string && json_dumpf(string, stdout, JSON_ENCODE_ANY) == 0;
-  json_decref(string);
-  return ok || json_memory_ok(error, "a line");
+/* ---- a text in colors (--heat, --heat-html, --alts) ---- */
+
+static bool show_heat(Program *p, const Text *text, Error *error) {
+  if (p->settings.heat) {
+    heat_print(text, 0, text->bytes.size);
+    if (text->bytes.size && text->bytes.bytes[text->bytes.size - 1] != '\n') putchar('\n');
+  }
+  return heat_finish(p, NULL, text, error) && program_check(p, error);
 }
+
+static bool score_heat(Program *p, Error *error) {
+  enum { FILE_LIMIT = 4 << 20 };
+  const GenerateSettings *s = &p->settings;
+  ByteBuffer file = {0};
+  if (p->model.config.encoder_layers)
+    return fail(error, EXIT_USAGE,
+                "--heat, --heat-html and --alts of a file are for models without an encoder; give a source with -p");
+  Text text = {.alternatives = heat_alternatives(s, p->model.config.vocab)};
+  const bool ok = prompt_read_file(&p->check, s->score, FILE_LIMIT, &file, error) &&
+                  (file.size || fail(error, EXIT_INPUT, "%s is empty", path_shown(s->score))) &&
+                  score_text(p, file.bytes, file.size, &(TextScore){.text = &text}, error) &&
+                  show_heat(p, &text, error);
+  free(file.bytes);
+  generation_free_text(&text);
+  return ok;
+}
+
+/* ---- each line ---- */
 
 /* A line of the file: the text to score, and before it, in TSV, its id. */
 typedef struct ScoredLine {
@@ -110,33 +156,35 @@ static bool split_line(const GenerateSettings *s, const LineInput *input, Scored
   return true;
 }
 
-static bool take_record(void *records, int32_t id, float loss, const float *logits, Error *error) {
-  return records_add(records, id, (double)loss, logits, error);
-}
-
 /* Prints the records of a line. */
 static bool print_line_records(Records *records, const ScoredLine *line, Error *error) {
-  Program *p = records->p;
-  TextScore score = {.take = take_record, .context = records, .logits = p->settings.entropy};
-  const Document text = {.text = line->text, .size = line->size};
-  records_begin_text(records, line->number, &text, line->id, line->id_size);
-  return score_text(&p->model, &p->console, line->text, line->size, &score, error) && records_end_word(records, error);
+  Text text = {.alternatives = -1, .keep_tokens = true};
+  TextScore score = {.text = &text, .entropy = records->p->settings.entropy};
+  const Document document = {.text = line->text, .size = line->size};
+  records_begin_text(records, line->number, &document, line->id, line->id_size);
+  bool ok = score_text(records->p, line->text, line->size, &score, error);
+  for (size_t i = 0; ok && i < text.ids.count; i++)
+    ok = records_add(records, text.ids.ids[i], -(double)text.tokens[i].logprob,
+                     score.measures ? &score.measures[i] : NULL, error);
+  free(score.measures);
+  generation_free_text(&text);
+  return ok && records_end_word(records, error);
 }
 
 /* Prints the score of a line, unless it is not above --above. */
 static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
   const double above = p->settings.above;
-  TextScore score = {.take = NULL};
-  if (!score_text(&p->model, &p->console, line->text, line->size, &score, error)) return false;
+  TextScore score = {0};
+  if (!score_text(p, line->text, line->size, &score, error)) return false;
   const double nats_per_token = score.nats / (double)score.tokens; /* NaN: an empty line */
   if (!isnan(above) && !(nats_per_token > above)) return true;
   printf("{\"line\": %" PRId64, line->number);
   if (line->id) fputs(", \"id\": ", stdout);
-  if (line->id && !print_text(line->id, line->id_size, error)) return false;
+  if (line->id && !completion_write(stdout, line->id, line->id_size, error)) return false;
   printf(", \"nats\": %.6f, \"tokens\": %" PRId64 ", \"bytes\": %" PRId64, score.nats, score.tokens, score.bytes);
   if (!isnan(above)) {
     printf(", \"nats_per_token\": %.6f, \"text\": ", nats_per_token);
-    if (!print_text(line->text, line->size, error)) return false;
+    if (!completion_write(stdout, line->text, line->size, error)) return false;
   }
   puts("}");
   return true;
@@ -146,7 +194,7 @@ static bool print_line_score(Program *p, const ScoredLine *line, Error *error) {
 static bool score_line(Program *p, Records *records, LineInput *input, const ScoredLine *line, Error *error) {
   Error why = {0};
   if (records ? print_line_records(records, line, &why) : print_line_score(p, line, &why))
-    return stdout_check(&p->out, error);
+    return program_check(p, error);
   if (why.code != EXIT_INPUT) return fail(error, why.code, "%s (line %" PRId64 ")", why.text, line->number);
   line_input_refuse(input, &p->console, why.text);
   return true;
@@ -157,7 +205,7 @@ static bool score_lines(Program *p, Records *records, Error *error) {
   if (p->model.config.encoder_layers)
     return fail(error, EXIT_USAGE, "--per-line is for models without an encoder; --score FILE scores pairs");
   bool ok = line_input_open(&input, p->settings.score, &p->check, error);
-  while (ok && !p->out.error) {
+  while (ok && !p->write_error) {
     ScoredLine line = {0};
     ok = line_input_next(&input, true, &line.text, &line.size, error);
     if (!ok || !line.text) break;
@@ -166,7 +214,7 @@ static bool score_lines(Program *p, Records *records, Error *error) {
     ok = startup_go_on("scoring", error) && split_line(&p->settings, &input, &line, error) &&
          score_line(p, records, &input, &line, error);
   }
-  if (ok && !p->out.error) ok = line_input_check(&input, "have no score", error);
+  if (ok && !p->write_error) ok = line_input_check(&input, "have no score", error);
   line_input_close(&input);
   return ok;
 }
@@ -213,7 +261,7 @@ static bool print_score(const Scoring *scoring, Error *error) {
            exact->pairs ? (double)exact->exact / (double)exact->pairs : 0);
   if (scoring->pairs.range.file) printf(", \"pairs_left_out\": %" PRId64, scoring->pairs.left_out);
   puts("}");
-  return stdout_check(&scoring->p->out, error);
+  return program_check(scoring->p, error);
 }
 
 /* Makes windows as in training: of pairs, of packed documents, or of the stream. A packed document is scored from its
@@ -238,7 +286,7 @@ static bool count_exact(Scoring *s, Error *error) {
   LoadedModel *m = &s->p->model;
   StartupWork answering = {.console = &s->p->console, .name = "answering"};
   const Windows pairs = {.range = s->plan.windows.range, .ctx = s->plan.windows.ctx, .pairs = &s->pairs};
-  const int rows = generation_rows(m->model, OUTPUTS_ROWS);
+  const int rows = generation_rows(m->model, PROGRAM_ROWS);
   bool ok =
       decoder_open(&m->decoder, m->model, rows, error) &&
       answers_count_exact(m->decoder, rows, m->tokenizer, &pairs, 0, startup_progress(&answering), &s->exact, error);
@@ -266,13 +314,13 @@ static bool begin_document(Scoring *s, Error *error) {
 }
 
 /* Adds the next token of the file; NaN: it was no target. */
-static bool add_token(Scoring *s, double nats, const float *logits, Error *error) {
+static bool add_token(Scoring *s, double nats, const PredictionMeasures *measures, Error *error) {
   const TokenFile *file = s->plan.windows.range.file;
   const bool responds = s->in_prompt && !isnan(nats);
   int32_t id;
   s->in_prompt = file->info.loss_mask && isnan(nats);
   if ((responds && !records_end_word(s->records, error)) || !token_file_read(file, s->next++, 1, &id, error) ||
-      !records_add(s->records, id, nats, logits, error))
+      !records_add(s->records, id, nats, measures, error))
     return false;
   if (id != tokenizer_end(s->p->model.tokenizer)) return true;
   return records_end_word(s->records, error) && begin_document(s, error);
@@ -290,14 +338,16 @@ static bool take_targets(void *context, const int32_t *targets, const float *los
                          Error *error) {
   Scoring *s = context;
   const TokenRange *all = &s->plan.windows.range;
-  const size_t vocab = (size_t)s->p->model.config.vocab;
+  const int vocab = s->p->model.config.vocab;
   for (int i = 0; i < count; i++) {
+    PredictionMeasures measures = {0};
     if (targets[i] == IGNORE_INDEX) continue;
+    if (logits) measures = prediction_measure(logits + (int64_t)i * vocab, vocab, targets[i]);
     if (!add_others(s, token_file_find(all->file, s->next, all->end, true), error) ||
-        !add_token(s, (double)losses[i], logits ? logits + (size_t)i * vocab : NULL, error))
+        !add_token(s, (double)losses[i], &measures, error))
       return false;
   }
-  return stdout_check(&s->p->out, error) && !s->p->out.error;
+  return program_check(s->p, error) && !s->p->write_error;
 }
 
 static bool print_records(Scoring *s, Error *error) {
@@ -309,7 +359,7 @@ static bool print_records(Scoring *s, Error *error) {
   bool ok = begin_document(s, error) && (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
   ok = ok &&
-       (s->p->out.error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
+       (s->p->write_error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
   return ok && check_result(s, error);
 }
 
@@ -348,7 +398,7 @@ static bool score_file(Program *p, Records *records, Error *error) {
   if (stride > ctx) return fail(error, EXIT_USAGE, "--stride %d is larger than the context of %d", stride, ctx);
   TokenFile tokens;
   Corpus *text;
-  if (!loaded_encode_file(p, s->score, &tokens, &text, error)) return false;
+  if (!program_encode_file(p, s->score, &tokens, &text, error)) return false;
   const bool enough = tokens.info.tokens >= (records ? 1 : 2);
   const bool ok = enough ? score_tokens(p, &tokens, text, stride, records, error)
                          : fail(error, EXIT_INPUT, "%s has %s; %s", path_shown(s->score),
@@ -363,7 +413,7 @@ bool program_score(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   bool (*score)(Program * p, Records * records, Error * error) = s->per_line ? score_lines : score_file;
   Records records = {0};
-  if (surprisal_is_shown(s)) return surprisal_score(p, error);
+  if (heat_is_shown(s)) return score_heat(p, error);
   if (!records_wanted(s)) return score(p, NULL, error);
   const bool ok = records_open(&records, p, error) && score(p, &records, error) && records_finish(&records, error);
   records_free(&records);

@@ -3,8 +3,8 @@
 #include "cli/option_rows.h"
 #include "files/formats/gguf_model.h"
 #include "generate/records.h"
-#include "generate/inference/generation.h"
-#include "generate/inference/sampling.h"
+#include "inference/generation.h"
+#include "inference/sampling.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <math.h>
@@ -157,11 +157,11 @@ void generate_options(Options *options, GenerateSettings *s) {
            .common = true),
 
       GROUP("Inspection"),
-      FLAG("heat", &s->surprisal,
+      FLAG("heat", &s->heat,
            "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9 bits); with "
            "--score FILE, color the tokens of FILE instead",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
-      TEXT("heat-html", &s->surprisal_html, "FILE", NULL,
+      TEXT("heat-html", &s->heat_html, "FILE", NULL,
            "write the colored text as an HTML page that shows the alternatives to the token under the pointer",
            .modes = MODE_TEXT | MODE_SCORE, .excludes = NOT_PLAIN),
       INT("alts", &s->alternatives, 1, 100, "none",
@@ -176,7 +176,7 @@ void generate_options(Options *options, GenerateSettings *s) {
            "write the attention weights of all layers and heads over the prompt and, with -n, the text (with an "
            "encoder: over the prompt and answer) as pictures (FILE.html) or numbers (FILE.json)",
            .modes = MODE_TEXT, .excludes = "num-samples"),
-      TEXT("novelty", &s->overlap, "RUN|FILE", NULL,
+      TEXT("novelty", &s->novelty, "RUN|FILE", NULL,
            "report passages of at least 12 tokens and 40 bytes that are copied verbatim from the text of a "
            "run or from another text (a file, a directory; -: standard input), and underline them on a terminal",
            .modes = MODE_TEXT),

@@ -67,8 +67,9 @@ static bool decode(const LoadedModel *m, const BpeIds *source, ByteBuffer *out) 
   return true;
 }
 
-/* Adds a character to `out` unless it is there already; "..." when `out` is full. */
-static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
+/* Adds a character to `out` unless it is there already; "..." when there are many. */
+static void add_character(OneLine *out, const uint8_t *bytes, size_t size) {
+  enum { MOST_BYTES = 48 };
   char shown[8];
   const size_t used = strlen(out->text);
   if (utf8_read_visible(bytes, size) == size) snprintf(shown, sizeof shown, "%.*s", (int)size, bytes);
@@ -76,12 +77,12 @@ static void add_character(UnseenText *out, const uint8_t *bytes, size_t size) {
   const size_t length = strlen(shown);
   for (const char *at = out->text; (at = strstr(at, shown)); at++)
     if ((at == out->text || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return;
-  if (used + 2 * sizeof shown < sizeof out->text) sprintf(out->text + used, "%s%s", used ? " " : "", shown);
+  if (used < MOST_BYTES) sprintf(out->text + used, "%s%s", used ? " " : "", shown);
   else if (strcmp(out->text + used - 3, "...") != 0) strcpy(out->text + used, " ...");
 }
 
-static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const BpeIds *source) {
-  UnseenText out = {""};
+static OneLine unseen_characters(SeenBytes *seen, const LoadedModel *m, const BpeIds *source) {
+  OneLine out = {""};
   ByteBuffer text = {0};
   if (!m->config.encoder_layers) return out;
   if (!seen->looked) look(seen, m);
@@ -96,23 +97,21 @@ static UnseenText unseen_characters(SeenBytes *seen, const LoadedModel *m, const
   return out;
 }
 
-void unseen_note(SeenBytes *seen, const LoadedModel *m, const BpeIds *source, Console *console) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
-  if (unseen.text[0])
-    console_note(console, "no training prompt of %s has %s: the answer is a guess", m->dir, unseen.text);
-}
-
-void unseen_count(SeenBytes *seen, const LoadedModel *m, int64_t line, const BpeIds *source) {
-  const UnseenText unseen = unseen_characters(seen, m, source);
+void unseen_note(Program *p, const BpeIds *source, int64_t line) {
+  SeenBytes *seen = &p->seen;
+  const OneLine unseen = unseen_characters(seen, &p->model, source);
   if (!unseen.text[0]) return;
-  if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
+  if (!line)
+    console_note(&p->console, "no training prompt of %s has %s: the answer is a guess", p->model.dir, unseen.text);
+  else if (seen->lines++ == 0) seen->first = line, seen->in_first = unseen;
 }
 
-void unseen_note_lines(const SeenBytes *seen, const LoadedModel *m, int64_t lines, Console *console) {
+void unseen_note_lines(Program *p, int64_t lines) {
+  const SeenBytes *seen = &p->seen;
   if (seen->lines)
-    console_note(console,
+    console_note(&p->console,
                  "%" PRId64 " of %" PRId64
                  " lines have characters that no training prompt of %s has, first line %" PRId64
                  " (%s): their answers are guesses",
-                 seen->lines, lines, m->dir, seen->first, seen->in_first.text);
+                 seen->lines, lines, p->model.dir, seen->first, seen->in_first.text);
 }

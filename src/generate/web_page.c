@@ -7,6 +7,7 @@
 #include "model/decoder.h"
 #include "report/license.h"
 #include "report/result.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "base/html.h"
 #include "base/path.h"
@@ -25,50 +26,38 @@
 #define LARGEST (300.0 * (1 << 20))      /* a page: browsers fail on larger texts */
 #define LARGEST_MEMORY (2.0 * (1 << 30)) /* of the module, which addresses 4 GiB */
 
-typedef struct PageFile {
-  const char *name; /* in the directory of the model */
-  const uint8_t *bytes;
-  size_t size;
-  MappedFile map;
-} PageFile;
-
-enum { PAGE_FILES = 8 };
-
 typedef struct WebPage {
   Program *p;
   OneLine title;
-  char *dir; /* temporary */
-  PageFile files[PAGE_FILES];
-  int count;
-  void *image;
-  char *facts; /* JSON */
+  ByteBuffer pack; /* generate/pack.h */
+  char *facts;     /* JSON */
   FILE *out;
-  uint32_t check;     /* FNV-1a of the parts so far */
-  uint8_t waiting[3]; /* bytes that base64 has not encoded yet */
-  size_t waiting_count;
+  uint32_t check; /* FNV-1a of the parts so far */
 } WebPage;
 
 /* ---- files ---- */
 
-static void add_file(WebPage *w, const char *name, const void *bytes, size_t size) {
-  w->files[w->count++] = (PageFile){.name = name, .bytes = bytes, .size = size};
+static bool add_file(WebPage *w, const char *name, const void *bytes, size_t size, Error *error) {
+  static const uint8_t zeros[PACK_ALIGNMENT];
+  PackEntry entry = {.size = size};
+  snprintf(entry.name, sizeof entry.name, "%s", name);
+  return byte_buffer_add(&w->pack, &entry, sizeof entry, error) && byte_buffer_add(&w->pack, bytes, size, error) &&
+         byte_buffer_add(&w->pack, zeros, (size_t)(pack_padded(size) - size), error);
 }
 
-/* Adds a file of the temporary directory if it exists. */
-static bool map_file(WebPage *w, const char *name, Error *error) {
-  const PathText path = path_in(w->dir, name);
-  PageFile *file = &w->files[w->count];
+/* Adds a file of a directory if it exists. */
+static bool add_file_of(WebPage *w, const char *dir, const char *name, Error *error) {
+  const PathText path = path_in(dir, name);
+  MappedFile file;
   if (access(path.text, F_OK) != 0) return true;
-  *file = (PageFile){.name = name};
-  if (!file_map(&file->map, path.text, EXIT_OUTPUT, error)) return false;
-  file->bytes = file->map.bytes;
-  file->size = file->map.size;
-  w->count++;
-  return true;
+  if (!file_map(&file, path.text, EXIT_OUTPUT, error)) return false;
+  const bool ok = add_file(w, name, file.bytes, file.size, error);
+  file_unmap(&file);
+  return ok;
 }
 
-/* Writes the configuration and the tokenizers as for transformers, without anything that was beside them. */
-static bool collect_files(WebPage *w, Error *error) {
+/* Adds the configuration and the tokenizers as for transformers, without anything that was beside them. */
+static bool add_files(WebPage *w, Error *error) {
   static const char *const names[] = {MODEL_FILE_CONFIG,
                                       MODEL_FILE_GENERATION_CONFIG,
                                       TOKENIZER_JSON,
@@ -77,35 +66,22 @@ static bool collect_files(WebPage *w, Error *error) {
                                       MODEL_FILE_SOURCE_TOKENIZER "/" TOKENIZER_CONFIG_JSON};
   const LoadedModel *m = &w->p->model;
   const SpecialTokens special = model_files_tokens(m->special.start, m->tokenizer);
-  if (!file_temporary_directory(&w->dir, error) ||
-      !model_files_write_config(w->dir, &m->config, special, TENSOR_F32, error) ||
-      !model_files_write_tokenizers(w->dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error))
-    return false;
-  bool ok = true;
-  for (size_t i = 0; ok && i < sizeof names / sizeof *names; i++) ok = map_file(w, names[i], error);
+  char *dir;
+  if (!file_temporary_directory(&dir, error)) return false;
+  bool ok = model_files_write_config(dir, &m->config, special, TENSOR_F32, error) &&
+            model_files_write_tokenizers(dir, m->tokenizer, m->source_tokenizer, m->config.ctx, error);
+  for (size_t i = 0; ok && i < sizeof names / sizeof *names; i++) ok = add_file_of(w, dir, names[i], error);
+  file_remove_tree(dir);
+  free(dir);
   return ok;
-}
-
-static void remove_files(WebPage *w) {
-  for (int i = 0; i < w->count; i++) file_unmap(&w->files[i].map);
-  if (!w->dir) return;
-  model_files_remove_source_tokenizer(w->dir);
-  file_remove_in(w->dir, MODEL_FILE_CONFIG);
-  file_remove_in(w->dir, MODEL_FILE_GENERATION_CONFIG);
-  file_remove_in(w->dir, MODEL_FILE_CODE);
-  file_remove_in(w->dir, TOKENIZER_JSON);
-  file_remove_in(w->dir, TOKENIZER_CONFIG_JSON);
-  rmdir(w->dir);
-  free(w->dir);
 }
 
 /* ---- the model ---- */
 
 /* About the size of the page, with the files so far. */
 static double page_bytes(const WebPage *w) {
-  size_t text = strlen(web_style) + strlen(web_page) + strlen(web_worker), binary = web_engine_size;
-  for (int i = 0; i < w->count; i++) binary += pack_padded(w->files[i].size) + sizeof(PackEntry);
-  return (double)text + 4.0 / 3 * (double)binary;
+  const size_t text = strlen(web_style) + strlen(web_page) + strlen(web_worker);
+  return (double)text + 4.0 / 3 * (double)(web_engine_size + w->pack.size);
 }
 
 static bool check_page(double bytes, DType type, Error *error) {
@@ -130,8 +106,8 @@ static bool check_size(const WebPage *w, DType type, Error *error) {
   return model_counts_ok(error) && check_page(page_bytes(w) + 4.0 / 3 * weights, type, error);
 }
 
-/* Loads the weights on a CPU in the type of --dtype, or int8, and takes their image. */
-static bool take_image(WebPage *w, Error *error) {
+/* Loads the weights on a CPU in the type of --dtype, or int8, and adds their image. */
+static bool add_image(WebPage *w, Error *error) {
   LoadedModel *m = &w->p->model;
   ContextInfo info;
   m->backend->info(m->context, &info);
@@ -140,12 +116,13 @@ static bool take_image(WebPage *w, Error *error) {
       !startup_go_on("loading the model", error))
     return false;
   const size_t bytes = model_image_bytes(m->model);
-  w->image = malloc(bytes);
-  if (!w->image) return error_memory(error, "the weights of the page");
-  model_write_image(m->model, w->image);
-  add_file(w, PACK_DTYPE, dtype_name(type), strlen(dtype_name(type)));
-  add_file(w, PACK_WEIGHTS, w->image, bytes);
-  return check_page(page_bytes(w), type, error);
+  void *image = malloc(bytes);
+  if (!image) return error_memory(error, "the weights of the page");
+  model_write_image(m->model, image);
+  const bool ok = add_file(w, PACK_DTYPE, dtype_name(type), strlen(dtype_name(type)), error) &&
+                  add_file(w, PACK_WEIGHTS, image, bytes, error);
+  free(image);
+  return ok && check_page(page_bytes(w), type, error);
 }
 
 /* ---- facts ---- */
@@ -206,33 +183,12 @@ static void put_json(WebPage *w, const char *json) {
     else put_checked(w, at, 1);
 }
 
-static void end_base64(WebPage *w) {
+static void put_base64(WebPage *w, const uint8_t *bytes, size_t size) {
   char text[4];
-  if (!w->waiting_count) return;
-  text_base64(w->waiting, w->waiting_count, text);
-  put_checked(w, text, sizeof text);
-  w->waiting_count = 0;
-}
-
-static void put_bytes(WebPage *w, const void *from, size_t size) {
-  const uint8_t *bytes = from;
-  for (size_t i = 0; i < size; i++) {
-    w->waiting[w->waiting_count++] = bytes[i];
-    if (w->waiting_count == sizeof w->waiting) end_base64(w);
+  for (size_t i = 0; i < size; i += 3) {
+    text_base64(bytes + i, size - i, text);
+    put_checked(w, text, sizeof text);
   }
-}
-
-static void put_pack(WebPage *w) {
-  static const char zeros[PACK_ALIGNMENT];
-  for (const PageFile *f = w->files; f < w->files + w->count; f++) {
-    PackEntry entry = {.size = f->size};
-    snprintf(entry.name, sizeof entry.name, "%s", f->name);
-    put_bytes(w, &entry, sizeof entry);
-    put_bytes(w, f->bytes, f->size);
-    put_bytes(w, zeros, (size_t)(pack_padded(f->size) - f->size));
-  }
-  put_bytes(w, &(PackEntry){0}, sizeof(PackEntry));
-  end_base64(w);
 }
 
 /* The checksum covers the program first, because it is written before the program. */
@@ -253,10 +209,9 @@ static void put_page(WebPage *w) {
         w->out);
   put_json(w, w->facts);
   fputs("</script>\n<script type=\"text/plain\" id=\"engine\">", w->out);
-  put_bytes(w, web_engine, web_engine_size);
-  end_base64(w);
+  put_base64(w, web_engine, web_engine_size);
   fputs("</script>\n<script type=\"text/plain\" id=\"model\">", w->out);
-  put_pack(w);
+  put_base64(w, w->pack.bytes, w->pack.size);
   fputs("</script>\n<script type=\"text/plain\" id=\"worker\">", w->out);
   put_text(w, web_worker);
   fprintf(w->out,
@@ -269,6 +224,7 @@ static bool write_page(WebPage *w, Error *error) {
   const char *path = w->p->settings.html;
   const double bytes = page_bytes(w);
   FileWriter file;
+  if (!byte_buffer_add(&w->pack, &(PackEntry){0}, sizeof(PackEntry), error)) return false; /* the end */
   console_note(&w->p->console, "writing %s: %s", path, text_bytes(bytes).text);
   if (!file_writer_begin(&file, path, error)) return false;
   w->out = file.stream;
@@ -304,10 +260,9 @@ bool program_html(Program *p, Error *error) {
     return fail(
         error, EXIT_USAGE,
         "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
-  const bool ok = output_file_check("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
-                  collect_files(&w, error) && take_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
-  remove_files(&w);
-  free(w.image);
+  const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
+                  add_files(&w, error) && add_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
+  free(w.pack.bytes);
   free(w.facts);
   return ok;
 }

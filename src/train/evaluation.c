@@ -4,7 +4,7 @@
 
 #include "cli/startup.h"
 #include "files/formats/model_files.h"
-#include "generate/inference/answers.h"
+#include "inference/answers.h"
 #include "report/xz.h"
 #include "base/system.h"
 #include "base/path.h"

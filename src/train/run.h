@@ -8,9 +8,9 @@
 #include "files/checkpoint/directory.h"
 #include "files/checkpoint/state.h"
 #include "base/collective/collective.h"
-#include "generate/inference/batch.h"
-#include "generate/inference/choices.h"
-#include "generate/inference/evaluation.h"
+#include "inference/batch.h"
+#include "inference/choices.h"
+#include "inference/evaluation.h"
 #include "text/dataset/corpus.h"
 #include "text/dataset/packing.h"
 #include "text/dataset/pairs.h"
@@ -394,6 +394,6 @@ bool run_has_learned(const Run *r); /* false: the kept model is no better than g
 /* ---- samples.c: generated samples ---- */
 int run_start_token(const Run *r);                 /* the first token of text without a prompt */
 bool run_sample(Run *r, Error *error);             /* on rank 0, as the next one */
-bool run_check_memorization(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
+bool run_check_novelty(Run *r, Error *error);      /* checks whether the newest sample repeats the training text */
 
 #endif

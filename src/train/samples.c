@@ -3,9 +3,9 @@
 #include "train/run.h"
 
 #include "cli/startup.h"
-#include "generate/inference/answers.h"
-#include "generate/inference/generation.h"
-#include "generate/inference/longest_match.h"
+#include "inference/answers.h"
+#include "inference/generation.h"
+#include "inference/longest_match.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -29,34 +29,18 @@ int run_start_token(const Run *r) {
                                                                                     : tokenizer_end(r->text.tokenizer);
 }
 
-typedef struct Sample {
-  FILE *stream;
-  BpeIds *drawn; /* tokens are appended */
-} Sample;
-
-static bool collect_text(void *context, void *text, const uint8_t *bytes, size_t size, Error *error) {
-  const Sample *sample = context;
-  (void)text, (void)error;
-  return fwrite(bytes, 1, size, sample->stream) == size && !stop_signal;
-}
-
-static bool collect_token(void *context, void *text, const GeneratedToken *token, Error *error) {
-  const Sample *sample = context;
-  (void)text;
-  return bpe_ids_sink(sample->drawn, &token->id, 1, error);
-}
-
-static bool write_sample(RunModel *model, Tokenizer *tokenizer, const GenerationRequest *request, FILE *stream,
-                         Error *error) {
-  Sample sample = {stream, &model->drawn};
-  const Generation generation = {.decoder = model->decoder,
-                                 .tokenizer = tokenizer,
-                                 .context = &sample,
-                                 .emit = collect_text,
-                                 .token = collect_token};
-  GenerationResult result = {0};
+/* Makes a text that keeps its tokens, which become those that the model has drawn, and writes it. */
+static bool write_sample(RunModel *model, Tokenizer *tokenizer, Text *text, FILE *stream, Error *error) {
+  Generation *generation;
+  bool ok =
+      generation_open(&generation, model->decoder, 1, tokenizer, error) && generation_add(generation, text, error);
+  while (ok && !text->ended && !stop_signal) ok = generation_step(generation, error);
+  generation_close(generation);
+  fwrite(text->bytes.bytes, 1, text->ready, stream);
   model->drawn.count = 0;
-  return generation_run_one(&generation, request, &result, error);
+  ok = ok && bpe_ids_sink(&model->drawn, text->ids.ids, text->ids.count, error);
+  generation_free_text(text);
+  return ok;
 }
 
 /* ---- of a text ---- */
@@ -66,16 +50,17 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
   const size_t length = strlen(prompt);
   const size_t ctx = (size_t)r->model.config.ctx;
   BpeIds ids = {0};
-  GenerationRequest request = {.sampling = sampling_initial(),
-                               .max_tokens = r->settings.sample_tokens,
-                               .keep = ctx > 1 ? (int)ctx / 2 : 1,
-                               .alternatives = -1};
+  Text text = {.sampling = sampling_initial(),
+               .max_tokens = r->settings.sample_tokens,
+               .keep = ctx > 1 ? (int)ctx / 2 : 1,
+               .keep_tokens = true,
+               .alternatives = -1};
   fwrite(prompt, 1, length, stream);
   bool ok = generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
   const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
-  request.sampling.seed = r->settings.seed;
-  request.prompt.decoder = (BpeIds){.ids = ids.ids + skipped, .count = ids.count - skipped};
-  ok = ok && write_sample(&r->model, r->text.tokenizer, &request, stream, error);
+  text.sampling.seed = r->settings.seed;
+  text.prompt.decoder = (BpeIds){.ids = ids.ids + skipped, .count = ids.count - skipped};
+  ok = ok && write_sample(&r->model, r->text.tokenizer, &text, stream, error);
   free(ids.ids);
   return ok;
 }
@@ -93,10 +78,10 @@ static void write_tokens(const Tokenizer *tokenizer, const BpeIds *ids, FILE *st
 /* Writes "PROMPT -> ANSWER", and the right answer if `target` is not NULL. End tokens have no text. */
 static bool write_answer(Run *r, const PairReader *reader, const BpeIds *prompt, const BpeIds *target, FILE *stream,
                          Error *error) {
-  const GenerationRequest request = answer_request(reader, prompt, r->settings.sample_tokens);
+  Text answer = answer_text(reader, prompt, r->settings.sample_tokens);
   write_tokens(run_source_tokenizer(&r->text), prompt, stream);
   fputs(" -> ", stream);
-  if (!write_sample(&r->model, r->text.tokenizer, &request, stream, error)) return false;
+  if (!write_sample(&r->model, r->text.tokenizer, &answer, stream, error)) return false;
   if (!target) return true;
   fputs("   (right: ", stream);
   write_tokens(r->text.tokenizer, target, stream);
@@ -181,7 +166,7 @@ bool run_sample(Run *r, Error *error) {
   return ok;
 }
 
-/* ---- detection of memorization: finds passages of the sample that appear in the training text, and compares with text
+/* ---- novelty: finds passages of the sample that appear in the training text, and compares with text
  * that the model was not trained on ---- */
 
 enum { FEWEST_TOKENS = 64, MOST_TOKENS = 4096, EXCERPTS = 4 };
@@ -234,7 +219,7 @@ static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Err
   return ok || !error->code; /* stopped */
 }
 
-bool run_check_memorization(Run *r, Error *error) {
+bool run_check_novelty(Run *r, Error *error) {
   const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied[EXCERPTS + 1] = {0}, usual = 0;
   MetricsLine line;

@@ -3,7 +3,7 @@
 
 #include "cli/device.h"
 #include "files/formats/model_files.h"
-#include "generate/inference/generation.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "model/parameters.h"
 #include "base/hash.h"

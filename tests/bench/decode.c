@@ -1,6 +1,6 @@
 /* Benchmarks of decoding: every operation, a whole token, and sampling. */
 #include "tests/bench/bench.h"
-#include "generate/inference/sampling.h"
+#include "inference/sampling.h"
 
 #include <inttypes.h>
 #include <math.h>

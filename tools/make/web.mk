@@ -5,8 +5,8 @@
 WASM := $(BUILD)/wasm
 WASM_CLANG ?= clang
 WASM_CC := $(WASM_CLANG) --target=wasm32-wasi -msimd128
-WASM_FILES := tools/web/module.c tools/web/platform.c model.c $(wildcard src/model/*.c) src/generate/inference/generation.c src/generate/inference/sampling.c \
-	src/generate/inference/token_rules.c src/files/formats/classes.c src/files/formats/config_json.c \
+WASM_FILES := tools/web/module.c tools/web/platform.c model.c $(wildcard src/model/*.c) src/inference/generation.c src/inference/sampling.c \
+	src/inference/token_rules.c src/files/formats/classes.c src/files/formats/config_json.c \
 	$(filter-out src/text/tokenizer/%_train.c src/text/tokenizer/convert.c,$(wildcard src/text/tokenizer/*.c)) \
 	$(addprefix src/base/,array.c error.c hash.c json.c path.c progress.c text.c utf8.c)
 WASM_OBJECTS := $(WASM_FILES:%.c=$(WASM)/%.o) $(CPU_KERNELS:%.c=$(WASM)/%.o)

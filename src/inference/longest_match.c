@@ -1,4 +1,4 @@
-#include "generate/inference/longest_match.h"
+#include "inference/longest_match.h"
 
 #include <stdlib.h>
 

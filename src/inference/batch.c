@@ -1,4 +1,4 @@
-#include "generate/inference/batch.h"
+#include "inference/batch.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Evaluation of a model on a text: nats per token and bits per byte over windows of tokens. */
-#ifndef INKLING_GENERATE_INFERENCE_EVALUATION_H
-#define INKLING_GENERATE_INFERENCE_EVALUATION_H
+#ifndef INKLING_INFERENCE_EVALUATION_H
+#define INKLING_INFERENCE_EVALUATION_H
 
 #include "text/dataset/windows.h"
 #include "model.h"

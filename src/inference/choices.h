@@ -6,8 +6,8 @@
  * - The model reads the last ctx tokens before the last one; texts that are longer lose their beginning.
  * - The accuracy by sum is acc, per character acc_norm, per byte acc_bytes. There is one difference: a text is right
  *   only if its score is higher than those of all others, while in lm-eval the first of equal ones is chosen. */
-#ifndef INKLING_GENERATE_INFERENCE_CHOICES_H
-#define INKLING_GENERATE_INFERENCE_CHOICES_H
+#ifndef INKLING_INFERENCE_CHOICES_H
+#define INKLING_INFERENCE_CHOICES_H
 
 #include "text/dataset/choice_file.h"
 #include "model.h"

@@ -1,6 +1,6 @@
 /* Rules of generation: biases on the logits of tokens, and banned texts; lists of texts to look for. */
-#ifndef INKLING_GENERATE_INFERENCE_TOKEN_RULES_H
-#define INKLING_GENERATE_INFERENCE_TOKEN_RULES_H
+#ifndef INKLING_INFERENCE_TOKEN_RULES_H
+#define INKLING_INFERENCE_TOKEN_RULES_H
 
 #include "text/tokenizer/tokenizer.h"
 #include "base/error.h"
@@ -11,14 +11,10 @@
 /* A text to search for in a stream of bytes (Knuth, Morris & Pratt 1977), at least 1 byte. Several searches may share
  * it. */
 typedef struct Pattern {
-  const uint8_t *bytes; /* owned by the caller; must outlive the pattern */
+  uint8_t *bytes; /* [size] */
   size_t size;
   size_t *borders; /* [size] the length of the longest proper suffix of the first i + 1 bytes that is also a prefix */
 } Pattern;
-
-/* Prepares a pattern. EXIT_MEMORY. pattern_free is harmless on a zeroed struct. */
-bool pattern_make(Pattern *out, const uint8_t *bytes, size_t size, Error *error);
-void pattern_free(Pattern *pattern);
 
 /* Advances a search by one byte. `matched`: how many bytes of the pattern the stream so far ends with, 0 at first;
  * returns the new value. It equals the pattern's size where a match ends; the next call also finds overlapping

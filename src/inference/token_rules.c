@@ -1,4 +1,4 @@
-#include "generate/inference/token_rules.h"
+#include "inference/token_rules.h"
 
 #include "base/array.h"
 
@@ -6,51 +6,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a search ---- */
+/* ---- texts to look for ---- */
 
-bool pattern_make(Pattern *out, const uint8_t *bytes, size_t size, Error *error) {
-  *out = (Pattern){bytes, size, calloc(size, sizeof *out->borders)};
-  if (!out->borders) return error_memory(error, "a text to look for");
-  for (size_t i = 1, matched = 0; i < size; i++) {
-    while (matched > 0 && bytes[matched] != bytes[i]) matched = out->borders[matched - 1];
-    matched += bytes[matched] == bytes[i];
-    out->borders[i] = matched;
+bool pattern_list_add(PatternList *list, const void *text, size_t size, Error *error) {
+  Pattern *grown = realloc(list->patterns, (size_t)(list->count + 1) * sizeof *grown);
+  if (!grown) return error_memory(error, "a text to look for");
+  list->patterns = grown;
+  Pattern *p = &grown[list->count];
+  *p = (Pattern){malloc(size), size, calloc(size, sizeof *p->borders)};
+  if (!p->bytes || !p->borders) {
+    free(p->bytes);
+    free(p->borders);
+    return error_memory(error, "a text to look for");
   }
-  return true;
+  memcpy(p->bytes, text, size);
+  for (size_t i = 1, matched = 0; i < size; i++) {
+    while (matched > 0 && p->bytes[matched] != p->bytes[i]) matched = p->borders[matched - 1];
+    matched += p->bytes[matched] == p->bytes[i];
+    p->borders[i] = matched;
+  }
+  return ++list->count;
 }
 
-void pattern_free(Pattern *pattern) {
-  free(pattern->borders);
-  *pattern = (Pattern){0};
+void pattern_list_free(PatternList *list) {
+  for (int i = 0; i < list->count; i++) {
+    free(list->patterns[i].bytes);
+    free(list->patterns[i].borders);
+  }
+  free(list->patterns);
+  *list = (PatternList){0};
 }
 
 size_t pattern_advance(const Pattern *p, size_t matched, uint8_t byte) {
   if (matched == p->size) matched = p->borders[matched - 1];
   while (matched > 0 && p->bytes[matched] != byte) matched = p->borders[matched - 1];
   return matched + (p->bytes[matched] == byte);
-}
-
-/* ---- lists of texts ---- */
-
-bool pattern_list_add(PatternList *list, const void *text, size_t size, Error *error) {
-  Pattern *grown = realloc(list->patterns, (size_t)(list->count + 1) * sizeof *grown);
-  if (!grown) return error_memory(error, "a text to look for");
-  list->patterns = grown;
-  uint8_t *copy = malloc(size);
-  if (!copy) return error_memory(error, "a text to look for");
-  memcpy(copy, text, size);
-  if (pattern_make(&grown[list->count], copy, size, error)) return ++list->count;
-  free(copy);
-  return false;
-}
-
-void pattern_list_free(PatternList *list) {
-  for (int i = 0; i < list->count; i++) {
-    free((void *)list->patterns[i].bytes);
-    pattern_free(&list->patterns[i]);
-  }
-  free(list->patterns);
-  *list = (PatternList){0};
 }
 
 /* ---- rules ---- */

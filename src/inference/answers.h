@@ -1,10 +1,10 @@
 /* Generated responses to the prompts of pairs. */
-#ifndef INKLING_GENERATE_INFERENCE_ANSWERS_H
-#define INKLING_GENERATE_INFERENCE_ANSWERS_H
+#ifndef INKLING_INFERENCE_ANSWERS_H
+#define INKLING_INFERENCE_ANSWERS_H
 
 #include "text/dataset/windows.h"
-#include "generate/inference/batch.h"
-#include "generate/inference/generation.h"
+#include "inference/batch.h"
+#include "inference/generation.h"
 #include "model/decoder.h"
 #include "base/error.h"
 #include "base/progress.h"
@@ -27,8 +27,9 @@ void pair_reader_close(PairReader *reader);
 /* Reads the next pair into two lists, which the caller frees; *given false: there are no more. */
 bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *given, Error *error);
 
-/* Returns a request for the greedy response to a prompt of pair_reader_next(), of at most `limit` tokens. */
-GenerationRequest answer_request(const PairReader *reader, const BpeIds *prompt, int64_t limit);
+/* Returns the greedy response, yet to be made, to a prompt of pair_reader_next(), which must outlive it: at most `limit`
+ * tokens, which are kept. */
+Text answer_text(const PairReader *reader, const BpeIds *prompt, int64_t limit);
 
 /* Counts the greedy responses to the first `limit` pairs (0: all) that equal their targets exactly; `rows` responses
  * are generated at a time. `progress` counts pairs and is called before every token; it may also stop the work without

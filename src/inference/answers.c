@@ -1,8 +1,9 @@
-#include "generate/inference/answers.h"
+#include "inference/answers.h"
 
 #include "text/tokenizer/bpe_encode.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- pairs ---- */
 
@@ -49,90 +50,83 @@ bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *
   return true;
 }
 
-GenerationRequest answer_request(const PairReader *reader, const BpeIds *prompt, int64_t limit) {
-  GenerationRequest request = {.sampling = sampling_greedy(), .max_tokens = limit, .alternatives = -1};
+Text answer_text(const PairReader *reader, const BpeIds *prompt, int64_t limit) {
+  Text text = {.sampling = sampling_greedy(), .max_tokens = limit, .alternatives = -1, .keep_tokens = true};
   if (reader->encoder)
-    request.prompt = (PromptTokens){.source = *prompt, .decoder = {.ids = (int32_t *)&reader->end, .count = 1}};
-  else request.prompt.decoder = *prompt;
-  return request;
+    text.prompt = (PromptTokens){.source = *prompt, .decoder = {.ids = (int32_t *)&reader->end, .count = 1}};
+  else text.prompt.decoder = *prompt;
+  return text;
 }
 
 /* ---- exact responses ---- */
 
 typedef struct Answer {
   BpeIds prompt, target;
-  size_t right; /* number of leading tokens that equal the target's; target.count + 1 after a wrong token */
+  Text text;
   bool busy;
 } Answer;
 
 typedef struct Counting {
   PairReader reader;
+  Generation *generation;
   Answer *answers; /* [rows] */
+  int rows;
   int64_t begun, limit;
-  Progress progress;
   ExactCount *count;
 } Counting;
 
-static bool next_pair(void *context, bool wait, GenerationRequest *out, bool *given, Error *error) {
-  Counting *c = context;
-  Answer *answer = c->answers;
-  (void)wait;
-  *given = false;
-  if (c->limit && c->begun >= c->limit) return true;
-  while (answer->busy) answer++; /* `next` is called only when a row is free */
-  if (!pair_reader_next(&c->reader, &answer->prompt, &answer->target, given, error) || !*given) return !error->code;
-  answer->right = 0;
-  answer->busy = true;
-  c->begun++;
-  *out = answer_request(&c->reader, &answer->prompt, (int64_t)answer->target.count + 1);
-  out->text = answer;
+/* Begins answers while there is room; *more false: there are no more pairs. */
+static bool begin_answers(Counting *c, bool *more, Error *error) {
+  while (*more && generation_has_room(c->generation)) {
+    Answer *answer = c->answers;
+    while (answer->busy) answer++;
+    *more = !c->limit || c->begun < c->limit;
+    if (*more && !pair_reader_next(&c->reader, &answer->prompt, &answer->target, more, error)) return false;
+    if (!*more) break;
+    answer->text = answer_text(&c->reader, &answer->prompt, (int64_t)answer->target.count + 1);
+    answer->busy = true;
+    c->begun++;
+    if (!generation_add(c->generation, &answer->text, error)) return false;
+  }
   return true;
 }
 
-static bool compare_token(void *context, void *text, const GeneratedToken *token, Error *error) {
-  Answer *answer = text;
-  (void)context, (void)error;
-  const bool right = answer->right < answer->target.count && answer->target.ids[answer->right] == token->id;
-  answer->right = right ? answer->right + 1 : answer->target.count + 1;
-  return true;
+static void count_answers(Counting *c) {
+  for (int i = 0; i < c->rows; i++) {
+    Answer *answer = &c->answers[i];
+    const BpeIds *got = &answer->text.ids, *target = &answer->target;
+    if (!answer->busy || !answer->text.ended) continue;
+    c->count->pairs++;
+    c->count->exact += answer->text.reason == STOP_END && got->count == target->count &&
+                       (!got->count || memcmp(got->ids, target->ids, got->count * sizeof *got->ids) == 0);
+    generation_free_text(&answer->text);
+    answer->busy = false;
+  }
 }
 
-static bool count_answer(void *context, void *text, const GenerationResult *result, Error *error) {
-  Counting *c = context;
-  Answer *answer = text;
-  (void)error;
-  answer->busy = false;
-  if (result->reason == STOP_CALLER) return true;
-  c->count->pairs++;
-  c->count->exact += result->reason == STOP_END && answer->right == answer->target.count;
-  return true;
-}
-
-static bool keep_answering(void *context, int64_t tokens, Error *error) {
-  const Counting *c = context;
-  (void)tokens;
-  return progress_report(c->progress, c->count->pairs, error);
+static bool count_all(Counting *c, Progress progress, Error *error) {
+  for (bool more = true;;) {
+    if (!begin_answers(c, &more, error)) return false;
+    if (!generation_count(c->generation)) return true;
+    if (!progress_report(progress, c->count->pairs, error)) return !error->code;
+    if (!generation_step(c->generation, error)) return false;
+    count_answers(c);
+  }
 }
 
 bool answers_count_exact(Decoder *decoder, int rows, const Tokenizer *tokenizer, const Windows *windows, int64_t limit,
                          Progress progress, ExactCount *out, Error *error) {
-  Counting c = {.limit = limit, .progress = progress, .count = out};
-  const Generation generation = {.decoder = decoder,
-                                 .rows = rows,
-                                 .tokenizer = tokenizer,
-                                 .context = &c,
-                                 .next = next_pair,
-                                 .token = compare_token,
-                                 .done = count_answer,
-                                 .progress = {keep_answering, &c}};
+  Counting c = {.rows = rows, .limit = limit, .count = out};
   *out = (ExactCount){0};
   c.answers = calloc((size_t)rows, sizeof *c.answers);
-  bool ok = (c.answers || error_memory(error, "answers")) &&
-            pair_reader_open(&c.reader, windows, decoder_model(decoder), tokenizer, error) &&
-            generation_run(&generation, error);
+  const bool ok = (c.answers || error_memory(error, "answers")) &&
+                  pair_reader_open(&c.reader, windows, decoder_model(decoder), tokenizer, error) &&
+                  generation_open(&c.generation, decoder, rows, tokenizer, error) && count_all(&c, progress, error);
+  generation_close(c.generation);
   for (int r = 0; c.answers && r < rows; r++) {
     free(c.answers[r].prompt.ids);
     free(c.answers[r].target.ids);
+    if (c.answers[r].busy) generation_free_text(&c.answers[r].text);
   }
   free(c.answers);
   pair_reader_close(&c.reader);

@@ -1,6 +1,6 @@
 /* A batch: copies windows of tokens (text/dataset/windows.h) into the arrays that the model reads. */
-#ifndef INKLING_GENERATE_INFERENCE_BATCH_H
-#define INKLING_GENERATE_INFERENCE_BATCH_H
+#ifndef INKLING_INFERENCE_BATCH_H
+#define INKLING_INFERENCE_BATCH_H
 
 #include "text/dataset/windows.h"
 #include "model.h"

@@ -1,8 +1,8 @@
-#include "generate/overlap.h"
+#include "generate/novelty.h"
 
 #include "files/checkpoint/directory.h"
 #include "cli/startup.h"
-#include "generate/inference/longest_match.h"
+#include "inference/longest_match.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
 #include "base/path.h"
@@ -26,7 +26,7 @@ typedef struct GeneratedText {
   size_t span_count, longest;
 } GeneratedText;
 
-struct Overlap {
+struct Novelty {
   Program *p;
   TokenFile tokens; /* of the other text: a run, a file, a directory or "-" */
   bool opened, compared;
@@ -39,7 +39,7 @@ struct Overlap {
 /* ---- the other text ---- */
 
 /* Opens the tokens of a run, whose tokenizer must be the model's. */
-static bool open_run(Overlap *o, const char *dir, Error *error) {
+static bool open_run(Novelty *n, const char *dir, Error *error) {
   const PathText path = path_in(dir, CHECKPOINT_TOKENS);
   ModelFiles *files = NULL;
   Tokenizer *tokenizer = NULL;
@@ -47,27 +47,27 @@ static bool open_run(Overlap *o, const char *dir, Error *error) {
     return fail(error, EXIT_CHECKPOINT, "%s has no %s: name the text that it was trained on, a file or a directory",
                 dir, CHECKPOINT_TOKENS);
   bool ok = model_files_open(&files, dir, error) && model_files_read_tokenizer(files, &tokenizer, error);
-  if (ok && tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(o->p->model.tokenizer))
+  if (ok && tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(n->p->model.tokenizer))
     ok = fail(error, EXIT_CHECKPOINT,
               "%s has another tokenizer than %s, so their tokens cannot be compared: name the text that it was trained "
               "on, a file or a directory",
-              dir, o->p->model.dir);
+              dir, n->p->model.dir);
   tokenizer_free(tokenizer);
   model_files_close(files);
-  return ok && token_file_open(&o->tokens, path.text, error);
+  return ok && token_file_open(&n->tokens, path.text, error);
 }
 
 static bool is_run(const char *path) {
   return model_files_exist(path) || access(path_in(path, CHECKPOINT_TOKENS).text, F_OK) == 0;
 }
 
-bool overlap_open(Program *p, Error *error) {
-  const char *name = p->settings.overlap;
-  Overlap *o = p->overlap = calloc(1, sizeof *o);
-  if (!o) return error_memory(error, "a comparison of texts");
-  o->p = p;
-  o->opened = is_run(name) ? open_run(o, name, error) : loaded_encode_file(p, name, &o->tokens, NULL, error);
-  return o->opened;
+bool novelty_open(Program *p, Error *error) {
+  const char *name = p->settings.novelty;
+  Novelty *n = p->novelty = calloc(1, sizeof *n);
+  if (!n) return error_memory(error, "a comparison of texts");
+  n->p = p;
+  n->opened = is_run(name) ? open_run(n, name, error) : program_encode_file(p, name, &n->tokens, NULL, error);
+  return n->opened;
 }
 
 static void free_text(GeneratedText *t) {
@@ -76,73 +76,73 @@ static void free_text(GeneratedText *t) {
   free(t->spans);
 }
 
-void overlap_free(Overlap *o) {
-  if (!o) return;
-  for (size_t i = 0; i < o->count; i++) free_text(&o->texts[i]);
-  free(o->texts);
-  free(o->ids.ids);
-  if (o->opened) token_file_close(&o->tokens);
-  free(o);
+void novelty_free(Novelty *n) {
+  if (!n) return;
+  for (size_t i = 0; i < n->count; i++) free_text(&n->texts[i]);
+  free(n->texts);
+  free(n->ids.ids);
+  if (n->opened) token_file_close(&n->tokens);
+  free(n);
 }
 
 /* ---- generated texts ---- */
 
-int64_t overlap_most_tokens(int texts) {
+int64_t novelty_most_tokens(int texts) {
   const int64_t each = LONGEST_MATCH_TOKENS / texts - 1; /* and the separator */
   return each > 0 ? each : 0;
 }
 
-bool overlap_add(Overlap *o, const Output *output, Error *error) {
-  const size_t count = output->ids.count, size = output->text.size;
+bool novelty_add(Novelty *n, const Text *text, Error *error) {
+  const size_t count = text->ids.count, size = text->bytes.size;
   const int32_t end = SEPARATOR;
-  if (!array_reserve(&o->texts, &o->capacity, o->count + 1, sizeof *o->texts)) return error_memory(error, "a text");
-  GeneratedText t = {.begin = o->ids.count,
+  if (!array_reserve(&n->texts, &n->capacity, n->count + 1, sizeof *n->texts)) return error_memory(error, "a text");
+  GeneratedText t = {.begin = n->ids.count,
                      .count = count,
                      .offsets = malloc((count + 1) * sizeof *t.offsets),
                      .bytes = malloc(size ? size : 1),
                      .spans = malloc((count + 1) * sizeof *t.spans)};
   const bool ok = (t.offsets && t.bytes && t.spans) || error_memory(error, "a text");
-  if (!ok || !bpe_ids_sink(&o->ids, output->ids.ids, count, error) || !bpe_ids_sink(&o->ids, &end, 1, error)) {
+  if (!ok || !bpe_ids_sink(&n->ids, text->ids.ids, count, error) || !bpe_ids_sink(&n->ids, &end, 1, error)) {
     free_text(&t);
     return false;
   }
-  if (size) memcpy(t.bytes, output->text.bytes, size);
+  if (size) memcpy(t.bytes, text->bytes.bytes, size);
   for (size_t i = 0; i <= count; i++) {
-    const int64_t begin = i < count ? output->tokens[i].begin : (int64_t)size;
-    t.offsets[i] = begin < (int64_t)size ? begin : (int64_t)size; /* a stop text may cut the last tokens off */
+    const size_t begin = i < count ? text->tokens[i].begin : size;
+    t.offsets[i] = (int64_t)(begin < size ? begin : size); /* a stop text may cut the last tokens off */
   }
-  o->texts[o->count++] = t;
+  n->texts[n->count++] = t;
   return true;
 }
 
 /* ---- comparing ---- */
 
 /* A signal ends the search without an error, because the generated texts are still printed. */
-static bool report(void *overlap, int64_t tokens, Error *error) {
+static bool report(void *novelty, int64_t tokens, Error *error) {
   enum { KEPT_TOKENS = 16 << 20 };
-  Overlap *o = overlap;
-  console_work(&o->p->console, &(ConsoleWork){"comparing", (double)tokens, (double)o->tokens.info.tokens, false});
-  if (tokens - o->dropped >= KEPT_TOKENS) {
-    token_file_drop_pages(&o->tokens);
-    o->dropped = tokens;
+  Novelty *n = novelty;
+  console_work(&n->p->console, &(ConsoleWork){"comparing", (double)tokens, (double)n->tokens.info.tokens, false});
+  if (tokens - n->dropped >= KEPT_TOKENS) {
+    token_file_drop_pages(&n->tokens);
+    n->dropped = tokens;
   }
-  return !stop_signal && token_file_check(&o->tokens, error);
+  return !stop_signal && token_file_check(&n->tokens, error);
 }
 
-bool overlap_compare(Overlap *o, Error *error) {
-  const TokenRange all = {&o->tokens, 0, o->tokens.info.tokens};
-  int32_t *lengths = malloc((o->ids.count + 1) * sizeof *lengths);
+bool novelty_compare(Novelty *n, Error *error) {
+  const TokenRange all = {&n->tokens, 0, n->tokens.info.tokens};
+  int32_t *lengths = malloc((n->ids.count + 1) * sizeof *lengths);
   if (!lengths) return error_memory(error, "a comparison of texts");
-  o->compared = !stop_signal && !o->p->out.error &&
-                longest_match_lengths(&all, o->ids.ids, o->ids.count, lengths, (Progress){report, o}, error);
-  console_work_end(&o->p->console);
-  for (size_t i = 0; o->compared && i < o->count; i++) {
-    GeneratedText *t = &o->texts[i];
+  n->compared = !stop_signal && !n->p->write_error &&
+                longest_match_lengths(&all, n->ids.ids, n->ids.count, lengths, (Progress){report, n}, error);
+  console_work_end(&n->p->console);
+  for (size_t i = 0; n->compared && i < n->count; i++) {
+    GeneratedText *t = &n->texts[i];
     t->span_count = longest_match_spans(lengths + t->begin, t->offsets, t->count, FEWEST_TOKENS, FEWEST_BYTES, t->spans,
                                         &t->longest);
   }
   free(lengths);
-  return o->compared || !error->code;
+  return n->compared || !error->code;
 }
 
 /* ---- printing ---- */
@@ -158,9 +158,9 @@ static int64_t print_bytes(const GeneratedText *t, int64_t from, int64_t to, boo
   return to;
 }
 
-bool overlap_print(const Overlap *o, size_t text) {
-  if (text >= o->count) return true;
-  const GeneratedText *t = &o->texts[text];
+bool novelty_print(const Novelty *n, size_t text) {
+  if (text >= n->count) return true;
+  const GeneratedText *t = &n->texts[text];
   const bool can_underline = console_can_mark();
   int64_t at = 0;
   for (size_t i = 0; i < t->span_count; i++) {
@@ -168,8 +168,8 @@ bool overlap_print(const Overlap *o, size_t text) {
     at = print_bytes(t, at, t->offsets[t->spans[i].end], can_underline);
   }
   print_bytes(t, at, t->offsets[t->count], false);
-  stdout_flush(&o->p->out);
-  return !o->p->out.error;
+  program_flush(n->p);
+  return !n->p->write_error;
 }
 
 /* ---- notes ---- */
@@ -178,8 +178,8 @@ static int64_t span_bytes(const GeneratedText *t, MatchSpan span) {
   return t->offsets[span.end] - t->offsets[span.begin];
 }
 
-/* Returns the number of bytes in all passages, which may overlap each other. */
-static int64_t overlap_bytes(const GeneratedText *t) {
+/* Returns the number of bytes in all passages, which may share some. */
+static int64_t copied_bytes(const GeneratedText *t) {
   int64_t sum = 0, end = 0;
   for (size_t i = 0; i < t->span_count; i++) {
     const int64_t from = t->offsets[t->spans[i].begin], to = t->offsets[t->spans[i].end];
@@ -217,25 +217,25 @@ static void list_spans(Console *console, GeneratedText *t) {
   if (lines < t->span_count) console_line(console, "  and %zu more", t->span_count - lines);
 }
 
-static void note_text(const Overlap *o, size_t text) {
-  GeneratedText *t = &o->texts[text];
+static void note_text(const Novelty *n, size_t text) {
+  GeneratedText *t = &n->texts[text];
   const int64_t size = t->offsets[t->count];
-  const char *other = path_shown(o->p->settings.overlap);
+  const char *other = path_shown(n->p->settings.novelty);
   char name[32] = "";
-  if (o->count > 1) snprintf(name, sizeof name, "text %zu: ", text + 1);
+  if (n->count > 1) snprintf(name, sizeof name, "text %zu: ", text + 1);
   if (!t->span_count) {
-    console_note(&o->p->console, "%s0 %% of %" PRId64 " bytes appear in %s: no passage of %d tokens and %d bytes", name,
+    console_note(&n->p->console, "%s0 %% of %" PRId64 " bytes appear in %s: no passage of %d tokens and %d bytes", name,
                  size, other, FEWEST_TOKENS, FEWEST_BYTES);
     return;
   }
   const MatchSpan longest = t->spans[t->longest];
-  console_note(&o->p->console,
+  console_note(&n->p->console,
                "%s%.3g %% of %" PRId64 " bytes appear in %s, in %s; the longest, %" PRId64 " bytes: '%s'", name,
-               100.0 * (double)overlap_bytes(t) / (double)size, size, other,
+               100.0 * (double)copied_bytes(t) / (double)size, size, other,
                text_plural((double)t->span_count, "span").text, span_bytes(t, longest), quoted(t, longest).text);
-  if (o->count == 1) list_spans(&o->p->console, t);
+  if (n->count == 1) list_spans(&n->p->console, t);
 }
 
-void overlap_note(Overlap *o) {
-  for (size_t i = 0; o->compared && i < o->count; i++) note_text(o, i);
+void novelty_note(Novelty *n) {
+  for (size_t i = 0; n->compared && i < n->count; i++) note_text(n, i);
 }

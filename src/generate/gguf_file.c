@@ -123,5 +123,5 @@ bool program_gguf(Program *p, Error *error) {
                text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
   for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
   if (!p->console.quiet) print_commands(s, p->model.config.ctx);
-  return stdout_check(&p->out, error);
+  return program_check(p, error);
 }

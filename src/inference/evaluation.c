@@ -1,6 +1,6 @@
-#include "generate/inference/evaluation.h"
+#include "inference/evaluation.h"
 
-#include "generate/inference/batch.h"
+#include "inference/batch.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  * It builds a suffix automaton of the short text (Blumer et al., "The smallest automaton recognizing the subwords of a
  * text", 1985) and runs the long text through it once. Time is linear in the length of both, memory in the length of
  * the short text, at most about 200 bytes per token. */
-#ifndef INKLING_GENERATE_INFERENCE_LONGEST_MATCH_H
-#define INKLING_GENERATE_INFERENCE_LONGEST_MATCH_H
+#ifndef INKLING_INFERENCE_LONGEST_MATCH_H
+#define INKLING_INFERENCE_LONGEST_MATCH_H
 
 #include "text/dataset/token_file.h"
 

@@ -1,4 +1,4 @@
-#include "generate/inference/choices.h"
+#include "inference/choices.h"
 
 #include "base/array.h"
 #include "base/text.h"

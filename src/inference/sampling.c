@@ -1,4 +1,4 @@
-#include "generate/inference/sampling.h"
+#include "inference/sampling.h"
 
 #include "model.h"
 #include "model/decoder.h"

@@ -1,6 +1,7 @@
-/* From the command line to a request: reading a prompt, replacing escapes, encoding; stop texts, biases and bans. */
+/* From the command line to a text to be made: reading a prompt, replacing escapes, encoding; stop texts, biases and
+ * bans. */
 #include "cli/options.h"
-#include "generate/overlap.h"
+#include "generate/novelty.h"
 #include "generate/program.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/array.h"
@@ -100,7 +101,8 @@ static bool any_has_escapes(const TextList *texts) {
   return false;
 }
 
-void prompt_note_escapes(const GenerateSettings *s, Console *console) {
+void prompt_note_escapes(Program *p) {
+  const GenerateSettings *s = &p->settings;
   const char *option = has_escapes(s->prompt)        ? "-p"
                        : has_escapes(s->answer)      ? "--answer"
                        : any_has_escapes(&s->stops)  ? "--stop"
@@ -108,7 +110,8 @@ void prompt_note_escapes(const GenerateSettings *s, Console *console) {
                        : any_has_escapes(&s->biases) ? "--bias"
                                                      : NULL;
   if (option && !s->escapes)
-    console_note(console, "the backslash in %s is taken as it is; with -e, \\n is a line break and \\t a tab", option);
+    console_note(&p->console, "the backslash in %s is taken as it is; with -e, \\n is a line break and \\t a tab",
+                 option);
 }
 
 /* ---- prompts ---- */
@@ -121,10 +124,10 @@ bool prompt_read(Program *p, Error *error) {
 }
 
 /* Makes the tokens fit into the context: drops the first ones where that is allowed. */
-static bool fit(const LoadedModel *m, const GenerateSettings *s, const char *what, BpeIds *ids, Error *error) {
-  const size_t ctx = (size_t)m->config.ctx;
+static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
+  const size_t ctx = (size_t)p->model.config.ctx;
   if (ids->count <= ctx) return true;
-  if (!s->truncate_prompt)
+  if (!p->settings.truncate_prompt)
     return fail(error, EXIT_INPUT,
                 "the %s has %zu tokens, %zu more than the context of %zu holds; --truncate-prompt left drops its "
                 "beginning",
@@ -134,8 +137,9 @@ static bool fit(const LoadedModel *m, const GenerateSettings *s, const char *wha
   return true;
 }
 
-bool prompt_encode(const LoadedModel *m, const GenerateSettings *s, const void *text, size_t size, PromptTokens *out,
-                   Error *error) {
+bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
+  const LoadedModel *m = &p->model;
+  const GenerateSettings *s = &p->settings;
   const bool encoder = m->config.encoder_layers;
   const PromptEncoder with = {encoder ? loaded_source_tokenizer(m) : NULL, m->tokenizer,
                               m->special.start >= 0 ? m->special.start : 0};
@@ -145,13 +149,12 @@ bool prompt_encode(const LoadedModel *m, const GenerateSettings *s, const void *
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
                   generation_encode(&with, text, size, answer.bytes, answer.size, out, error) &&
-                  fit(m, s, "source", &out->source, error) &&
-                  fit(m, s, encoder ? "answer" : "prompt", &out->decoder, error);
+                  fit(p, "source", &out->source, error) && fit(p, encoder ? "answer" : "prompt", &out->decoder, error);
   free(answer.bytes);
   return ok;
 }
 
-/* ---- requests ---- */
+/* ---- texts ---- */
 
 /* Returns the number of tokens to keep when the context is full; 0: generation stops. */
 static int kept_tokens(const GenerateSettings *s, int ctx) {
@@ -160,58 +163,51 @@ static int kept_tokens(const GenerateSettings *s, int ctx) {
   return !s->keep ? half : s->keep < ctx ? s->keep : ctx;
 }
 
-uint64_t request_seed(const Program *p) {
+uint64_t prompt_seed(const Program *p) {
   return options_given(&p->options, &p->settings.seed) ? p->settings.seed : options_random_seed();
 }
 
-GenerationRequest request_make(Program *p, const PromptTokens *prompt) {
+Text prompt_text(Program *p, const PromptTokens *prompt) {
   const GenerateSettings *s = &p->settings;
   LoadedModel *m = &p->model;
   const int vocab = m->config.vocab;
   const bool no_text = s->attention.count && !m->config.encoder_layers && !options_given(&p->options, &s->tokens);
-  GenerationRequest request = {.prompt = *prompt,
-                               .sampling = s->sampling,
-                               .max_tokens = no_text ? 0 : s->tokens,
-                               .keep = kept_tokens(s, m->config.ctx),
-                               .ignore_end = s->ignore_end,
-                               .stops = p->stops,
-                               .rules = m->rules.tokenizer ? &m->rules : NULL,
-                               .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
-  if (s->overlap && request.max_tokens < 0) request.max_tokens = overlap_most_tokens(s->samples);
-  request.sampling.seed = request_seed(p);
-  if (s->greedy) request.sampling.temperature = 0;
-  return request;
+  Text text = {.prompt = *prompt,
+               .sampling = s->sampling,
+               .max_tokens = no_text ? 0 : s->tokens,
+               .keep = kept_tokens(s, m->config.ctx),
+               .ignore_end = s->ignore_end,
+               .stops = p->stops,
+               .rules = m->rules.tokenizer ? &m->rules : NULL,
+               .alternatives = s->logprobs < vocab ? s->logprobs : vocab};
+  if (s->novelty && text.max_tokens < 0) text.max_tokens = novelty_most_tokens(s->samples);
+  text.sampling.seed = prompt_seed(p);
+  if (s->greedy) text.sampling.temperature = 0;
+  return text;
 }
 
-/* ---- --stop ---- */
+/* ---- --stop, --bias and --ban ---- */
 
-typedef bool AddText(void *to, const char *text, size_t size, Error *error);
+/* Copies a text, whose escapes are replaced, into a buffer with another one; `option` must not be empty. */
+static bool take_text(const Program *p, const char *given, const char *option, ByteBuffer *out, Error *error) {
+  out->size = 0;
+  return copy_text(&p->settings, given, out, error) &&
+         (out->size || fail(error, EXIT_USAGE, "%s must not be empty", option));
+}
 
-/* Calls `add` with `to` for each text, with its escapes replaced. */
-static bool add_texts(const GenerateSettings *s, const TextList *texts, AddText *add, void *to, Error *error) {
+bool prompt_make_stops(Program *p, Error *error) {
+  const TextList *stops = &p->settings.stops;
+  ByteBuffer text = {0};
   bool ok = true;
-  for (int i = 0; ok && i < texts->count; i++) {
-    ByteBuffer text = {0};
-    ok = copy_text(s, texts->items[i], &text, error) && add(to, (const char *)text.bytes, text.size, error);
-    free(text.bytes);
-  }
+  for (int i = 0; ok && i < stops->count; i++)
+    ok = take_text(p, stops->items[i], "--stop", &text, error) &&
+         pattern_list_add(&p->stops, text.bytes, text.size, error);
+  free(text.bytes);
   return ok;
 }
 
-static bool add_stop(void *stops, const char *text, size_t size, Error *error) {
-  return size ? pattern_list_add(stops, text, size, error) : fail(error, EXIT_USAGE, "--stop must not be empty");
-}
-
-bool request_make_stops(PatternList *stops, const GenerateSettings *s, Error *error) {
-  return add_texts(s, &s->stops, add_stop, stops, error);
-}
-
-/* ---- --bias and --ban ---- */
-
 /* Adds "TEXT=N"; TEXT itself may contain "=". */
-static bool add_bias(void *model, const char *given, size_t size, Error *error) {
-  LoadedModel *m = model;
-  (void)size;
+static bool add_bias(LoadedModel *m, const char *given, Error *error) {
   const char *equals = strrchr(given, '=');
   char *end = NULL;
   const float value = equals ? strtof(equals + 1, &end) : NAN;
@@ -228,13 +224,19 @@ static bool add_bias(void *model, const char *given, size_t size, Error *error) 
   return ok;
 }
 
-static bool add_ban(void *model, const char *text, size_t size, Error *error) {
-  return size ? token_rules_ban(&((LoadedModel *)model)->rules, text, size, error)
-              : fail(error, EXIT_USAGE, "--ban must not be empty");
-}
-
-bool request_make_rules(LoadedModel *m, const GenerateSettings *s, Error *error) {
-  if (!s->biases.count && !s->bans.count) return true;
-  return token_rules_make(&m->rules, m->tokenizer, error) && add_texts(s, &s->biases, add_bias, m, error) &&
-         add_texts(s, &s->bans, add_ban, m, error);
+bool prompt_make_rules(Program *p, Error *error) {
+  const TextList *biases = &p->settings.biases, *bans = &p->settings.bans;
+  LoadedModel *m = &p->model;
+  ByteBuffer text = {0};
+  if (!biases->count && !bans->count) return true;
+  bool ok = token_rules_make(&m->rules, m->tokenizer, error);
+  for (int i = 0; ok && i < biases->count; i++) {
+    text.size = 0;
+    ok = copy_text(&p->settings, biases->items[i], &text, error) && add_bias(m, (const char *)text.bytes, error);
+  }
+  for (int i = 0; ok && i < bans->count; i++)
+    ok =
+        take_text(p, bans->items[i], "--ban", &text, error) && token_rules_ban(&m->rules, text.bytes, text.size, error);
+  free(text.bytes);
+  return ok;
 }

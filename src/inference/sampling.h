@@ -1,8 +1,8 @@
 /* The table of sampling settings: the options of ./generate, the keys of its JSON lines, the settings of its
  * interactive mode and the parameters of a Modelfile. A new sampler needs a member of Sampling (kernels.h), its two
  * kernels, and a row here. */
-#ifndef INKLING_GENERATE_INFERENCE_SAMPLING_H
-#define INKLING_GENERATE_INFERENCE_SAMPLING_H
+#ifndef INKLING_INFERENCE_SAMPLING_H
+#define INKLING_INFERENCE_SAMPLING_H
 
 #include "kernels.h"
 
