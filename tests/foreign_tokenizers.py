@@ -159,7 +159,7 @@ def kinds():
                                                 r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
                                        byte_level())),
         "groups of three": dict(pre=sequence(isolated(r"(?=(\d{3})+(?!\d))"), isolated(r"\p{Han}+|\w+|\W\s*\S"), byte_level())),
-        "classes": dict(pre=sequence(isolated(r"[\s\d]+|[\w-]+x?|[^\S\n]{2,}?|^.$|\D\u0041|\p{^L}\x20"), byte_level())),
+        "classes": dict(pre=sequence(isolated(r"[\s\d]+|[\w-]+x?|[^\S\n]{2,}?|^.$|\DA|\P{L} "), byte_level())),
         "merged before": dict(pre=sequence(isolated("e", behavior="merged_with_previous"), byte_level())),
         "merged behind": dict(pre=sequence(isolated(" +", behavior="merged_with_next"), byte_level())),
         "merged inverted": dict(pre=sequence(isolated(r"\w", behavior="merged_with_next", invert=True), byte_level())),

@@ -97,20 +97,10 @@ static inline uint8_t look_up(uint32_t point, const uint32_t *points, const char
 
 /* a, c, e, l, n, s, x, z */
 static const uint32_t polish_points[] = {0x105, 0x107, 0x119, 0x142, 0x144, 0x15B, 0x17A, 0x17C, 0};
-static inline uint8_t windows_1250(uint32_t p) { return look_up(p, polish_points, "\xB9\xE6\xEA\xB3\xF1\x9C\x9F\xBF"); }
 static inline uint8_t latin2(uint32_t p) { return look_up(p, polish_points, "\xB1\xE6\xEA\xB3\xF1\xB6\xBC\xBF"); }
 static inline uint8_t windows_1251(uint32_t p) {
   return p == 0x451 ? 0xB8 : p >= 0x410 && p < 0x450 ? (uint8_t)(p - 0x410 + 0xC0) : (uint8_t)p;
 }
-static inline uint8_t koi8_r(uint32_t p) {
-  static const char of[] =
-      "\xC1\xC2\xD7\xC7\xC4\xC5\xD6\xDA\xC9\xCA\xCB\xCC\xCD\xCE\xCF\xD0\xD2\xD3\xD4\xD5\xC6\xC8\xC3"
-      "\xDE\xDB\xDD\xDF\xD9\xD8\xDC\xC0\xD1";
-  if (p == 0x451) return 0xA3;
-  if (p >= 0x430 && p < 0x450) return (uint8_t)of[p - 0x430];
-  return p >= 0x410 && p < 0x430 ? (uint8_t)of[p - 0x410] + 0x20 : (uint8_t)p;
-}
-
 /* The characters of a text of UTF-8 one after the other; 0 at the end. */
 static inline uint32_t next_point(const Bytes *text, size_t *at) {
   uint32_t point = 0;

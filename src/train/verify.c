@@ -54,9 +54,9 @@ static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error
       const char *name = metrics_difference(&own, &other, &x, &y);
       if (!name) continue;
       snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now%s", own.step, name, x, y,
-               strcmp(name, "lr") == 0
-                   ? "; this is expected if --resume changed the number of steps, because the schedule then differs"
-                   : "");
+               strcmp(name, "lr") == 0 ? "; this is expected if --minutes or --resume changed the number of steps, "
+                                         "because the schedule then differs"
+                                       : "");
     }
     return differ(CHECKPOINT_METRICS, where, error);
   }

@@ -30,7 +30,7 @@ static const struct {
                           [FINDING_JSON] = {FINDING_WARNING, "convert it to JSON lines", false, FORMAT_JSONL},
                           [FINDING_JSON_LINES] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
                           [FINDING_FIELDS] = {FINDING_WARNING, "read both", true, FORMAT_TEXT},
-                          [FINDING_CSV] = {FINDING_NOTE, "read it as documents", false, FORMAT_JSONL},
+                          [FINDING_CSV] = {FINDING_NOTE, "read a column as documents", false, FORMAT_JSONL},
                           [FINDING_CHESS] = {FINDING_NOTE, "read the moves as documents", false, FORMAT_JSONL},
                           [FINDING_GUTENBERG] = {FINDING_NOTE, "remove them", true, FORMAT_TEXT},
                           [FINDING_REPEATS] = {FINDING_WARNING, "remove the repetitions", true, FORMAT_TEXT}};

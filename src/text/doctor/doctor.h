@@ -25,7 +25,7 @@ typedef enum DoctorRoute {
 typedef struct DoctorCommand {
   /* the files and the other options that the user gave, each after a space; " ...": they are too long */
   char inputs[512], typed[512];
-  const char *word;               /* stands for the name in the command: `"$f"`; NULL: the name */
+  const char *word; /* stands for the name in the command: `"$f"`; NULL: the name */
   char filters[2048], options[320];
   char text[4096]; /* the command line for the user */
 } DoctorCommand;

@@ -21,7 +21,7 @@ typedef enum FindingKind {
   FINDING_JSON,       /* one JSON document: an array, or an object over many lines */
   FINDING_JSON_LINES, /* JSON lines under another name */
   FINDING_FIELDS,     /* JSON lines of prompts and responses, or of chats */
-  FINDING_CSV,        /* with a column of text */
+  FINDING_CSV,        /* by its name */
   FINDING_CHESS,      /* games in PGN */
   FINDING_GUTENBERG,  /* with Project Gutenberg's header and license */
   FINDING_REPEATS,    /* repeated text */
@@ -34,7 +34,7 @@ typedef struct Finding {
   FindingKind kind;
   int variant; /* the same command fixes all findings of one kind and variant */
   FindingLevel level;
-  char what[256];     /* "0.7 % of its bytes are not UTF-8 (it looks like Latin-1)" */
+  char what[256];     /* "0.7 % of its bytes are not UTF-8" */
   const char *advice; /* the purpose of the command: "convert it" */
   /* a command that prints the text to train on; "@" is the file or standard input, "#" only a file: "zcat @"; "":
    * none */

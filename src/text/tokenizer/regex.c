@@ -33,7 +33,7 @@ struct RegexMatcher {
 
 /* ---- translation of a pattern from Oniguruma, which the tokenizers library uses, to PCRE2 ---- */
 
-/* The members of \s, \S and \w, for use inside a class. */
+/* The members of \s, \S and \w, for use inside a class: PCRE2 has \p{White_Space} only from version 10.40 on. */
 #define SPACES                                                                                                         \
   "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_SPACES                                                                                                     \
@@ -43,15 +43,11 @@ struct RegexMatcher {
 /* Outside a class, Oniguruma's \w also contains the numbers of Latin-1. */
 #define WORD_ALONE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-enum { PATTERN_BYTES = 1 << 14 /* the most bytes of a pattern */, GROUPS = 200, NAME_BYTES = 40 };
+enum { PATTERN_BYTES = 1 << 14 /* the most bytes of a pattern */, NAME_BYTES = 40 };
 
 typedef struct Translator {
   const char *at; /* the next character of the pattern */
-  bool at_start;
   ByteBuffer out;
-  size_t atom;           /* offset in `out` of what a quantifier would repeat */
-  size_t groups[GROUPS]; /* [depth] offsets in `out` of the open groups */
-  int depth;
   Error *error;
 } Translator;
 
@@ -63,57 +59,16 @@ static bool refuse(Translator *t, const char *what) {
   return fail(t->error, EXIT_CHECKPOINT, "%s is not supported in a pattern", what);
 }
 
-/* ---- translation: escapes ---- */
-
-static bool compiles(const char *pattern) {
-  int code;
-  PCRE2_SIZE offset;
-  pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &offset, NULL);
-  pcre2_code_free(made);
-  return made != NULL;
-}
-
-static const char *short_category(const char *name) {
-  static const char *const names[] = {
-      "Letter",          "L",  "Uppercase_Letter", "Lu", "Lowercase_Letter", "Ll", "Mark",        "M",
-      "Nonspacing_Mark", "Mn", "Number",           "N",  "Decimal_Number",   "Nd", "Punctuation", "P",
-      "Symbol",          "S",  "Separator",        "Z",  "Space_Separator",  "Zs", "Other",       "C"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i += 2)
-    if (strcmp(name, names[i]) == 0) return names[i + 1];
-  return NULL;
-}
-
-/* Translates \p{Name}; t->at is at the p. A script does not include characters that it shares with other scripts. */
+/* Translates \p{L}, \p{Lu} or \p{Han}; t->at is at the p. A script does not include characters that it shares with other
+ * scripts. */
 static bool property(Translator *t) {
-  char name[NAME_BYTES] = "", text[NAME_BYTES + 16];
-  const char kind = *t->at, *from = t->at + 1;
-  const char *end = *from == '{' ? strchr(from, '}') : NULL;
-  if (!end || end - from > NAME_BYTES - 1) return refuse(t, "\\p without {NAME}");
-  const bool negated = from[1] == '^';
-  snprintf(name, sizeof name, "%.*s", (int)(end - from - 1 - negated), from + 1 + negated);
-  if (name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")]) return refuse(t, "this \\p{NAME}");
-  const char *category = short_category(name), *prefix = "";
-  snprintf(text, sizeof text, "\\p{sc:%s}", name);
-  if (!category && strlen(name) > 2 && compiles(text)) prefix = "sc:";
-  snprintf(text, sizeof text, "\\%c{%s%s}", (kind == 'P') != negated ? 'P' : 'p', prefix, category ? category : name);
-  t->at = end + 1;
-  return put_text(t, text);
-}
-
-/* Translates \x41, \x{20AC} or \u20AC; t->at is at the letter. */
-static bool code_point(Translator *t) {
-  const bool braces = t->at[0] == 'x' && t->at[1] == '{';
-  const char *from = t->at + 1 + braces;
-  size_t digits = 0;
-  const size_t most = braces ? 6 : *t->at == 'u' ? 4 : 2;
-  char text[24];
-  while (digits < most && isxdigit((unsigned char)from[digits])) digits++;
-  const bool whole = digits > 0 && (braces ? from[digits] == '}' : *t->at == 'x' || digits == 4);
-  snprintf(text, sizeof text, "%.*s", (int)digits, from);
-  const unsigned long point = strtoul(text, NULL, 16);
-  if (!whole || (!braces && *t->at == 'x' && point > 0x7F)) return refuse(t, "this \\x or \\u");
-  snprintf(text, sizeof text, "\\x{%lx}", point);
-  t->at = from + digits + braces;
+  char text[NAME_BYTES + 16];
+  const char *name = t->at + 2;
+  const size_t size = t->at[1] == '{' ? strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") : 0;
+  if (size == 0 || size > NAME_BYTES || name[size] != '}')
+    return refuse(t, "\\p without the {NAME} of a category or script");
+  snprintf(text, sizeof text, "\\%c{%s%.*s}", *t->at, size > 2 ? "sc:" : "", (int)size, name);
+  t->at = name + size + 1;
   return put_text(t, text);
 }
 
@@ -136,20 +91,14 @@ static bool escape(Translator *t, bool in_class) {
   char text[] = {'\\', letter, '\0'};
   if (!letter) return refuse(t, "a \\ at the end");
   if (letter == 'p' || letter == 'P') return property(t);
-  if (letter == 'x' || letter == 'u') return code_point(t);
-  if (isdigit((unsigned char)letter) ||
-      (isalpha((unsigned char)letter) && !set && !strchr("nrtfaev", letter) && (in_class || !strchr("AzZ", letter))))
-    return refuse(t, text);
+  if (isalnum((unsigned char)letter) && !set && !strchr("nrtf", letter)) return refuse(t, text);
   t->at++;
-  if (letter == 'v') return put_text(t, "\\x{b}");
-  if (!set && (unsigned char)letter >= 0x80) return put(t, &letter, 1);
+  if ((unsigned char)letter >= 0x80) return put(t, &letter, 1);
   if (!put_text(t, set ? set : text)) return false;
   if (!set || !in_class || *t->at != '-' || t->at[1] == ']') return true;
   t->at++; /* a set cannot begin a range */
   return put_text(t, "\\-");
 }
-
-/* ---- translation: classes, groups, quantifiers ---- */
 
 /* Translates a class; t->at is at the bracket. */
 static bool class(Translator *t) {
@@ -168,74 +117,43 @@ static bool class(Translator *t) {
 
 /* Translates the beginning of a group; t->at is at the parenthesis. */
 static bool open_group(Translator *t) {
-  static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
-  if (t->at_start && strncmp(t->at, "(?i)", 4) == 0) {
-    t->at += 4;
-    return put_text(t, "(?i)");
-  }
+  static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
   const char *kind = t->at[1] == '?' || t->at[1] == '*' ? NULL : "(";
   for (size_t i = 0; !kind && i < sizeof kinds / sizeof *kinds; i++)
     if (strncmp(t->at, kinds[i], strlen(kinds[i])) == 0) kind = kinds[i];
   if (!kind) return refuse(t, "a group other than (?: (?= (?! (?<= (?<! (?> (?i:");
-  if (t->depth == GROUPS) return refuse(t, "a nesting of groups this deep");
-  t->groups[t->depth++] = t->out.size;
   t->at += strlen(kind);
   return put_text(t, kind);
 }
 
-static bool close_group(Translator *t) {
-  if (t->depth == 0) return refuse(t, "a ) without a (");
-  t->atom = t->groups[--t->depth];
-  t->at++;
-  return put_text(t, ")");
-}
-
-/* Returns the number of bytes of {n}, {n,} or {n,m}; 0 for any other brace. */
-static size_t interval(const char *text) {
-  size_t at = 1 + strspn(text + 1, "0123456789");
-  if (at == 1) return 0;
-  if (text[at] == ',') at += 1 + strspn(text + at + 1, "0123456789");
-  return text[at] == '}' ? at + 1 : 0;
-}
-
-/* Oniguruma reads X{n,m}+ as (?:X{n,m})+; PCRE2 reads it as possessive. */
-static bool repeat_interval(Translator *t) {
-  if (!put_text(t, "(?:)+")) return false; /* reserves the bytes that the move below needs */
-  uint8_t *const atom = t->out.bytes + t->atom;
-  memmove(atom + 3, atom, t->out.size - 5 - t->atom);
-  memcpy(atom, "(?:", 3);
-  memcpy(t->out.bytes + t->out.size - 2, ")+", 2);
-  t->at++;
-  return true;
-}
-
+/* Translates {n}, {n,} or {n,m}; any other brace is a plain character. Oniguruma reads X{1,3}+ as (?:X{1,3})+, which is
+ * X+; PCRE2 would not give back any of it. */
 static bool brace(Translator *t) {
-  const size_t size = interval(t->at);
-  if (size == 0 && t->at[1] == ',') return refuse(t, "{,n}");
-  if (size == 0) {
-    t->atom = t->out.size;
+  const char *from = t->at;
+  size_t size = 1 + strspn(from + 1, "0123456789");
+  const bool number = size > 1, range = from[size] == ',';
+  if (range && !number) return refuse(t, "{,n}");
+  if (range) size += 1 + strspn(from + size + 1, "0123456789");
+  if (!number || from[size] != '}') {
     t->at++;
     return put_text(t, "\\{");
   }
-  if (t->at[size] == '?' && !memchr(t->at, ',', size)) return refuse(t, "{n}?");
-  if (!put(t, t->at, size)) return false;
+  size++;
   t->at += size;
-  return *t->at != '+' || repeat_interval(t);
+  if (*t->at == '?' && !range) return refuse(t, "{n}?");
+  if (*t->at != '+') return put(t, from, size);
+  if (strncmp(from, "{1,", 3) != 0 || t->at[1] == '?') return refuse(t, "{n,m}+ other than {1,m}+");
+  t->at++;
+  return put_text(t, "+");
 }
 
 static bool translate_next(Translator *t) {
   switch (*t->at) {
   case '(': return open_group(t);
-  case ')': return close_group(t);
   case '{': return brace(t);
-  case '[': t->atom = t->out.size; return class(t);
-  case '\\': t->atom = t->out.size; return escape(t, false);
-  case '*':
-  case '+':
-  case '?': return put(t, t->at++, 1);
-  default:
-    if (((unsigned char)*t->at & 0xC0) != 0x80) t->atom = t->out.size; /* not in the middle of a character */
-    return put(t, t->at++, 1);
+  case '[': return class(t);
+  case '\\': return escape(t, false);
+  default: return put(t, t->at++, 1);
   }
 }
 
@@ -244,12 +162,10 @@ static bool translate_next(Translator *t) {
  * marks and no numbers but digits, \p{Han} is the script without its extensions, {1,3}+ repeats), and refuses, by name,
  * syntax that occurs in no known file. EXIT_CHECKPOINT with only the reason, EXIT_MEMORY. */
 static bool translate(const char *pattern, char **out, Error *error) {
-  Translator t = {.at = pattern, .at_start = true, .error = error};
+  Translator t = {.at = pattern, .error = error};
   bool ok = strlen(pattern) <= PATTERN_BYTES || refuse(&t, "a text this long");
   ok = ok && put_text(&t, "(*LF)"); /* only \n ends a line */
-  t.atom = t.out.size;
-  for (; ok && *t.at; t.at_start = false) ok = translate_next(&t);
-  if (ok && t.depth) ok = refuse(&t, "a ( without a )");
+  while (ok && *t.at) ok = translate_next(&t);
   *out = (char *)t.out.bytes;
   if (ok) {
     (*out)[t.out.size] = '\0';
