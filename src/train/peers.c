@@ -96,8 +96,8 @@ static bool pass_tokenizer(PlanText *p, Tokenizer **tokenizer, Error *error) {
     if (!tokenizer_text(*tokenizer, &text, &size, error)) return false;
   }
   pass(p, &facts, sizeof facts);
-  const bool ok = pass_text(p, &text, &size, error) &&
-                  (p->out || *tokenizer || !size || read_tokenizer(text, size, &facts, tokenizer, error));
+  const bool ok =
+      pass_text(p, &text, &size, error) && (p->out || !size || read_tokenizer(text, size, &facts, tokenizer, error));
   free(text);
   return ok;
 }
@@ -114,39 +114,40 @@ static bool open_tokens(TokenFile *tokens, const char *path, const TokenFileInfo
 }
 
 static bool pass_tokens(PlanText *p, TokenFile *tokens, Error *error) {
-  char *path = NULL;
-  if (p->out && tokens->path) {
-    path = realpath(tokens->path, NULL);
-    if (!path) path = strdup(tokens->path); /* it was removed when all had opened it */
-    if (!path) return error_memory(error, "a path");
-  }
+  char *path = p->out && tokens->path ? realpath(tokens->path, NULL) : NULL;
+  if (p->out && tokens->path && !path) return error_memory(error, "a path");
   size_t size = path ? strlen(path) + 1 : 0;
   TokenFileInfo info = tokens->info;
   pass(p, &info, sizeof info);
-  const bool ok =
-      pass_text(p, &path, &size, error) && (p->out || tokens->path || !size || open_tokens(tokens, path, &info, error));
+  const bool ok = pass_text(p, &path, &size, error) && (p->out || !size || open_tokens(tokens, path, &info, error));
   free(path);
   return ok;
 }
 
-/* What all processes need; the settings come last. */
-static bool pass_plan(PlanText *p, Run *r, Error *error) {
+static bool pass_data(PlanText *p, Run *r, Error *error) {
   RunText *text = &r->text;
-  pass(p, &r->base.config, sizeof r->base.config);
-  pass(p, &r->teacher.config, sizeof r->teacher.config);
-  pass(p, &r->model.config, sizeof r->model.config);
-  pass(p, &r->series, sizeof r->series);
-  pass(p, &r->settings.minutes, sizeof r->settings.minutes);
-  pass(p, &r->settings.plans, sizeof r->settings.plans);
+  size_t size = p->out ? strlen(r->files.dir) + 1 : 0;
   pass(p, &text->train.range, sizeof text->train.range);
   pass(p, &text->val.range, sizeof text->val.range);
-  size_t size = p->out ? strlen(r->files.dir) + 1 : 0;
   if (!pass_text(p, &r->files.dir, &size, error) || !pass_tokenizer(p, &text->tokenizer, error) ||
       !pass_tokenizer(p, &text->source_tokenizer, error) || !pass_tokens(p, &text->train.file, error) ||
       !pass_tokens(p, &text->val.file, error))
     return false;
   text->train.range.file = &text->train.file;
   text->val.range.file = text->val.file.path ? &text->val.file : &text->train.file;
+  return true;
+}
+
+/* What all processes need; the settings come last. */
+static bool pass_plan(PlanText *p, Run *r, Error *error) {
+  const bool opened = r->text.train.windows.ctx; /* all processes have the data */
+  pass(p, &r->base.config, sizeof r->base.config);
+  pass(p, &r->teacher.config, sizeof r->teacher.config);
+  pass(p, &r->model.config, sizeof r->model.config);
+  pass(p, &r->series, sizeof r->series);
+  pass(p, &r->settings.minutes, sizeof r->settings.minutes);
+  pass(p, &r->settings.plans, sizeof r->settings.plans);
+  if (!opened && !pass_data(p, r, error)) return false;
   return p->out ? options_dump(&r->options, p->out) : options_copy(&r->options, p->at, error);
 }
 
