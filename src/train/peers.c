@@ -146,6 +146,7 @@ static bool pass_plan(PlanText *p, Run *r, Error *error) {
   pass(p, &r->model.config, sizeof r->model.config);
   pass(p, &r->series, sizeof r->series);
   pass(p, &r->settings.minutes, sizeof r->settings.minutes);
+  pass(p, &r->settings.plans, sizeof r->settings.plans);
   if (!opened && !pass_data(p, r, error)) return false;
   return p->out ? options_dump(&r->options, p->out) : options_copy(&r->options, p->at, error);
 }
