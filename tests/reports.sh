@@ -70,21 +70,6 @@ check "a run that lost time is shorter" test "${first:-0}" -gt "$last" -a "$(val
 check "and asked for no other length" sh -c "! grep -q '^minutes' minutes.run/config.txt"
 $train --resume=minutes.run --minutes 0.02 --quiet
 check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
-# Stopped after its length has changed, it resumes with the learning rates of the rest of that schedule.
-$train $long --tokenizer byte --minutes 0.15 --warmup 0 --schedule linear --eval-every 0 --log-every 2 --sample-tokens 0 --out changed.run 2>changed.err &
-pid=$!
-while ! grep -q loss changed.run/metrics.jsonl 2>/dev/null; do sleep 0.1; done
-kill -STOP $pid
-sleep 4
-kill -CONT $pid
-first=$(sed -n 's/^run *\([0-9,]*\) steps of.*/\1/p' changed.err | tr -d ,)
-while kill -0 $pid 2>/dev/null && grep -q "^steps = $first\$" changed.run/config.txt; do sleep 0.1; done
-kill -INT $pid
-wait $pid
-stopped=$(grep -c '"lr"' changed.run/metrics.jsonl)
-$train --resume=changed.run --quiet
-rates=$(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' changed.run/metrics.jsonl | sed -n "$stopped,$((stopped + 1))p" | tr '\n' ' ')
-check "a changed length is resumed: $rates" python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(not 0.97 * a < b <= a)' $rates
 $train $tiny --steps 900000 --warmup 800000 --stop-at 1 --out warm.run --quiet 2>/dev/null
 $train --resume=warm.run --minutes 0.01 --quiet
 check "with a warm-up that fits" test $? -eq 0

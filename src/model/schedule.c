@@ -5,17 +5,17 @@
 
 /* Converts step t to a step of a run of the first length, *whole. */
 static double first_length_step(const Schedule *s, int64_t t, double *whole) {
-  const ScheduleChange *c = &s->change;
-  const double steps = (double)(c->first_steps ? c->first_steps : s->steps);
+  const double steps = (double)(s->first_steps ? s->first_steps : s->steps);
   *whole = steps;
   if (t >= s->steps) return steps;
-  return c->from + (steps - c->from) * (double)(t - c->at) / (double)(s->steps - c->at);
+  return s->changed_from + (steps - s->changed_from) * (double)(t - s->changed_at) / (double)(s->steps - s->changed_at);
 }
 
 void schedule_change(Schedule *s, int64_t t, int64_t steps) {
   double whole;
-  const double from = first_length_step(s, t, &whole);
-  s->change = (ScheduleChange){(int64_t)whole, t, from};
+  s->changed_from = first_length_step(s, t, &whole);
+  s->changed_at = t;
+  s->first_steps = (int64_t)whole;
   s->steps = steps;
 }
 

@@ -48,6 +48,7 @@ typedef struct TimeBudget {
   double saving, sampling;             /* duration of the last one; 0: there was none */
   double evaluating, answering;        /* likewise, per window and per pair */
   double choosing;                     /* likewise, per question */
+  Schedule schedule;                   /* with its changes; .steps 0: there was none */
 } TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
@@ -148,7 +149,6 @@ typedef struct RunProgress {
   double seconds;                       /* training time before this start of the program */
   double loss_sum;                      /* summed over the steps since the last line of metrics.jsonl */
   int64_t loss_steps;
-  ScheduleChange change; /* of the length, by --minutes */
 } RunProgress;
 
 /* What is known since the program started. */
@@ -304,8 +304,6 @@ bool run_bench(Run *r, const char *commit, Error *error);
 bool run_fit_minutes(Run *r, Error *error);
 /* Starts the clock of the time budget, just before the first step. */
 void run_start_budget(Run *r);
-/* Gives the device the learning rates of the rest of the run, where --minutes has changed its length. */
-bool run_set_schedule(Run *r, Error *error);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
 

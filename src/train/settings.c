@@ -429,6 +429,6 @@ TrainConfig settings_train_config(const TrainSettings *s) {
       .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
       .muon = {s->muon_lr / s->lr, s->momentum, s->wd},
       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, {0}},
+      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, 0, 0, 0},
       .seed = s->seed};
 }

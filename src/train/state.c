@@ -84,9 +84,6 @@ static void pass_progress(Notes *n, RunProgress *p) {
   pass_number(n, "best_loss", &p->best_loss);
   pass_number(n, "val_loss", &p->last_val_loss);
   pass_number(n, "seconds", &p->seconds);
-  pass_count(n, "first_steps", &p->change.first_steps, 0);
-  pass_count(n, "changed_at", &p->change.at, 0);
-  pass_number(n, "changed_from", &p->change.from);
 }
 
 static void make_notes(const Run *r, Notes *n) {
@@ -199,12 +196,6 @@ static void find_finished(Run *r, const CheckpointState *state) {
   progress->finished = progress->step >= r->settings.steps || patience;
 }
 
-/* False also for numbers that no run writes. */
-static bool has_changed_length(const ScheduleChange *c, int64_t steps) {
-  return c->first_steps > 0 && c->first_steps <= SETTINGS_MAX_STEPS && c->at >= 0 && c->at < steps && c->from >= 0 &&
-         c->from <= (double)c->first_steps;
-}
-
 static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   if (!same_sum(state, "tokenizer", tokenizer_fingerprint(r->text.tokenizer)))
     return fail(error, EXIT_CHECKPOINT, "%s/" TOKENIZER_JSON " is not the tokenizer that the run was trained with",
@@ -218,9 +209,6 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
     return fail(error, EXIT_CHECKPOINT, "%s/" CHECKPOINT_LAST ": the state has no valid step number", r->files.dir);
   pass_progress(&(Notes){.from = state}, &r->progress);
   if (!r->progress.loss_steps) r->progress.loss_sum = 0;
-  if (!has_changed_length(&r->progress.change, r->settings.steps) ||
-      checkpoint_state_number(state, "steps") != (double)r->settings.steps)
-    r->progress.change = (ScheduleChange){0}; /* another length has another schedule */
   r->progress.seconds = fmax(0, r->progress.seconds);
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
@@ -248,5 +236,5 @@ bool run_restore_state(Run *r, Error *error) {
   collective_broadcast(r->peers, &r->progress, sizeof r->progress);
   r->session.saved_step = r->progress.step;
   run_upload_state(&r->model, r->progress.step);
-  return !r->progress.change.first_steps || run_set_schedule(r, error);
+  return true;
 }

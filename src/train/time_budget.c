@@ -148,24 +148,14 @@ static double seconds_at_end(const Run *r) {
          p->answering * (double)r->text.val.pairs.pairs + p->choosing * (double)r->text.choices.count;
 }
 
-static Schedule schedule_of(const Run *r) {
-  Schedule schedule = settings_train_config(&r->settings).schedule;
-  schedule.change = r->progress.change;
-  return schedule;
-}
-
-bool run_set_schedule(Run *r, Error *error) {
-  const Schedule schedule = schedule_of(r);
-  return model_set_schedule(r->model.on_device, &schedule, error);
-}
-
 static bool change_length(Run *r, int64_t steps, Error *error) {
-  Schedule schedule = schedule_of(r);
-  schedule_change(&schedule, r->progress.step, steps);
-  r->progress.change = schedule.change;
-  r->settings.steps = steps;
+  TrainSettings *s = &r->settings;
+  Schedule *schedule = &r->budget.schedule;
+  if (!schedule->steps) *schedule = settings_train_config(s).schedule;
+  schedule_change(schedule, r->progress.step, steps);
+  s->steps = steps;
   return (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
-         run_set_schedule(r, error);
+         model_set_schedule(r->model.on_device, schedule, error);
 }
 
 /* Sets the length again. The speed is a sum of seconds divided by a sum of steps, and each check halves the weight of
