@@ -158,6 +158,7 @@ static void say_options(const Report *r, json_t *options) {
   const SweepRun *best = sweep_best(r->s);
   const char *name;
   json_t *values;
+  if (!json_object_size(options)) return;
   say(r, WHAT, "for each value, the loss of its best setting after %s of the steps, in %s%s:", sweep_stages[0].name,
       sweep_unit(best ? best : r->s->runs), r->s->groups < r->s->count ? ", mean over seeds" : "");
   json_object_foreach(options, name, values) say_values(r, name, values);
@@ -243,8 +244,9 @@ static bool write_page(FILE *stream, const Sweep *s, Error *error) {
   for (int i = 0; i < s->count; i++) any_score = any_score || isfinite(s->runs[i].scores[0]);
   html_begin(stream, "report", s->dir, s->dir);
   say_best(&report);
+  fputs("<section>\n<h2>Options</h2>\n", stream);
   say_options(&report, options);
-  fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
+  fputs("<div class=\"charts\">\n", stream);
   json_object_foreach(options, name, values) {
     if (points && json_object_size(values) > 1) write_option(stream, s, name, points, id++);
   }
