@@ -135,7 +135,7 @@ static void write_diagnoses(FILE *stream, const History *h) {
 /* What other time budgets should reach: a curve of the run's result.json. */
 static void write_budgets(FILE *stream, const PageRun *run) {
   enum { MOST = 32 };
-  ChartPoint points[MOST];
+  ChartPoint points[MOST] = {0};
   const MetricsLine *kept = history_kept(run->history);
   const json_t *budgets = json_object_get(run->result, "budgets"), *budget;
   ChartCurve curve = {.name = "expected", .color = 1, .dots = true, .points = points};

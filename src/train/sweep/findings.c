@@ -161,7 +161,7 @@ static void say_options(const Report *r, json_t *options) {
   if (!json_object_size(options)) return;
   say(r, WHAT, "for each value, the loss of its best setting after %s of the steps, in %s%s:", sweep_stages[0].name,
       sweep_unit(best ? best : r->s->runs), r->s->groups < r->s->count ? ", mean over seeds" : "");
-  json_object_foreach(options, name, values) say_values(r, name, values);
+  json_object_foreach(options, name, values) { say_values(r, name, values); }
   json_object_foreach(options, name, values) {
     const char *own = best ? json_string_value(json_object_get(best->settings, name)) : NULL;
     const int edge = own ? edge_of(values, own) : 0;
