@@ -160,9 +160,11 @@ static void what_is_not_ranked_is_marked_and_told(void **state) {
   assert_has(f->table, "/b | 1 | B |  |");
   assert_has(f->table, "/d |  | A | 0.5 |");
   assert_has(f->table, "/e | 0.1 | ? |  |");
-  assert_has(f->notes, "note: 1 run was validated on another text and is not ranked with the others\n");
-  assert_has(f->notes, "note: 1 run does not say which text it was validated on\n");
-  assert_has(f->notes, "note: 1 run was measured only on the beginning of its validation text");
+  assert_has(f->notes, "note: runs validated on another text, which are not ranked with the others: 1\n");
+  assert_has(f->notes, "note: runs that do not say which text they were validated on: 1\n");
+  assert_has(
+      f->notes,
+      "note: runs measured only on the beginning of their validation text, which are not ranked with the others: 1\n");
   assert_true(print(f, (RunsTable){.format = TABLE_MARKDOWN, .sort = "run"}));
   assert_has_not(f->notes, "ranked");
 }

@@ -54,8 +54,9 @@ typedef struct Chart {
  * point becomes a line of text. */
 void chart_write(FILE *stream, const Chart *chart);
 
-/* Draws the curves over steps and the mark (as *) in braille, or in ASCII if `utf8` is false: 16 lines of 72 characters,
- * or fewer if axes and plot do not fit into `width` columns (0: no limit). Returns false for a chart without a point. */
+/* Draws the curves over steps and the mark (as *) in braille, or in ASCII if `utf8` is false: 16 lines of 72
+ * characters, or fewer if axes and plot do not fit into `width` columns (0: no limit). Returns false for a chart
+ * without a point. */
 bool chart_print(FILE *stream, const Chart *chart, int width, bool utf8);
 
 /* ---- what both share ---- */

@@ -50,10 +50,11 @@ static PageRun read_run(const FoundRun *run, Error *error) {
 
 /* ---- summary and facts ---- */
 
-static void write_json(FILE *stream, const json_t *value) {
+static void write_value(FILE *stream, const char *tag, const json_t *value) {
   char *text = json_value_text(value, 6);
-  if (json_is_boolean(value)) fputs(json_is_true(value) ? "yes" : "no", stream);
-  else html_write_text(stream, text ? text : "");
+  const char *shown = text ? text : "";
+  if (json_is_boolean(value)) shown = json_is_true(value) ? "yes" : "no";
+  html_write_element(stream, tag, shown);
   free(text);
 }
 
@@ -134,7 +135,7 @@ static void write_diagnoses(FILE *stream, const History *h) {
 /* What other time budgets should reach: a curve of the run's result.json. */
 static void write_budgets(FILE *stream, const PageRun *run) {
   enum { MOST = 32 };
-  ChartPoint points[MOST];
+  ChartPoint points[MOST] = {0};
   const MetricsLine *kept = history_kept(run->history);
   const json_t *budgets = json_object_get(run->result, "budgets"), *budget;
   ChartCurve curve = {.name = "expected", .color = 1, .dots = true, .points = points};
@@ -166,9 +167,8 @@ static void write_list(FILE *stream, json_t *settings) {
   for (void *at = json_object_iter(settings); at; at = json_object_iter_next(settings, at)) {
     fputs("<div>", stream);
     html_write_element(stream, "dt", json_object_iter_key(at));
-    fputs("<dd>", stream);
-    write_json(stream, json_object_iter_value(at));
-    fputs("</dd></div>\n", stream);
+    write_value(stream, "dd", json_object_iter_value(at));
+    fputs("</div>\n", stream);
   }
   fputs("</dl>\n", stream);
 }
@@ -180,9 +180,7 @@ static void write_row(FILE *stream, const char *name, const PageRun *runs, int c
   for (int i = 0; i < count; i++) {
     const json_t *own = json_object_get(runs[i].settings, name);
     const bool other = i > 0 && !json_equal(own, json_object_get(runs[0].settings, name));
-    fputs(other ? "<td class=\"other\">" : "<td>", stream);
-    write_json(stream, own);
-    fputs("</td>", stream);
+    write_value(stream, other ? "td class=\"other\"" : "td", own);
   }
   fputs("</tr>\n", stream);
 }

@@ -13,12 +13,15 @@ static bool is_measured(const char *column) {
          strncmp(column, "exact", strlen("exact")) == 0;
 }
 
-static bool has(const json_t *row, const char *column) {
+/* Returns the value in a column; NULL: none. */
+static const json_t *value_of(const json_t *row, const char *column) {
   const json_t *value = json_object_get(row, column);
-  return value && !json_is_null(value);
+  return json_is_null(value) ? NULL : value;
 }
 
-static bool was_measured(const json_t *row) { return has(row, "bits_per_byte") || has(row, "bits_per_byte_beginning"); }
+static bool was_measured(const json_t *row) {
+  return value_of(row, "bits_per_byte") || value_of(row, "bits_per_byte_beginning");
+}
 
 /* ---- groups: rows with the same validation text ---- */
 
@@ -39,7 +42,7 @@ static json_t *group_texts(json_t *const *rows, size_t count, const char *column
   for (size_t i = 0; i < count; i++) {
     if (!(text = text_of(rows[i]))) continue;
     const json_int_t before = json_integer_value(json_object_get(texts, text));
-    json_object_set_new(texts, text, json_integer(before + has(rows[i], column)));
+    json_object_set_new(texts, text, json_integer(before + (value_of(rows[i], column) != NULL)));
   }
   json_object_foreach(texts, text, measured) {
     if (strcmp(text, UNKNOWN) == 0 || json_integer_value(measured) <= most) continue;
@@ -113,7 +116,7 @@ static void count_row(Ranking *ranking, const Ranked *ranked) {
   const bool unknown = text && strcmp(text, UNKNOWN) == 0;
   ranking->no_text += ranked->value && unknown;
   ranking->other_text += ranked->value && !unknown && ranked->group > 0;
-  ranking->beginning += !ranked->value && has(ranked->row, "bits_per_byte_beginning");
+  ranking->beginning += !ranked->value && value_of(ranked->row, "bits_per_byte_beginning");
 }
 
 bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sort, Error *error) {
@@ -125,8 +128,7 @@ bool ranking_sort(Ranking *ranking, json_t **rows, size_t count, const char *sor
   for (size_t i = 0; ranked && i < count; i++) {
     const char *text = text_of(rows[i]);
     const json_int_t group = text ? json_integer_value(json_object_get(texts, text)) : (json_int_t)ranking->texts;
-    ranked[i] = (Ranked){rows[i], has(rows[i], column) ? json_object_get(rows[i], column) : NULL, measured ? group : 0,
-                         sort[0] == '-'};
+    ranked[i] = (Ranked){rows[i], value_of(rows[i], column), measured ? group : 0, sort[0] == '-'};
     count_row(ranking, &ranked[i]);
   }
   if (count == 1) *ranking = (Ranking){.texts = ranking->texts}; /* nothing to compare */
@@ -153,19 +155,16 @@ void ranking_label(json_t **rows, size_t count) {
   json_decref(texts);
 }
 
-static void tell_rows(Console *console, size_t rows, const char *one, const char *several) {
-  if (rows) console_note(console, "%zu %s", rows, rows == 1 ? one : several);
+static void tell_rows(Console *console, size_t rows, const char *which) {
+  if (rows) console_note(console, "runs %s: %zu", which, rows);
 }
 
 void ranking_tell(const Ranking *ranking, const char *sort, Console *console) {
   if (is_measured(sort + (sort[0] == '-'))) {
-    tell_rows(console, ranking->other_text, "run was validated on another text and is not ranked with the others",
-              "runs were validated on another text and are not ranked with the others");
-    tell_rows(console, ranking->no_text, "run does not say which text it was validated on",
-              "runs do not say which text they were validated on");
+    tell_rows(console, ranking->other_text, "validated on another text, which are not ranked with the others");
+    tell_rows(console, ranking->no_text, "that do not say which text they were validated on");
     tell_rows(console, ranking->beginning,
-              "run was measured only on the beginning of its validation text and is not ranked with the others",
-              "runs were measured only on the beginning of their validation text and are not ranked with the others");
+              "measured only on the beginning of their validation text, which are not ranked with the others");
   }
   if (ranking->tokens_differ)
     console_note(console, "the losses of the runs are means over different tokens: nats per token (val_loss) cannot be "

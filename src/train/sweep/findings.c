@@ -11,6 +11,7 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,96 +119,81 @@ static int edge_of(json_t *values, const char *own) {
   return json_object_size(values) < FEWEST ? 0 : !smaller ? -1 : !larger;
 }
 
-/* Returns "lr  1e-3: 2.5000  10: failed"; "": there is nothing to compare, or there are many values, as of draws. */
-static OneLine values_line(const char *name, json_t *values) {
-  enum { MOST = 12 };
-  OneLine line = {""};
-  const char *text;
-  json_t *score;
-  if (json_object_size(values) < 2 || json_object_size(values) > MOST) return line;
-  snprintf(line.text, sizeof line.text, "%-12s", name);
-  json_object_foreach(values, text, score) {
-    text_append(line.text, sizeof line.text, json_is_real(score) ? " %.20s: %.4f " : " %.20s: failed ", text,
-                json_real_value(score));
-  }
-  return line;
+/* ---- sentences, for the terminal or for the page ---- */
+
+typedef struct Report {
+  const Sweep *s;
+  FILE *page; /* NULL: the terminal */
+} Report;
+
+typedef enum Sentence { WHAT, VALUES, HINT, BEST } Sentence;
+
+__attribute__((format(printf, 3, 4))) static void say(const Report *r, Sentence what, const char *format, ...) {
+  static const char *const tags[] = {"p", "pre", "p class=\"verdict\"", "p class=\"summary\""};
+  char text[1000];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (r->page) html_write_element(r->page, tags[what], text);
+  else (what == HINT ? console_note : console_line)(r->s->console, "%s", text);
 }
 
-/* What was found, in sentences for the terminal and for the page. */
-typedef struct Findings {
-  json_t *values, *hints; /* lines of text */
-  OneLine values_title, best;
-} Findings;
+/* Says "lr  1e-3: 2.5000  10: failed", unless there is nothing to compare, or too much, as of draws. */
+static void say_values(const Report *r, const char *name, json_t *values) {
+  enum { MOST = 12 };
+  char line[1000];
+  const char *text;
+  json_t *score;
+  if (json_object_size(values) < 2 || json_object_size(values) > MOST) return;
+  snprintf(line, sizeof line, "%-12s", name);
+  json_object_foreach(values, text, score) {
+    text_append(line, sizeof line, json_is_real(score) ? " %.20s: %.4f " : " %.20s: failed ", text,
+                json_real_value(score));
+  }
+  say(r, VALUES, "  %s", line);
+}
 
-static Findings find(const Sweep *s, json_t *options) {
-  Findings f = {.values = json_array(), .hints = json_array()};
-  const SweepRun *best = sweep_best(s);
+static void say_options(const Report *r, json_t *options) {
+  const SweepRun *best = sweep_best(r->s);
   const char *name;
   json_t *values;
+  if (!json_object_size(options)) return;
+  say(r, WHAT, "for each value, the loss of its best setting after %s of the steps, in %s%s:", sweep_stages[0].name,
+      sweep_unit(best ? best : r->s->runs), r->s->groups < r->s->count ? ", mean over seeds" : "");
+  json_object_foreach(options, name, values) { say_values(r, name, values); }
   json_object_foreach(options, name, values) {
     const char *own = best ? json_string_value(json_object_get(best->settings, name)) : NULL;
     const int edge = own ? edge_of(values, own) : 0;
-    const OneLine line = values_line(name, values);
-    if (*line.text) json_array_append_new(f.values, json_string(line.text));
     if (edge)
-      json_array_append_new(f.hints,
-                            json_sprintf("the best %s, %s, is the %s that was tried: try %s ones, too", name, own,
-                                         edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger"));
+      say(r, HINT, "the best %s, %s, is the %s that was tried: try %s ones, too", name, own,
+          edge < 0 ? "smallest" : "largest", edge < 0 ? "smaller" : "larger");
   }
-  snprintf(f.values_title.text, sizeof f.values_title.text,
-           "for each value, the loss of its best setting after %s of the steps, in %s%s:", sweep_stages[0].name,
-           sweep_unit(best ? best : s->runs), s->groups < s->count ? ", mean over seeds" : "");
-  if (best) f.best = setting_text(s, best);
-  return f;
 }
 
-static void forget(Findings *f) {
-  json_decref(f->values);
-  json_decref(f->hints);
+static void say_best(const Report *r) {
+  const SweepRun *best = sweep_best(r->s);
+  if (best) say(r, BEST, "best setting: %s", setting_text(r->s, best).text);
+  if (best) say(r, BEST, "best run: %s", best->dir.text);
+  else say(r, BEST, "no run has made all of its steps");
 }
-
-/* ---- in the terminal ---- */
 
 bool sweep_tell(const Sweep *s, Error *error) {
-  json_t *options = scores_of_values(s), *line;
-  const SweepRun *best = sweep_best(s);
-  Findings f = find(s, options);
-  size_t i;
-  console_line(s->console, "%s", f.values_title.text);
-  json_array_foreach(f.values, i, line) console_line(s->console, "  %s", json_string_value(line));
-  json_array_foreach(f.hints, i, line) console_note(s->console, "%s", json_string_value(line));
-  if (best) console_line(s->console, "best setting: %s", f.best.text);
-  if (best) console_line(s->console, "best run: %s", best->dir.text);
-  forget(&f);
+  const Report report = {s, NULL};
+  json_t *options = scores_of_values(s);
+  say_options(&report, options);
+  say_best(&report);
   json_decref(options);
   return json_memory_ok(error, "a sweep");
 }
 
 /* ---- report.html ---- */
 
-static void write_findings(FILE *stream, const Findings *f) {
-  json_t *line;
-  size_t i;
-  fputs("<p class=\"summary\">", stream);
-  fputs(*f->best.text ? "After all steps, the best setting is " : "No run has made all of its steps", stream);
-  html_write_text(stream, f->best.text);
-  fputs(".</p>\n", stream);
-  json_array_foreach(f->hints, i, line) { html_write_element(stream, "p class=\"verdict\"", json_string_value(line)); }
-  if (!json_array_size(f->values)) return;
-  html_write_element(stream, "p", f->values_title.text);
-  fputs("<pre>", stream);
-  json_array_foreach(f->values, i, line) {
-    html_write_text(stream, json_string_value(line));
-    fputs("\n", stream);
-  }
-  fputs("</pre>\n", stream);
-}
-
 /* Returns the score above which a picture would show little else than the worst settings: as far above the median as
  * three times the way from the best to it; 0: there is none. */
 static double worst_shown(const ChartPoint *points, int count) {
-  double *scores = json_allocate((size_t)count * sizeof *scores);
-  if (!scores || !count) return 0;
+  double *scores = count ? json_allocate((size_t)count * sizeof *scores) : NULL;
+  if (!scores) return 0;
   for (int i = 0; i < count; i++) scores[i] = points[i].y;
   qsort(scores, (size_t)count, sizeof *scores, array_compare_doubles);
   const double worst = scores[count / 2] + 3 * (scores[count / 2] - scores[0]);
@@ -248,8 +234,8 @@ static void write_option(FILE *stream, const Sweep *s, const char *name, ChartPo
 }
 
 static bool write_page(FILE *stream, const Sweep *s, Error *error) {
+  const Report report = {s, stream};
   json_t *options = scores_of_values(s), *values;
-  Findings f = find(s, options);
   ChartPoint *points = json_allocate((size_t)s->count * sizeof *points);
   const char *name, *const dirs[] = {s->dir};
   const RunsTable table = runs_page_table(dirs, 1, s->options, s->settings->by_seed);
@@ -257,8 +243,10 @@ static bool write_page(FILE *stream, const Sweep *s, Error *error) {
   int id = 0;
   for (int i = 0; i < s->count; i++) any_score = any_score || isfinite(s->runs[i].scores[0]);
   html_begin(stream, "report", s->dir, s->dir);
-  write_findings(stream, &f);
-  fputs("<section>\n<h2>Options</h2>\n<div class=\"charts\">\n", stream);
+  say_best(&report);
+  fputs("<section>\n<h2>Options</h2>\n", stream);
+  say_options(&report, options);
+  fputs("<div class=\"charts\">\n", stream);
   json_object_foreach(options, name, values) {
     if (points && json_object_size(values) > 1) write_option(stream, s, name, points, id++);
   }
@@ -267,7 +255,6 @@ static bool write_page(FILE *stream, const Sweep *s, Error *error) {
   fputs("</section>\n", stream);
   html_end(stream);
   free(points);
-  forget(&f);
   json_decref(options);
   return ok && json_memory_ok(error, "a report");
 }

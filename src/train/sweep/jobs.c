@@ -77,7 +77,7 @@ json_t *sweep_words(const Sweep *s, const SweepRun *run) {
   json_array_foreach(json_object_get(s->file, "arguments"), i,
                      value) if (!s->threads || strncmp(json_string_value(value), "--threads=", 10) != 0)
       json_array_append(words, value);
-  json_object_foreach(run->settings, name, value) add_setting(s, words, name, json_string_value(value));
+  json_object_foreach(run->settings, name, value) { add_setting(s, words, name, json_string_value(value)); }
   if (s->threads) sweep_add_count(words, "threads", s->threads);
   if (s->eval_tokens) sweep_add_count(words, "eval-tokens", s->eval_tokens);
   return words;

@@ -50,8 +50,9 @@ static void name_run(SweepRun *run, int number, int digits) {
   json_t *value;
   const char *name;
   snprintf(run->name, sizeof run->name, "%0*d", digits, number);
-  json_object_foreach(run->settings, name, value)
-      text_append(run->name, sizeof run->name, "-%s=%s", name, json_string_value(value));
+  json_object_foreach(run->settings, name, value) {
+    text_append(run->name, sizeof run->name, "-%s=%s", name, json_string_value(value));
+  }
   for (char *c = run->name; *c; c++)
     if (strchr("/ \t", *c)) *c = '_';
 }
