@@ -85,7 +85,7 @@ bool program_bench(Program *p, Error *error) {
                     .backend = p->model.backend,
                     .context = p->model.context,
                     .commit = p->version};
-  double *times = malloc((size_t)(BENCH_WARM_UP + line.steps + 1) * sizeof *times), first = 0, sampling = 0;
+  double *times = calloc((size_t)(BENCH_WARM_UP + line.steps + 1), sizeof *times), first = 0, sampling = 0;
   bool ok =
       (times || error_memory(error, "timings")) && time_tokens(p, rows, times, &line.seconds, &first, error) &&
       time_sampling(&p->model, rows, &sampling, error) &&

@@ -358,6 +358,7 @@ static bool print_records(Scoring *s, Error *error) {
                  "prompts have no surprisal; with --per-line, the first column of TSV is an id, not a prompt");
   bool ok = begin_document(s, error) && (s->plan.windows.packing || add_others(s, 1, error)) &&
             evaluate(s, s->plan.stride, "evaluating", &s->result, error);
+  s->plan.reader = NULL;
   ok = ok &&
        (s->p->write_error || (add_others(s, s->plan.windows.range.end, error) && records_end_word(s->records, error)));
   return ok && check_result(s, error);

@@ -109,9 +109,12 @@ typedef struct QueuedText {
   struct QueuedText *next;
 } QueuedText;
 
-typedef struct Texts {
+typedef struct Texts Texts;
+typedef bool PrintText(Texts *t, const QueuedText *text, Error *error);
+
+struct Texts {
   Program *p;
-  bool (*print)(struct Texts *t, const QueuedText *text, Error *error);
+  PrintText *print;
   LineInput input; /* ended: there is only the prompt of the command line */
   bool json;
   Text settings;            /* of the command line */
@@ -120,7 +123,7 @@ typedef struct Texts {
   QueuedText *first, **end; /* not yet printed */
   int64_t count, tokens;    /* of these; tokens of the printed ones */
   int held;                 /* the number of texts that wait for the copied passages to underline */
-} Texts;
+};
 
 /* Appends the next text of the completion. NULL: EXIT_MEMORY. */
 static QueuedText *add_text(Texts *t, Error *error) {
@@ -229,7 +232,7 @@ static bool make_texts(Texts *t, int most_rows, Error *error) {
   return ok;
 }
 
-static void open_texts(Texts *t, Program *p, bool json, bool (*print)(Texts *t, const QueuedText *text, Error *error)) {
+static void open_texts(Texts *t, Program *p, bool json, PrintText *print) {
   *t = (Texts){.p = p,
                .print = print,
                .input = {.fd = -1, .ended = true},

@@ -27,8 +27,8 @@ void pair_reader_close(PairReader *reader);
 /* Reads the next pair into two lists, which the caller frees; *given false: there are no more. */
 bool pair_reader_next(PairReader *reader, BpeIds *prompt, BpeIds *target, bool *given, Error *error);
 
-/* Returns the greedy response, yet to be made, to a prompt of pair_reader_next(), which must outlive it: at most `limit`
- * tokens, which are kept. */
+/* Returns the greedy response, yet to be made, to a prompt of pair_reader_next(): at most `limit` tokens, which are
+ * kept. */
 Text answer_text(const PairReader *reader, const BpeIds *prompt, int64_t limit);
 
 /* Counts the greedy responses to the first `limit` pairs (0: all) that equal their targets exactly; `rows` responses

@@ -298,9 +298,12 @@ static bool wants_logits(const Generation *g) {
 bool generation_step(Generation *g, Error *error) {
   close_gaps(g);
   const int active = g->active;
-  for (int r = 0; r < active; r++)
+  bool all = active > 0; /* no text has ended */
+  for (int r = 0; r < active; r++) {
     if (!prepare_token(g, r, error)) return false;
-  if (g->count < active || !active) return true;
+    all = all && g->rows[r].text;
+  }
+  if (!all) return true;
   for (int r = 0; r < active; r++)
     if (!g->rows[r].ruled && !apply_rules(g, r, error)) return false;
   if (wants_logits(g) && !decoder_logits(g->decoder, g->logits, error)) return false;

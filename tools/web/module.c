@@ -126,8 +126,7 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
   const bool ok = generation_encode(&with, prompt, size, answer, answer_size, &tokens, &error) &&
                   fits("question", &tokens.source) && fits(source_tokenizer ? "answer" : "prompt", &tokens.decoder);
   text.prompt = tokens;
-  return ok && generation_open(&generation, decoder, 1, tokenizer, &error) &&
-         generation_add(generation, &text, &error);
+  return ok && generation_open(&generation, decoder, 1, tokenizer, &error) && generation_add(generation, &text, &error);
 }
 
 /* 1: a token was drawn; 0: the text has ended; -1: an error. */
