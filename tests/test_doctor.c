@@ -177,6 +177,8 @@ static void json(void **state) {
          FINDING_WARNING, "over many lines", "jq -c . a.json | ./train - --jsonl-field text");
   expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", FINDING_JSON_LINES, FINDING_NOTE,
          "JSON lines", "./train - --jsonl-field 'a \"b\"' <a.json"); /* a name with escapes */
+  expect(LITERAL("{\"id\": 18446744073709551615, \"body\": \"a\\u0000b\"}\n", 0), "a.json", FINDING_JSON_LINES,
+         FINDING_NOTE, "JSON lines", "./train - --jsonl-field body <a.json");
   expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", FINDING_JSON, FINDING_WARNING, "array of strings",
          "jq -c '.[]|{text:.}' a.json | ./train - --jsonl-field text");
 }

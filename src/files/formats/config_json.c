@@ -338,8 +338,7 @@ static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const cha
   char names[200] = "";
   Choice c, last = {NULL, -1};
   for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
-    if (c.value != last.value)
-      text_append(names, sizeof names, "%s%s", *names ? ", " : "", c.text);
+    if (c.value != last.value) text_append(names, sizeof names, "%s%s", *names ? ", " : "", c.text);
   return refuse(r, "%s is %s; supported: %s", key->name, given, names);
 }
 
