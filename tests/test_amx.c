@@ -33,8 +33,8 @@ static inline void amx_dot(int sum, int a, int b) {
     for (int k = 0; k < WORDS; k++)
       for (int j = 0; j < WORDS; j++) {
         uint32_t x = amx_tile[a].word[i][k], y = amx_tile[b].word[k][j];
-        amx_tile[sum].sum[i][j] += bf16_to_f32((uint16_t)x) * bf16_to_f32((uint16_t)y);
-        amx_tile[sum].sum[i][j] += bf16_to_f32((uint16_t)(x >> 16)) * bf16_to_f32((uint16_t)(y >> 16));
+        amx_tile[sum].sum[i][j] += half_bf16_to_float((uint16_t)x) * half_bf16_to_float((uint16_t)y);
+        amx_tile[sum].sum[i][j] += half_bf16_to_float((uint16_t)(x >> 16)) * half_bf16_to_float((uint16_t)(y >> 16));
       }
 }
 
@@ -56,7 +56,7 @@ static inline void amx_dot(int sum, int a, int b) {
 enum { MOST = 80, PAIRS = 40, GUARD = 64 };
 
 static float number(uint32_t at, uint32_t kind) {
-  return bf16_to_f32(f32_to_bf16(philox_uniform(philox(7, at, kind, 0, 0).word[0]) - 0.5f));
+  return half_bf16_to_float(half_float_to_bf16(philox_uniform(philox(7, at, kind, 0, 0).word[0]) - 0.5f));
 }
 
 /* Memory beyond the operands is NaN, so that reading it is detected. */
@@ -69,11 +69,11 @@ static void check(int rows, int cols, int depth, bool add) {
   memset(b, 0xFF, sizeof b);
   memset(c, 0xFF, sizeof c);
   for (int i = 0; i < rows; i++)
-    for (int k = 0; k < 2 * depth; k++) a[i * a_row + k] = f32_to_bf16(number((uint32_t)(i * 1000 + k), 1));
+    for (int k = 0; k < 2 * depth; k++) a[i * a_row + k] = half_float_to_bf16(number((uint32_t)(i * 1000 + k), 1));
   for (int k = 0; k < depth; k++)
     for (int j = 0; j < cols; j++) {
       uint32_t at = (uint32_t)(2 * k * 1000 + j);
-      b[k * b_row + j] = (Word)f32_to_bf16(number(at, 2)) | (Word)f32_to_bf16(number(at + 1000, 2)) << 16;
+      b[k * b_row + j] = (Word)half_float_to_bf16(number(at, 2)) | (Word)half_float_to_bf16(number(at + 1000, 2)) << 16;
     }
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < cols; j++)

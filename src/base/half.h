@@ -54,10 +54,10 @@ static inline uint16_t half_float_to_f16(float value) {
 
 static inline float half_bf16_to_float(uint16_t brain) { return half_from_bits((uint32_t)brain << 16); }
 
-/* Rounds to nearest, ties to even. NaN is not supported. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static inline uint16_t half_float_to_bf16(float value) {
-  const uint32_t bits = half_to_bits(value);
-  return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+  const uint32_t bits = half_to_bits(value), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+  return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? bits >> 16 | 0x40u : rounded);
 }
 
 #endif

@@ -44,7 +44,7 @@ static bool next_line(MappedFile *rest, MetricsLine *out) {
 static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error) {
   MetricsLine own, other;
   for (;; pair->lines++) {
-    char where[200];
+    char where[300];
     double x, y;
     const bool more = next_line(&a, &own), more_of_other = next_line(&b, &other);
     if (!more && !more_of_other) return true;
@@ -53,10 +53,11 @@ static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error
     else {
       const char *name = metrics_difference(&own, &other, &x, &y);
       if (!name) continue;
+      const bool other_rate = own.lr < other.lr || own.lr > other.lr; /* not NaN, in lines that have none */
       snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now%s", own.step, name, x, y,
-               strcmp(name, "lr") == 0 ? "; this is expected if --minutes or --resume changed the number of steps, "
-                                         "because the schedule then differs"
-                                       : "");
+               other_rate ? "; the learning rate differs, too, which is expected if --minutes or --resume changed the "
+                            "number of steps"
+                          : "");
     }
     return differ(CHECKPOINT_METRICS, where, error);
   }

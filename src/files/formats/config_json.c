@@ -91,8 +91,7 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
   case KEY_FIXED: return constant(key, &memory);
   case KEY_INT:
   case KEY_INT_AGAIN: return json_integer(*int_field(c, key));
-  case KEY_REAL:
-  case KEY_THETA: return real_json(*real_field(c, key));
+  case KEY_REAL: return real_json(*real_field(c, key));
   case KEY_BOOL:
   case KEY_BOOL_AGAIN: return json_boolean(*int_field(c, key));
   case KEY_CHOICE: return choice_json(key, *int_field(c, key));
@@ -339,8 +338,7 @@ static bool refuse_choice(const ConfigReader *r, const ConfigKey *key, const cha
   char names[200] = "";
   Choice c, last = {NULL, -1};
   for (int i = 0; c = choice_at(key, i), c.text; last = c, i++)
-    if (c.value != last.value)
-      text_append(names, sizeof names, "%s%s", *names ? ", " : "", c.text);
+    if (c.value != last.value) text_append(names, sizeof names, "%s%s", *names ? ", " : "", c.text);
   return refuse(r, "%s is %s; supported: %s", key->name, given, names);
 }
 
@@ -498,8 +496,7 @@ static bool read_key(const ConfigReader *r, const ConfigKey *row) {
   case KEY_FIXED: return read_fixed(r, key);
   case KEY_INT: return read_int(r, key);
   case KEY_INT_AGAIN: return read_int_again(r, key);
-  case KEY_REAL:
-  case KEY_THETA: return read_number(r, r->root, key->name, key->absent, real_field(&r->out->config, key));
+  case KEY_REAL: return read_number(r, r->root, key->name, key->absent, real_field(&r->out->config, key));
   case KEY_BOOL: return read_bool(r, key);
   case KEY_BOOL_AGAIN: return read_bool_again(r, key);
   case KEY_CHOICE: return read_choice(r, key);

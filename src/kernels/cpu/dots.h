@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) Vector load_wide(DType dtype, const
   return (Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)from)), 16);
 #else
   Vector wide = {0};
-  for (int l = 0; l < LANES; l++) wide[l] = bf16_to_f32(from[l]);
+  for (int l = 0; l < LANES; l++) wide[l] = half_bf16_to_float(from[l]);
   return wide;
 #endif
 }

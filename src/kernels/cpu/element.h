@@ -4,32 +4,18 @@
 #define INKLING_KERNELS_CPU_ELEMENT_H
 
 #include "kernels.h"
+#include "base/half.h"
 
 #include <stdint.h>
 #include <string.h>
 
 static inline int smaller(int a, int b) { return a < b ? a : b; }
 
-static inline float bf16_to_f32(uint16_t x) {
-  uint32_t bits = (uint32_t)x << 16;
-  float wide;
-  memcpy(&wide, &bits, 4);
-  return wide;
-}
-
-/* Rounds to nearest, ties to even; NaN stays NaN. */
-static inline uint16_t f32_to_bf16(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-  return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? bits >> 16 | 0x40u : rounded);
-}
-
 #if CPU_BF16
 typedef uint16_t Element;
 #define ELEMENT_DTYPE DTYPE_BF16
-static inline float widen(Element x) { return bf16_to_f32(x); }
-static inline Element narrow(float x) { return f32_to_bf16(x); }
+static inline float widen(Element x) { return half_bf16_to_float(x); }
+static inline Element narrow(float x) { return half_float_to_bf16(x); }
 #else
 typedef float Element;
 #define ELEMENT_DTYPE DTYPE_F32

@@ -11,7 +11,7 @@ typedef struct WeightCopy {
 
 static void to_bf16(const float *restrict from, int64_t count, uint16_t *restrict to) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; i++) to[i] = f32_to_bf16(from[i]);
+  for (int64_t i = 0; i < count; i++) to[i] = half_float_to_bf16(from[i]);
 }
 
 /* Rounds a group of numbers to multiples of a scale, the largest to 127. Returns the scale, which is not finite if a
@@ -200,7 +200,7 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
   } else if (w->dtype == DTYPE_BF16) {
     const uint16_t *from = (const uint16_t *)w->data + at;
 #pragma omp simd
-    for (int i = 0; i < count; i++) to[i] = bf16_to_f32(from[i]);
+    for (int i = 0; i < count; i++) to[i] = half_bf16_to_float(from[i]);
   } else {
     for (int i = 0, lane = row % INT8_ROWS; i < count; i++) {
       const Int8Weights *from = int8_group(w, row, first + i);

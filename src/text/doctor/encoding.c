@@ -63,24 +63,10 @@ typedef struct ByteCounts {
 
 static bool is_control(uint32_t c) { return (c < ' ' && !(c >= '\b' && c <= '\r') && c != 0x1B) || c == 0x7F; }
 
-/* Returns whether the next eight bytes are printable ASCII (0x20 to 0x7E), so that the counter can skip them. */
-static bool are_plain(const uint8_t *bytes, size_t size) {
-  const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
-  uint64_t word;
-  if (size < sizeof word) return false;
-  memcpy(&word, bytes, sizeof word);
-  const uint64_t low = (word - ones * 0x20) & ~word, high = (word + ones) | word; /* 0x7F + 1 sets a top bit */
-  return ((low | high) & tops) == 0;
-}
-
 static void count_sample(ByteCounts *n, const uint8_t *bytes, size_t size) {
   n->bytes += (int64_t)size;
   for (size_t i = 0, length; i < size; i += length) {
     uint32_t point;
-    if (are_plain(bytes + i, size - i)) {
-      length = sizeof(uint64_t);
-      continue;
-    }
     length = utf8_read(bytes + i, size - i, &point);
     n->controls += length == 1 && is_control(point);
     n->nuls += length == 1 && point == 0;

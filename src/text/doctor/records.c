@@ -205,13 +205,13 @@ static bool add_object(const DoctorView *view, json_t *object, bool one_line, bo
   return true;
 }
 
-/* Parses the JSON value at the beginning, and sets *used to its size. NULL: it is not JSON, or (*longer) it does not end
- * in these bytes. */
+/* Parses the JSON value at the beginning, and sets *used to its size. NULL: it is not JSON, or (*longer) it does not
+ * end in these bytes. */
 static json_t *first_value(const uint8_t *bytes, size_t size, size_t *used, bool *longer) {
   json_error_t problem = {0};
   Error memory = {0}; /* then nothing is found */
-  json_t *out = json_parse(bytes, utf8_complete(bytes, size), JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &problem,
-                           "a text", &memory);
+  const size_t flags = JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
+  json_t *out = json_parse(bytes, utf8_complete(bytes, size), flags, &problem, "a text", &memory);
   *used = out ? (size_t)problem.position : 0;
   *longer = !out && json_error_code(&problem) == json_error_premature_end_of_input;
   return out;

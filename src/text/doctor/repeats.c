@@ -1,4 +1,4 @@
-/* Finds repeated text: a block that follows itself, repeated lines, a file concatenated with itself. */
+/* Finds repeated text: repeated lines, and a file concatenated with itself. */
 #include "text/doctor/findings.h"
 
 #include "text/tokenizer/tokenizer.h"
@@ -8,59 +8,14 @@
 #include <string.h>
 
 enum {
-  ANCHOR = 32,     /* bytes of the pattern that is searched again */
   SMALLEST = 2048, /* smallest sample to examine, in bytes */
-  FOLLOWING = 8,   /* least number of repetitions of a block */
   LONG_LINE = 40,  /* bytes; many texts repeat shorter lines */
   SLOTS = 1 << 11, /* hash table of the long lines of DOCTOR_HEAD bytes, which is never full */
   COPIES = 10,     /* most copies of the whole text in a file */
   PROBE = 256      /* bytes compared at both ends of each copy */
 };
 
-enum { REPEATS_BLOCK, REPEATS_LINES, REPEATS_ALL };
-
-/* Keeps empty lines and those that end a document. */
-static const char without_repeated_lines[] = "awk '!NF || $0 == \"" END_OF_TEXT "\" || !seen[$0]++' @";
-
-/* ---- a block ---- */
-
-/* Returns the number of bytes around the middle of the sample that repeat exactly with a period of *period bytes. */
-static size_t repeated_run(const DoctorSample *s, size_t *period) {
-  const uint8_t *b = s->bytes;
-  const size_t middle = s->size / 2;
-  size_t p = 1;
-  while (middle + p + ANCHOR <= s->size && memcmp(b + middle, b + middle + p, ANCHOR) != 0) p++;
-  *period = p;
-  if (middle + p + ANCHOR > s->size) return 0;
-  size_t begin = middle, end = middle + p;
-  while (begin > 0 && b[begin - 1] == b[begin - 1 + p]) begin--;
-  while (end < s->size && b[end] == b[end - p]) end++;
-  return end - begin >= FOLLOWING * p ? end - begin : 0;
-}
-
-static bool find_block(const DoctorView *view, Findings *out) {
-  size_t repeated = 0, smallest = 0;
-  uint8_t byte = 0; /* the repeated byte when the period is 1 */
-  for (int i = 0; i < view->count; i++) {
-    size_t period;
-    const size_t run = view->samples[i].size < SMALLEST ? 0 : repeated_run(&view->samples[i], &period);
-    repeated += run;
-    if (run && (!smallest || period < smallest)) smallest = period;
-    if (run && period == 1) byte = view->samples[i].bytes[view->samples[i].size / 2];
-  }
-  const DoctorSample *s = &view->samples[0];
-  const bool lines = memchr(s->bytes, '\n', s->size), all = repeated * 100 >= view->seen * 99;
-  if (repeated * 4 < view->seen || !repeated || !(lines || all || smallest == 1))
-    return false; /* too little, or no command fixes it */
-  Finding *finding = doctor_add(out, FINDING_REPEATS, REPEATS_BLOCK, NULL, "%s are the same %s over and over",
-                                doctor_percent(view, (double)repeated, (double)view->seen).text,
-                                text_plural((double)smallest, "byte").text);
-  char *command = finding->command;
-  if (smallest == 1) snprintf(command, sizeof finding->command, "tr -s '\\%03o' <@", byte);
-  else if (lines) strcpy(command, without_repeated_lines);
-  else snprintf(command, sizeof finding->command, "head -c %zu @", smallest);
-  return true;
-}
+enum { REPEATS_LINES, REPEATS_ALL };
 
 /* ---- lines ---- */
 
@@ -91,8 +46,9 @@ static bool find_lines(const DoctorView *view, Findings *out) {
       repeated += repeated_lines(s->bytes + at, s->size - at < DOCTOR_HEAD ? s->size - at : DOCTOR_HEAD);
   }
   if (repeated * 2 < view->seen || view->seen < SMALLEST) return false;
-  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, without_repeated_lines, "%s are repeated lines",
-             doctor_percent(view, (double)repeated, (double)view->seen).text);
+  /* the command keeps empty lines and those that end a document */
+  doctor_add(out, FINDING_REPEATS, REPEATS_LINES, "awk '!NF || $0 == \"" END_OF_TEXT "\" || !seen[$0]++' @",
+             "%s are repeated lines", doctor_percent(view, (double)repeated, (double)view->seen).text);
   return true;
 }
 
@@ -119,5 +75,5 @@ static bool find_copies(const DoctorView *view, Findings *out) {
 
 void doctor_find_repeats(const DoctorView *view, Findings *out) {
   /* other findings change the size of a copy: they are mended first */
-  if (!find_block(view, out) && !(out->count == 0 && find_copies(view, out))) find_lines(view, out);
+  if (!(out->count == 0 && find_copies(view, out))) find_lines(view, out);
 }

@@ -59,8 +59,8 @@ static bool refuse(Translator *t, const char *what) {
   return fail(t->error, EXIT_CHECKPOINT, "%s is not supported in a pattern", what);
 }
 
-/* Translates \p{L}, \p{Lu} or \p{Han}; t->at is at the p. A script does not include characters that it shares with other
- * scripts. */
+/* Translates \p{L}, \p{Lu} or \p{Han}; t->at is at the p. A script does not include characters that it shares with
+ * other scripts. */
 static bool property(Translator *t) {
   char text[NAME_BYTES + 16];
   const char *name = t->at + 2;
