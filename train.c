@@ -58,7 +58,9 @@ static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error) || !run_read_series(s, &r->series, error)) return false;
+  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error) ||
+      !run_read_series(s, &r->series, error))
+    return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
@@ -89,6 +91,7 @@ static void set_bench_length(TrainSettings *s) {
   s->steps = s->bench + BENCH_WARM_UP;
   s->warmup = 0; /* a resumed run may be longer than --steps */
   s->epochs = s->minutes = NAN;
+  s->plans.count = 0;
 }
 
 static bool choose_model(Run *r, Error *error) {
@@ -180,7 +183,7 @@ static bool must_evaluate_base(const Run *r) {
 static bool must_sample(const Run *r) {
   const int64_t interval = r->settings.sample_every;
   return r->progress.sampled_step < r->progress.step && every(interval, r->progress.step) &&
-         r->settings.steps - r->progress.step > interval / 2;
+         run_planned_steps(r) - r->progress.step > interval / 2;
 }
 
 static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY || error->code == EXIT_INTERNAL; }

@@ -27,7 +27,10 @@ check "the model is the same" test $? -eq 0
 check "the card has the losses" grep -q "bits per byte" out/README.md
 check "and the command" grep -q '^./train TEXT --tokenizer byte .*--layers 2 .*--steps 30 ' out/README.md
 check "and a sample" grep -q "Written by the model (seed 7)" out/README.md
+cp -r plain.run shortened.run && echo 'earlier-steps = "10:50"' >>shortened.run/config.txt
+"$generate" shortened.run --export shortened >/dev/null 2>&1
 check "but not what else the run has written" sh -c '! grep -q -e --keep-at out/README.md'
+check "but not the lengths that were planned before" sh -c "grep -q '^./train TEXT .*--steps 30' shortened/README.md && ! grep -q earlier shortened/README.md"
 check "and front matter" test "$(head -n 1 out/README.md)" = ---
 
 # The export must not contain the text, the prompt (except in the sample), or paths.

@@ -56,7 +56,11 @@ refused "several budgets of one run" 2 "only with --dry-run" "$train" text.txt -
 check "a dry run compares budgets" test "$(sed -nE 's/^ *([0-9.]*)  nano .*(-|[-+].*%)$/\1/p' err | tr '\n' ' ')" = "0.5 3 1 "
 check "losses with that of the first" test "$(grep -c '  nano .*[-+][0-9.]* %$' err) $(grep -c '  nano .* -$' err)" = "2 1"
 refused "two lengths" 2 "minutes" "$train" text.txt --steps 3 --minutes 1
-refused "an option that is gone" 2 "leave it out" "$train" text.txt --steps 20 --earlier-steps 10:30
+for lengths in 3 3: :9 3:2 3:3 5:9,5:9 5:9,4:9 5:9,8:7 5:9,x 0:9 3:99999999999999999999; do
+  refused "earlier lengths $lengths" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps $lengths
+done
+refused "earlier lengths without a length" 2 "rising UNTIL" "$train" text.txt --earlier-steps 20:30
+refused "an earlier length that ended after the run" 2 "rising UNTIL" "$train" text.txt --steps 20 --earlier-steps 20:30
 refused "unwritable output" 7 "text.txt" "$train" text.txt --out text.txt/deep/run
 refused "output is a file" 7 "one.txt" "$train" text.txt --out one.txt
 if ! "$train" text.txt --device cuda --dry-run 2>/dev/null; then # where there is no GPU, or no CUDA in this build
@@ -715,6 +719,7 @@ rm -rf long.run
 refused "a dash from a web page" 2 "typographic dash; write --steps" "$train" text.txt —steps 3
 check "--help-all names every exit-relevant flag" sh -c "$train --help-all | grep -q -e --grad-accum && $generate --help-all | grep -q -e --min-p"
 check "--help names the common ones, and --help-all" sh -c "for p in $train $generate; do \$p --help >help.txt; grep -q -e --help-all help.txt && test \$(grep -c -e '^  .*--' help.txt) -le 14 || exit 1; done"
+check "what a program writes into config.txt is in no help" sh -c "! $train --help-all | grep -q -e earlier-steps"
 version=$("$train" --version | head -n 1)
 case $version in
   "train $(cat "$here/VERSION")" | "train $(cat "$here/VERSION") ("*")") pass "--version" ;;

@@ -53,7 +53,7 @@ cp -r done.run killed.run && rm killed.run/result.json
 cp -r done.run damaged.run && echo 'not JSON' >>damaged.run/metrics.jsonl
 
 # ---- --minutes ----
-# A run that is suspended for half of its time must get shorter.
+# A run that is suspended for half of its time must get shorter, and give the same result when repeated.
 "$build/stories" --bytes 2500000 --seed 5 -o long.txt --report long.json 2>/dev/null
 long="long.txt --layers 1 --heads 1 --dim 16 --ctx 16 --batch 2 --threads 1 $varied"
 $train $long --tokenizer byte --minutes 0.1 --sample-tokens 20 --sample-every 500 --out minutes.run 2>minutes.err &
@@ -64,10 +64,17 @@ sleep 3
 kill -CONT $pid
 wait $pid
 check "result: minutes" test $? -eq 0 -a "$(value minutes.run end)" = minutes
-first=$(sed -n 's/^run *\([0-9,]*\) steps of.*/\1/p' minutes.err | tr -d ,)
+first=$(sed -n 's/^earlier-steps = "*[0-9]*:\([0-9]*\).*/\1/p' minutes.run/config.txt)
 last=$(sed -n 's/^steps = //p' minutes.run/config.txt)
 check "a run that lost time is shorter" test "${first:-0}" -gt "$last" -a "$(value minutes.run step)" = "$last"
 check "and asked for no other length" sh -c "! grep -q '^minutes' minutes.run/config.txt"
+$train --config minutes.run/config.txt --out again.run --quiet
+check "its repeat is the same" cmp minutes.run/model.safetensors again.run/model.safetensors
+check "writes the same" cmp minutes.run/samples.txt again.run/samples.txt
+for run in minutes again; do sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//' $run.run/metrics.jsonl >$run.lines; done
+check "and logs the same" cmp minutes.lines again.lines
+$train --config minutes.run/config.txt --steps 50 --warmup 0 --out other.run --quiet
+check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt && ! grep -q earlier other.run/config.txt"
 $train --resume=minutes.run --minutes 0.02 --quiet
 check "a run goes on for some minutes" test $? -eq 0 -a "$(value minutes.run step)" -gt "$last"
 $train $tiny --steps 900000 --warmup 800000 --stop-at 1 --out warm.run --quiet 2>/dev/null

@@ -100,21 +100,22 @@ static void test_same_bits_and_resume(void **state) {
   resume_case(f, setup_read_muon(f));
 }
 
-/* A length that changes after three steps, and a new model that goes on from there with the changed schedule. */
+/* A length that changes after three steps, and the same known from the beginning. */
 static void test_changed_length(void **state) {
   Fixture *f = *state;
-  Setup s = setup_read(f, false), changed = s;
+  Setup s = setup_read(f, false), known = s;
   ParameterTable table;
   Error error = {0};
   need(parameter_table_make(&table, &s.config, &error), &error);
-  const size_t arena = table.arena, bytes = 3 * arena * sizeof(float);
+  const size_t bytes = 3 * table.arena * sizeof(float);
   parameter_table_free(&table);
-  s.train.schedule.warmup = changed.train.schedule.warmup = 1;
-  schedule_change(&changed.train.schedule, 3, 7); /* instead of 10 steps */
-  float *as_changed = train_changed(f, s, 0, 6, NULL, &changed.train.schedule), *half = train_some(f, s, 0, 3, NULL);
-  float *resumed = train_some(f, changed, 3, 3, (const float *[]){half, half + arena, half + 2 * arena});
-  assert_memory_equal(as_changed, resumed, bytes);
-  assert_memory_not_equal(resumed, train_some(f, s, 0, 6, NULL), bytes);
+  s.train.schedule.warmup = known.train.schedule.warmup = 1;
+  known.train.schedule.steps = 7; /* instead of 10 */
+  known.train.schedule.plans = (SchedulePlans){1, {{3, s.steps}}};
+  float *as_changed = train_changed(f, s, 0, 6, NULL, &known.train.schedule),
+        *as_known = train_some(f, known, 0, 6, NULL);
+  assert_memory_equal(as_changed, as_known, bytes);
+  assert_memory_not_equal(as_known, train_some(f, s, 0, 6, NULL), bytes);
 }
 
 /* A weight that is not a number: reported, sticky, and no master moves. */
@@ -191,18 +192,26 @@ static void test_changed_schedules(void **state) {
   const ScheduleKind kinds[] = {SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_WSD, SCHEDULE_CONSTANT};
   for (int i = 0; i < 4; i++) {
     const Schedule whole = {.kind = kinds[i], .lr = 0.5f, .min_lr_fraction = 0.1f, .warmup = 10, .steps = 100};
-    Schedule half = whole, twice = whole, both;
-    schedule_change(&half, 20, 60);  /* 80 steps are 40 now */
-    schedule_change(&twice, 6, 194); /* in the warm-up; 94 steps are 188 */
-    both = half;
-    schedule_change(&both, 40, 80); /* and its last 20 are 40 again */
+    Schedule half = whole, twice = whole, both = whole;
+    half.plans = (SchedulePlans){1, {{20, 100}}};
+    half.steps = 60; /* 80 steps are 40 now */
+    twice.plans = (SchedulePlans){1, {{6, 100}}};
+    twice.steps = 194; /* in the warm-up; 94 steps are 188 */
+    both.plans = (SchedulePlans){2, {{20, 100}, {40, 60}}};
+    both.steps = 80; /* and its last 20 are 40 again */
+    for (int64_t t = 1; t <= 20; t++) assert_true(schedule_lr(&half, t) == schedule_lr(&whole, t));
     for (int64_t t = 20; t <= 60; t++) assert_true(schedule_lr(&half, t) == schedule_lr(&whole, 20 + 2 * (t - 20)));
     for (int64_t t = 6; t <= 194; t += 2) assert_true(schedule_lr(&twice, t) == schedule_lr(&whole, 6 + (t - 6) / 2));
-    assert_true(schedule_lr(&both, 40) == schedule_lr(&half, 40));
+    for (int64_t t = 1; t <= 40; t++) assert_true(schedule_lr(&both, t) == schedule_lr(&half, t));
     for (int64_t t = 40; t <= 80; t += 2) assert_true(schedule_lr(&both, t) == schedule_lr(&half, 40 + (t - 40) / 2));
     assert_true(schedule_lr(&both, 80) == schedule_lr(&whole, 100) &&
                 schedule_lr(&both, 90) == schedule_lr(&whole, 100));
   }
+  const SchedulePlans plans = {2, {{20, 100}, {40, 60}}};
+  assert_int_equal(schedule_steps(&plans, 80, 19), 100);
+  assert_int_equal(schedule_steps(&plans, 80, 20), 60);
+  assert_int_equal(schedule_steps(&plans, 80, 39), 60);
+  assert_int_equal(schedule_steps(&plans, 80, 40), 80);
 }
 
 int main(void) {

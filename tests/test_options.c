@@ -272,9 +272,9 @@ static void help_fits_and_is_complete(void **state) {
 enum { PRINT = OPTION_DEFAULT_MODE, SUM = 2, LIST_FILES = 4, TABLE = 8 };
 
 typedef struct ModeSettings {
-  const char *text, *sum, *field;
+  const char *text, *sum, *field, *kept;
   TextList marks;
-  bool list, exact, plain, every, table;
+  bool list, exact, plain, every, secret, table;
   int count;
 } ModeSettings;
 
@@ -295,6 +295,7 @@ static bool parse_modes(Options *options, ModeSettings *s, const char *path, cha
       FLAG("table", &s->table, "table", .selects = TABLE, .modes = LIST_FILES),
       FLAG("every", &s->every, "every"),
       TEXT("field", &s->field, NULL, NULL, "field", .modes = PRINT | SUM, .needs = "text sum"),
+      TEXT("secret", &s->kept, NULL, NULL, "secret", .hidden = true),
   };
   char *arguments[MAX_ARGUMENTS] = {(char *)"train"};
   int count = 1;
@@ -400,6 +401,7 @@ static void help_shows_modes_and_common_rows(void **state) {
     assert_true(strstr(text, "\nText (with printing, --sum)\n") && strstr(text, "text [with printing]"));
     assert_true(strstr(text, "exact [with --sum]") && strstr(text, "every\n") && strstr(text, "count [1]"));
     assert_true(strstr(text, " list\n") && strstr(text, "table [also with -l]"));
+    assert_null(strstr(text, "--secret"));
     assert_in_range(widest_line(text), width - 12, width - 1);
     options_free(&options);
   }

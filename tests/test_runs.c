@@ -200,7 +200,7 @@ static void people_read_no_paths_and_nothing_aside(void **state) {
   static const char line[] = "{\"step\":6,\"tokens\":200,\"loss\":1,\"lr\":1,\"grad_norm\":1,\"tokens_per_s\":99999,"
                              "\"seconds\":1}\n";
   Runs *f = *state;
-  add_run(f, "a", "data = /home/me/one.txt\nthreads = 1\nlr = 0.1\n", line, result);
+  add_run(f, "a", "data = /home/me/one.txt\nearlier-steps = \"5:6\"\nthreads = 1\nlr = 0.1\n", line, result);
   add_run(f, "b", "data = /home/me/two.txt\ndata = /home/me/three.txt\nthreads = 2\nlr = 0.2\n", line, NULL);
   assert_true(print(f, (RunsTable){.format = TABLE_MARKDOWN}));
   assert_has(f->table, "| run | data | lr | state | step | seconds | params | tokens_per_s |\n");

@@ -82,7 +82,14 @@ static Values values_of(const Option *row) {
 /* Whether the argument must follow; of the others it is behind a '='. */
 static bool needs_argument(const Option *row) { return !option_is_switch(row) && !row->optional; }
 
-static const Option *rows_end(const Program *p) { return p->options.rows + p->options.count; }
+/* The first row from `row` on that is shown; NULL: there is none. */
+static const Option *shown_from(const Program *p, const Option *row) {
+  const Option *end = p->options.rows + p->options.count;
+  while (row < end && row->hidden) row++;
+  return row < end ? row : NULL;
+}
+static const Option *first_row(const Program *p) { return shown_from(p, p->options.rows); }
+static const Option *next_row(const Program *p, const Option *row) { return shown_from(p, row + 1); }
 
 /* ---- man ---- */
 
@@ -146,7 +153,7 @@ static void write_man(const Program *p) {
   man_synopsis(p);
   if (p->options.about) roff_line(".SH DESCRIPTION\n", p->options.about);
   printf(".SH OPTIONS\n");
-  for (const Option *row = p->options.rows; row < rows_end(p); row++) {
+  for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     if (strcmp(row->group, group) != 0) roff_line(".SS ", row->group);
     group = row->group;
     man_option(p, row);
@@ -180,7 +187,7 @@ static void write_man_of_both(const Program *programs) {
 
 /* "--layers --tie --no-tie -p " */
 static void write_flags(const Program *p) {
-  for (const Option *row = p->options.rows; row < rows_end(p); row++) {
+  for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     if (row->letter) printf("-%c ", row->letter);
     printf("--%s%s ", row->name, row->optional ? "=" : "");
     if (option_is_worth_a_no(row)) printf("--no-%s ", row->name);
@@ -194,7 +201,7 @@ static void write_bash(const Program *p) {
          "  if [[ $word == = ]]; then word=; elif [[ $flag == = ]]; then flag=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
          "  case $flag in\n",
          p->page->program);
-  for (const Option *row = p->options.rows; row < rows_end(p); row++) {
+  for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     const Values v = values_of(row);
     if (!v.any) continue;
     fputs("    ", stdout);
@@ -209,7 +216,7 @@ static void write_bash(const Program *p) {
          "  # its argument is behind a =, or there is none\n"
          "  case $flag in");
   const char *between = " ";
-  for (const Option *row = p->options.rows; row < rows_end(p); row++)
+  for (const Option *row = first_row(p); row; row = next_row(p, row))
     if (row->optional) printf("%s--%s", between, row->name), between = "|";
   if (*between == ' ') printf(" -)");
   else printf(")");
@@ -279,7 +286,7 @@ static void zsh_option(const Option *row, const char *dashes, const char *name, 
 
 static void write_zsh(const Program *p) {
   printf("  %s) _arguments -S \\\n", p->page->program);
-  for (const Option *row = p->options.rows; row < rows_end(p); row++) {
+  for (const Option *row = first_row(p); row; row = next_row(p, row)) {
     const char *suffix = row->optional ? "=-" : needs_argument(row) ? "=" : "";
     const char letter[2] = {row->letter, '\0'};
     if (row->letter) zsh_option(row, "-", letter, "", true);
@@ -331,7 +338,7 @@ static void fish_option(const Program *p, const Option *row) {
 }
 
 static void write_fish(const Program *p) {
-  for (const Option *row = p->options.rows; row < rows_end(p); row++) fish_option(p, row);
+  for (const Option *row = first_row(p); row; row = next_row(p, row)) fish_option(p, row);
   if (!p->page->takes_runs) return;
   fish_of(p);
   printf(" -f -a '(__fish_complete_directories)'\n");

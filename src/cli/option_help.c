@@ -99,7 +99,7 @@ void options_help(const Options *options, FILE *stream) {
   }
   if (!all) fputs("\nCommon options\n", stream);
   for (const Option *row = options->rows; row < options->rows + options->count; row++) {
-    if (!(all || row->common)) continue;
+    if (row->hidden || !(all || row->common)) continue;
     if (all && strcmp(row->group, group) != 0) print_group(options, row, width, stream);
     group = row->group;
     print_row(options, row, all, width, stream);

@@ -376,7 +376,7 @@ const Option *options_check(const Options *options, const char *name, const char
   const Option *row = option_named(options, name, strlen(name));
   OptionValue parsed;
   char flag[NAME_LIMIT];
-  if (!row || option_is_command(options, row)) {
+  if (!row || row->hidden || option_is_command(options, row)) {
     snprintf(flag, sizeof flag, "--%s", name);
     fail_unknown(&(OptionSource){.options = (Options *)options, .error = error}, flag, flag + 2, strlen(flag + 2));
     return NULL;

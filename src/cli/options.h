@@ -60,7 +60,8 @@ typedef enum SettingKind {
   SETTING_UNKNOWN,  /* the program has no such option, or its row does not say; never published */
   SETTING_OF_MODEL, /* a part of the recipe: who repeats the run gives it, too */
   SETTING_PATH,     /* may be the path of a file: private */
-  SETTING_ASIDE     /* does not affect the model: output files, intervals, machine; or depends on the file format */
+  SETTING_ASIDE,    /* does not affect the model: output files, intervals, machine; or depends on the file format */
+  SETTING_INTERNAL  /* needed only to repeat the run; not shown */
 } SettingKind;
 
 typedef union OptionValue {
@@ -100,6 +101,7 @@ typedef struct Option {
   const char *follows;        /* names of options that the automatic value depends on, see options_follow() */
   bool stays;                 /* options_follow() leaves it in a call that continues a run */
   bool common;                /* shown by --help; --help-all also shows the other rows */
+  bool hidden;                /* written by programs: not in any help */
 
   /* Filled by the parser. */
   unsigned group_modes; /* modes of the heading, with its default */

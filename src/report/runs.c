@@ -212,13 +212,14 @@ static bool differs(json_t *const *rows, size_t count, const char *name) {
 
 /* Returns the names of all values in the rows, in table order. A name is true when it is a column of the whole table,
  * and false when it is a setting that is equal in all runs, or the directory. */
-static json_t *known_columns(json_t *const *rows, size_t count) {
+static json_t *known_columns(const RunsTable *runs, json_t *const *rows, size_t count) {
   json_t *known = json_object(), *value;
   const char *name;
   set(known, columns[0].name, json_true());
   for (size_t i = 0; i < count; i++) {
     json_object_foreach(rows[i], name, value) {
-      if (!is_setting(name) || json_object_get(known, name)) continue;
+      const bool internal = options_setting_kind(runs->options, name) == SETTING_INTERNAL;
+      if (!is_setting(name) || internal || json_object_get(known, name)) continue;
       set(known, name, json_boolean(strcmp(name, "out") != 0 && differs(rows, count, name)));
     }
   }
@@ -427,7 +428,7 @@ static bool print_rows(const RunsTable *runs, const json_t *found, FILE *stream,
   table.rows = malloc(table.row_count * sizeof *table.rows);
   if (!table.rows) return error_memory(error, "a table of runs");
   for (size_t i = 0; i < table.row_count; i++) table.rows[i] = json_array_get(found, i);
-  json_t *known = known_columns(table.rows, table.row_count);
+  json_t *known = known_columns(runs, table.rows, table.row_count);
   bool ok = check_sort(known, runs->sort, error) && order(runs, &table, &ranking, error) &&
             choose_columns(&table, known, runs, &ranking, &left_out, error) && json_memory_ok(error, "a table of runs");
   if (ok) table_print(&table, runs->format, stream);

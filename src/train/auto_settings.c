@@ -484,7 +484,7 @@ bool auto_length(TrainSettings *s, const AutoInputs *given, const ModelConfig *m
   const int64_t share = s->steps * AUTO_WARMUP_PERCENT / 100;
   const int64_t most = s->init ? FINE_TUNING_WARMUP : AUTO_WARMUP_LIMIT;
   if (s->warmup < 0) s->warmup = share < most ? share : most;
-  if (s->warmup > s->steps)
+  if (s->warmup > schedule_steps(&s->plans, s->steps, 0))
     return fail(error, EXIT_USAGE, "--warmup %lld is longer than the run of %s; give --warmup auto",
                 (long long)s->warmup, text_plural((double)s->steps, "step").text);
   if (s->eval_every < 0) s->eval_every = evaluation_interval(s, given->val_tokens);

@@ -177,7 +177,7 @@ DiagnosisFacts run_diagnosis_facts(const Run *r) {
   const TrainSettings *s = &r->settings;
   const TokenFileInfo *info = &r->text.train.file.info;
   const double trained = (double)token_range_size(&r->text.train.range) / (double)info->tokens;
-  return (DiagnosisFacts){.steps = r->settings.steps,
+  return (DiagnosisFacts){.steps = run_planned_steps(r),
                           .warmup = s->warmup,
                           .chance = log(r->model.config.vocab),
                           .train_bytes = trained * (double)info->bytes,
@@ -241,7 +241,7 @@ static bool try_mean(Run *r, Error *error) {
   if (r->settings.no_mean || !r->progress.step) return true;
   if (!save_newest(r, error)) return false;
   add_to_mean(r);
-  if (r->progress.in_mean < 2 || 2 * r->progress.step < r->settings.steps) return true;
+  if (r->progress.in_mean < 2 || 2 * r->progress.step < run_planned_steps(r)) return true;
   load_mean(r);
   if (!measure(r, r->progress.eval_windows, &of_mean, error)) return false;
   const bool better = evaluation_loss(&of_mean) < evaluation_loss(&r->session.evaluated);

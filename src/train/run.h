@@ -48,7 +48,7 @@ typedef struct TimeBudget {
   double saving, sampling;             /* duration of the last one; 0: there was none */
   double evaluating, answering;        /* likewise, per window and per pair */
   double choosing;                     /* likewise, per question */
-  Schedule schedule;                   /* with its changes; .steps 0: there was none */
+  char text[24 * SCHEDULE_PLANS];      /* TrainSettings.earlier_steps if this program changed it */
 } TimeBudget;
 
 /* The sequences of a step that one process computes: `count` from `first` on, in `micro_batches` passes of `batch`. The
@@ -300,12 +300,17 @@ bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT
 
 /* ---- time_budget.c: --bench and --minutes ---- */
 bool run_bench(Run *r, const char *commit, Error *error);
+bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
 /* Starts the clock of the time budget, just before the first step. */
 void run_start_budget(Run *r);
 /* Changes the number of steps, after a step, when the run would end too late or could be longer. */
 bool run_keep_minutes(Run *r, Error *error);
+/* Returns the planned number of steps at the current step; a repeated run gets the same. */
+static inline int64_t run_planned_steps(const Run *r) {
+  return schedule_steps(&r->settings.plans, r->settings.steps, r->progress.step);
+}
 
 /* ---- directory.c: the run directory ---- */
 /* Returns --out, or the name of the first input without its extension and with `ending`, in allocated memory; NULL with

@@ -45,7 +45,6 @@ static const OptionHint hints[] = {
     {"max-iters max-steps num-iterations num-iters iterations iters n-iters train-steps num-steps", HERE("steps")},
     {"num-epochs num-train-epochs n-epochs max-epochs", HERE("epochs")},
     {"max-time time-limit time-budget", HERE("minutes")},
-    {"earlier-steps", "it no longer exists; leave it out, and the learning rates are those of --steps"},
     {"block-size sequence-length seq-len seq-length max-seq-len max-seq-length context context-length context-size "
      "n-ctx n-positions max-position-embeddings ctx-size",
      HERE("ctx")},
@@ -274,6 +273,10 @@ void train_options(Options *options, TrainSettings *s) {
            .exclusive = EXCLUSIVE_LENGTH, .common = true, .setting = SETTING_OF_MODEL),
       INT64("stop-at", &s->stop_at, 1, SETTINGS_MAX_STEPS, NULL,
             "stop after this step, as Ctrl-C does; --resume continues the run", .transient = true),
+      TEXT(
+          "earlier-steps", &s->earlier_steps, "UNTIL:STEPS,...", NULL,
+          "previously planned lengths of this run; written to config.txt by --minutes, so that the run can be repeated",
+          .hidden = true, .follows = "steps epochs minutes", .setting = SETTING_INTERNAL),
       INT("batch", &s->batch, 1, SETTINGS_MAX_BATCH, "auto: from preset, device and optimizer",
           "number of sequences per micro-batch", .follows = "preset optimizer", .stays = true),
       INT("grad-accum", &s->grad_accum, 1, SETTINGS_MAX_BATCH, "auto: 1",
@@ -429,6 +432,6 @@ TrainConfig settings_train_config(const TrainSettings *s) {
       .optimizer = s->optimizer > 0 ? (OptimizerKind)s->optimizer : OPTIMIZER_ADAMW,
       .muon = {s->muon_lr / s->lr, s->momentum, s->wd},
       .adamw = {s->beta1, s->beta2, s->eps, s->wd},
-      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, 0, 0, 0},
+      .schedule = {(ScheduleKind)s->schedule, s->lr, s->min_lr_frac, s->warmup, s->steps, s->plans},
       .seed = s->seed};
 }

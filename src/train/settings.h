@@ -59,6 +59,8 @@ typedef struct TrainSettings {
   /* length */
   int64_t steps;
   int64_t stop_at;           /* step after which this call stops; 0: none */
+  const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
+  SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs;
   const char *minutes_text; /* --minutes; NULL: not given, or replaced by a number of steps */
   double minutes;           /* its first number (settings_read_minutes()); NaN: none */

@@ -1,12 +1,51 @@
 /* Timings of steps, and the length of a run with --minutes: the number of steps that fit, measured before training and
- * adjusted during it, because the speed of a machine may change. */
+ * adjusted during it, because the speed of a machine may change. config.txt records the lengths, so that the same run
+ * can be repeated. */
 #include "train/run.h"
 #include "train/auto_settings.h"
 
 #include "cli/bench_line.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* ---- --earlier-steps ---- */
+
+static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
+  int64_t before = 0;
+  int size;
+  *plans = (SchedulePlans){0};
+  for (const char *at = s->earlier_steps; at && *at; plans->count++) {
+    if (plans->count == SCHEDULE_PLANS) return false;
+    int64_t *until = &plans->items[plans->count].until, *steps = &plans->items[plans->count].steps;
+    if (sscanf(at, "%9" SCNd64 ":%9" SCNd64 "%n", until, steps, &size) != 2 || (at[size] && at[size] != ','))
+      return false;
+    if (*until <= before || *until >= *steps || *steps > SETTINGS_MAX_STEPS) return false;
+    before = *until;
+    at += size + (at[size] == ',');
+  }
+  return !plans->count || before < s->steps;
+}
+
+bool run_read_plans(TrainSettings *s, Error *error) {
+  if (read_plans(s, &s->plans)) return true;
+  return fail(
+      error, EXIT_USAGE,
+      "--earlier-steps %.100s: need UNTIL:STEPS,... with rising UNTIL, each less than the length before and after it, "
+      "and at most %d of them",
+      s->earlier_steps, SCHEDULE_PLANS);
+}
+
+static void write_plans(TimeBudget *budget, TrainSettings *s) {
+  const SchedulePlans *plans = &s->plans;
+  budget->text[0] = '\0';
+  for (int i = 0; i < plans->count; i++)
+    text_append(budget->text, sizeof budget->text, "%s%" PRId64 ":%" PRId64, i ? "," : "", plans->items[i].until,
+                plans->items[i].steps);
+  s->earlier_steps = budget->text;
+}
 
 /* ---- timing steps, for --bench and --minutes ---- */
 
@@ -150,12 +189,14 @@ static double seconds_at_end(const Run *r) {
 
 static bool change_length(Run *r, int64_t steps, Error *error) {
   TrainSettings *s = &r->settings;
-  Schedule *schedule = &r->budget.schedule;
-  if (!schedule->steps) *schedule = settings_train_config(s).schedule;
-  schedule_change(schedule, r->progress.step, steps);
+  SchedulePlans *plans = &s->plans;
+  plans->items[plans->count].until = r->progress.step;
+  plans->items[plans->count++].steps = s->steps;
   s->steps = steps;
+  const TrainConfig config = settings_train_config(s);
+  write_plans(&r->budget, s);
   return (!run_leads(r->peers) || run_write_settings(&r->options, &r->settings, r->files.dir, error)) &&
-         model_set_schedule(r->model.on_device, schedule, error);
+         model_set_schedule(r->model.on_device, &config.schedule, error);
 }
 
 /* Sets the length again. The speed is a sum of seconds divided by a sum of steps, and each check halves the weight of
@@ -166,7 +207,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   if (isnan(p->minutes)) return true;
   const double now = clock_seconds(), budget = 60 * p->minutes;
   const bool early = now - p->checked_at < CHECK_EVERY * budget || r->progress.step <= p->checked_step ||
-                     r->progress.step >= r->settings.steps;
+                     r->progress.step >= r->settings.steps || r->settings.plans.count == SCHEDULE_PLANS;
   if (run_broadcast_flag(r->peers, early)) return true;
   p->recent_seconds = 0.5 * (p->recent_seconds + now - p->checked_at - p->paused);
   p->recent_steps = 0.5 * (p->recent_steps + (double)(r->progress.step - p->checked_step));
