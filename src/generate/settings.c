@@ -78,21 +78,7 @@ static void add_sampling(Options *options, Sampling *sampling) {
   }
 }
 
-void generate_options(Options *options, GenerateSettings *s) {
-  *s = (GenerateSettings){.machine = {.reads_only = true},
-                          .gguf_type = GGUF_F16,
-                          .tokens = 256,
-                          .samples = 1,
-                          .logprobs = -1,
-                          .above = NAN,
-                          .sampling = sampling_initial()};
-  *options =
-      (Options){.program = "generate",
-                .usage = "[RUN] [-p TEXT] [options]",
-                .about = "Generates text with a trained model. The text goes to stdout, everything else to stderr.",
-                .hints = hints,
-                .hint_count = sizeof hints / sizeof hints[0],
-                .default_mode = "text generation"};
+static void add_text_options(Options *options, GenerateSettings *s) {
   const Option table[] = {
       GROUP("Model"),
       LIST(
@@ -150,12 +136,19 @@ void generate_options(Options *options, GenerateSettings *s) {
       LIST("ban", &s->bans, "TEXT", "never generate TEXT, which may span several tokens; repeatable",
            .modes = MODES_WRITING),
   };
-  const Option rest[] = {
+  const Option last[] = {
       FLAG("greedy", &s->greedy, "same as --temp 0", .modes = MODES_PROMPTED | MODE_SCORE),
       SEED("seed", &s->seed, "a random seed, which is printed",
            "random seed; the same seed gives the same text; -1: a random seed", .letter = 's', .modes = MODES_DRAWING,
            .common = true),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+  add_sampling(options, &s->sampling);
+  options_add(options, last, sizeof last / sizeof *last);
+}
 
+static void add_inspection_options(Options *options, GenerateSettings *s) {
+  const Option table[] = {
       GROUP("Inspection"),
       FLAG("heat", &s->heat,
            "color each token by its surprisal, from pale green (less than 1 bit) to red (more than 9 bits); with "
@@ -211,7 +204,12 @@ void generate_options(Options *options, GenerateSettings *s) {
 
       GROUP("File format of --score and --novelty", .modes = MODE_TEXT | MODE_SCORE),
       FORMAT_ROWS(s, .needs = "score novelty"),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+}
 
+static void add_mode_options(Options *options, GenerateSettings *s) {
+  const Option table[] = {
       GROUP("Other modes (at most one)"),
       FLAG("interactive", &s->interactive,
            "interactive session: the model continues each line that you type; /help lists the commands", .letter = 'i',
@@ -289,7 +287,25 @@ void generate_options(Options *options, GenerateSettings *s) {
           "compute dtype; on a CPU, only the dtype of the weights in memory: int8 needs a quarter of the memory "
           "bandwidth of f32"),
   };
-  options_add(options, table, sizeof table / sizeof *table);
-  add_sampling(options, &s->sampling);
-  options_init(options, rest, sizeof rest / sizeof *rest);
+  options_init(options, table, sizeof table / sizeof *table);
+}
+
+void generate_options(Options *options, GenerateSettings *s) {
+  *s = (GenerateSettings){.machine = {.reads_only = true},
+                          .gguf_type = GGUF_F16,
+                          .tokens = 256,
+                          .samples = 1,
+                          .logprobs = -1,
+                          .above = NAN,
+                          .sampling = sampling_initial()};
+  *options =
+      (Options){.program = "generate",
+                .usage = "[RUN] [-p TEXT] [options]",
+                .about = "Generates text with a trained model. The text goes to stdout, everything else to stderr.",
+                .hints = hints,
+                .hint_count = sizeof hints / sizeof hints[0],
+                .default_mode = "text generation"};
+  add_text_options(options, s);
+  add_inspection_options(options, s);
+  add_mode_options(options, s);
 }

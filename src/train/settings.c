@@ -107,9 +107,7 @@ static const OptionHint hints[] = {
 #define ARCHITECTURE_HELP(id, name, help, ...) name ": " help "; "
 #define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
 
-void train_options(Options *options, TrainSettings *s) {
-  ModelConfig *m = &s->model;
-  *s = defaults;
+static void add_text_options(Options *options, TrainSettings *s) {
   const Option table[] = {
       GROUP("Data", .setting = SETTING_OF_MODEL),
       LIST("data", &s->data, "FILE",
@@ -147,7 +145,13 @@ void train_options(Options *options, TrainSettings *s) {
            .setting = SETTING_PATH),
       INT("source-vocab-size", &s->source_vocab_size, 1, MODEL_MAX_VOCAB, "auto: from the size of the text",
           "maximum vocabulary size for prompts, as --vocab-size", .follows = "source-tokenizer"),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+}
 
+static void add_model_options(Options *options, TrainSettings *s) {
+  ModelConfig *m = &s->model;
+  const Option table[] = {
       GROUP("Model", .setting = SETTING_OF_MODEL),
       CHOICE("preset", &s->preset, preset_names, "auto: from the text and the device",
              "model size as layers/heads/dim/ctx: " MODEL_PRESETS(PRESET_HELP) "124m also sets vocab-size " SHOWN(
@@ -228,7 +232,12 @@ void train_options(Options *options, TrainSettings *s) {
       FLOAT("init-std", &s->init_std, 0, 10, "auto: 0.02 with RMSNorm, else " SHOWN(ARCHITECTURE_INIT) "/sqrt(dim)",
             "standard deviation of the initial weights with --init-like gpt2", .above = true,
             .follows = "preset dim arch init-like"),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+}
 
+static void add_training_options(Options *options, TrainSettings *s) {
+  const Option table[] = {
       GROUP("Optimizer", .setting = SETTING_OF_MODEL),
       CHOICE(
           "optimizer", &s->optimizer, settings_optimizers,
@@ -303,7 +312,12 @@ void train_options(Options *options, TrainSettings *s) {
       INT("sample-tokens", &s->sample_tokens, 0, 1e6, NULL, "length of a sample in tokens; 0: no samples",
           .setting = SETTING_ASIDE),
       TEXT("prompt", &s->prompt, NULL, NULL, "prompt of the samples", .setting = SETTING_ASIDE),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+}
 
+static void add_output_options(Options *options, TrainSettings *s) {
+  const Option table[] = {
       GROUP("Output", .setting = SETTING_ASIDE),
       TEXT("out", &s->out, "DIR", "FILE.run or stdin.run in the current directory", "run directory",
            .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP,
@@ -334,7 +348,12 @@ void train_options(Options *options, TrainSettings *s) {
       SEED("seed", &s->seed, NULL,
            "random seed; the same seed gives byte-identical results; -1: a random seed, which is written to config.txt",
            .setting = SETTING_OF_MODEL),
+  };
+  options_add(options, table, sizeof table / sizeof *table);
+}
 
+static void add_mode_options(Options *options, TrainSettings *s) {
+  const Option table[] = {
       GROUP("Runs"),
       FLAG("runs", &s->runs, "print a table of runs; FILE... are directories with runs", .transient = true,
            .selects = TRAIN_MODE_RUNS, .common = true),
@@ -382,6 +401,11 @@ void train_options(Options *options, TrainSettings *s) {
             "time N steps and print one line of JSON; nothing is saved", .transient = true,
             .selects = TRAIN_MODE_BENCH),
   };
+  options_init(options, table, sizeof table / sizeof *table);
+}
+
+void train_options(Options *options, TrainSettings *s) {
+  *s = defaults;
   *options = (Options){.program = "train",
                        .usage = "FILE... [options]",
                        .about = "Trains a small language model on text. Writes a run directory that generate and "
@@ -390,7 +414,11 @@ void train_options(Options *options, TrainSettings *s) {
                        .hint_count = sizeof hints / sizeof *hints,
                        .default_mode = "training",
                        .default_modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_SWEEP};
-  options_init(options, table, sizeof table / sizeof *table);
+  add_text_options(options, s);
+  add_model_options(options, s);
+  add_training_options(options, s);
+  add_output_options(options, s);
+  add_mode_options(options, s);
 }
 
 /* ---- what follows from settings ---- */
