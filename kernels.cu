@@ -1,5 +1,5 @@
 /* The CUDA backend: its context, memory, graphs and reports, and the table of its operations. The kernels are in
- * kernels/, a file for each family; attention compiles for minutes and is a separate translation unit. */
+ * src/kernels/cuda/, one file for each family; attention takes minutes to compile and is a separate translation unit. */
 #include "kernels/cuda/convolution.cuh"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/decode.cuh"

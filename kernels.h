@@ -1,6 +1,8 @@
 /* The interface between the model and the devices that it runs on.
  * model.c uses one table of operations, `Backend`, and knows nothing else about a device. Each function of the table is
- * one fused operation; its comment gives its formula, shapes, dtypes, inputs and outputs.
+ * one fused operation; its comment gives its formula, shapes, dtypes, inputs and outputs. The CPU's `linear` is
+ * CPU(linear)() in src/kernels/cpu/ (cpu.h explains the macro), the GPU's is cuda_linear() in src/kernels/cuda/ or
+ * kernels.cu.
  * Dimensions   B sequences, T positions, N = B*T rows, C model width, H query heads, G key/value heads, D head size,
  *              F feed-forward width, V vocabulary, P padded vocabulary. All arrays are row-major; strides and offsets
  *              count elements, never bytes.

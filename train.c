@@ -1,6 +1,8 @@
 /* ./train: from a text file to a run directory.
  *
- * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in src/train/. */
+ * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in src/train/.
+ * Several processes may train together (src/train/peers.c). Rank 0, the first, makes the choices and writes the files; a
+ * process that runs alone is rank 0. */
 #include "cli/bench_line.h"
 #include "cli/processes.h"
 #include "cli/startup.h"
@@ -58,7 +60,7 @@ static bool check_flags(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   ModelConfig model;
   if (s->patience && !s->val && s->val_frac <= 0) return no_validation(s, error);
-  if (!architecture_check_sources(s, true, error) || !run_read_plans(&r->settings, error) ||
+  if (!architecture_check_sources(s, true, error) || !run_read_earlier_steps(&r->settings, error) ||
       !run_read_series(s, &r->series, error))
     return false;
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
@@ -89,7 +91,7 @@ static AutoInputs choice_inputs(const Run *r, ContextInfo *device) {
 
 static void set_bench_length(TrainSettings *s) {
   s->steps = s->bench + BENCH_WARM_UP;
-  s->warmup = 0; /* a resumed run may be longer than --steps */
+  s->warmup = 0; /* that of a resumed run may be longer than these steps, which auto_length() refuses */
   s->epochs = s->minutes = NAN;
   s->plans.count = 0;
 }
@@ -148,13 +150,14 @@ static bool fit_minutes(Run *r, Error *error) { return isnan(r->settings.minutes
 
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
-  return run_plan(r, take_settings, error) &&         /* the settings, the initial model, the name of the directory */
-         run_together(r, run_open_device, error) &&   /* in each process */
-         run_together(r, run_join_device, error) &&   /* compared among them */
-         run_plan(r, choose_text_and_model, error) && /* the directory, the text, its tokens, the shape of the model */
-         run_together(r, open_windows, error) &&      /* the sequences of the text */
-         run_together(r, fit_minutes, error) &&       /* with --minutes: how many steps fit */
-         run_plan(r, choose_length, error);           /* the steps, and what depends on them */
+  return run_decide(r, take_settings, error) &&         /* the settings, the initial model, the name of the directory */
+         run_together(r, run_open_device, error) &&     /* in each process */
+         run_together(r, run_compare_devices, error) && /* compared with rank 0's */
+         run_decide(r, choose_text_and_model,
+                    error) &&                    /* the directory, the text, its tokens, the shape of the model */
+         run_together(r, open_windows, error) && /* the sequences of the text */
+         run_together(r, fit_minutes, error) &&  /* with --minutes: how many steps fit */
+         run_decide(r, choose_length, error);    /* the steps, and what depends on them */
 }
 
 /* ---- loop ---- */
@@ -285,7 +288,7 @@ static bool interrupted(Run *r, Error *error) {
 
 static bool sample_at_end(Run *r, Error *error) { return run_sample(r, error) && run_check_novelty(r, error); }
 
-/* The state is saved again after everything else is written: only then the run is finished. */
+/* The state is saved again after everything else is written: only then is the run finished. */
 static bool finish(Run *r, Error *error) {
   if (stops_here(r)) return run_save_state(r, error) && interrupted(r, error); /* with its evaluation */
   if (r->session.saved_step != r->progress.step && !run_save_state(r, error)) return false;
@@ -323,7 +326,7 @@ static bool train(Run *r, Error *error) {
   return ok;
 }
 
-/* ---- what is no training ---- */
+/* ---- modes that do not train ---- */
 
 static bool print_runs(Console *console, const Options *options, const TrainSettings *s, Error *error) {
   static const char *const here[] = {"."};

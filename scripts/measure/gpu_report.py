@@ -40,7 +40,7 @@ iteration takes 0.11 TFLOP for baby (9 % of the step) and 1.7 TFLOP for 124m (3 
 
 ## Measuring
 
-`make gpu-check` measures a card: [gpu.md](../gpu.md#measuring-a-card). This page is made from its results, and
+`make gpu-check` measures a GPU: [gpu.md](../gpu.md#measuring-a-gpu). This page is made from its results, and
 `scripts/measure/gpu_predict.py docs/measurements/gpu.jsonl --card h100` predicts the time of every operation and of a
 training step on another card:
 

@@ -27,7 +27,7 @@ bool bench_line_print(const BenchLine *line, Error *error, const char *format, .
          "\"%s\", "
          "\"commit\": \"%s\", \"params\": %" PRId64 ", \"batch\": %d, \"ctx\": %d, ",
          info.device, quote, isa ? isa : "null", quote, dtype_name(info.dtype),
-         dtype_name(info.weights ? info.weights : info.dtype), info.threads, COMPILER_NAME, line->commit,
+         dtype_name(info.weights ? info.weights : info.dtype), info.threads, COMPILER_NAME, line->version,
          model_parameters(line->model), line->batch, line->model->ctx);
   va_list arguments;
   va_start(arguments, format);

@@ -23,7 +23,7 @@ typedef struct BenchLine {
   const ModelConfig *model;
   const Backend *backend;
   Context *context;
-  const char *commit;
+  const char *version;
 } BenchLine;
 
 /* Prints the line to stdout. `format` adds members that only one program has: `"key": value`, separated by commas.

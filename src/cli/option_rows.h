@@ -30,7 +30,7 @@
 #define CHOICE(n, v, names, shown, ...) OPTION_ROW(OPTION_CHOICE, int, n, v, shown, __VA_ARGS__, .choices = names)
 #define INTERVAL(n, v, ...) OPTION_ROW(OPTION_INTERVAL, Interval, n, v, NULL, __VA_ARGS__)
 
-/* Converts a macro of a number to text: "byte below " SHOWN(BYTE_LIMIT) " MB". */
+/* Converts a macro of a number to text: "learning rate " SHOWN(AUTO_LR). */
 #define SHOWN_LITERAL(number) #number
 #define SHOWN(number) SHOWN_LITERAL(number)
 

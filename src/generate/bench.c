@@ -84,7 +84,7 @@ bool program_bench(Program *p, Error *error) {
                     .model = &p->model.config,
                     .backend = p->model.backend,
                     .context = p->model.context,
-                    .commit = p->version};
+                    .version = p->version};
   double *times = calloc((size_t)(BENCH_WARM_UP + line.steps + 1), sizeof *times), first = 0, sampling = 0;
   bool ok =
       (times || error_memory(error, "timings")) && time_tokens(p, rows, times, &line.seconds, &first, error) &&

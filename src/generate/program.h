@@ -65,7 +65,8 @@ typedef struct Program {
   const char *version;
 } Program;
 
-/* The modes, each in the file that has its name; texts.c has all that generate several texts. */
+/* The modes, each in the file of its name, except: text, samples, lines and prompts in texts.c, gguf in gguf_file.c,
+ * html in web_page.c. */
 bool program_text(Program *p, Error *error);        /* one text to stdout; several with -N */
 bool program_samples(Program *p, Error *error);     /* several texts for one prompt, or texts as JSON */
 bool program_interactive(Program *p, Error *error); /* a session; the first line is the prompt */

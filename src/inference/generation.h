@@ -1,5 +1,6 @@
 /* Text generation: prompts in, bytes out, several texts at a time. Each text is bit for bit the one that its prompt
- * would get alone. Whoever wants texts adds them, makes steps, and reads what each text has become. */
+ * would get alone. The caller adds texts with generation_add(), calls generation_step() until they have ended, and reads
+ * what was generated. */
 #ifndef INKLING_INFERENCE_GENERATION_H
 #define INKLING_INFERENCE_GENERATION_H
 
@@ -31,7 +32,7 @@ typedef struct TextToken {
   float logprob; /* NaN if not requested */
 } TextToken;
 
-/* One text: how it is to be made, and what was made so far. Zero but for what the caller fills. */
+/* One text: the settings for generating it, and what has been generated so far. Zero but for what the caller fills. */
 typedef struct Text {
   /* filled by the caller */
   PromptTokens prompt; /* each 1..ctx tokens; not owned, read by generation_add() */
@@ -44,7 +45,7 @@ typedef struct Text {
   TokenRules *rules; /* NULL: none; not owned */
   int alternatives;  /* keep log-probabilities of each token and this many (<= vocab) likeliest ones; < 0: none */
   bool keep_tokens;  /* keep the tokens, also without log-probabilities */
-  /* what was made */
+  /* what has been generated */
   ByteBuffer bytes; /* when it has ended: the text. Before: whole characters (invalid bytes unchanged), [ready], then
                      * bytes of an incomplete one or of what may become a stop text */
   size_t ready;

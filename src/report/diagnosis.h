@@ -30,13 +30,13 @@ bool diagnosis_is_warning(const char *name);
  * these are lower. */
 OneLine diagnosis_lower_rates(const DiagnosisFacts *facts);
 
-/* Judges the last evaluation. Returns false when there is nothing new to report; otherwise *out is the line for
+/* Interprets the last evaluation. Returns false when there is nothing new to report; otherwise *out is the line for
  * metrics.jsonl. */
 bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts, MetricsLine *out);
-/* Judges a run at its end, unless it was stopped. */
+/* Interprets a run at its end, unless it was stopped. */
 bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out);
 
-/* Judges the last sample of a run by the longest passage that it has in common with the training text, and the longest
+/* Interprets the last sample of a run by the longest passage that it has in common with the training text, and the longest
  * passage that unseen texts of the same length have in common with it. */
 bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out);
 

@@ -11,7 +11,7 @@ typedef struct SummaryFacts {
   const char *state;  /* as result_state() */
   double steps;       /* planned steps; NaN: unknown */
   double chance;      /* nats per token: the loss of guessing; NaN: unknown */
-  double lr, muon_lr; /* NaN: unknown; muon_lr: or AdamW only */
+  double lr, muon_lr; /* NaN: unknown, or for muon_lr AdamW only */
 } SummaryFacts;
 
 typedef struct Summary {

@@ -182,8 +182,8 @@ static void group_text(const Examination *e, const Group *g, DoctorCommand *comm
   const bool insists = finding.kind == FINDING_FOREIGN && finding.command[0];
   *out = '\0';
   if (g->count > 1) text_append(out, size, "%zu files, the first of them ", g->count);
-  text_append(out, size, "%s: %s%s%s; %s", text_one_line(name_of(e, g->files[0]), NAME_SHOWN).text, finding.what, fields,
-              insists ? " (--binary trains on its bytes anyway)" : "", doctor_missing(&finding).text);
+  text_append(out, size, "%s: %s%s%s; %s", text_one_line(name_of(e, g->files[0]), NAME_SHOWN).text, finding.what,
+              fields, insists ? " (--binary trains on its bytes anyway)" : "", doctor_missing(&finding).text);
   if (done < g->count) text_append(out, size, "for the first %zu, ", done);
   text_append(out, size, "%s: %s", finding.advice, typed);
 }

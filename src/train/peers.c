@@ -138,7 +138,7 @@ static bool pass_data(PlanText *p, Run *r, Error *error) {
   return true;
 }
 
-/* What all processes need; the settings come last. */
+/* What all processes need. The settings come last, because options_copy() reads to the end of the text. */
 static bool pass_plan(PlanText *p, Run *r, Error *error) {
   const bool opened = r->text.train.windows.ctx; /* all processes have the data */
   pass(p, &r->base.config, sizeof r->base.config);
@@ -158,7 +158,7 @@ static void write_plan(Run *r, char **text, size_t *size, Error *error) {
   if (!ok && !error->code) error_memory(error, "the plan");
 }
 
-bool run_plan(Run *r, RunWork *work, Error *error) {
+bool run_decide(Run *r, RunWork *work, Error *error) {
   char *text = NULL;
   size_t size = 0;
   if (!run_alone(r, work, error)) return false;
@@ -170,7 +170,7 @@ bool run_plan(Run *r, RunWork *work, Error *error) {
   return run_agree(r->peers, error);
 }
 
-/* ---- parts of a step ---- */
+/* ---- shares of a step ---- */
 
 SequenceShare run_sequence_share(const Run *r) {
   const TrainSettings *s = &r->settings;

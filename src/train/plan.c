@@ -212,19 +212,16 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
   const MemoryPlan memory = run_memory(r);
   const int64_t params = model_parameters(&r->model.config);
   const int64_t params_without_embeddings = model_parameters_without_embeddings(&r->model.config);
-  return json_pack("{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o,s:o}", "text",
-                   text_json(&r->text), "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params",
-                   (json_int_t)params, "params_without_embeddings",
-                   (json_int_t)params_without_embeddings, "processes", r->peers->size,
-                   "class", model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step",
-                   (json_int_t)per_step, "tokens", (json_int_t)tokens, "epochs",
-                   (double)tokens / (double)run_epoch_tokens(r), "flops_per_step", run_step_flops(r),
-                   "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-                   memory_json(&memory, r->device.info.free_bytes), "disk_bytes",
-                   (json_int_t)disk_bytes(&r->text, &memory), "device",
-                   r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text,
-                   "budgets", outlooks_json(&r->outlooks, NAN),
-                   "settings", result_settings_text(settings, error));
+  return json_pack(
+      "{s:o,s:s,s:I,s:I,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:o,s:I,s:s,s:s,s:s,s:o,s:o}", "text", text_json(&r->text),
+      "run", text_one_line(r->files.dir, ONE_LINE_BYTES - 1).text, "params", (json_int_t)params,
+      "params_without_embeddings", (json_int_t)params_without_embeddings, "processes", r->peers->size, "class",
+      model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
+      "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
+      run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
+      memory_json(&memory, r->device.info.free_bytes), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory),
+      "device", r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "budgets",
+      outlooks_json(&r->outlooks, NAN), "settings", result_settings_text(settings, error));
 }
 
 bool run_print_plan_json(Run *r, Error *error) {

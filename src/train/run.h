@@ -222,9 +222,9 @@ bool run_agree(Collective *peers, Error *error);
 typedef bool RunWork(Run *r, Error *error);
 bool run_together(Run *r, RunWork *work, Error *error); /* every process does the work, and then they agree */
 bool run_alone(Run *r, RunWork *work, Error *error);    /* rank 0 does the work, and then they agree */
-/* Rank 0 does the work alone, which prepares a part of the run, and sends the others its plan: the settings, what is
+/* Rank 0 does the work alone, which decides a part of the run, and sends the others its plan: the settings, what is
  * known of models and text, and the tokenizers and tokens, which they open. */
-bool run_plan(Run *r, RunWork *work, Error *error);
+bool run_decide(Run *r, RunWork *work, Error *error);
 bool run_agree_on_stop(Run *r, Error *error); /* as run_agree(), and updates RunSession.stopping */
 bool run_broadcast_flag(Collective *peers, bool value);
 double run_broadcast_number(Collective *peers, double value);
@@ -279,7 +279,7 @@ bool run_show_windows(Run *r, Error *error); /* --show, on stdout. EXIT_OUTPUT, 
 /* ---- setup.c: device and model ---- */
 bool run_open_device(Run *r, Error *error);
 /* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
-bool run_join_device(Run *r, Error *error);
+bool run_compare_devices(Run *r, Error *error);
 ContextInfo run_device_now(const RunDevice *device);
 bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
@@ -299,8 +299,8 @@ void run_print_plan(Run *r);
 bool run_print_plan_json(Run *r, Error *error); /* on stdout, for programs. EXIT_OUTPUT, EXIT_MEMORY */
 
 /* ---- time_budget.c: --bench and --minutes ---- */
-bool run_bench(Run *r, const char *commit, Error *error);
-bool run_read_plans(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
+bool run_bench(Run *r, const char *version, Error *error);
+bool run_read_earlier_steps(TrainSettings *s, Error *error); /* --earlier-steps. EXIT_USAGE */
 /* Sets the number of steps that fit into --minutes, from a measurement. */
 bool run_fit_minutes(Run *r, Error *error);
 /* Starts the clock of the time budget, just before the first step. */
@@ -392,8 +392,8 @@ DiagnosisFacts run_diagnosis_facts(const Run *r);
 bool run_has_learned(const Run *r); /* false: the kept model is no better than guessing */
 
 /* ---- samples.c: generated samples ---- */
-int run_start_token(const Run *r);                 /* the first token of text without a prompt */
-bool run_sample(Run *r, Error *error);             /* on rank 0, as the next one */
-bool run_check_novelty(Run *r, Error *error);      /* checks whether the newest sample repeats the training text */
+int run_start_token(const Run *r);            /* the first token of text without a prompt */
+bool run_sample(Run *r, Error *error);        /* on rank 0, as the next one */
+bool run_check_novelty(Run *r, Error *error); /* checks whether the newest sample repeats the training text */
 
 #endif

@@ -62,8 +62,8 @@ typedef struct TrainSettings {
   const char *earlier_steps; /* previously planned numbers of steps, as text (time_budget.c) */
   SchedulePlans plans;       /* earlier_steps, parsed */
   double epochs;
-  const char *minutes_text; /* --minutes; NULL: not given, or replaced by a number of steps */
-  double minutes;           /* its first number (settings_read_minutes()); NaN: none */
+  const char *minutes_text;         /* --minutes; NULL: not given, or replaced by a number of steps */
+  double minutes;                   /* its first number (settings_read_minutes()); NaN: none */
   double budgets[SETTINGS_BUDGETS]; /* other numbers of minutes, which a dry run compares */
   int budget_count;
   int batch, grad_accum;
@@ -73,7 +73,7 @@ typedef struct TrainSettings {
   int64_t eval_every, sample_every;
   int sample_tokens; /* tokens per sample; 0: no samples */
   int patience;
-  bool no_mean; /* mean weights are not evaluated */
+  bool no_mean;       /* mean weights are not evaluated */
   const char *choose; /* NULL: not given */
   const char *prompt;
   /* output */

@@ -76,7 +76,7 @@ bool run_open_device(Run *r, Error *error) {
   return true;
 }
 
-bool run_join_device(Run *r, Error *error) {
+bool run_compare_devices(Run *r, Error *error) {
   RunDevice *device = &r->device;
   const ContextInfo *mine = &device->info;
   ContextInfo first = *mine;

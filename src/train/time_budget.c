@@ -29,7 +29,7 @@ static bool read_plans(const TrainSettings *s, SchedulePlans *plans) {
   return !plans->count || before < s->steps;
 }
 
-bool run_read_plans(TrainSettings *s, Error *error) {
+bool run_read_earlier_steps(TrainSettings *s, Error *error) {
   if (read_plans(s, &s->plans)) return true;
   return fail(
       error, EXIT_USAGE,
@@ -97,7 +97,7 @@ static bool measure_step(Run *r, double limit, double *out, Error *error) {
   return ok;
 }
 
-bool run_bench(Run *r, const char *commit, Error *error) {
+bool run_bench(Run *r, const char *version, Error *error) {
   const int64_t tokens = settings_tokens_per_step(&r->settings);
   BenchLine line = {.steps = r->settings.bench,
                     .tokens_per_step = tokens,
@@ -105,7 +105,7 @@ bool run_bench(Run *r, const char *commit, Error *error) {
                     .model = &r->model.config,
                     .backend = r->device.backend,
                     .context = r->device.context,
-                    .commit = commit};
+                    .version = version};
   return time_steps(r, line.steps, INFINITY, &line.seconds, error) &&
          (!run_leads(r->peers) ||
           bench_line_print(

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Finds nvcc and the GPUs of this machine, and prints what cuda.mk compiles for as assignments of make.
 #
-# Environment: NVCC: the nvcc to use (empty: the newest one of the machine); CUDA: 1: compile without a GPU, too; asked:
-# the same, and an error if it is impossible; CUDA_ARCH: compute capabilities times ten, as "80 90", or all (empty: those
-# of this machine's GPUs). Prints NAME := VALUE:
+# Environment: NVCC: the nvcc to use (empty: the newest one of the machine); CUDA=1: compile even
+# without a GPU; CUDA=asked (CUDA=1 was given to make): also fail if that is impossible; CUDA_ARCH: compute capabilities
+# times ten, as "80 90", or all (empty: those of this machine's GPUs). Prints NAME := VALUE:
 #
 #   CUDA_NVCC      the nvcc to compile with; empty if the CUDA backend is left out
 #   CUDA_CODE      architectures to compile machine code for
