@@ -543,8 +543,8 @@ typedef struct Backend {
 
   /* -- all processes; a single process does nothing here -- */
   /* Sums the gradients of params->spans[first .. first + count) over the ranks and gives the owner of each span the
-   * result. The order is that of the ranks; through NCCL it is NCCL's own. It may run concurrently with later operations, until clip(); the spans' gradients must be complete
-   * and must not change meanwhile. */
+   * result. The order is that of the ranks; through NCCL it is NCCL's own. It may run concurrently with later
+   * operations, until clip(); the spans' gradients must be complete and must not change meanwhile. */
   void (*peers_reduce)(Context *c, const Parameters *params, int first, int count);
   /* Gives all processes the owners' spans: gradients, or weights, with an update of the compute copy. With
    * params->vectors it distributes vectors and the compute copy in place of the weights, and overwrites gradients. */
