@@ -1,5 +1,5 @@
 /* The CUDA backend: its context, memory, graphs and reports, and the table of its operations. The kernels are in
- * src/kernels/cuda/, one file for each family; attention takes minutes to compile and is a separate translation unit. */
+ * src/kernels/cuda/, one file for each family; attention takes minutes to compile and has a file of its own. */
 #include "kernels/cuda/convolution.cuh"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/decode.cuh"
@@ -353,13 +353,14 @@ static bool no_code(Context *c, cudaError_t status) {
   switch (status) {
   case cudaErrorNoKernelImageForDevice:
   case cudaErrorInvalidDeviceFunction:
-    return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it", c->name,
-                capability, capability);
+    return fail(&c->error, EXIT_USAGE, "no CUDA: this build has no code for %s (sm_%d); make CUDA_ARCH=%d adds it",
+                c->name, capability, capability);
   case cudaErrorUnsupportedPtxVersion:
-    return fail(&c->error, EXIT_USAGE,
-                "no CUDA: the NVIDIA driver is too old to compile this build's kernels for %s (sm_%d); install a driver for "
-                "CUDA %d.%d or later, or build on this machine",
-                c->name, capability, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+    return fail(
+        &c->error, EXIT_USAGE,
+        "no CUDA: the NVIDIA driver is too old to compile this build's kernels for %s (sm_%d); install a driver for "
+        "CUDA %d.%d or later, or build on this machine",
+        c->name, capability, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
   case cudaErrorJitCompilerNotFound:
   case cudaErrorJitCompilationDisabled:
     return fail(&c->error, EXIT_USAGE,
@@ -370,8 +371,8 @@ static bool no_code(Context *c, cudaError_t status) {
   }
 }
 
-/* Memory that shares a GPU with a display, or with Windows, is left to them: beyond it the driver of WSL moves memory to
- * the host instead of failing, and a desktop stops. */
+/* A fifth of the memory of a GPU that serves a display or Windows is left to it: beyond that, the driver of WSL moves
+ * memory to the host instead of failing, and a desktop stops. */
 static size_t reserved_bytes(int device, size_t total) {
   int display = 0;
   struct utsname system;

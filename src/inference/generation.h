@@ -1,6 +1,6 @@
 /* Text generation: prompts in, bytes out, several texts at a time. Each text is bit for bit the one that its prompt
- * would get alone. The caller adds texts with generation_add(), calls generation_step() until they have ended, and reads
- * what was generated. */
+ * would get alone. The caller adds texts with generation_add(), calls generation_step() until they have ended, and
+ * reads what was generated. */
 #ifndef INKLING_INFERENCE_GENERATION_H
 #define INKLING_INFERENCE_GENERATION_H
 
