@@ -1,8 +1,8 @@
 /* ./train: from a text file to a run directory.
  *
  * main -> run: prepare (whatever can be refused is refused), plan, loop, finish. The parts are in src/train/.
- * Several processes may train together (src/train/peers.c). Rank 0, the first, makes the choices and writes the files; a
- * process that runs alone is rank 0. */
+ * Several processes may train together (src/train/peers.c). Rank 0, the first, makes the choices and writes the files;
+ * a process that runs alone is rank 0. */
 #include "cli/bench_line.h"
 #include "cli/processes.h"
 #include "cli/startup.h"
@@ -150,14 +150,13 @@ static bool fit_minutes(Run *r, Error *error) { return isnan(r->settings.minutes
 
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
-  return run_decide(r, take_settings, error) &&         /* the settings, the initial model, the name of the directory */
+  return run_decide(r, take_settings, error) &&         /* settings, initial model, name of the directory */
          run_together(r, run_open_device, error) &&     /* in each process */
          run_together(r, run_compare_devices, error) && /* compared with rank 0's */
-         run_decide(r, choose_text_and_model,
-                    error) &&                    /* the directory, the text, its tokens, the shape of the model */
-         run_together(r, open_windows, error) && /* the sequences of the text */
-         run_together(r, fit_minutes, error) &&  /* with --minutes: how many steps fit */
-         run_decide(r, choose_length, error);    /* the steps, and what depends on them */
+         run_decide(r, choose_text_and_model, error) && /* directory, text, tokens, shape of the model */
+         run_together(r, open_windows, error) &&        /* the sequences of the text */
+         run_together(r, fit_minutes, error) &&         /* with --minutes: how many steps fit */
+         run_decide(r, choose_length, error);           /* the steps, and what depends on them */
 }
 
 /* ---- loop ---- */

@@ -44,6 +44,12 @@ check "another value takes its place" has -DC
 make_in "$build" remember CPPFLAGS= >"$work/log"
 check "an empty one is the default" lacks -DC
 check "the others stay" grep -qx 'NO_CUDA ?= 1' "$build/settings.mk"
+# what the CUDA backend is compiled by, on a machine without a GPU or with one
+cuda_by() { make -n --no-print-directory BUILD="$work/cuda" "$@" train 2>&1 | grep -c -e '-DINKLING_CUDA ' -e 'nvcc was not found'; }
+if ! nvidia-smi -L >/dev/null 2>&1; then
+  check "CUDA= does not ask for CUDA" [ "$(cuda_by CUDA=) $(cuda_by CUDA=0)" = "0 0" ]
+fi
+check "CUDA=1 does" [ "$(cuda_by CUDA=1)" -gt 0 ]
 check "an empty CFLAGS is the default" has -O3 CFLAGS=
 check "the kernels of a package have -O3" has -O3 CFLAGS='-g -O2'
 check "-O0 is left alone" lacks -O3 CFLAGS=-O0

@@ -94,6 +94,7 @@ check "no GPU, wanted" finds 'CUDA_CODE := 80 90$' CUDA=1
 check "all that the nvcc knows" finds 'CUDA_CODE := 80 86 89 90 100 120$' CUDA_ARCH=all
 check "with PTX of the last" finds 'CUDA_PTX := 120$' CUDA_ARCH=all
 check "a list" finds 'CUDA_CODE := 86 90$' CUDA_ARCH='90 86'
+check "with PTX of the newest in it" finds 'CUDA_PTX := 90$' CUDA_ARCH='90 86'
 check "an architecture it does not know" finds 'CUDA_ERROR := CUDA_ARCH is "80 75": .* CUDA 12.8 compiles for: 80 86 ' CUDA_ARCH='80 75'
 check "words" finds 'CUDA_ERROR := CUDA_ARCH is "sm_90"' CUDA_ARCH=sm_90
 
@@ -110,5 +111,5 @@ nvcc none-13.0/bin/nvcc 13.0 $cuda_130
 check "the newest of three" finds "CUDA_NVCC := $work/none-13.0/bin/nvcc"
 check "but the one that is given" finds "CUDA_NVCC := $work/none/bin/nvcc" NVCC="$work/none/bin/nvcc"
 mv "$work/none-13.0" "$work/with blank"
-check "a name with a blank" finds "CUDA_NVCC := $work/with blank/bin/nvcc" NVCC="$work/with blank/bin/nvcc"
+check "a name with a blank" finds 'CUDA_ERROR := NVCC is ".*with blank/bin/nvcc": a path without blanks' NVCC="$work/with blank/bin/nvcc"
 echo done

@@ -17,7 +17,8 @@
 
 static const ContextInfo laptop = {
     .dtype = DTYPE_F32, .threads = 8, .vector_bits = 256, .free_bytes = (size_t)12 << 30};
-static const ContextInfo card = {.dtype = DTYPE_BF16, .accelerator = true, .free_bytes = (size_t)78 << 30, .total_bytes = (size_t)80 << 30};
+static const ContextInfo card = {
+    .dtype = DTYPE_BF16, .accelerator = true, .free_bytes = (size_t)78 << 30, .total_bytes = (size_t)80 << 30};
 static const Characters english = {1000000, 998000, 90}, chinese = {1000000, 350000, 3000}, dna = {1000000, 1000000, 5};
 static const double CARD_FLOPS = 6e14, LAPTOP_FLOPS = 4e11;
 

@@ -7,8 +7,8 @@
 
 extern const char html_style[]; /* html.css, the style sheet of all pages */
 
-/* Writes the beginning of a page: encoding, security policy, style sheet, title, and the heading at its top. `kind`, the
- * class of its body, is for the style sheet. */
+/* Writes the beginning of a page: encoding, security policy, style sheet, title, and the heading at its top. `kind` is
+ * the class of its body, for the style sheet. */
 void html_begin(FILE *stream, const char *kind, const char *title, const char *heading);
 void html_end(FILE *stream);
 

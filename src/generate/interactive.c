@@ -76,6 +76,8 @@ static bool answer(Session *s, Error *error) {
   Text text = prompt_text(p, &p->prompt.tokens);
   text.sampling.seed = s->seed++;
   text.keep_tokens = true;
+  const int64_t most = (int64_t)((TEXT_LIMIT - s->now.size) / 16) + 1; /* of an answer that does not end by itself */
+  if (text.max_tokens < 0 || text.max_tokens > most) text.max_tokens = most;
   s->now.answer = s->now.size;
   s->now.answered = true;
   const bool ok = program_make_text(p, &text, true, error) && add_text(s, text.bytes.bytes, text.bytes.size, error);

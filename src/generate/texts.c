@@ -30,13 +30,6 @@ static size_t show(Program *p, const Text *t, size_t from) {
   return t->ready;
 }
 
-/* Drops the bytes that were printed, so that a text without end needs no memory. */
-static void drop_shown(Text *t) {
-  t->bytes.size -= t->ready;
-  memmove(t->bytes.bytes, t->bytes.bytes + t->ready, t->bytes.size);
-  t->ready = 0;
-}
-
 bool program_make_text(Program *p, Text *t, bool shown, Error *error) {
   LoadedModel *m = &p->model;
   Generation *generation = NULL;
@@ -47,7 +40,7 @@ bool program_make_text(Program *p, Text *t, bool shown, Error *error) {
     ok = generation_step(generation, error);
     if (shown) printed = show(p, t, printed);
     if (!shown || t->keep_tokens || !printed) continue;
-    drop_shown(t);
+    generation_drop_ready(t);
     printed = 0;
   }
   generation_close(generation);

@@ -91,6 +91,13 @@ void generation_free_text(Text *t) {
   free(t->matched);
 }
 
+void generation_drop_ready(Text *t) {
+  if (!t->ready) return;
+  t->bytes.size -= t->ready;
+  memmove(t->bytes.bytes, t->bytes.bytes + t->ready, t->bytes.size);
+  t->ready = 0;
+}
+
 bool generation_add_token(Text *t, int32_t id, float logprob, const TokenAlternative *top, Error *error) {
   const size_t count = t->ids.count, alternatives = t->alternatives > 0 ? (size_t)t->alternatives : 0;
   if (!t->keep_tokens && t->alternatives < 0) return true;

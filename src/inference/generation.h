@@ -63,6 +63,8 @@ typedef struct Text {
   size_t tokens_capacity, top_capacity;
 } Text;
 
+/* Drops the bytes that are ready, once the caller has used them: a text without end then needs no memory for them. */
+void generation_drop_ready(Text *text);
 /* Frees what was made, but not the text itself; harmless on a zeroed struct. */
 void generation_free_text(Text *text);
 /* Adds a token, where tokens are kept: `begin` is at the end of the bytes. `top` [alternatives]. EXIT_MEMORY. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 /* The default size of the logits in bytes: on a GPU at most an eighth of its memory. The memory that happens to be free
- * must not count, because sums of chunks depend on their size. On a GPU the time to add a chunk to the head's gradient is
- * 245 / rows of the time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
+ * must not count, because sums of chunks depend on their size. On a GPU the time to add a chunk to the head's gradient
+ * is 245 / rows of the time of its matrix products: 2 % at GPT-2's vocabulary in bf16. */
 static int64_t logits_budget(const ContextInfo *device) {
   enum { CPU = 64 << 20, GPU = 1 << 30 };
   if (!device->accelerator) return CPU;

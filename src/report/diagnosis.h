@@ -36,8 +36,8 @@ bool diagnosis_at_evaluation(const History *history, const DiagnosisFacts *facts
 /* Interprets a run at its end, unless it was stopped. */
 bool diagnosis_at_end(const History *history, const DiagnosisFacts *facts, MetricsLine *out);
 
-/* Interprets the last sample of a run by the longest passage that it has in common with the training text, and the longest
- * passage that unseen texts of the same length have in common with it. */
+/* Interprets the last sample of a run by the longest passage that it has in common with the training text, and the
+ * longest passage that unseen texts of the same length have in common with it. */
 bool diagnosis_of_sample(int64_t step, int64_t tokens, size_t copied_bytes, size_t usual_bytes, MetricsLine *out);
 
 /* Returns whether the kept model is no better than guessing, as far as the evaluations during the run say. */

@@ -316,8 +316,10 @@ static json_t *choose_informative(const RunsTable *runs, const Table *table, con
 
 /* ---- the requested columns ---- */
 
-/* The names of columns point into `known`. */
+/* Adds a column unless the table has it. The names of columns point into `known`. */
 static void add_column(Table *table, json_t *known, const char *name) {
+  for (size_t i = 0; i < table->column_count; i++)
+    if (strcmp(table->columns[i], name) == 0) return;
   table->columns[table->column_count++] = json_object_iter_key(json_object_iter_at(known, name));
 }
 

@@ -276,7 +276,7 @@ static bool log_evaluation(Run *r, Error *error) {
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
   line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
-  line.best = r->session.is_best;
+  line.best = r->progress.last_val_loss < r->progress.best_loss;
   line.mean = r->progress.evaluated_mean;
   return run_measure_choices(r, false, &line, error) && run_log(r, &line, error) &&
          check_finite(r, r->progress.last_val_loss, error);
@@ -300,13 +300,12 @@ bool run_evaluate(Run *r, Error *error) {
   r->progress.evaluated_step = r->progress.step;
   if (!r->session.evaluated.tokens) return keep(r, error);
   r->progress.last_val_loss = evaluation_loss(&r->session.evaluated);
-  const bool better = r->progress.last_val_loss < r->progress.best_loss;
-  r->session.is_best = run_broadcast_flag(r->peers, better);
+  const bool better = run_broadcast_flag(r->peers, r->progress.last_val_loss < r->progress.best_loss);
   if (!run_alone(r, log_evaluation, error)) return false;
   run_load_newest(&r->model, &r->session);
-  r->progress.bad_evals = r->session.is_best ? 0 : r->progress.bad_evals + 1;
-  if (r->session.is_best) r->progress.best_loss = r->progress.last_val_loss;
-  return (!r->session.is_best || keep(r, error)) && run_alone(r, report_evaluation, error);
+  r->progress.bad_evals = better ? 0 : r->progress.bad_evals + 1;
+  if (better) r->progress.best_loss = r->progress.last_val_loss;
+  return (!better || keep(r, error)) && run_alone(r, report_evaluation, error);
 }
 
 bool run_evaluate_base(Run *r, Error *error) {

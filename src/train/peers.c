@@ -138,7 +138,7 @@ static bool pass_data(PlanText *p, Run *r, Error *error) {
   return true;
 }
 
-/* What all processes need. The settings come last, because options_copy() reads to the end of the text. */
+/* What all processes need. The settings come last, because options_copy() does not return where they end. */
 static bool pass_plan(PlanText *p, Run *r, Error *error) {
   const bool opened = r->text.train.windows.ctx; /* all processes have the data */
   pass(p, &r->base.config, sizeof r->base.config);

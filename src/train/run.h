@@ -158,7 +158,6 @@ typedef struct RunSession {
   int64_t saved_step;       /* -1: no state was saved yet */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
-  bool is_best;             /* its loss is the lowest so far */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
@@ -261,7 +260,7 @@ void run_remove_scratch(RunText *text); /* after all processes have opened the d
 void run_close_data(RunText *text);
 
 /* ---- choices.c: nothing without --choose ---- */
-/* On rank 0, after run_open_windows(). EXIT_USAGE, errors of choices_read(). */
+/* On rank 0, after the model is chosen. EXIT_USAGE, errors of choices_read(). */
 bool run_open_choices(Run *r, Error *error);
 /* On rank 0: sets the accuracy of a line, of all questions or of the first ones. After a signal it sets none. */
 bool run_measure_choices(Run *r, bool all, MetricsLine *line, Error *error);

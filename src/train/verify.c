@@ -55,9 +55,7 @@ static bool compare_metrics(Pair *pair, MappedFile a, MappedFile b, Error *error
       if (!name) continue;
       const bool other_rate = own.lr < other.lr || own.lr > other.lr; /* not NaN, in lines that have none */
       snprintf(where, sizeof where, "at step %" PRId64 ": %s is %.9g, and %.9g now%s", own.step, name, x, y,
-               other_rate ? "; the learning rate differs, too, which is expected if --resume changed the number "
-                            "of steps"
-                          : "");
+               other_rate ? "; another learning rate is expected if --resume changed the number of steps" : "");
     }
     return differ(CHECKPOINT_METRICS, where, error);
   }

@@ -7,7 +7,7 @@ define newline
 
 endef
 ifeq ($(CUDA_ON_CPU)$(NO_CUDA),)
-$(eval $(subst |,$(newline),$(shell CUDA=$(if $(filter command,$(origin CUDA)),asked,$(CUDA)) \
+$(eval $(subst |,$(newline),$(shell CUDA=$(if $(filter 1,$(CUDA)),$(if $(filter command,$(origin CUDA)),asked,1)) \
 	CUDA_ARCH=$(call quoted,$(CUDA_ARCH)) NVCC=$(call quoted,$(NVCC)) tools/make/find_cuda.sh | tr '\n' '|')))
 $(if $(CUDA_ERROR),$(error $(CUDA_ERROR)))
 endif

@@ -52,6 +52,7 @@ for file in "$@"; do
   found=$(release_of "$file")
   if [ "$found" -gt "$release" ]; then nvcc=$file release=$found; fi
 done
+case $nvcc in *' '* | *'	'*) stop "NVCC is \"$nvcc\": a path without blanks is needed" ;; esac
 [ -z "${NVCC:-}" ] || [ "$nvcc" ] || stop "NVCC is \"$NVCC\", which is no nvcc that runs; NO_CUDA=1 builds without CUDA"
 if [ "${no_gpu:-}" ]; then
   [ -z "$nvcc" ] || leave_out "no GPU was found; make CUDA=1 compiles it"
@@ -91,7 +92,7 @@ case "${CUDA_ARCH:-} $new_gpus" in
       fi
     done ;;
   *)
-    code=$CUDA_ARCH ptx=$(last "$code")
+    code=$(echo "$CUDA_ARCH" | tr ' ' '\n' | sort -n) ptx=$(last "$code")
     for arch in $code; do
       knows "$arch" || stop "CUDA_ARCH is \"$CUDA_ARCH\": give all, or some of the compute capabilities times ten that CUDA $(shown_release "$release") compiles for: $known"
     done ;;

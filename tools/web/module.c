@@ -24,7 +24,6 @@ static Decoder *decoder;
 
 static Generation *generation; /* NULL: no text was begun */
 static Text text;              /* its prompt is owned */
-static size_t before;          /* the bytes that were ready before the last step */
 
 extern const Backend cpu_generic_backend;
 
@@ -51,8 +50,7 @@ static bool open_model(void) {
   const char *name = platform_find(PACK_DTYPE, &name_size);
   void *image = (void *)platform_find(PACK_WEIGHTS, &size);
   DType weights = DTYPE_F32;
-  while (weights < DTYPES &&
-         (strlen(dtype_name(weights)) != name_size || memcmp(name, dtype_name(weights), name_size)))
+  while (weights < DTYPES && (strlen(dtype_name(weights)) != name_size || memcmp(name, dtype_name(weights), name_size)))
     weights++;
   if (!image || weights == DTYPES) return fail(&error, EXIT_CHECKPOINT, "the weights have no known data type");
   const ContextOptions options = {.dtype = DTYPE_F32, .weights = weights};
@@ -117,7 +115,7 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
   generation_close(generation);
   generation = NULL;
   generation_free_text(&text);
-  tokens.source.count = tokens.decoder.count = before = 0;
+  tokens.source.count = tokens.decoder.count = 0;
   text = (Text){.sampling = text.sampling,
                 .max_tokens = -1,
                 .keep = ctx > 1 ? ctx / 2 : 1,
@@ -131,23 +129,20 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
 
 /* 1: a token was drawn; 0: the text has ended; -1: an error. */
 EXPORT(next) int module_next(void) {
-  const size_t count = text.ids.count;
   if (!generation) return fail(&error, EXIT_INTERNAL, "no text was begun") - 1;
-  before = text.ready;
+  generation_drop_ready(&text); /* the page has them */
+  text.ids.count = 0;
   if (!text.ended && !generation_step(generation, &error)) return -1;
-  return text.ids.count > count;
+  return text.ids.count > 0;
 }
 
-static size_t last(void) { return text.ids.count - 1; }
-
-EXPORT(text) const char *module_text(void) { return (char *)text.bytes.bytes + before; }
-EXPORT(text_size) size_t module_text_size(void) { return text.ready - before; }
-EXPORT(token) int module_token(void) { return text.ids.ids[last()]; }
-EXPORT(logprob) double module_logprob(void) { return (double)text.tokens[last()].logprob; }
+EXPORT(text) const char *module_text(void) { return (char *)text.bytes.bytes; }
+EXPORT(text_size) size_t module_text_size(void) { return text.ready; }
+EXPORT(token) int module_token(void) { return text.ids.ids[0]; }
+EXPORT(logprob) double module_logprob(void) { return (double)text.tokens[0].logprob; }
 EXPORT(alternatives) int module_alternatives(void) { return text.alternatives; }
-static const TokenAlternative *alternative(int i) { return &text.top[last() * (size_t)text.alternatives + (size_t)i]; }
-EXPORT(alternative) int module_alternative(int i) { return alternative(i)->id; }
-EXPORT(alternative_logprob) double module_alternative_logprob(int i) { return (double)alternative(i)->logprob; }
+EXPORT(alternative) int module_alternative(int i) { return text.top[i].id; }
+EXPORT(alternative_logprob) double module_alternative_logprob(int i) { return (double)text.top[i].logprob; }
 EXPORT(show) const char *module_show(int id) {
   static ShownToken shown;
   shown = tokenizer_show(tokenizer, id);

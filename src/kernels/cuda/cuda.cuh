@@ -76,7 +76,7 @@ struct Context {
   ParameterLists *lists; /* of all trained parameters */
   size_t bytes, peak_bytes;
   size_t reserved_bytes; /* of the device's memory, for the display or Windows */
-  void *scratch; /* see scratch() */
+  void *scratch;         /* see scratch() */
   size_t scratch_bytes;
   Staging staging;
   Reports reports;

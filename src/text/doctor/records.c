@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-  NAME_BYTES = 64,    /* longest name of a field that is reported */
-  MOST_FIELDS = 50,   /* an object with more of them is no record */
-  LARGEST = 16 << 20, /* longest value that is parsed, in bytes */
+  NAME_BYTES = 64,   /* longest name of a field that is reported */
+  MOST_FIELDS = 50,  /* an object with more of them is no record */
+  LARGEST = 1 << 20, /* longest value that is parsed, in bytes: its tree takes about 20 times as much memory */
 };
 
 /* ---- the fields of a record ---- */

@@ -59,6 +59,9 @@ static bool refuse(Translator *t, const char *what) {
   return fail(t->error, EXIT_CHECKPOINT, "%s is not supported in a pattern", what);
 }
 
+/* Before version 10.40 of PCRE2, \p{Han} is what \p{sc:Han} is now. */
+#define SCRIPT (PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40 ? "sc:" : "")
+
 /* Translates \p{L}, \p{Lu} or \p{Han}; t->at is at the p. A script does not include characters that it shares with
  * other scripts. */
 static bool property(Translator *t) {
@@ -67,7 +70,7 @@ static bool property(Translator *t) {
   const size_t size = t->at[1] == '{' ? strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") : 0;
   if (size == 0 || size > NAME_BYTES || name[size] != '}')
     return refuse(t, "\\p without the {NAME} of a category or script");
-  snprintf(text, sizeof text, "\\%c{%s%.*s}", *t->at, size > 2 ? "sc:" : "", (int)size, name);
+  snprintf(text, sizeof text, "\\%c{%s%.*s}", *t->at, size > 2 ? SCRIPT : "", (int)size, name);
   t->at = name + size + 1;
   return put_text(t, text);
 }

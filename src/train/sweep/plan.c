@@ -93,7 +93,7 @@ static int first_equal(const Plan *plans, int run) {
   return first;
 }
 
-/* Times steps of runs side by side, as they will be made. Stores the seconds of a step of each model at its first run:
+/* Times steps of at most `at_once` runs of each model, side by side in the order of the sweep. Stores the seconds of a step of each model at its first run:
  * seconds is [count], zeroed. */
 static bool time_steps(Sweep *s, Plan *plans, double *seconds, Error *error) {
   for (int i = 0; i < s->count; i++) {
