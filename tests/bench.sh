@@ -54,7 +54,7 @@ names_train() { "$program" --device cpu --only train --model names16 --train-ms 
 check "names: its model trains" names_train
 check "names: 16 sequences of 16" in_table '^names16 .*batch 16 x 16, vocabulary 27,.* loss [0-9]'
 
-shape_train() { "$program" --only train --shape layers=1,dim=64 --train-ms 20 >"$work/table" 2>"$work/err"; }
+shape_train() { "$program" --device cpu --only train --shape layers=1,dim=64 --train-ms 20 >"$work/table" 2>"$work/err"; }
 check "a shape of one's own trains" shape_train
 if "$program" --only train --shape layers=0 >/dev/null 2>&1; then echo "not ok a wrong shape: accepted"
 else echo "ok a wrong shape"; fi
