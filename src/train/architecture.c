@@ -24,7 +24,7 @@ const char *const architecture_names[] = {ARCHITECTURES(ARCHITECTURE_NAME) NULL}
 const char *const architecture_inits[] = {[INIT_GPT2] = "gpt2", [INIT_TORCH] = "torch", NULL};
 static const ModelConfig presets[] = {ARCHITECTURES(ARCHITECTURE_PRESET)};
 
-bool architecture_has_rms(int arch) { return arch >= 0 && presets[arch].norm == NORM_RMS; }
+bool architecture_has_rms(int arch) { return arch >= 0 && !norm_has_mean(presets[arch].norm); }
 
 static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
