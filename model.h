@@ -79,6 +79,9 @@ typedef struct ModelConfig {
   int source_vocab; /* of an encoder; with `tie` as vocab, whose table is then that of source, target and head */
 } ModelConfig;
 
+/* Lists the switches. */
+#define MODEL_SWITCHES(X) X(tie) X(gated) X(bias) X(qkv_bias) X(head_bias) X(qk_norm)
+
 /* Returns how many numbers of each head are rotated. */
 static inline int model_rotary_dims(const ModelConfig *config) {
   return config->rotary_dims ? config->rotary_dims : config->head_dim;

@@ -83,15 +83,12 @@ static bool is_decided(const ModelConfig *c, Error *error) {
   } choices[] = {{"norm", (int)c->norm, NORM_KINDS - 1},
                  {"norm-place", (int)c->norm_place, NORM_PLACES - 1},
                  {"act", (int)c->activation, ACTIVATION_KINDS - 1},
-                 {"positions", (int)c->positions, POSITION_KINDS - 1},
-                 {"tie", c->tie, 1},
-                 {"gated", c->gated, 1},
-                 {"bias", c->bias, 1},
-                 {"qkv-bias", c->qkv_bias, 1},
-                 {"head-bias", c->head_bias, 1},
-                 {"qk-norm", c->qk_norm, 1}};
+                 {"positions", (int)c->positions, POSITION_KINDS - 1}};
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
     if (!in_range(choices[i].name, choices[i].value, 0, choices[i].last, EXIT_INTERNAL, error)) return false;
+#define CHECK_SWITCH(member)                                                                                           \
+  if (!in_range(#member, c->member, 0, 1, EXIT_INTERNAL, error)) return false;
+  MODEL_SWITCHES(CHECK_SWITCH)
   return true;
 }
 

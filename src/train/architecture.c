@@ -24,7 +24,7 @@ const char *const architecture_names[] = {ARCHITECTURES(ARCHITECTURE_NAME) NULL}
 const char *const architecture_inits[] = {[INIT_GPT2] = "gpt2", [INIT_TORCH] = "torch", NULL};
 static const ModelConfig presets[] = {ARCHITECTURES(ARCHITECTURE_PRESET)};
 
-bool architecture_has_rms(int arch) { return arch >= 0 && presets[arch].norm == NORM_RMS; }
+bool architecture_has_rms(int arch) { return arch >= 0 && !norm_has_mean(presets[arch].norm); }
 
 static void fill(int *setting, int value) {
   if (*setting < 0) *setting = value;
@@ -60,11 +60,12 @@ void architecture_fill(TrainSettings *s, bool pairs) {
   fill(&m->gated, preset->gated);
   fill(&m->qkv_bias, m->bias < 0 ? preset->bias : m->bias);
   fill(&m->bias, preset->bias);
-  fill(&m->head_bias, false);
   const char *tokenizer = s->tokenizer ? s->tokenizer : "";
   const bool small = strcmp(tokenizer, "byte") == 0 || word_level_named(tokenizer) == WORD_LEVEL_CHARS; /* a table */
   const bool tied = preset->tie < 0 ? m->dim < ARCHITECTURE_TIE_DIM && !small : preset->tie;
   fill(&m->tie, tied && m->positions != POSITIONS_SINUSOIDAL && !settings_separate_vocabs(s));
+#define SWITCH_OFF(member) fill(&m->member, false);
+  MODEL_SWITCHES(SWITCH_OFF) /* the others */
   if (isnan(m->rope_base) && m->positions == POSITIONS_ROPE) m->rope_base = ARCHITECTURE_ROPE_BASE;
   if (isnan(s->init_std) && s->init_like == INIT_GPT2 && s->arch >= 0)
     s->init_std = architecture_has_rms(s->arch) ? INIT_DEFAULT_STD : (float)(ARCHITECTURE_INIT / sqrt(m->dim));

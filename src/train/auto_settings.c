@@ -366,7 +366,7 @@ static double tuning_share(const TrainSettings *s, const ModelConfig *model) {
 
 double auto_learning_rate(const TrainSettings *s, const ModelConfig *model) {
   const double share = tuning_share(s, model), parameters = (double)model_parameters(model);
-  const bool rms = s->init ? model->norm == NORM_RMS : architecture_has_rms(s->arch);
+  const bool rms = s->init ? !norm_has_mean(model->norm) : architecture_has_rms(s->arch);
   if (s->optimizer == OPTIMIZER_MUON) return share * AUTO_BESIDE_MUON;
   if (!rms && parameters < AUTO_LR_SMALL_SIZE * 1e6) return share * AUTO_LR_SMALL;
   return share * (parameters < AUTO_LR_SIZE * 1e6 ? AUTO_LR : AUTO_LR_LARGE);

@@ -104,6 +104,7 @@ static const OptionHint hints[] = {
     {"force overwrite-output-dir", HERE("overwrite")},
 };
 
+#define NORM_HELP(id, name, words) "; " name ": " words
 #define ARCHITECTURE_HELP(id, name, help, ...) name ": " help "; "
 #define PRESET_HELP(id, name, layers, heads, dim, ctx, ...) name ": " #layers "/" #heads "/" #dim "/" #ctx "; "
 
@@ -187,7 +188,7 @@ static void add_model_options(Options *options, TrainSettings *s) {
           "number of encoder blocks; the encoder reads the prompts of pairs, the decoder writes the responses; 0: "
           "decoder only",
           .follows = "arch"),
-      CHOICE("norm", (int *)&m->norm, model_norm_names, "auto: arch", "normalization: RMSNorm or LayerNorm",
+      CHOICE("norm", (int *)&m->norm, model_norm_names, "auto: arch", "normalization" NORMS(NORM_HELP),
              .follows = "arch"),
       CHOICE("norm-place", (int *)&m->norm_place, model_norm_place_names, "auto: arch",
              "position of the norm: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), where f is attention or an MLP; "

@@ -92,7 +92,7 @@ enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 static const char *unsupported_mixers(const ModelConfig *c) {
   const int convolutions = model_count_mixers(c, MIXER_CONVOLUTION);
   const bool mixed = !convolutions && !model_same_mixers(c->mixers, "A", c->layers);
-  if (c->qk_norm && c->norm != NORM_RMS) return "LayerNorm and norms of queries and keys";
+  if (c->qk_norm && norm_has_mean(c->norm)) return "LayerNorm and norms of queries and keys";
   if (convolutions && !c->qk_norm) return "convolutions and no norms of queries and keys";
   if (convolutions == c->layers) return "convolutions in all layers";
   if (convolutions && strchr(c->mixers, MIXER_NOPE)) return "convolutions and layers without rotary positions";

@@ -31,15 +31,13 @@ void CPU(decode_linear)(Context *c, void *out, const void *x, const Norm *norm, 
 
 void CPU(decode_embedding)(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
   if (c->error.code) return;
-  const Weights table = CPU(weights)(params, e->table), none = {0};
-  const Weights learned = e->position_embedding.rows ? CPU(weights)(params, e->position_embedding) : none;
+  const int dim = e->table.cols;
   for (int r = 0; r < s->rows; r++) {
-    int32_t length = s->lengths[r], position = s->positions[r];
+    int32_t length = s->lengths[r];
     int32_t token = length > 0 ? s->tokens[(int64_t)r * s->capacity + (length - 1) % s->capacity] : -1;
-    Element *row = (Element *)x + (int64_t)r * table.cols;
-    const bool inside = position >= 0 && position < learned.rows;
-    if (token >= 0 && token < table.rows) CPU(embed)(row, &table, token, inside ? &learned : &none, position);
-    else memset(row, 0, (size_t)table.cols * sizeof(Element));
+    Element *row = (Element *)x + (int64_t)r * dim;
+    if (token >= 0 && token < e->table.rows) CPU(embed)(row, params, e, token, s->positions[r]);
+    else memset(row, 0, (size_t)dim * sizeof(Element));
   }
 }
 

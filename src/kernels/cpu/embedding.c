@@ -26,8 +26,9 @@ static void add(float *restrict sum, const Element *restrict in, int dim) {
 
 typedef struct EmbeddingJob {
   Element *out;
-  Weights table, position_embedding; /* position_embedding.rows 0: none is added */
-  const int32_t *tokens, *positions;
+  const Parameters *params;
+  const Embedding *embedding;
+  const int32_t *tokens;
   int length;
   const Dropout *dropout;
 } EmbeddingJob;
@@ -35,10 +36,11 @@ typedef struct EmbeddingJob {
 static void embedding_rows(const void *job, int begin, int end, int thread) {
   (void)thread;
   const EmbeddingJob *s = job;
-  const int dim = s->table.cols;
+  const int dim = s->embedding->table.cols;
+  const int32_t *positions = s->embedding->positions;
   for (int n = begin; n < end; n++) {
     Element *row = s->out + (int64_t)n * dim;
-    CPU(embed)(row, &s->table, s->tokens[n], &s->position_embedding, s->positions ? s->positions[n] : n % s->length);
+    CPU(embed)(row, s->params, s->embedding, s->tokens[n], positions ? positions[n] : n % s->length);
     if (dropout_active(s->dropout))
       dropout_elements(s->dropout, n / s->length, (int64_t)(n % s->length) * dim, dim, row, row);
   }
@@ -47,13 +49,7 @@ static void embedding_rows(const void *job, int begin, int end, int thread) {
 void CPU(embedding)(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout) {
   if (c->error.code) return;
-  EmbeddingJob job = {.out = out,
-                      .table = CPU(weights)(params, e->table),
-                      .tokens = tokens,
-                      .positions = e->positions,
-                      .length = length,
-                      .dropout = dropout};
-  if (e->position_embedding.rows) job.position_embedding = CPU(weights)(params, e->position_embedding);
+  const EmbeddingJob job = {out, params, e, tokens, length, dropout};
   pool_run(c->pool, batch * length, 1 + PARALLEL_ELEMENTS / e->table.cols, SPAN_ROWS, embedding_rows, &job);
 }
 

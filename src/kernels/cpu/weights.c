@@ -210,14 +210,15 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
   }
 }
 
-void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position) {
+void CPU(embed)(Element *to, const Parameters *params, const Embedding *e, int token, int position) {
   enum { COLUMNS = 256 }; /* widened at a time */
-  for (int first = 0; first < table->cols; first += COLUMNS) {
+  const Weights table = CPU(weights)(params, e->table), learned = CPU(weights)(params, e->position_embedding);
+  for (int first = 0; first < table.cols; first += COLUMNS) {
     float wide[COLUMNS], other[COLUMNS];
-    int count = table->cols - first < COLUMNS ? table->cols - first : COLUMNS;
-    CPU(widen_weights)(table, token, first, count, wide);
-    if (position_embedding->rows) {
-      CPU(widen_weights)(position_embedding, position, first, count, other);
+    int count = table.cols - first < COLUMNS ? table.cols - first : COLUMNS;
+    CPU(widen_weights)(&table, token, first, count, wide);
+    if (position >= 0 && position < learned.rows) {
+      CPU(widen_weights)(&learned, position, first, count, other);
 #pragma omp simd
       for (int i = 0; i < count; i++) wide[i] += other[i];
     }

@@ -44,8 +44,8 @@ void CPU(widen_weights)(const Weights *w, int row, int first, int count, float *
  * The result is in CPU(rounded)() memory. NULL when memory is out. */
 const Int8Group *CPU(int8_rows)(Context *c, const float *x, int rows, int cols);
 
-/* Computes to = table[token] + position_embedding[position]; position_embedding->rows 0: without the second term. */
-void CPU(embed)(Element *to, const Weights *table, int token, const Weights *position_embedding, int position);
+/* Computes to = table[token] + position_embedding[position]; a position outside that table adds nothing. */
+void CPU(embed)(Element *to, const Parameters *params, const Embedding *e, int token, int position);
 
 /* Returns a bias, fp32 [cols], or NULL where there is none; bf16 builds round the values after reading. */
 static inline const float *bias_of(const Parameters *params, Matrix bias) {
