@@ -124,7 +124,7 @@ static const Choice own_mixers[] = {
 #define NAMED(key, member, value, list) FIELD(key, KEY_CHOICE, member, .text = value, .names = list)
 #define MIXERS(key, list, ...) FIELD(key, KEY_MIXERS, mixers, .choices = list, __VA_ARGS__)
 #define ROPE_LAYERS(key) FIELD(key, KEY_ROPE_LAYERS, positions, .choices = rope_or_none)
-#define THETA(value) REAL("rope_theta", rope_base, value)
+#define THETA(value) FIELD("rope_theta", KEY_THETA, rope_base, .absent = value)
 #define ROPE(value) FIELD("rope_parameters", KEY_ROPE, rope_base, .absent = value)
 #define ROTARY_PART(key, value) FIELD(key, KEY_ROTARY, rotary_dims, .absent = value)
 #define SCALING FIELD("rope_scaling", KEY_SCALING, rope_base, .text = NULL)
@@ -239,7 +239,7 @@ static const ConfigKey gpt_neox_keys[] = {ACT("gelu"),
                                           CTX(2048),
                                           REAL("layer_norm_eps", norm_eps, 1e-5),
                                           CHOICE("use_parallel_residual", norm_place, "true", parallel_or_before),
-                                          REAL("rotary_emb_base", rope_base, 10000),
+                                          FIELD("rotary_emb_base", KEY_THETA, rope_base, .absent = 10000),
                                           ROTARY_PART("rotary_pct", 0.25),
                                           ROPE(1),
                                           SCALING,

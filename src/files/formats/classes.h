@@ -30,8 +30,9 @@ typedef enum KeyKind {
   KEY_BOOL_AGAIN,  /* the bool of another key, `text`, repeated */
   KEY_CHOICE,      /* an enum by name; written always, or unless it is `text` (`optional`) */
   KEY_BIASES,      /* whether the file has `biases` */
-  KEY_ROPE,        /* rope_parameters beside rope_theta, read by transformers 5; `absent`: the rotated fraction of a
-                    * head, which must be 1 without KEY_ROTARY */
+  KEY_THETA,       /* rope_theta next to... */
+  KEY_ROPE,        /* ...rope_parameters, read by transformers 5; `absent`: the rotated fraction of a head, which must
+                    * be 1 without KEY_ROTARY */
   KEY_ROTARY,      /* the rotated fraction of a head, also read from rope_parameters */
   KEY_SCALING,     /* rope_scaling, the same for transformers 4 */
   KEY_WINDOW,      /* sliding_window; `absent`: its size when the key is absent, 0 and null: no window; `text`: the key

@@ -91,7 +91,8 @@ static json_t *key_json(const ConfigKey *key, const ModelClass *a, ModelConfig *
   case KEY_FIXED: return constant(key, &memory);
   case KEY_INT:
   case KEY_INT_AGAIN: return json_integer(*int_field(c, key));
-  case KEY_REAL: return real_json(*real_field(c, key));
+  case KEY_REAL:
+  case KEY_THETA: return real_json(*real_field(c, key));
   case KEY_BOOL:
   case KEY_BOOL_AGAIN: return json_boolean(*int_field(c, key));
   case KEY_CHOICE: return choice_json(key, *int_field(c, key));
@@ -496,7 +497,8 @@ static bool read_key(const ConfigReader *r, const ConfigKey *row) {
   case KEY_FIXED: return read_fixed(r, key);
   case KEY_INT: return read_int(r, key);
   case KEY_INT_AGAIN: return read_int_again(r, key);
-  case KEY_REAL: return read_number(r, r->root, key->name, key->absent, real_field(&r->out->config, key));
+  case KEY_REAL:
+  case KEY_THETA: return read_number(r, r->root, key->name, key->absent, real_field(&r->out->config, key));
   case KEY_BOOL: return read_bool(r, key);
   case KEY_BOOL_AGAIN: return read_bool_again(r, key);
   case KEY_CHOICE: return read_choice(r, key);
