@@ -272,7 +272,7 @@ check "a changed number" grep -q 'metrics.jsonl differs at step [0-9]*: loss is 
 check "which is not the learning rate" sh -c '! grep -q "learning rate" err'
 sed -i.old '5s/"lr": *[-0-9.e]*/"lr":0.5/' byte.run/metrics.jsonl
 "$train" --verify byte.run >out 2>err
-check "another learning rate is said so" grep -q 'the learning rate is expected if --resume' err
+check "another learning rate is said so" grep -q 'another learning rate is expected if --resume' err
 "$train" - $small --steps 20 --quiet --out piped.run <text.txt 2>/dev/null
 check "--verify of a run from standard input" sh -c '"$1" --verify piped.run 2>/dev/null | grep -q "is reproduced"' - "$train"
 refused "a run that has not ended" 2 'has not ended' "$train" --verify "$(dirname "$(grep -L '"end": "done"' again/*.run/result.json | head -n 1)")"
