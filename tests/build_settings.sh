@@ -4,7 +4,7 @@
 # shellcheck disable=SC2013,SC2016 # one line of words; scripts in quotes
 set -u
 cd "$(dirname "$0")/.." || exit 2
-unset MAKEFLAGS MAKELEVEL MFLAGS BUILD_SETTINGS CFLAGS CPPFLAGS NO_CUDA NO_MPI
+unset MAKEFLAGS MAKELEVEL MFLAGS BUILD_SETTINGS CFLAGS CPPFLAGS CUDA CUDA_ARCH NVCC NO_CUDA NO_MPI
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 build=$work/build
