@@ -105,7 +105,8 @@ define remade_for # FILE,CONTENT
 $(BUILD)/$(1): $(if $(call differ,$(shell cat $(BUILD)/$(1) 2>/dev/null),$(2)),FORCE) | remember
 	@mkdir -p $$(@D); printf '%s\n' $(call quoted,$(subst $$,$$$$,$(2))) > $$@
 endef
-$(eval $(call remade_for,flags,$(strip $(CC) $(ALL_CFLAGS) $(LIBS))))
+KERNEL_FLAGS := $(foreach build,$(ALL_CPU_BUILDS),$(call BUILD_FLAGS,$(build)))
+$(eval $(call remade_for,flags,$(strip $(CC) $(ALL_CFLAGS) $(KERNEL_FLAGS) $(LIBS))))
 $(eval $(call remade_for,cuda-flags,$(strip $(CXX) $(COMPILE_CUDA))))
 $(eval $(call remade_for,backends,$(strip $(BACKENDS_DEFINES) $(CUDA_LIBS))))
 $(eval $(call remade_for,version,$(VERSION)))

@@ -54,10 +54,11 @@ $(if $(filter-out $(KNOWN_ISAS),$(ISA)),$(error ISA is "$(ISA)": give one or sev
 CPU_BUILDS := $(if $(ISA),$(filter $(ISA) $(ISA:%=%_bf16),$(ALL_CPU_BUILDS)),\
 	$(filter-out $(if $(X86)$(ARM),generic%),$(ALL_CPU_BUILDS)))
 # Floating-point exceptions need not be exact, so comparisons may become masks. Distributions set -O2; the kernels
-# are compiled with -O3 all the same.
+# are compiled with -O3 all the same. gcc 12 uses MMX registers for 8 bytes and leaves them in use, which makes the next long
+# double of the program NaN: -mno-mmx.
 BUILD_FLAGS = $(if $(SANITIZE),$(if $(FUZZ),-O0 -fno-sanitize=all,-O2),$(if $(filter -O2,$(CFLAGS)),-O3)) \
 	-DCPU_BUILD=$(1) -DCPU_ISA=$(isa_of) -DCPU_BF16=$(if $(filter %_bf16,$(1)),1,0) -fno-trapping-math \
-	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of)) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \
+	$(if $(filter v%,$(1)),-march=x86-64-$(isa_of) -mno-mmx) $(if $(filter v4%,$(1)),-mprefer-vector-width=512) \
 	$(if $(filter dotprod%,$(1)),-march=armv8.2-a+dotprod) \
 	$(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16 dotprod_bf16,$(1)),-DHAVE_BF16_PRODUCTS))
 # An old assembler lacks the instructions that multiply bf16.
