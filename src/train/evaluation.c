@@ -257,12 +257,14 @@ static bool write_kept(Run *r, Error *error) {
   return run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error);
 }
 
-/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
-static bool keep(Run *r, Error *error) {
+static bool keep_weights(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
   r->progress.best_is_mean = r->progress.evaluated_mean;
   return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_kept, error);
 }
+
+/* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
+static bool keep(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, keep_weights, error); }
 
 static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
@@ -282,11 +284,13 @@ static bool log_evaluation(Run *r, Error *error) {
          check_finite(r, r->progress.last_val_loss, error);
 }
 
+static bool write_report(Run *r, Error *error) { return run_write_report(&r->files, error); }
+
 static bool report_evaluation(Run *r, Error *error) {
-  return judge(r, false, error) && run_write_report(&r->files, error);
+  return judge(r, false, error) && run_in_phase(r, PHASE_FILES, write_report, error);
 }
 
-bool run_evaluate(Run *r, Error *error) {
+static bool evaluate(Run *r, Error *error) {
   r->progress.evaluated_mean = false;
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
@@ -307,6 +311,8 @@ bool run_evaluate(Run *r, Error *error) {
   if (better) r->progress.best_loss = r->progress.last_val_loss;
   return (!better || keep(r, error)) && run_alone(r, report_evaluation, error);
 }
+
+bool run_evaluate(Run *r, Error *error) { return run_in_phase(r, PHASE_EVALUATIONS, evaluate, error); }
 
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_together(r, run_evaluate, error) || r->session.stopping || !run_has_validation(&r->text))
@@ -406,7 +412,7 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
     console_note(console, "the mean of the weights at the last evaluations is kept, which is better than the newest");
 }
 
-bool run_measure_kept(Run *r, Error *error) {
+static bool measure_kept(Run *r, Error *error) {
   Evaluation newest = {0}, kept = {0};
   ExactCount exact = {0};
   if (!run_has_validation(&r->text)) return true;
@@ -425,3 +431,5 @@ bool run_measure_kept(Run *r, Error *error) {
                  text_plural((double)r->text.choices.count, "question").text, 100 * line.chance);
   return judge(r, true, error);
 }
+
+bool run_measure_kept(Run *r, Error *error) { return run_in_phase(r, PHASE_EVALUATIONS, measure_kept, error); }

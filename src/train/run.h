@@ -17,6 +17,7 @@
 #include "report/result.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "report/diagnosis.h"
+#include "report/phases.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"
 #include "base/path.h"
@@ -169,6 +170,7 @@ typedef struct Run {
   Options options;
   AutoReasons reasons; /* made for settings that were not given */
   Console console;
+  PhaseClock phases; /* of this start of the program */
   Collective *peers; /* the processes that train together; one if alone */
   int machines;      /* the number of machines they run on */
   RunText text;
@@ -221,6 +223,13 @@ bool run_agree(Collective *peers, Error *error);
 typedef bool RunWork(Run *r, Error *error);
 bool run_together(Run *r, RunWork *work, Error *error); /* every process does the work, and then they agree */
 bool run_alone(Run *r, RunWork *work, Error *error);    /* rank 0 does the work, and then they agree */
+/* Does the work in this phase of Run.phases, and returns to the phase before. */
+static inline bool run_in_phase(Run *r, Phase phase, RunWork *work, Error *error) {
+  const Phase before = phases_enter(&r->phases, phase);
+  const bool ok = work(r, error);
+  phases_enter(&r->phases, before);
+  return ok;
+}
 /* Rank 0 does the work alone, which decides a part of the run, and sends the others its plan: the settings, what is
  * known of models and text, and the tokenizers and tokens, which they open. */
 bool run_decide(Run *r, RunWork *work, Error *error);
@@ -360,7 +369,7 @@ bool run_open_base_tokenizers(Run *r, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+bool run_write_result(Run *r, RunEnd end, const char *version, Error *error); /* result.json */
 void run_tell_outlook(Run *r);                              /* prints what more time would give a new run's text */
 bool run_write_report(const RunFiles *files, Error *error); /* report.html, on rank 0 */
 /* Writes a line of metrics.jsonl, on rank 0. */
