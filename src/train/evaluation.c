@@ -253,14 +253,35 @@ static bool try_mean(Run *r, Error *error) {
 
 /* ---- during the run ---- */
 
-static bool write_kept(Run *r, Error *error) {
-  return run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error);
+/* A file that the next evaluation may replace is written at most once a second. */
+static bool is_due(double written_at) { return clock_seconds() - written_at >= 1; }
+
+static bool write_waiting(Run *r, Error *error) {
+  RunModel *model = &r->model;
+  if (!r->session.kept_waits) return true;
+  r->session.kept_waits = false;
+  r->session.kept_at = clock_seconds();
+  return model_files_write_weights(r->files.dir, &model->config, model_table(model->on_device), model->host[1], error);
+}
+
+bool run_write_kept(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, write_waiting, error); }
+
+/* Writes the best model, or lets it wait if the file was written just before. */
+static bool write_or_wait(Run *r, Error *error) {
+  const RunModel *model = &r->model;
+  const size_t count = model_arena_size(model->on_device, ARENA_MASTER);
+  r->session.kept_waits = !is_due(r->session.kept_at);
+  if (r->session.kept_waits)
+    memcpy(model->host[1], model->host[r->progress.best_is_mean ? CHECKPOINT_MEAN : 0], count * sizeof(float));
+  else if (!run_write_weights(r->files.dir, model, r->progress.best_is_mean, error)) return false;
+  else r->session.kept_at = clock_seconds();
+  return true;
 }
 
 static bool keep_weights(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
   r->progress.best_is_mean = r->progress.evaluated_mean;
-  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_kept, error);
+  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_or_wait, error);
 }
 
 /* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
@@ -284,10 +305,16 @@ static bool log_evaluation(Run *r, Error *error) {
          check_finite(r, r->progress.last_val_loss, error);
 }
 
-static bool write_report(Run *r, Error *error) { return run_write_report(&r->files, error); }
+static bool write_report(Run *r, Error *error) {
+  if (!is_due(r->session.reported_at)) return true;
+  if (!run_write_report(&r->files, error)) return false;
+  r->session.reported_at = clock_seconds();
+  return true;
+}
 
 static bool report_evaluation(Run *r, Error *error) {
-  return judge(r, false, error) && run_in_phase(r, PHASE_FILES, write_report, error);
+  return judge(r, false, error) && (!is_due(r->session.kept_at) || run_write_kept(r, error)) &&
+         run_in_phase(r, PHASE_FILES, write_report, error);
 }
 
 static bool evaluate(Run *r, Error *error) {
@@ -328,6 +355,7 @@ bool run_evaluate_base(Run *r, Error *error) {
 static bool read_kept(Run *r, Error *error) {
   RunModel *model = &r->model;
   const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
+  if (!run_write_kept(r, error)) return false;
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
     console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
     return true;

@@ -159,7 +159,7 @@ bool run_write_result(Run *r, RunEnd end, const char *version, Error *error) {
                             .seconds = r->progress.seconds + r->phases.entered - r->session.started,
                             .phases = &r->phases,
                             .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
-  return model_counts_ok(error) && result_write(&result, &r->files.history, error) &&
+  return model_counts_ok(error) && run_write_kept(r, error) && result_write(&result, &r->files.history, error) &&
          run_write_report(&r->files, error);
 }
 

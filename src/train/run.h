@@ -157,6 +157,9 @@ typedef struct RunSession {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_agree_on_stop(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
+  double kept_at;           /* clock_seconds() when the best model was written last; 0: it was not... */
+  bool kept_waits;          /* ...and whether a better one waits in RunModel.host[1] */
+  double reported_at;       /* clock_seconds() when report.html was written last; 0: it was not */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
@@ -387,8 +390,12 @@ bool run_keep_model(Run *r, Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
- * model.safetensors. Without validation text it writes the newest model. */
+ * model.safetensors. Without validation text it writes the newest model. It writes at most once a
+ * second: in between, the model waits in RunModel.host[1], until run_write_kept(). */
 bool run_evaluate(Run *r, Error *error);
+/* Writes the best model if it waits to be written (RunSession.kept_waits), on rank 0. Called before a state is saved,
+ * which needs RunModel.host[1], and when the run ends. */
+bool run_write_kept(Run *r, Error *error);
 bool run_evaluate_base(Run *r, Error *error); /* evaluates before the first step, and prints the quality of the model */
 bool run_evaluates_all(const Run *r);         /* whether every evaluation uses all of the validation text */
 /* Evaluates, after the last step, the best model so far and the newest one on all of the validation text, keeps the

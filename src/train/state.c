@@ -130,6 +130,7 @@ static bool write_state(Run *r, Error *error) {
 }
 
 static bool save_state(Run *r, Error *error) {
+  if (!run_alone(r, run_write_kept, error)) return false; /* its place in memory is needed */
   run_download_state(&r->model, error);
   if (!run_agree(r->peers, error) || !run_alone(r, write_state, error)) return false;
   r->session.saved_step = r->progress.step;
