@@ -281,6 +281,7 @@ static bool write_or_wait(Run *r, Error *error) {
 static bool keep_weights(Run *r, Error *error) {
   r->progress.best_step = r->progress.step;
   r->progress.best_is_mean = r->progress.evaluated_mean;
+  r->session.of_kept = r->session.evaluated;
   return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_or_wait, error);
 }
 
@@ -400,6 +401,12 @@ static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   return run_agree(r->peers, error);
 }
 
+/* Evaluates the weights of load_kept() on the whole validation text, if the evaluations so far were not of all of it. */
+static bool measure_kept_weights(Run *r, Evaluation *out, Error *error) {
+  *out = r->session.of_kept;
+  return (run_evaluates_all(r) && out->tokens) || measure(r, 0, out, error);
+}
+
 /* Keeps the newest or mean weights if they are at least as good on the whole validation text as the weights that were
  * best on its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file
  * before it was killed. The kept weights are on the device then (RunSession.holds_kept: other ones than the newest). */
@@ -410,7 +417,7 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   run_load_newest(&r->model, &r->session);
   if (!load_kept(r, error)) return false;
   if (r->session.holds_kept) {
-    if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
+    if (!measure_kept_weights(r, kept, error) || r->session.stopping) return !error->code;
     if (run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
       return true;
   }

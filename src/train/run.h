@@ -162,6 +162,7 @@ typedef struct RunSession {
   double reported_at;       /* clock_seconds() when report.html was written last; 0: it was not */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
+  Evaluation of_kept;       /* of the best model so far; tokens 0: it was evaluated before the program started */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
