@@ -143,6 +143,7 @@ void run_tell_outlook(Run *r) {
 
 bool run_write_result(Run *r, RunEnd end, const char *version, Error *error) {
   if (!run_leads(r->peers)) return true;
+  if (!run_write_kept(r, error)) return false;
   const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
   phases_enter(&r->phases, PHASE_FILES); /* until the end of the program */
   const RunResult result = {.end = end,
@@ -159,7 +160,7 @@ bool run_write_result(Run *r, RunEnd end, const char *version, Error *error) {
                             .seconds = r->progress.seconds + r->phases.entered - r->session.started,
                             .phases = &r->phases,
                             .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
-  return model_counts_ok(error) && run_write_kept(r, error) && result_write(&result, &r->files.history, error) &&
+  return model_counts_ok(error) && result_write(&result, &r->files.history, error) &&
          run_write_report(&r->files, error);
 }
 
