@@ -171,7 +171,7 @@ wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
 chosen=
 if [ -n "$quick" ]; then
   small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small
-  chosen="$small --steps 4 --tokenizer byte --eval-tokens 64 --sample-tokens 8"
+  chosen="$small --steps 4 --tokenizer byte --val-frac 0.0005 --sample-tokens 2"
 fi
 
 # ---- the questions ----
