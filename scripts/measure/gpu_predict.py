@@ -21,7 +21,8 @@ import sys
 # Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/measurements/gpu.md), for the others about 90 % of the
 # memory's and 65 to 90 % of the tensor cores' published rates. Instructions/s of all threads: 128 lanes x SMs x clock.
 CARDS = {"h100": (3.0e12, 640e12, 2.9e13), "h200": (4.2e12, 673e12, 2.9e13), "a100": (1.75e12, 270e12, 1.95e13),
-         "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13), "3060": (0.33e12, 23e12, 6.4e12)}
+         "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13),
+         "3060": (0.33e12, 23e12, 6.4e12)}
 # FLOP/s of mma.sync with bf16, estimated: about the published rates of the tensor cores, and 63 % of them on Hopper GPUs.
 MMA = {"h100": 620e12, "h200": 620e12, "a100": 290e12, "4090": 160e12, "3090": 70e12, "3060": 25e12}
 ATTENTION_MOST = 235e12
