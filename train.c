@@ -123,10 +123,11 @@ static bool check_choices(Run *r, Error *error) {
 
 static bool choose_text_and_model(Run *r, Error *error) {
   return check_flags(r, error) && run_open_teacher(r, error) && run_take_directory(r, error) &&
-         run_open_data(r, error) && choose_model(r, error) && check_choices(r, error);
+         run_in_phase(r, PHASE_TEXT, run_open_data, error) && run_in_phase(r, PHASE_PLAN, choose_model, error) &&
+         check_choices(r, error);
 }
 
-static bool choose_length(Run *r, Error *error) {
+static bool choose_steps(Run *r, Error *error) {
   TrainSettings *s = &r->settings;
   ContextInfo device;
   AutoInputs given = choice_inputs(r, &device);
@@ -139,14 +140,18 @@ static bool choose_length(Run *r, Error *error) {
   return auto_length(s, &given, &r->model.config, &r->reasons, error) && run_open_series(r, error);
 }
 
+static bool choose_length(Run *r, Error *error) { return run_in_phase(r, PHASE_PLAN, choose_steps, error); }
+
 /* ---- prepare: all processes ---- */
 
 static bool open_windows(Run *r, Error *error) {
   run_remove_scratch(&r->text); /* all processes have opened the tokens */
-  return check_device(r, &r->model.config, error) && run_open_windows(r, error);
+  return check_device(r, &r->model.config, error) && run_in_phase(r, PHASE_TEXT, run_open_windows, error);
 }
 
-static bool fit_minutes(Run *r, Error *error) { return isnan(r->settings.minutes) || run_fit_minutes(r, error); }
+static bool fit_minutes(Run *r, Error *error) {
+  return isnan(r->settings.minutes) || run_in_phase(r, PHASE_PLAN, run_fit_minutes, error);
+}
 
 /* Everything that can be refused is refused here, before anything is computed or an older run is replaced. */
 static bool prepare(Run *r, Error *error) {
@@ -248,7 +253,8 @@ static bool stops_here(const Run *r) {
 }
 
 static bool train_loop(Run *r, Error *error) {
-  r->session.started = r->session.saved_at = clock_seconds();
+  phases_enter(&r->phases, PHASE_STEPS);
+  r->session.started = r->session.saved_at = r->phases.entered;
   r->session.paused = true;
   if (!run_agree_on_stop(r, error)) return false;
   if (!r->session.stopping && must_evaluate_base(r) && !run_evaluate_base(r, error)) return false;
@@ -429,9 +435,11 @@ static void close_run(Run *r, ExitCode outcome) {
 
 int main(int argc, char **argv) {
   Run r = {.files.lock.fd = -1,
+           .phases = phases_begin(),
            .session.saved_step = -1,
            .progress = {.best_loss = INFINITY, .last_val_loss = NAN},
-           .budget = {.launched = clock_seconds(), .minutes = NAN}};
+           .budget.minutes = NAN};
+  r.budget.launched = r.phases.entered;
   train_options(&r.options, &r.settings);
   const int status = startup_run(argc, argv,
                                  &(Startup){.version = INKLING_VERSION,

@@ -155,11 +155,24 @@ sanitized() { # sanitized TOOL COMMAND...
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || { echo "compute-sanitizer is not installed"; return 77; }
   ours "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 --report-api-errors no "$@"
 }
-export -f trains agree like bf16 tests_of sanitized
+# What ./train chooses for the text, and the seconds of its phases.
+default_run() {
+  ours "$here/train" "$text" --out "$work/default.run" --overwrite --device cuda --quiet "$@" && "$python" -c '
+import json, sys
+result = json.load(open(sys.argv[1]))
+phases = result["phases"]
+print(result["step"], f"steps in {sum(phases.values()):.2f} s:", ", ".join(f"{name} {s:.2f}" for name, s in phases.items()))
+' "$work/default.run/result.json"
+}
+export -f trains agree like bf16 tests_of sanitized default_run
 
 small="--arch llama --preset nano --batch 12"
 wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
-if [ -n "$quick" ]; then small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small; fi
+chosen=
+if [ -n "$quick" ]; then
+  small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small
+  chosen="$small --steps 4 --tokenizer byte --val-frac 0.0005 --sample-tokens 2"
+fi
 
 # ---- the questions ----
 
@@ -173,6 +186,8 @@ if wanted kernels; then
 fi
 if wanted speed; then
   ask "training speed" 90 bench --only train --json "$results"
+  # shellcheck disable=SC2086 # a list of flags
+  ask "a run with all defaults" 60 default_run $chosen
   ask "training speed, autotuned" 90 bench --only train --autotune --json "$results"
   ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
 fi

@@ -34,7 +34,7 @@ CALLS = {"write": "ENOSPC", "pwrite64": "ENOSPC", "fsync": "EIO", "rename": "EAC
          "ftruncate": "EIO", "unlink": "EACCES", "openat": "EMFILE", "read": "EIO", "pread64": "EIO", "flock": "ENOLCK"}
 ALWAYS = ("allocation", "write", "openat", "read")  # every program makes some
 SECONDS = 60  # longer is a hang
-VOLATILE = ("seconds", "tokens_per_s", "train_tokens_per_s", "share_of_peak", "peak_flops_per_s", "free", "version")  # names that differ from run to run in JSON
+VOLATILE = ("seconds", "phases", "tokens_per_s", "train_tokens_per_s", "share_of_peak", "peak_flops_per_s", "free", "version")  # names that differ from run to run in JSON
 
 
 class Scenario(NamedTuple):

@@ -149,6 +149,13 @@ def main():
     check_schema("plan", [("a plan", plan), ("a plan by time", plan_of("text.txt")), ("a plan of pairs", plan_of("pairs.tsv", "--arch", "original"))])
     for name, result in results:
         check(f"{name}: tokens_per_s", abs(result["tokens_per_s"] * result["seconds"] / result["tokens"] - 1) < 1e-6)
+        phases = result["phases"]
+        during = sum(phases[name] for name in ("steps", "evaluations", "samples", "files"))
+        # a sweep resumes its runs, and then `seconds` counts their earlier starts, too
+        resumed = ".sweep/" in name
+        check(f"{name}: phases add up", during < result["seconds"] + 1e-6 if resumed
+              else abs(during / result["seconds"] - 1) < 1e-6, phases)
+        check(f"{name}: every phase takes time", all(phases[p] > 0 for p in phases if p != "samples"), phases)
     last = [line for _, line in metrics if "loss" in line][-1]
     check("tokens per step", last["tokens"] == last["step"] * 2 * 16)
     # embedding 257 x 16; a layer: four matrices 16 x 16, three of the MLP, two norms; the last norm

@@ -31,6 +31,13 @@ one_number() {
   check "$what: --runs" near "$($train --runs "$run" -O json | field val_loss)" "$loss" 1e-5
 }
 
+# leaves_best NAME RUN: whether a run that has not finished leaves its best model, also where evaluations follow each other quickly
+leaves_best() {
+  $generate "$2" --score tail.txt --stride 16 --quiet >score.json
+  check "$1 leaves its best model so far" near "$(field val_loss <score.json)" \
+    "$(grep '"best":true' "$2/metrics.jsonl" | tail -n 1 | field val_loss)" 1e-5
+}
+
 # ---- streams ----
 held_out text.txt >tail.txt
 for seed in 1 2 3; do
@@ -60,6 +67,12 @@ check "the text for training has changed, the one for validation has not" sh -c 
   "grep -q 'the text has changed\|training tokens, previously' err && ! grep -q 'validation text has changed' err"
 check "so the best model is kept" near "$(kept worse.run loss)" "$best" 1e-9
 check "and it is not called a guess" sh -c "grep -q '^trained 80 steps' err && ! grep -q 'no better than guessing' err"
+
+# ---- a run whose loss is not finite ----
+$train text.txt $tiny --dtype f32 --optimizer muon --muon-lr 4 --wd 10 --schedule constant --warmup 400 --steps 400 --eval-every 1 \
+  --out burst.run 2>err
+check "a run that diverges" test $? -eq 6 -a "$(grep -c '"best":true' burst.run/metrics.jsonl)" -gt 2
+leaves_best "it" burst.run
 
 # ---- packed documents, pairs without and with an encoder ----
 for i in 1 2 3 4 5 6 7 8 9; do printf 'Document %d.\n%s\n<|endoftext|>\n' $i "$(head -n $((i * 7)) text.txt)"; done >docs.txt
@@ -107,6 +120,7 @@ sys.exit(not (k > 4 and largest < 1e-5 < other))
 PY
 $train text.txt $tiny $averaged --out mean-whole.run 2>err
 $train text.txt $tiny $averaged --stop-at 41 --out mean-parts.run 2>err
+leaves_best "a run that is stopped" mean-parts.run
 $train --resume=mean-parts.run 2>err
 check "a resumed run has the same mean" cmp mean-whole.run/model.safetensors mean-parts.run/model.safetensors
 $train text.txt $tiny $averaged --no-mean --out no-mean.run 2>err

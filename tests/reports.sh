@@ -18,6 +18,7 @@ $train $tiny --steps 30 --quiet --out done.run
 check "result: done" test "$(value done.run end)" = "done" -a "$(value done.run step)" = 30 -a "$(value done.run tokens)" = 960
 check "result: settings" test "$(value done.run layers)" = 1 -a "$(value done.run sample-tokens)" = 20
 $train $tiny --steps 5 --prompt 007 --quiet --out "no" 2>/dev/null
+check "the page has the seconds of each phase" grep -q "seconds of each phase</dt><dd>start [0-9.e-]*, text .*, files [0-9]" done.run/report.html
 check "texts that look like numbers stay texts" sh -c "grep -q '\"prompt\": \"007\"' no/result.json && grep -q '\"out\": \"no\"' no/result.json"
 check "a short validation text is evaluated whole" test "$(grep -c '"over":"beginning"' done.run/metrics.jsonl)" -eq 0 \
   -a "$(grep -c '"over":"all"' done.run/metrics.jsonl)" -ge 10

@@ -7,8 +7,10 @@
 docs/measurements/gpu.jsonl has the results of an H200 and an H100.
 
 The bytes and FLOPs of an operation are in its row (bench_kernels). An operation is as far from the copy rate of the new GPU
-as it was from that of the old one, or, if it multiplies matrices or is attention, as far from the GEMM rate. Launches have
-the same cost. Predictions are printed as such: only a measurement is a result.
+as it was from that of the old one, or, if it multiplies matrices, as far from the GEMM rate, or, if it is attention, as far
+from the rate of attention. Attention multiplies with the instruction mma.sync on every GPU. Its rate is 0.8 of the rate of
+that instruction, but at most ATTENTION_MOST: on large GPUs, exponentials and shared memory limit it. Launches have the same
+cost. Predictions are printed as such: only a measurement is a result.
 """
 
 import argparse
@@ -19,7 +21,11 @@ import sys
 # Bytes/s of a copy, FLOP/s of a large bf16 GEMM: measured for the H200 (docs/measurements/gpu.md), for the others about 90 % of the
 # memory's and 65 to 90 % of the tensor cores' published rates. Instructions/s of all threads: 128 lanes x SMs x clock.
 CARDS = {"h100": (3.0e12, 640e12, 2.9e13), "h200": (4.2e12, 673e12, 2.9e13), "a100": (1.75e12, 270e12, 1.95e13),
-         "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13)}
+         "4090": (0.92e12, 150e12, 4.1e13), "3090": (0.85e12, 65e12, 1.8e13),
+         "3060": (0.33e12, 23e12, 6.4e12)}
+# FLOP/s of mma.sync with bf16, estimated: about the published rates of the tensor cores, and 63 % of them on Hopper GPUs.
+MMA = {"h100": 620e12, "h200": 620e12, "a100": 290e12, "4090": 160e12, "3090": 70e12, "3060": 25e12}
+ATTENTION_MOST = 235e12
 MULTIPLY_ADD = 0.3  # instructions of decoding several sequences (tests/kernel_limits.txt)
 HEAD_ROWS = 8192  # rows of logits that bench_kernels computes at a time
 LAYERS = {"baby": 6, "124m": 12}
@@ -49,6 +55,12 @@ def read(path):
     return card, rates, rows, speeds, decoding
 
 
+def attention_rate(card, gemm):
+    """FLOP/s of attention on the GPU of this name; of a GPU that is not in MMA, from its GEMM rate."""
+    mma = next((rate for name, rate in MMA.items() if name in card.lower()), gemm)
+    return min(0.8 * mma, ATTENTION_MOST)
+
+
 def predict_decoding(decoding, new, card, count=64):
     """Prints steps of `count` sequences: that of one, the keys and values of the others, and the instructions."""
     for (model, sequences), one in decoding.items():
@@ -74,7 +86,7 @@ def predicted(row, old, new):
     launch = 0.0008
     if row["bytes"] == 0 and row["flops"] == 0:
         return row["ms"]
-    rate = "gemm" if row["share_of"] == "gemm" else "copy"
+    rate = "attention" if row["group"] == "attention" and row["flops"] else "gemm" if row["share_of"] == "gemm" else "copy"
     return launch + max(0, row["ms"] - launch) * old[rate] / new[rate]
 
 
@@ -119,6 +131,8 @@ def main():
         new = dict(zip(("copy", "gemm", "instructions"), values))
     if not {"copy", "gemm"} <= set(old) & set(new):
         sys.exit("no rates of a copy and of a GEMM in the results")
+    for name, rates in (old_card, old), (card, new):
+        rates["attention"] = attention_rate(name, rates["gemm"])
     print(f"{card}: {new['copy'] / 1e12:.2f} TB/s, {new['gemm'] / 1e12:.0f} TFLOP/s; predicted from {old_card}: "
           f"{old['copy'] / 1e12:.2f} TB/s, {old['gemm'] / 1e12:.0f} TFLOP/s")
     for model in LAYERS:

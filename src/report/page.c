@@ -67,6 +67,14 @@ __attribute__((format(printf, 3, 4))) static void write_fact(FILE *stream, const
   fputs("</dd></div>\n", stream);
 }
 
+/* Writes how long each phase of a run that has ended took. */
+static void write_phases(FILE *stream, const json_t *phases) {
+  char text[256] = "";
+  for (int i = 0; i < PHASES; i++)
+    text_append(text, sizeof text, "%s%s %.3g", i ? ", " : "", phase_names[i], result_value(phases, phase_names[i]));
+  if (phases) write_fact(stream, "seconds of each phase", "%s", text);
+}
+
 static void write_facts(FILE *stream, const PageRun *s) {
   const History *h = s->history;
   const MetricsLine *kept = history_kept(h);
@@ -95,6 +103,7 @@ static void write_facts(FILE *stream, const PageRun *s) {
   if (last && isfinite(last->seconds)) write_fact(stream, "time", "%s", text_duration(last->seconds).text);
   if (last && last->seconds > 0)
     write_fact(stream, "tokens per second", "%s", text_count((double)last->tokens / last->seconds).text);
+  write_phases(stream, json_object_get(s->result, "phases"));
   fputs("</dl>\n", stream);
 }
 

@@ -132,6 +132,12 @@ static json_t *diagnoses(const History *h) {
 /* A failed allocation is reported by json_text(). */
 static void set(json_t *object, const char *name, json_t *value) { json_object_set_new(object, name, value); }
 
+static json_t *phases_of(const PhaseClock *clock) {
+  json_t *object = json_object();
+  for (int i = 0; i < PHASES; i++) set(object, phase_names[i], json_real(clock->seconds[i]));
+  return object;
+}
+
 static json_t *result_object(const RunResult *r, const History *h, Error *error) {
   json_t *out = json_object();
   set(out, "end", json_string(run_end_names[r->end]));
@@ -146,6 +152,7 @@ static json_t *result_object(const RunResult *r, const History *h, Error *error)
   set(out, "tokens", json_integer(r->tokens));
   set(out, "epochs", result_number(r->epochs));
   set(out, "seconds", result_number(r->seconds));
+  set(out, "phases", phases_of(r->phases));
   set(out, "tokens_per_s", result_number((double)r->tokens / r->seconds));
   set(out, "train_tokens_per_s", result_number(training_speed(h)));
   set(out, "loss", result_number(h->count ? h->last_loss : (double)NAN));

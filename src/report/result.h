@@ -3,6 +3,7 @@
 #define INKLING_REPORT_RESULT_H
 
 #include "report/history.h"
+#include "report/phases.h"
 
 #include <jansson.h>
 
@@ -27,6 +28,7 @@ typedef struct RunResult {
   double flops_per_step;                  /* model_step_flops() */
   int64_t step, tokens;                   /* steps made, tokens seen */
   double epochs, seconds;
+  const PhaseClock *phases;
   json_t *budgets; /* outlooks_json(); taken over. NULL: none */
 } RunResult;
 

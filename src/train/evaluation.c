@@ -253,16 +253,40 @@ static bool try_mean(Run *r, Error *error) {
 
 /* ---- during the run ---- */
 
-static bool write_kept(Run *r, Error *error) {
-  return run_write_weights(r->files.dir, &r->model, r->progress.best_is_mean, error);
+/* A file that the next evaluation may replace is written at most once a second. */
+static bool is_due(double written_at) { return clock_seconds() - written_at >= 1; }
+
+static bool write_waiting(Run *r, Error *error) {
+  RunModel *model = &r->model;
+  if (!r->session.kept_waits) return true;
+  r->session.kept_waits = false;
+  r->session.kept_at = clock_seconds();
+  return model_files_write_weights(r->files.dir, &model->config, model_table(model->on_device), model->host[1], error);
+}
+
+bool run_write_kept(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, write_waiting, error); }
+
+/* Writes the best model, or lets it wait if the file was written just before. */
+static bool write_or_wait(Run *r, Error *error) {
+  const RunModel *model = &r->model;
+  const size_t count = model_arena_size(model->on_device, ARENA_MASTER);
+  r->session.kept_waits = !is_due(r->session.kept_at);
+  if (r->session.kept_waits)
+    memcpy(model->host[1], model->host[r->progress.best_is_mean ? CHECKPOINT_MEAN : 0], count * sizeof(float));
+  else if (!run_write_weights(r->files.dir, model, r->progress.best_is_mean, error)) return false;
+  else r->session.kept_at = clock_seconds();
+  return true;
+}
+
+static bool keep_weights(Run *r, Error *error) {
+  r->progress.best_step = r->progress.step;
+  r->progress.best_is_mean = r->progress.evaluated_mean;
+  r->session.of_kept = r->session.evaluated;
+  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_or_wait, error);
 }
 
 /* Keeps the mean weights if they are better (RunProgress.evaluated_mean), else the newest ones. */
-static bool keep(Run *r, Error *error) {
-  r->progress.best_step = r->progress.step;
-  r->progress.best_is_mean = r->progress.evaluated_mean;
-  return (r->progress.best_is_mean || run_download_weights(&r->model, error)) && run_alone(r, write_kept, error);
-}
+static bool keep(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, keep_weights, error); }
 
 static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
@@ -282,11 +306,19 @@ static bool log_evaluation(Run *r, Error *error) {
          check_finite(r, r->progress.last_val_loss, error);
 }
 
-static bool report_evaluation(Run *r, Error *error) {
-  return judge(r, false, error) && run_write_report(&r->files, error);
+static bool write_report(Run *r, Error *error) {
+  if (!is_due(r->session.reported_at)) return true;
+  if (!run_write_report(&r->files, error)) return false;
+  r->session.reported_at = clock_seconds();
+  return true;
 }
 
-bool run_evaluate(Run *r, Error *error) {
+static bool report_evaluation(Run *r, Error *error) {
+  return judge(r, false, error) && (!is_due(r->session.kept_at) || run_write_kept(r, error)) &&
+         run_in_phase(r, PHASE_FILES, write_report, error);
+}
+
+static bool evaluate(Run *r, Error *error) {
   r->progress.evaluated_mean = false;
   if (!run_has_validation(&r->text)) {
     r->progress.evaluated_step = r->progress.step;
@@ -308,6 +340,8 @@ bool run_evaluate(Run *r, Error *error) {
   return (!better || keep(r, error)) && run_alone(r, report_evaluation, error);
 }
 
+bool run_evaluate(Run *r, Error *error) { return run_in_phase(r, PHASE_EVALUATIONS, evaluate, error); }
+
 bool run_evaluate_base(Run *r, Error *error) {
   if (!run_together(r, run_evaluate, error) || r->session.stopping || !run_has_validation(&r->text))
     return !error->code;
@@ -322,6 +356,7 @@ bool run_evaluate_base(Run *r, Error *error) {
 static bool read_kept(Run *r, Error *error) {
   RunModel *model = &r->model;
   const PathText path = path_in(r->files.dir, MODEL_FILE_WEIGHTS);
+  if (!run_write_kept(r, error)) return false;
   if (access(path.text, F_OK) != 0 && errno == ENOENT) {
     console_warning(&r->console, "%s was removed; the newest model is kept", path.text);
     return true;
@@ -366,6 +401,12 @@ static bool measure_newest(Run *r, Evaluation *out, Error *error) {
   return run_agree(r->peers, error);
 }
 
+/* Evaluates the weights of load_kept() on the whole validation text, if the evaluations so far were not of all of it. */
+static bool measure_kept_weights(Run *r, Evaluation *out, Error *error) {
+  *out = r->session.of_kept;
+  return (run_evaluates_all(r) && out->tokens) || measure(r, 0, out, error);
+}
+
 /* Keeps the newest or mean weights if they are at least as good on the whole validation text as the weights that were
  * best on its beginning. Equal ones are kept too, because an earlier start of this program may have replaced the file
  * before it was killed. The kept weights are on the device then (RunSession.holds_kept: other ones than the newest). */
@@ -376,7 +417,7 @@ static bool choose(Run *r, Evaluation *newest, Evaluation *kept, Error *error) {
   run_load_newest(&r->model, &r->session);
   if (!load_kept(r, error)) return false;
   if (r->session.holds_kept) {
-    if (!measure(r, 0, kept, error) || r->session.stopping) return !error->code;
+    if (!measure_kept_weights(r, kept, error) || r->session.stopping) return !error->code;
     if (run_broadcast_flag(r->peers, evaluation_loss(kept) < evaluation_loss(newest) || isnan(newest->nats)))
       return true;
   }
@@ -406,7 +447,7 @@ static void print_kept(Console *console, const RunProgress *progress, const Eval
     console_note(console, "the mean of the weights at the last evaluations is kept, which is better than the newest");
 }
 
-bool run_measure_kept(Run *r, Error *error) {
+static bool measure_kept(Run *r, Error *error) {
   Evaluation newest = {0}, kept = {0};
   ExactCount exact = {0};
   if (!run_has_validation(&r->text)) return true;
@@ -425,3 +466,5 @@ bool run_measure_kept(Run *r, Error *error) {
                  text_plural((double)r->text.choices.count, "question").text, 100 * line.chance);
   return judge(r, true, error);
 }
+
+bool run_measure_kept(Run *r, Error *error) { return run_in_phase(r, PHASE_EVALUATIONS, measure_kept, error); }

@@ -141,9 +141,11 @@ void run_tell_outlook(Run *r) {
   if (*text) console_note(&r->console, "%s", text);
 }
 
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error) {
+bool run_write_result(Run *r, RunEnd end, const char *version, Error *error) {
   if (!run_leads(r->peers)) return true;
+  if (!run_write_kept(r, error)) return false;
   const int64_t tokens = r->progress.step * settings_tokens_per_step(&r->settings);
+  phases_enter(&r->phases, PHASE_FILES); /* until the end of the program */
   const RunResult result = {.end = end,
                             .dir = r->files.dir,
                             .version = version,
@@ -155,7 +157,8 @@ bool run_write_result(const Run *r, RunEnd end, const char *version, Error *erro
                             .step = r->progress.step,
                             .tokens = tokens,
                             .epochs = (double)tokens / (double)run_epoch_tokens(r),
-                            .seconds = run_seconds(r),
+                            .seconds = r->progress.seconds + r->phases.entered - r->session.started,
+                            .phases = &r->phases,
                             .budgets = outlooks_json(&r->outlooks, planned_bits(r))};
   return model_counts_ok(error) && result_write(&result, &r->files.history, error) &&
          run_write_report(&r->files, error);

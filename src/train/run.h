@@ -17,6 +17,7 @@
 #include "report/result.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "report/diagnosis.h"
+#include "report/phases.h"
 #include "train/auto_settings.h"
 #include "train/outlook.h"
 #include "base/path.h"
@@ -156,8 +157,12 @@ typedef struct RunSession {
   int stopping;             /* the signal that asked to stop, agreed by all processes in run_agree_on_stop(); 0: none */
   double started, saved_at; /* clock_seconds() */
   int64_t saved_step;       /* -1: no state was saved yet */
+  double kept_at;           /* clock_seconds() when the best model was written last; 0: it was not... */
+  bool kept_waits;          /* ...and whether a better one waits in RunModel.host[1] */
+  double reported_at;       /* clock_seconds() when report.html was written last; 0: it was not */
   StepReport newest;        /* the last step reported by the device (logging.c) */
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
+  Evaluation of_kept;       /* of the best model so far; tokens 0: it was evaluated before the program started */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
@@ -169,6 +174,7 @@ typedef struct Run {
   Options options;
   AutoReasons reasons; /* made for settings that were not given */
   Console console;
+  PhaseClock phases; /* of this start of the program */
   Collective *peers; /* the processes that train together; one if alone */
   int machines;      /* the number of machines they run on */
   RunText text;
@@ -221,6 +227,13 @@ bool run_agree(Collective *peers, Error *error);
 typedef bool RunWork(Run *r, Error *error);
 bool run_together(Run *r, RunWork *work, Error *error); /* every process does the work, and then they agree */
 bool run_alone(Run *r, RunWork *work, Error *error);    /* rank 0 does the work, and then they agree */
+/* Does the work in this phase of Run.phases, and returns to the phase before. */
+static inline bool run_in_phase(Run *r, Phase phase, RunWork *work, Error *error) {
+  const Phase before = phases_enter(&r->phases, phase);
+  const bool ok = work(r, error);
+  phases_enter(&r->phases, before);
+  return ok;
+}
 /* Rank 0 does the work alone, which decides a part of the run, and sends the others its plan: the settings, what is
  * known of models and text, and the tokenizers and tokens, which they open. */
 bool run_decide(Run *r, RunWork *work, Error *error);
@@ -360,7 +373,7 @@ bool run_open_base_tokenizers(Run *r, Error *error);
 bool run_take_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
-bool run_write_result(const Run *r, RunEnd end, const char *version, Error *error); /* result.json */
+bool run_write_result(Run *r, RunEnd end, const char *version, Error *error); /* result.json */
 void run_tell_outlook(Run *r);                              /* prints what more time would give a new run's text */
 bool run_write_report(const RunFiles *files, Error *error); /* report.html, on rank 0 */
 /* Writes a line of metrics.jsonl, on rank 0. */
@@ -378,8 +391,12 @@ bool run_keep_model(Run *r, Error *error);
 
 /* ---- evaluation.c: validation ---- */
 /* Evaluates on the validation text, or on its beginning if it is long, and writes the best model so far to
- * model.safetensors. Without validation text it writes the newest model. */
+ * model.safetensors. Without validation text it writes the newest model. It writes at most once a
+ * second: in between, the model waits in RunModel.host[1], until run_write_kept(). */
 bool run_evaluate(Run *r, Error *error);
+/* Writes the best model if it waits to be written (RunSession.kept_waits), on rank 0. Called before a state is saved,
+ * which needs RunModel.host[1], and when the run ends. */
+bool run_write_kept(Run *r, Error *error);
 bool run_evaluate_base(Run *r, Error *error); /* evaluates before the first step, and prints the quality of the model */
 bool run_evaluates_all(const Run *r);         /* whether every evaluation uses all of the validation text */
 /* Evaluates, after the last step, the best model so far and the newest one on all of the validation text, keeps the

@@ -149,7 +149,7 @@ static void show_sample(Console *console, int64_t step, char *text, size_t size)
   console_line(console, "--- sample after %s\n%s\n---", text_plural((double)step, "step").text, text);
 }
 
-bool run_sample(Run *r, Error *error) {
+static bool sample(Run *r, Error *error) {
   if (!r->settings.sample_tokens || stop_signal) return true;
   char *text = NULL;
   size_t size = 0;
@@ -165,6 +165,8 @@ bool run_sample(Run *r, Error *error) {
   free(text);
   return ok;
 }
+
+bool run_sample(Run *r, Error *error) { return run_in_phase(r, PHASE_SAMPLES, sample, error); }
 
 /* ---- novelty: finds passages of the sample that appear in the training text, and compares with text
  * that the model was not trained on ---- */
@@ -219,7 +221,7 @@ static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Err
   return ok || !error->code; /* stopped */
 }
 
-bool run_check_novelty(Run *r, Error *error) {
+static bool check_novelty(Run *r, Error *error) {
   const size_t count = r->model.drawn.count < MOST_TOKENS ? r->model.drawn.count : MOST_TOKENS;
   size_t copied[EXCERPTS + 1] = {0}, usual = 0;
   MetricsLine line;
@@ -234,3 +236,5 @@ bool run_check_novelty(Run *r, Error *error) {
                               usual, &line) ||
          run_log_diagnosis(r, &line, error);
 }
+
+bool run_check_novelty(Run *r, Error *error) { return run_in_phase(r, PHASE_SAMPLES, check_novelty, error); }

@@ -165,6 +165,8 @@ static bool write_model(Run *r, Error *error) {
          run_write_model(r, dir.text, error) && write_manifest(r, folder.text, name, error);
 }
 
-bool run_keep_model(Run *r, Error *error) {
+static bool keep_model(Run *r, Error *error) {
   return run_download_weights(&r->model, error) && run_alone(r, write_model, error);
 }
+
+bool run_keep_model(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, keep_model, error); }

@@ -129,7 +129,8 @@ static bool write_state(Run *r, Error *error) {
          (run_has_validation(&r->text) || run_write_weights(r->files.dir, &r->model, false, error));
 }
 
-bool run_save_state(Run *r, Error *error) {
+static bool save_state(Run *r, Error *error) {
+  if (!run_alone(r, run_write_kept, error)) return false; /* its place in memory is needed */
   run_download_state(&r->model, error);
   if (!run_agree(r->peers, error) || !run_alone(r, write_state, error)) return false;
   r->session.saved_step = r->progress.step;
@@ -137,6 +138,8 @@ bool run_save_state(Run *r, Error *error) {
   startup_unsaved_steps = 0;
   return true;
 }
+
+bool run_save_state(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, save_state, error); }
 
 /* ---- restoring ---- */
 

@@ -175,14 +175,14 @@ void run_start_budget(Run *r) {
 }
 
 /* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
- * model on the whole validation text, a sample, and a second checkpoint. */
+ * model on the whole validation text, unless that was done before, a sample, and a second checkpoint. */
 static double seconds_at_end(const Run *r) {
   const TimeBudget *p = &r->budget;
   const double windows = (double)windows_count(&r->text.val.windows, r->model.config.ctx);
   /* a forward pass costs a third of a training step */
   const double guess = step_seconds(p) / 3 * r->model.config.ctx / (double)settings_tokens_per_step(&r->settings);
   const bool newest = !run_evaluates_all(r) || !r->settings.eval_every; /* it was not evaluated before */
-  const int evaluations = newest + (r->progress.bad_evals > 0);
+  const int evaluations = newest ? 1 + (r->progress.bad_evals > 0) : 0;
   return 2 * p->saving + p->sampling + evaluations * windows * (p->evaluating > 0 ? p->evaluating : guess) +
          p->answering * (double)r->text.val.pairs.pairs + p->choosing * (double)r->text.choices.count;
 }
