@@ -101,6 +101,11 @@ refused "shares of 1" 2 "add up to 1;" $train a.txt b.txt=0.5 c=0.5 $few --out n
 refused "shares above 1" 2 "add up to 1.2;" $train a.txt b.txt=0.7 c=0.5 $few --out no.run
 refused "a text twice" 2 "given twice" $train a.txt b.txt=0.5 ./b.txt $few --out no.run
 refused "a text with two shares" 2 "given twice" $train a.txt b.txt=0.5 b.txt=0.1 $few --out no.run
+cp -r c e && cp b.txt e/3.txt
+refused "a file of a folder" 2 "e/3.txt is given twice" $train e e/3.txt=0.5 $few --out no.run
+ln -s b.txt link.txt
+refused "a link to a text" 2 "link.txt is given twice" $train b.txt link.txt=0.5 $few --out no.run
+check "twice, without a share" sh -c '"$@" --dry-run 2>/dev/null' - $train b.txt b.txt d.txt=0.5 $few
 refused "shares for all" 2 "every text has a share" $train b.txt=0.5 c=0.1 $few --out no.run
 refused "a text that is not there" 3 "cannot read e.txt: " $train a.txt e.txt=0.5 $few --out no.run
 echo short >short.txt

@@ -5,7 +5,6 @@
 #include "text/tokenizer/tokenizer.h"
 #include "train/architecture.h"
 #include "train/auto_settings.h"
-#include "base/file.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -448,9 +447,6 @@ static bool add_share(const TrainSettings *s, int item, Mixture *out, Error *err
   if (!(share >= MIXTURE_LEAST && share < 1))
     return fail(error, EXIT_USAGE, "%s: there is no such file, and a share is a number from %.6f to below 1", name.text,
                 MIXTURE_LEAST);
-  for (int i = 0; i < s->data.count; i++)
-    if (i != item && file_is_same(settings_text(s->data.items[i]).path.text, text.path.text))
-      return fail(error, EXIT_USAGE, "%s names a text that is given twice; name it once", name.text);
   if (out->count == MIXTURE_TEXTS)
     return fail(error, EXIT_USAGE, "more than %d texts have a share; put some into one folder", MIXTURE_TEXTS);
   out->items[out->count] = item;

@@ -52,6 +52,20 @@ static bool open_corpus(Run *r, const char *const *inputs, int count, int groups
   return ok;
 }
 
+/* Refuses a file with a share that is also read otherwise, for example in a folder. */
+static bool check_once(const Corpus *corpus, Error *error) {
+  for (int i = 0; i < corpus_files(corpus); i++) {
+    const TextFile *file = corpus_file(corpus, i), *other = corpus_file(corpus, 0);
+    while (other != file &&
+           (other->group == file->group || other->inode != file->inode || other->device != file->device))
+      other++;
+    if (other != file)
+      return fail(error, EXIT_USAGE, "%s is given twice, at least once with a share; name it once",
+                  text_one_line(file->path, 250).text);
+  }
+  return true;
+}
+
 /* Opens the training texts, those with shares last. */
 static bool open_train(Run *r, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
@@ -66,7 +80,7 @@ static bool open_train(Run *r, Corpus **out, Error *error) {
   ok = ok ? open_corpus(r, paths, count, r->text.mixture.count, out, error) : error_memory(error, "a list of files");
   for (int i = 0; i < count; i++) free((void *)(uintptr_t)paths[i]);
   free(paths);
-  return ok;
+  return ok && (!r->text.mixture.count || check_once(*out, error));
 }
 
 static bool reads_stdin(const TrainSettings *s) {
