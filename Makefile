@@ -48,14 +48,16 @@ $(MPI_LIBRARIES): $(BIN)/inkling-%.so: $(MPI_SOURCES) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call run,$(WITH_CC) $(MPICC_$*) -std=c11 $(CPPFLAGS) -O2 -fPIC -shared -I. -Isrc $(WARNINGS) $< -o $@)
 
-# Generators of training texts. They need no external libraries.
+# Generators of training texts. Only build/talks, which reads JSON, needs an external library.
 DATA_UTIL := $(filter-out src/base/json.c src/base/html.c,$(wildcard src/base/*.c))
-DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs
+DATA_PROGRAMS := $(BUILD)/stories $(BUILD)/pairs $(BUILD)/talks
 $(DATA_PROGRAMS): $(patsubst %.c,$(BUILD)/%.o,tools/output.c $(wildcard src/cli/option*.c) src/cli/console.c $(DATA_UTIL))
 $(BUILD)/stories: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/stories/*.c))
 $(BUILD)/pairs: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/pairs/*.c))
+$(BUILD)/talks: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/talks/*.c) $(addprefix tools/stories/,grammar.c writer.c check.c) src/text/dataset/line.c src/base/json.c)
+$(BUILD)/talks: DATA_LIBS := $(ALL_LIBS)
 $(DATA_PROGRAMS):
-	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm)
+	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ -lm $(DATA_LIBS))
 
 # ---- objects ----
 

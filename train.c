@@ -44,7 +44,8 @@ static bool take_settings(Run *r, Error *error) {
   /* A resumed run keeps its model, so options that name that model again do not change how it is trained. */
   options_follow(&r->options, s->resume);
   if (s->data.count == 0) return fail_without_text(r, error);
-  return run_name_directory(s, &r->files, error) && run_read_base(r, error) && settings_read_minutes(s, error);
+  return settings_read_shares(s, &r->text.mixture, error) && run_name_directory(s, &r->files, error) &&
+         run_read_base(r, error) && settings_read_minutes(s, error);
 }
 
 static bool check_device(const Run *r, const ModelConfig *model, Error *error) {
@@ -80,8 +81,8 @@ static AutoInputs choice_inputs(const Run *r, ContextInfo *device) {
                       .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
                       .base = base,
                       .teacher = r->settings.teacher ? &r->teacher.config : NULL,
-                      .text_bytes = r->text.train.file.info.bytes,
-                      .train_tokens = token_range_size(&r->text.train.range),
+                      .text_bytes = run_epoch_bytes(&r->text),
+                      .train_tokens = run_in_epoch(&r->text, token_range_size(&r->text.train.range)),
                       .val_tokens = token_range_size(&r->text.val.range),
                       .processes = r->peers->size,
                       .pairs = run_has_pairs(&r->text),

@@ -27,7 +27,7 @@ train       7  src/train/
 generate    7  src/generate/
 sweep       8  src/train/sweep/
 programs    9  train.c generate.c inkling.c tools/option_pages.c
-texts       6  tools/stories/ tools/pairs/ tools/output.c tools/output.h
+texts       6  tools/stories/ tools/pairs/ tools/talks/ tools/output.c tools/output.h
 bench       9  tests/bench/
 '
 export folders

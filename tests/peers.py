@@ -165,6 +165,7 @@ def same_losses(kind, launcher, folder, full):
                               "--optimizer", "adamw", "--lr", "1e-3", "--mixer", "CA", "--qk-norm"],
              "encoder": ["pairs.tsv", "--arch", "original", "--layers", "1", "--batch", "5"],
              "packing": ["pairs.tsv", "--encoder-layers", "0", "--pack", "docs", "--batch", "4", "--tokenizer", "byte"],
+             "shares": ["text.txt", "pairs.tsv=0.3", "--batch", "5", "--tokenizer", "byte"],
              "fine-tuning": ["text.txt", "--init", "base.run", "--batch", "5"]}
     train(None, folder, 1, ["text.txt", *MODEL, "--tokenizer", "byte", "--batch", "4", "--steps", "9", "--out", "base.run",
                             "--overwrite", "--quiet"])

@@ -96,6 +96,30 @@ static void files(void **state) {
   expect_parts(open_with(mixed, 2, NULL), 0.5, ALL, "aaaa$", "a|b$"); /* both have prompts, maybe empty ones */
 }
 
+/* Every group is cut by itself; one with nothing to cut stays whole. */
+static void groups(void **state) {
+  Fixture *f = *state;
+  const char *dir = make_dir(f, "folder");
+  put_text(f, "folder/3.txt", "o\np\n");
+  put_text(f, "folder/4.txt", "q\nr\n");
+  const char *sources[] = {put_text(f, "1", "a\nb\n"), put_text(f, "2", "c\nd\ne\nf\n"), dir, put_text(f, "5", "x"),
+                           put_text(f, "6", "")};
+  const CorpusOptions options = {.groups = 3};
+  expect_parts(open_with(sources, 5, &options), 0.5, ALL, "a\nb\n$c\n$o\np\n$x$", "d\ne\nf\n$q\nr\n$");
+  expect_parts(open_with(sources, 5, &options), 0.9, 2, "a\nb\n$c\nd\ne\n$o\np\n$q\n$x$", "f\n$r\n$");
+  Corpus *corpus = open_with(sources, 5, &options), *rest;
+  Error error = {0};
+  assert_true(corpus_cut(corpus, 0.5, ALL, &rest, &error));
+  for (int i = 0; i < 4; i++) assert_int_equal(next(corpus).group, i < 2 ? 0 : i - 1);
+  for (int i = 0; i < 2; i++) assert_int_equal(next(rest).group, i);
+  Corpus *other = open_with(sources, 5, &(CorpusOptions){.groups = 2}), *plain = open_with(sources, 5, NULL);
+  assert_true(corpus_fingerprint(other) != corpus_fingerprint(plain));
+  corpus_close(corpus);
+  corpus_close(rest);
+  corpus_close(other);
+  corpus_close(plain);
+}
+
 static void nothing_is_cut(void **state) {
   Fixture *f = *state;
   const double fractions[] = {0, -1, 1, 2, (double)NAN};
@@ -195,14 +219,9 @@ static void changed_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      WITH_FIXTURE(text_files),
-      WITH_FIXTURE(lines_stay_whole),
-      WITH_FIXTURE(files),
-      WITH_FIXTURE(nothing_is_cut),
-      WITH_FIXTURE(lines_have_their_numbers),
-      WITH_FIXTURE(bad_lines),
-      WITH_FIXTURE(parts_are_as_files),
-      WITH_FIXTURE(changed_files),
+      WITH_FIXTURE(text_files), WITH_FIXTURE(lines_stay_whole),   WITH_FIXTURE(files),
+      WITH_FIXTURE(groups),     WITH_FIXTURE(nothing_is_cut),     WITH_FIXTURE(lines_have_their_numbers),
+      WITH_FIXTURE(bad_lines),  WITH_FIXTURE(parts_are_as_files), WITH_FIXTURE(changed_files),
   };
   return cmocka_run_group_tests_name("corpus_cut", tests, NULL, NULL);
 }

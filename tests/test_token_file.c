@@ -192,12 +192,50 @@ static void test_damaged(void **state) {
   }
 }
 
+/* Groups 0 and 2 to 4 have three tokens each. */
+static void test_groups(void **state) {
+  Fixture *f = *state;
+  const TokenFileInfo info = {.vocab = 5};
+  const int32_t ids[] = {1, 2, 3};
+  const int64_t ends[] = {3, 3, 6, 9, 12, 12, 12}, wrong[] = {-1, 7, 13, INT64_MIN, INT64_MAX};
+  TokenWriter writer;
+  Error error = {0}, damaged = {0};
+  assert_true(token_writer_begin(&writer, f->path, &info, &error));
+  for (int group = 0; group <= 4; group++) {
+    token_writer_begin_group(&writer, group);
+    if (group != 1) assert_true(token_writer_add(&writer, ids, 3, true, &error));
+  }
+  assert_true(token_writer_commit(&writer, 4, 12, &error));
+  TokenFile file = open_tokens(f);
+  assert_int_equal(file.info.tokens, 12);
+  for (int group = 0; group < 7; group++) {
+    const TokenRange range = token_file_group(&file, group);
+    assert_true(range.file == &file && range.begin == (group ? ends[group - 1] : 0) && range.end == ends[group]);
+  }
+  assert_true(token_file_verify(&file, (Progress){0}, &error));
+  token_file_close(&file);
+  const int64_t other = 4;
+  overwrite(f, HEADER + 2 * 12, &other, sizeof other);
+  refused(f); /* group 1 would begin after group 2 */
+  const int64_t second = 5;
+  overwrite(f, HEADER + 2 * 12 + 8, &second, sizeof second);
+  file = open_tokens(f);
+  assert_false(token_file_verify(&file, (Progress){0}, &damaged));
+  assert_int_equal(damaged.code, EXIT_CHECKPOINT);
+  token_file_close(&file);
+  for (int i = 0; i < 5; i++) {
+    overwrite(f, HEADER + 2 * 12 + 8, &wrong[i], sizeof *wrong);
+    refused(f);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_abort, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_groups, set_up, tear_down),
   };
   return cmocka_run_group_tests_name("token file", tests, NULL, NULL);
 }

@@ -301,6 +301,33 @@ static void test_packed_windows(void **state) {
   packing_free(&p);
 }
 
+/* Of the first n windows, the text with the first share has floor(n * share), and the next one likewise of the rest;
+ * each text's windows are taken in order. */
+static void test_mixture(void **state) {
+  (void)state;
+  const Mixture none = {0}, mixture = {.count = 3, .shares = {300000, 1, 150000}};
+  const double shares[] = {0.549999, 0.3, 0.000001, 0.15};
+  const int64_t starts[] = {0, 12345, ((int64_t)1 << 61) + 7};
+  int64_t index;
+  assert_int_equal(mixture_rest(&none), MIXTURE_WHOLE);
+  assert_int_equal(mixture_rest(&mixture), 549999);
+  for (int k = 0; k < 3; k++) {
+    int64_t taken[4] = {0}, first[4];
+    for (int64_t i = 0; i < 2000000; i++) {
+      assert_int_equal(mixture_text(&none, starts[k] + i, &index), 0);
+      assert_int_equal(index, starts[k] + i);
+      const int text = mixture_text(&mixture, starts[k] + i, &index);
+      if (!taken[text]) first[text] = index;
+      assert_int_equal(index, first[text] + taken[text]++);
+      const double all = (double)(starts[k] + i + 1);
+      if (k < 2 && text == 1) assert_int_equal(index + 1, (int64_t)floor(all * 0.3 + 1e-6));
+      for (int t = 0; k < 2 && t < 4; t++)
+        assert_true(fabs((double)(taken[t] ? first[t] + taken[t] : 0) - all * shares[t]) < 3 || !taken[t]);
+    }
+    for (int t = 0; t < 4; t++) assert_true(fabs((double)taken[t] - 2e6 * shares[t]) < 3);
+  }
+}
+
 static bool stop_it(void *context, int64_t tokens, Error *error) {
   *(int64_t *)context = tokens;
   error->code = EXIT_SIGNALS;
@@ -338,6 +365,7 @@ int main(void) {
       cmocka_unit_test(test_order_of_each_epoch_and_seed),
       cmocka_unit_test(test_order_is_random),
       cmocka_unit_test(test_draws_depend_on_everything),
+      cmocka_unit_test(test_mixture),
       cmocka_unit_test_setup_teardown(test_drawn_window, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_stream_in_order, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_packing, set_up, tear_down),

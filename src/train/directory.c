@@ -15,8 +15,8 @@
 char *run_directory(const TrainSettings *s, const char *ending, Error *error) {
   char *out = NULL, *name = NULL;
   if (s->out) out = strdup(s->out);
-  else if (path_is_stdin(s->data.items[0])) name = strdup("stdin");
-  else name = file_last_name(s->data.items[0]);
+  else if (path_is_stdin(settings_text(s->data.items[0]).path.text)) name = strdup("stdin");
+  else name = file_last_name(settings_text(s->data.items[0]).path.text);
   if (name) {
     const char *dot = strrchr(name, '.');
     const size_t length = dot && dot > name ? (size_t)(dot - name) : strlen(name), size = length + strlen(ending) + 1;
@@ -43,7 +43,7 @@ static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
   if (s->teacher && file_is_same(s->teacher, files->dir))
     return fail(error, EXIT_USAGE, "--teacher %s is the directory of the run itself", s->teacher);
   for (int i = 0; i < s->data.count; i++)
-    if (!checkpoint_check_input(files->dir, s->data.items[i], error)) return false;
+    if (!checkpoint_check_input(files->dir, settings_text(s->data.items[i]).path.text, error)) return false;
   return checkpoint_lock(&files->lock, files->dir, error);
 }
 
@@ -78,7 +78,7 @@ static bool check_input(const char *path, Error *error) {
 
 static bool check_inputs(const TrainSettings *s, Error *error) {
   for (int i = 0; i < s->data.count; i++)
-    if (!check_input(s->data.items[i], error)) return false;
+    if (!check_input(settings_text(s->data.items[i]).path.text, error)) return false;
   return check_input(s->val, error) && check_input(s->choose, error) && check_input(s->teacher, error) &&
          check_input(settings_tokenizer_is_path(s->tokenizer) ? s->tokenizer : NULL, error) &&
          check_input(settings_tokenizer_is_path(s->source_tokenizer) ? s->source_tokenizer : NULL, error);
@@ -86,11 +86,14 @@ static bool check_inputs(const TrainSettings *s, Error *error) {
 
 char *run_absolute_path(const TrainSettings *s, const Option *row, const char *text, Error *error) {
   const bool is_tokenizer = row->value == &s->tokenizer || row->value == &s->source_tokenizer;
-  if (row->setting != SETTING_PATH || path_is_stdin(text)) return NULL;
+  const NamedText named = settings_text(text);
+  const char *share = row->value == &s->data ? named.share : NULL, *file = share ? named.path.text : text;
+  if (row->setting != SETTING_PATH || path_is_stdin(file)) return NULL;
   if (is_tokenizer && !settings_tokenizer_is_path(text)) return NULL;
-  char *path = realpath(text, NULL);
-  if (!path && errno == ENOMEM) error_memory(error, CHECKPOINT_SETTINGS);
-  return path;
+  char *path = realpath(file, NULL), *with = path && share ? realloc(path, strlen(path) + strlen(text) + 1) : path;
+  if (path ? !with : errno == ENOMEM) error_memory(error, CHECKPOINT_SETTINGS);
+  if (path && !with) free(path);
+  return with && share ? strcat(with, share - 1) : with; /* "=0.3" */
 }
 
 typedef struct Resolving {

@@ -126,7 +126,8 @@ static bool is_named(const TrainSettings *s, const char *path, bool *inside) {
   bool named = s->val && strcmp(s->val, path) == 0;
   *inside = false;
   for (int i = 0; i < s->data.count; i++) {
-    const char *item = s->data.items[i];
+    const NamedText text = settings_text(s->data.items[i]);
+    const char *item = text.path.text;
     const size_t size = strlen(item);
     named = named || strcmp(item, path) == 0;
     *inside = *inside || (size && strncmp(item, path, size) == 0 && (item[size - 1] == '/' || path[size] == '/'));

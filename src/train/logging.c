@@ -128,8 +128,8 @@ static double planned_bits(const Run *r) {
   const MetricsLine *kept = history_kept(&r->files.history);
   if (!kept || !(fall_in_second_half(r) >= LITTLE_FALL)) return (double)NAN;
   const double tokens = (double)r->progress.step * (double)settings_tokens_per_step(&r->settings);
-  const double epochs = tokens / (double)token_range_size(&r->text.train.range);
-  return outlooks_planned_bits(&r->outlooks, (double)r->text.train.file.info.bytes, epochs, kept->bits_per_byte);
+  const double epochs = tokens / (double)run_in_epoch(&r->text, token_range_size(&r->text.train.range));
+  return outlooks_planned_bits(&r->outlooks, (double)run_epoch_bytes(&r->text), epochs, kept->bits_per_byte);
 }
 
 void run_tell_outlook(Run *r) {

@@ -145,6 +145,7 @@ static bool pass_plan(PlanText *p, Run *r, Error *error) {
   pass(p, &r->teacher.config, sizeof r->teacher.config);
   pass(p, &r->model.config, sizeof r->model.config);
   pass(p, &r->series, sizeof r->series);
+  pass(p, &r->text.mixture, sizeof r->text.mixture);
   pass(p, &r->settings.minutes, sizeof r->settings.minutes);
   pass(p, &r->settings.plans, sizeof r->settings.plans);
   if (!opened && !pass_data(p, r, error)) return false;

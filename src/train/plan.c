@@ -61,6 +61,19 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
   else if (text->train.windows.packing) print_packing(c, text->train.windows.packing);
 }
 
+static void print_shares(Run *r) {
+  const Mixture *m = &r->text.mixture;
+  const double windows = (double)settings_tokens_per_step(&r->settings) * (double)r->settings.steps / MIXTURE_WHOLE;
+  for (int i = 0; i < m->count; i++) {
+    const double passes = windows * (double)m->shares[i] / (double)run_pass_tokens(r, &r->text.weighted[i]);
+    console_row(&r->console, i ? "" : "shares", "%g %% of the windows are from %s: %s, read %s",
+                100 * (double)m->shares[i] / MIXTURE_WHOLE,
+                text_one_line(settings_text(r->settings.data.items[m->items[i]]).path.text, 250).text,
+                text_plural_short((double)token_range_size(&r->text.weighted[i].range), "token").text,
+                text_plural(round(100 * passes) / 100, "time").text);
+  }
+}
+
 static void print_model(Console *c, const TrainSettings *s, const RunText *text, const ModelConfig *m) {
   char encoder[48] = "", sources[64] = "";
   if (m->encoder_layers) snprintf(encoder, sizeof encoder, "encoder of %d and decoder of ", m->encoder_layers);
@@ -173,6 +186,7 @@ void run_print_plan(Run *r) {
   if (c->quiet) return;
   const MemoryPlan memory = run_memory(r);
   print_text(&r->console, &r->settings, &r->text);
+  print_shares(r);
   print_model(&r->console, &r->settings, &r->text, &r->model.config);
   print_teacher(r);
   print_length(r);

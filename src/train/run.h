@@ -75,9 +75,11 @@ typedef struct RunText {
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer; /* for prompts, with an encoder; NULL: the same as `tokenizer` */
   TextPart train, val;
-  bool cut_by_tokens; /* the run was begun by an older version: `val` is the end of the file of `train` */
-  ChoiceSet choices;  /* of --choose, on rank 0; count 0: none */
-  uint64_t val_text;  /* on rank 0: identifies the validation text (tokenization_text_sum()) */
+  Mixture mixture;                  /* of the training texts: `train` has those without a share, ... */
+  TextPart weighted[MIXTURE_TEXTS]; /* ...and these one each of the others, all in the file of `train` */
+  bool cut_by_tokens;               /* the run was begun by an older version: `val` is the end of the file of `train` */
+  ChoiceSet choices;                /* of --choose, on rank 0; count 0: none */
+  uint64_t val_text;                /* on rank 0: identifies the validation text (tokenization_text_sum()) */
 } RunText;
 
 /* The device (setup.c). */
@@ -207,10 +209,24 @@ static inline Tokenizer *run_source_tokenizer(const RunText *text) {
   return text->source_tokenizer ? text->source_tokenizer : text->tokenizer;
 }
 
-/* Returns the number of token positions in one epoch, padding included. */
+/* Returns what an epoch reads, if a pass over the texts without a share reads `length` of them. */
+static inline int64_t run_in_epoch(const RunText *text, int64_t length) {
+  return (int64_t)((double)length * ((double)MIXTURE_WHOLE / (double)mixture_rest(&text->mixture)));
+}
+
+static inline int64_t run_epoch_bytes(const RunText *text) {
+  const TokenFileInfo *info = &text->train.file.info;
+  const double tokens = (double)run_in_epoch(text, token_range_size(&text->train.range));
+  return (int64_t)((double)info->bytes * (tokens / (double)info->tokens));
+}
+
+/* Returns the number of token positions in one pass over a text, and in one epoch, padding included. */
+static inline int64_t run_pass_tokens(const Run *r, const TextPart *part) {
+  return r->settings.pack == PACK_DOCS ? windows_count(&part->windows, 1) * r->model.config.ctx
+                                       : token_range_size(&part->range);
+}
 static inline int64_t run_epoch_tokens(const Run *r) {
-  return r->settings.pack == PACK_DOCS ? windows_count(&r->text.train.windows, 1) * r->model.config.ctx
-                                       : token_range_size(&r->text.train.range);
+  return run_in_epoch(&r->text, run_pass_tokens(r, &r->text.train));
 }
 
 /* Returns whether there is validation text. Without it, the newest model is kept. */
@@ -267,6 +283,8 @@ bool run_open_tokens(Run *r, Corpus *train, Corpus *val, Error *error);
 /* Measures the lengths of the training documents when the context depends on them; else returns no documents. */
 bool run_measure_documents(Run *r, DocumentLengths *out, Error *error);
 bool run_open_windows(Run *r, Error *error); /* after the context is known */
+/* Returns the windows that window `number` of the training is drawn from, and its number among these. */
+const Windows *run_windows(const RunText *text, int64_t number, int64_t *index);
 /* Fills the sequences of a step; `out` points into the run. */
 bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error);
 void run_remove_scratch(RunText *text); /* after all processes have opened the data */

@@ -210,10 +210,12 @@ static bool collect_texts(const RunText *text, const BpeIds *drawn, int32_t *ids
 /* Computes the bytes that the sample and each excerpt have in common with the training text. */
 static bool compare(const Run *r, size_t count, size_t copied[EXCERPTS + 1], Error *error) {
   const size_t all = (EXCERPTS + 1) * (count + 1) - 1;
+  const TextPart *train = &r->text.train;
+  const TokenRange trained = {&train->file, 0, r->text.mixture.count ? train->file.info.tokens : train->range.end};
   int32_t *ids = malloc(all * sizeof *ids), *lengths = calloc(all, sizeof *lengths);
   const bool ok = ((ids && lengths) || error_memory(error, "a comparison of texts")) &&
                   collect_texts(&r->text, &r->model.drawn, ids, count, error) &&
-                  longest_match_lengths(&r->text.train.range, ids, all, lengths, (Progress){go_on, NULL}, error);
+                  longest_match_lengths(&trained, ids, all, lengths, (Progress){go_on, NULL}, error);
   for (size_t i = 0; ok && i <= EXCERPTS; i++)
     copied[i] = copied_bytes(r->text.tokenizer, ids + i * (count + 1), lengths + i * (count + 1), count);
   free(ids);

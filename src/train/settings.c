@@ -5,10 +5,12 @@
 #include "text/tokenizer/tokenizer.h"
 #include "train/architecture.h"
 #include "train/auto_settings.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const settings_optimizers[] = {"adamw", "muon", NULL};
 static const char *const schedule_names[] = {"cosine", "linear", "constant", "wsd", NULL}; /* as ScheduleKind */
@@ -113,7 +115,9 @@ static void add_text_options(Options *options, TrainSettings *s) {
       GROUP("Data", .setting = SETTING_OF_MODEL),
       LIST("data", &s->data, "FILE",
            "training text: files, directories (every " TEXT_FILE_NAMES " in them) or - (standard input); a "
-           "document ends at the end of a file or at a line that contains only <|endoftext|>",
+           "document ends at the end of a file or at a line that contains only <|endoftext|>. FILE=0.3: 30 % of the "
+           "training windows come from it, and the others from the texts without a share (unless a file has this "
+           "whole name)",
            .positional = true, .modes = OPTION_ALL_MODES, .common = true, .setting = SETTING_PATH),
       TEXT("val", &s->val, "FILE", "the end of the text",
            "validation text; at most its first " SHOWN(AUTO_VAL_MTOKENS) " M tokens are used", .common = true,
@@ -423,6 +427,44 @@ void train_options(Options *options, TrainSettings *s) {
 }
 
 /* ---- what follows from settings ---- */
+
+NamedText settings_text(const char *name) {
+  const char *mark = strrchr(name, '=');
+  char *end = NULL;
+  if (mark) strtod(mark + 1, &end);
+  const bool given = mark && end > mark + 1 && !*end && access(name, F_OK) != 0;
+  NamedText out = {.share = given ? mark + 1 : NULL};
+  snprintf(out.path.text, sizeof out.path.text, "%.*s", given ? (int)(mark - name) : -1, name);
+  return out;
+}
+
+/* Adds the share of one text. */
+static bool add_share(const TrainSettings *s, int item, Mixture *out, Error *error) {
+  const OneLine name = text_one_line(s->data.items[item], 250);
+  const NamedText text = settings_text(s->data.items[item]);
+  const double share = text.share ? strtod(text.share, NULL) : 0;
+  if (!text.share) return true;
+  if (!(share >= MIXTURE_LEAST && share < 1))
+    return fail(error, EXIT_USAGE, "%s: there is no such file, and a share is a number from %.6f to below 1", name.text,
+                MIXTURE_LEAST);
+  if (out->count == MIXTURE_TEXTS)
+    return fail(error, EXIT_USAGE, "more than %d texts have a share; put some into one folder", MIXTURE_TEXTS);
+  out->items[out->count] = item;
+  out->shares[out->count++] = llround(share * MIXTURE_WHOLE);
+  return true;
+}
+
+bool settings_read_shares(const TrainSettings *s, Mixture *out, Error *error) {
+  *out = (Mixture){0};
+  for (int i = 0; i < s->data.count; i++)
+    if (!add_share(s, i, out, error)) return false;
+  const int64_t rest = mixture_rest(out);
+  if (rest <= 0)
+    return fail(error, EXIT_USAGE, "the shares of the texts add up to %g; they must leave windows to the other texts",
+                1 - (double)rest / MIXTURE_WHOLE);
+  return out->count < s->data.count ||
+         fail(error, EXIT_USAGE, "every text has a share; name one without, whose passes are the epochs");
+}
 
 bool settings_read_minutes(TrainSettings *s, Error *error) {
   const double MOST = 1e6;

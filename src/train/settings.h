@@ -4,6 +4,8 @@
 
 #include "cli/device.h"
 #include "cli/options.h"
+#include "base/path.h"
+#include "text/dataset/windows.h"
 #include "model.h"
 
 extern const char *const settings_optimizers[]; /* as OptimizerKind; ends with NULL */
@@ -109,6 +111,16 @@ enum {
 
 /* Sets defaults in `settings` and puts the table of its options into `options`. */
 void train_options(Options *options, TrainSettings *settings);
+
+/* A training text as it is named: PATH, or PATH=SHARE if no file has this whole name. */
+typedef struct NamedText {
+  PathText path;
+  const char *share; /* inside the name; NULL: none */
+} NamedText;
+NamedText settings_text(const char *name);
+
+/* Reads the shares of the texts. EXIT_USAGE. */
+bool settings_read_shares(const TrainSettings *settings, Mixture *out, Error *error);
 
 /* Reads minutes_text: one number, or for a dry run several with commas between them. EXIT_USAGE. */
 bool settings_read_minutes(TrainSettings *settings, Error *error);

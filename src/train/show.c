@@ -230,7 +230,9 @@ bool run_show_windows(Run *r, Error *error) {
   bool ok = true;
   for (int i = 0; ok && i < s->show; i++) {
     const int step = 1 + i / sequences, sequence = i % sequences;
-    ok = startup_go_on("showing windows", error) && windows_draw(&r->text.train.windows, s->seed, i, &window, error);
+    int64_t index;
+    const Windows *windows = run_windows(&r->text, i, &index);
+    ok = startup_go_on("showing windows", error) && windows_draw(windows, s->seed, index, &window, error);
     if (ok) show_window(&page, &r->text, r->model.config.ctx, &window, i + 1, step, sequence);
     if (ferror(stdout)) break;
   }

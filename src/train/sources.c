@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -26,10 +27,12 @@ const char *run_stdin_file(const TrainSettings *s) {
                            : CHECKPOINT_STDIN_TEXT;
 }
 
-OneLine run_text_name(const TrainSettings *s) { return text_one_line(path_shown(s->data.items[0]), 250); }
+OneLine run_text_name(const TrainSettings *s) {
+  return text_one_line(path_shown(settings_text(s->data.items[0]).path.text), 250);
+}
 
 /* A resumed run reads the copy of its standard input from its directory. */
-static bool open_corpus(Run *r, const char *const *inputs, int count, Corpus **out, Error *error) {
+static bool open_corpus(Run *r, const char *const *inputs, int count, int groups, Corpus **out, Error *error) {
   const TrainSettings *s = &r->settings;
   StartupWork reading = {.console = &r->console, .name = "reading standard input", .bytes = true};
   const PathText copy =
@@ -42,15 +45,47 @@ static bool open_corpus(Run *r, const char *const *inputs, int count, Corpus **o
                                  .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = startup_progress(&reading),
-                                 .is_model = model_files_exist};
+                                 .is_model = model_files_exist,
+                                 .groups = groups};
   bool ok = corpus_open(out, inputs, count, &options, error);
   console_work_end(&r->console);
   return ok;
 }
 
+/* Refuses a file with a share that is also read otherwise, for example in a folder. */
+static bool check_once(const Corpus *corpus, Error *error) {
+  for (int i = 0; i < corpus_files(corpus); i++) {
+    const TextFile *file = corpus_file(corpus, i), *other = corpus_file(corpus, 0);
+    while (other != file &&
+           (other->group == file->group || other->inode != file->inode || other->device != file->device))
+      other++;
+    if (other != file)
+      return fail(error, EXIT_USAGE, "%s is given twice, at least once with a share; name it once",
+                  text_one_line(file->path, 250).text);
+  }
+  return true;
+}
+
+/* Opens the training texts, those with shares last. */
+static bool open_train(Run *r, Corpus **out, Error *error) {
+  const TrainSettings *s = &r->settings;
+  const char **paths = calloc((size_t)s->data.count, sizeof *paths);
+  int count = 0;
+  for (int i = 0; paths && i < 2 * s->data.count; i++) {
+    const NamedText text = settings_text(s->data.items[i % s->data.count]);
+    if (!text.share == (i < s->data.count)) paths[count++] = strdup(text.path.text);
+  }
+  bool ok = paths != NULL;
+  for (int i = 0; i < count; i++) ok = ok && paths[i];
+  ok = ok ? open_corpus(r, paths, count, r->text.mixture.count, out, error) : error_memory(error, "a list of files");
+  for (int i = 0; i < count; i++) free((void *)(uintptr_t)paths[i]);
+  free(paths);
+  return ok && (!r->text.mixture.count || check_once(*out, error));
+}
+
 static bool reads_stdin(const TrainSettings *s) {
   for (int i = 0; i < s->data.count; i++)
-    if (path_is_stdin(s->data.items[i])) return true;
+    if (path_is_stdin(settings_text(s->data.items[i]).path.text)) return true;
   return false;
 }
 
@@ -81,8 +116,8 @@ static bool open_corpora(Run *r, Corpus **train, Corpus **val, Error *error) {
         error, EXIT_USAGE,
         "--%s applies to standard input (-), which was not given; give a file of this format a name that ends in %s",
         s->tsv ? "tsv" : "fasta", text_ending(s->tsv ? FORMAT_TSV : FORMAT_FASTA));
-  if (s->val && !open_corpus(r, &s->val, 1, val, error)) return false;
-  if (!open_corpus(r, s->data.items, s->data.count, train, error)) return false;
+  if (s->val && !open_corpus(r, &s->val, 1, 0, val, error)) return false;
+  if (!open_train(r, train, error)) return false;
   check_measures(&r->console, s, *train, *val);
   r->text.facts = (TextFacts){corpus_files(*train), corpus_bytes(*train), (size_t)corpus_stdin_bytes(*train),
                               corpus_skipped_names(*train, false)};

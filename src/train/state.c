@@ -3,6 +3,7 @@
 
 #include "cli/startup.h"
 #include "files/formats/model_files.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 
@@ -86,6 +87,10 @@ static void pass_progress(Notes *n, RunProgress *p) {
   pass_number(n, "seconds", &p->seconds);
 }
 
+static uint64_t sum_of_shares(const Mixture *m) {
+  return checksum_xxh64(m->shares, (size_t)m->count * sizeof *m->shares, 0);
+}
+
 static void make_notes(const Run *r, Notes *n) {
   char machine[NOTE_BYTES];
   RunProgress now = r->progress;
@@ -102,6 +107,7 @@ static void make_notes(const Run *r, Notes *n) {
     note(n, "source_tokenizer", "%016" PRIx64, tokenizer_fingerprint(r->text.source_tokenizer));
   note(n, "text", "%016" PRIx64, r->text.train.file.info.sum);
   if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val.file.info.bytes);
+  note(n, "shares", "%016" PRIx64, sum_of_shares(&r->text.mixture));
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
   if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
@@ -159,6 +165,8 @@ static void compare_texts(Console *console, const RunText *text, RunProgress *pr
                     train_before);
   else if (!same_sum(state, "text", text->train.file.info.sum))
     console_warning(console, "the text has changed: the run will not continue exactly");
+  else if (!same_sum(state, "shares", sum_of_shares(&text->mixture)))
+    console_warning(console, "the shares of the texts have changed: the run will not continue exactly");
   if (checkpoint_state_number(state, "val_tokens") == (double)val && same_sum(state, "val_sum", text->val_text)) return;
   console_warning(console, "the validation text has changed and now has %s: the best loss so far is discarded",
                   text_plural((double)val, "token").text);

@@ -79,7 +79,7 @@ bool run_open_tokens(Run *r, Corpus *train, Corpus *val, Error *error) {
   const TokenFileInfo *info = &text->train.file.info;
   if (info->tokens == 0)
     return fail(error, EXIT_INPUT, "%s holds no text: there is nothing to train on", run_text_name(s).text);
-  text->train.range = (TokenRange){&text->train.file, 0, info->tokens};
+  text->train.range = token_file_group(&text->train.file, 0);
   text->val.range = (TokenRange){&text->train.file, 0, 0};
   if (text->cut_by_tokens) cut_tokens(r);
   if (has_val_file(r, train, val)) {
@@ -156,6 +156,25 @@ static void note_little_validation(Run *r) {
                  text_plural((double)tokens, "token").text, ctx);
 }
 
+const Windows *run_windows(const RunText *text, int64_t number, int64_t *index) {
+  const int from = mixture_text(&text->mixture, number, index);
+  return from ? &text->weighted[from - 1].windows : &text->train.windows;
+}
+
+/* Opens the windows of a text with a share. */
+static bool open_weighted(Run *r, int index, Error *error) {
+  TextPart *part = &r->text.weighted[index];
+  const int ctx = r->model.config.ctx;
+  const bool docs = r->settings.pack == PACK_DOCS;
+  part->range = token_file_group(&r->text.train.file, index + 1);
+  part->windows = (Windows){.range = part->range, .ctx = ctx};
+  if (docs && !pack(r, part, error)) return false;
+  if (docs ? windows_count(&part->windows, 1) > 0 : token_range_size(&part->range) > ctx) return true;
+  return fail(error, EXIT_INPUT, "%s: %s for training, too few for a window of the context of %d",
+              text_one_line(r->settings.data.items[r->text.mixture.items[index]], 250).text,
+              text_plural((double)token_range_size(&part->range), "token").text, ctx);
+}
+
 bool run_open_windows(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   RunText *text = &r->text;
@@ -170,6 +189,8 @@ bool run_open_windows(Run *r, Error *error) {
       return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
                   run_text_name(s).text);
   }
+  for (int i = 0; i < text->mixture.count; i++)
+    if (!open_weighted(r, i, error)) return false;
   token_file_read_randomly(&text->train.file);
   note_little_validation(r);
   return true;
@@ -185,10 +206,13 @@ bool run_fill_batch(Run *r, int64_t step, TokenBatch *out, Error *error) {
     const Window window = batch_window(&r->model.batch, i);
     const int64_t number = (step - 1) * per_step + share.first + i;
     const bool empty = i >= share.count;
-    if (empty ? !windows_read(&r->text.train.windows, ctx, INT64_MAX / ctx, &window, error)
-              : !windows_draw(&r->text.train.windows, s->seed, number, &window, error))
+    int64_t index;
+    const Windows *windows = run_windows(&r->text, number, &index);
+    if (empty ? !windows_read(windows, ctx, INT64_MAX / ctx, &window, error)
+              : !windows_draw(windows, s->seed, index, &window, error))
       return false;
-    if (!empty) windows_prefetch(&r->text.train.windows, s->seed, number + per_step);
+    windows = run_windows(&r->text, number + per_step, &index);
+    if (!empty) windows_prefetch(windows, s->seed, index);
   }
   *out = batch_tokens(&r->model.batch);
   return true;
@@ -215,6 +239,7 @@ static void close_part(TextPart *part) {
 void run_close_data(RunText *text) {
   run_remove_scratch(text);
   close_part(&text->train);
+  for (int i = 0; i < text->mixture.count; i++) close_part(&text->weighted[i]);
   close_part(&text->val);
   choices_free(&text->choices);
   tokenizer_free(text->tokenizer);

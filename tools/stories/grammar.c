@@ -3,100 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the tables ---- */
-
-/* The text of a form for words with a tag. */
-typedef struct FormText {
-  const char *tag;
-  const char *form;
-  const char *text;
-} FormText;
-
-/* words: "tag:word|tag:word|..."; the tag may be empty. */
-typedef struct VariableText {
-  const char *name;
-  const char *words;
-} VariableText;
-
-typedef struct RuleText {
-  const char *name;
-  const char *alternatives;
-} RuleText;
-
-/* Each table ends with an entry of NULL. The first rule is a story. */
-static const FormText grammar_forms[] = {
-    {"she", "She", "She"}, {"she", "she", "she"},   {"she", "her", "her"}, {"he", "She", "He"},
-    {"he", "she", "he"},   {"he", "her", "his"},    {"one", "it", "it"},   {"many", "it", "them"},
-    {"one", "toy", "toy"}, {"many", "toy", "toys"}, {NULL, NULL, NULL},
-};
-
-static const VariableText grammar_variables[] = {
-    {"hero", "she:Bella|she:Daisy|she:Lucy|she:Nora|he:Gus|he:Milo|he:Pip|he:Rufus"},
-    {"flyer", ":Ella|:Hugo|:Iris|:Oscar"},
-    {"swimmer", ":Queenie|:Sam|:Uma|:Violet"},
-    {"digger", ":Anna|:Fred|:Tess|:Walter"},
-    {"kind", ":bear|:cat|:duck|:fox|:goat|:hen|:kitten|:lamb|:mouse|:otter|:puppy|:rabbit|:squirrel|:turtle"},
-    {"thing", "one:boat|one:drum|one:kite|one:train|many:animals|many:cars|many:monkeys|many:soldiers"},
-    {"weather", "wind:breezy|wind:windy|fog:foggy|fog:misty|wet:drizzly|wet:rainy|hot:hot|hot:sunny"},
-    {"spot", "up:birch|up:elm|up:oak|up:willow|water:creek|water:lake|water:pond|water:river|"
-             "hole:ditch|hole:gully|hole:hole|hole:tunnel"},
-    {NULL, NULL},
-};
-
-static const RuleText grammar_rules[] = {
-    {"story", "Once a <big> {+kind} named {+hero} <loved> <big> <plums>, <plums> "
-              "and {hero.her} <big> toy {+thing}.\n"
-              "One {+weather} <time>, {hero} <took> {hero.her} toy {thing} to the <big> <place>. <trouble@weather>\n"
-              "\"<alas>, my <big> {thing.toy}!\" {hero.she} <cried>. {hero.She} <jumped@spot> <boldly>.\n"
-              "<helper@spot>!\" {hero.she} <said>. "
-              "They ate <big> <plums> and <big> <plums> until <dusk>.\n"},
-
-    {"big", "big|blue|bold|bright|clean|cosy|cute|dark|fine|funny|good|grand|green|grey|huge|jolly|"
-            "lively|lucky|neat|nice|pink|plain|posh|pretty|quiet|red|round|royal|small|soft|tiny|wild"},
-    {"loved", "adored|enjoyed|liked|loved|needed|prized|shared|valued"},
-    {"plums", "apples|bread|buns|cakes|corn|dates|eggs|figs|fish|grapes|honey|ice|jam|jelly|kale|lemons|"
-              "limes|mints|nuts|oats|pears|peas|pies|plums|rice|rolls|salad|soup|tarts|toast|waffles|yams"},
-    {"time", "dawn|evening|Friday|Monday|noon|Sunday|Tuesday|winter"},
-    {"took", "brought|carried|dragged|hauled|lugged|moved|pulled|took"},
-    {"place", "abbey|barn|castle|dunes|farm|garden|hill|inn|jetty|kiosk|market|orchard|park|"
-              "school|valley|yard"},
-
-    /* The weather brings the trouble. */
-    {"trouble.wind", "The wind <blew> {thing.it} from {hero.her} paws into the <big> {+spot}."},
-    {"trouble.wet", "{hero.She} slipped, and {thing.it} <fell> into the <big> {+spot}."},
-    {"trouble.fog", "In the fog {hero.she} <lost> {thing.it} in the <big> {+spot}."},
-    {"trouble.hot", "{hero.She} took a nap, and {thing.it} <fell> into the <big> {+spot}."},
-    {"blew", "blew|carried|flung|hurled|pulled|swept|tossed|whisked"},
-    {"fell", "bounced|flew|hopped|jumped|sailed|shot|tumbled|zoomed"},
-    {"lost", "dropped|left|lost|misplaced"},
-
-    {"alas", "Alas|Dear me|Goodness|Help|My|Oh|Please|Woe"},
-    {"cried", "cried|gasped|howled|moaned|sobbed|wailed|yelled|bawled"},
-
-    /* The place it fell into decides what is tried, who can help, and how. */
-    {"jumped.up", "climbed|hopped|jumped|leaped|reached|stretched"},
-    {"jumped.water", "dived|fished|paddled|splashed|swam|waded"},
-    {"jumped.hole", "crawled|dug|peeked|rummaged|scratched|tugged"},
-    {"boldly", "boldly|calmly|deftly|eagerly|fiercely|gladly|happily|in vain|keenly|lightly|madly|nimbly|"
-               "once|proudly|quickly|rashly|slowly|twice|until noon|wildly"},
-
-    {"helper.up", "{+flyer} the <big> <bird> <flew> up <boldly> and <got> {thing.it}.\n\"<thanks>, {flyer}"},
-    {"helper.water", "{+swimmer} the <big> <fish> <swam> in <boldly> and <got> {thing.it}.\n\"<thanks>, {swimmer}"},
-    {"helper.hole", "{+digger} the <big> <mole> <dug> down <boldly> and <got> {thing.it}.\n\"<thanks>, {digger}"},
-    {"bird", "crow|eagle|jay|owl|robin|wren"},
-    {"fish", "beaver|frog|goose|newt|swan|toad"},
-    {"mole", "ant|badger|gopher|mole|shrew|vole"},
-    {"flew", "circled|flew|glided|soared"},
-    {"swam", "dived|paddled|swam|waded"},
-    {"dug", "burrowed|crawled|dug|tunnelled"},
-    {"got", "caught|fetched|found|got|rescued|saved"},
-
-    {"thanks", "Bravo|Hooray|Nice work|Thank you|Well done|You did it"},
-    {"said", "beamed|called|giggled|hummed|laughed|said|whispered|yelled"},
-    {"dusk", "bedtime|dusk|midnight|nightfall|sunset|the moon rose|winter"},
-    {NULL, NULL},
-};
-
 /* ---- compiling ---- */
 
 static bool span_is(Span span, const char *text) {
@@ -151,9 +57,9 @@ static bool compile_variable(Grammar *g, const VariableText *source, Error *erro
 }
 
 /* Returns the form of a word that agrees with its tag; empty: there is none. */
-static Span form_of(const Word *word, Span form) {
+static Span form_of(const FormText *forms, const Word *word, Span form) {
   if (form.length == 0) return word->text;
-  for (const FormText *f = grammar_forms; f->tag; f++)
+  for (const FormText *f = forms; f->tag; f++)
     if (span_is(word->tag, f->tag) && span_is(form, f->form)) return span_of(f->text);
   return (Span){0};
 }
@@ -170,7 +76,7 @@ static bool compile_mention(const Grammar *g, const Rule *r, Span inside, Item *
     return fail(error, EXIT_INTERNAL, "grammar: rule '%s' mentions an unknown variable or form", r->name);
   const Variable *v = &g->variable[item->variable];
   for (int w = 0; w < v->words; w++) {
-    item->text_of[w] = form_of(&v->word[w], inside);
+    item->text_of[w] = form_of(g->forms, &v->word[w], inside);
     if (item->text_of[w].length == 0)
       return fail(error, EXIT_INTERNAL, "grammar: rule '%s' needs a form of '%s' that one of its words lacks", r->name,
                   v->name);
@@ -238,15 +144,16 @@ static bool compile_rule(Grammar *g, const RuleText *source, Rule *r, Error *err
   return true;
 }
 
-bool grammar_compile(Grammar *g, Error *error) {
-  for (const VariableText *v = grammar_variables; v->name; v++)
+bool grammar_compile(Grammar *g, const GrammarTables *tables, Error *error) {
+  g->forms = tables->forms;
+  for (const VariableText *v = tables->variables; v->name; v++)
     if (!compile_variable(g, v, error)) return false;
-  for (const RuleText *r = grammar_rules; r->name; r++) { /* all names first, because rules refer to later rules */
+  for (const RuleText *r = tables->rules; r->name; r++) { /* all names first, because rules refer to later rules */
     if (g->rules == MAX_RULES) return fail(error, EXIT_INTERNAL, "grammar: more than %d rules", MAX_RULES);
     g->rule[g->rules++].name = r->name;
   }
   for (int i = 0; i < g->rules; i++)
-    if (!compile_rule(g, &grammar_rules[i], &g->rule[i], error)) return false;
+    if (!compile_rule(g, &tables->rules[i], &g->rule[i], error)) return false;
   return true;
 }
 

@@ -1,5 +1,6 @@
 /* The grammar of the sample corpus: small stories about an animal that loses a treasure and a friend who
- * gets it back. stories.c draws from the tables in grammar.c; every sentence in them was written for this project.
+ * gets it back. stories.c draws from the tables in tables.c, and tools/talks/ has tables of conversations; every
+ * sentence in them was written for this project.
  *
  * A rule is a list of alternatives separated by '|', equally likely unless one begins with a weight such
  * as "3*". Inside an alternative:
@@ -24,6 +25,34 @@
 #include "base/error.h"
 
 #include <stddef.h>
+
+/* ---- the tables; each ends with an entry of NULL ---- */
+
+/* The text of a form for words with a tag. */
+typedef struct FormText {
+  const char *tag;
+  const char *form;
+  const char *text;
+} FormText;
+
+/* words: "tag:word|tag:word|..."; the tag may be empty. */
+typedef struct VariableText {
+  const char *name;
+  const char *words;
+} VariableText;
+
+typedef struct RuleText {
+  const char *name;
+  const char *alternatives;
+} RuleText;
+
+typedef struct GrammarTables {
+  const FormText *forms;
+  const VariableText *variables;
+  const RuleText *rules; /* the first one makes a story */
+} GrammarTables;
+
+extern const GrammarTables story_tables;
 
 /* ---- the compiled tables: references are resolved, every alternative is a list of items ---- */
 
@@ -82,6 +111,7 @@ typedef struct Rule {
 } Rule;
 
 typedef struct Grammar {
+  const FormText *forms;
   int variables;
   Variable variable[MAX_VARIABLES];
   int rules; /* rule 0 makes a story */
@@ -93,7 +123,7 @@ typedef struct Grammar {
 Span span_of(const char *text);
 
 /* Compiles the tables; *g begins as zeros. EXIT_INTERNAL with the cause for invalid tables. */
-bool grammar_compile(Grammar *g, Error *error);
+bool grammar_compile(Grammar *g, const GrammarTables *tables, Error *error);
 
 /* The beginning of an alternative. */
 typedef struct Head {

@@ -137,10 +137,10 @@ static bool write_all(const StorySettings *o, Writer *w, Error *error) {
 static bool write_or_check(const StorySettings *o, Grammar *g, Writer *w, Error *error) {
   Output out;
   if (!g || !w) return fail(error, EXIT_MEMORY, "out of memory");
-  if (!grammar_compile(g, error)) return false;
+  if (!grammar_compile(g, &story_tables, error)) return false;
   w->grammar = g;
   if (!o->self_check) return write_all(o, w, error);
-  return output_open(&out, NULL, error) && output_close(&out, check_grammar(g, w, error), error);
+  return output_open(&out, NULL, error) && output_close(&out, check_grammar(g, w, true, error), error);
 }
 
 static bool run(const Options *options, void *settings, Error *error) {

@@ -38,8 +38,12 @@ void writer_note_use(Writer *w, const Item *item);
 /* Returns the sum of bits[begin .. end). */
 double writer_bits(const Writer *w, size_t begin, size_t end);
 
+/* ---- check.c ---- */
+
 /* Checks that the grammar is unambiguous and that the writer's bits are correct, and prints a line; else EXIT_INTERNAL
- * with the cause (check.c). */
-bool check_grammar(const Grammar *g, Writer *w, Error *error);
+ * with the cause. `always`: every story uses every fact; then facts must be near and must not contradict each other. */
+bool check_grammar(const Grammar *g, Writer *w, bool always, Error *error);
+/* Returns whether some story of the grammar begins with this text. */
+bool check_begins(const Grammar *g, const char *text, size_t length);
 
 #endif

@@ -102,6 +102,16 @@ static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *err
   return (corpus->text_field && !prompt == !corpus->prompt_field) || error_memory(error, "the name of a field");
 }
 
+static bool add_input(Corpus *corpus, const char *input, const CorpusOptions *options, TextFormat format,
+                      Error *error) {
+  if (!path_is_stdin(input)) return file_list_add(&corpus->list, input, error);
+  if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
+  if (corpus->standard_input >= 0)
+    return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
+  corpus->standard_input = file_list_reserve(&corpus->list, options->spool, format, error);
+  return corpus->standard_input >= 0;
+}
+
 /* Standard input is only added to the list: a missing file is reported before gigabytes are copied. */
 static bool list_inputs(Corpus *corpus, const char *const *inputs, int count, const CorpusOptions *options,
                         Error *error) {
@@ -112,16 +122,10 @@ static bool list_inputs(Corpus *corpus, const char *const *inputs, int count, co
                             : options->fasta ? FORMAT_FASTA
                             : jsonl          ? FORMAT_JSONL
                                              : FORMAT_TEXT;
-  for (int i = 0; i < count; i++) {
-    if (!path_is_stdin(inputs[i])) {
-      if (!file_list_add(&corpus->list, inputs[i], error)) return false;
-      continue;
-    }
-    if (!options->spool) return fail(error, EXIT_INTERNAL, "standard input has no file to be copied to");
-    if (corpus->standard_input >= 0)
-      return fail(error, EXIT_USAGE, "standard input (-) is given twice, but can be read once");
-    corpus->standard_input = file_list_reserve(&corpus->list, options->spool, format, error);
-    if (corpus->standard_input < 0) return false;
+  for (int i = 0, group = 1 + options->groups - count; i < count; i++, group++) {
+    const int first = corpus->list.count;
+    if (!add_input(corpus, inputs[i], options, format, error)) return false;
+    for (int k = first; k < corpus->list.count; k++) corpus->list.files[k].group = group > 0 ? group : 0;
   }
   return true;
 }
@@ -428,9 +432,11 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
 bool corpus_next(Corpus *corpus, Document *out, Error *error) {
   *out = (Document){0};
   while (!out->text && corpus->current < corpus->list.count) {
-    const char *path = corpus->list.files[corpus->current].path;
+    const TextFile *file = &corpus->list.files[corpus->current];
     if (!advance(corpus, out, error)) return false;
-    if (out->text) out->file = path;
+    if (!out->text) continue;
+    out->file = file->path;
+    out->group = file->group;
   }
   return true;
 }
@@ -489,38 +495,46 @@ static size_t find_cut(const Corpus *corpus, size_t wanted, size_t last) {
   return first_line ? first_line : cut_in_line(corpus, wanted);
 }
 
-/* Returns how many bytes stay in the corpus; all: nothing can be cut off; -1 with the error. */
-static int64_t bytes_to_keep(Corpus *corpus, double fraction, int64_t most, Error *error) {
-  const int64_t bytes = corpus->list.bytes;
-  int64_t wanted = fraction > 0 && fraction < 1 ? (int64_t)((double)bytes * (1 - fraction)) : bytes;
-  if (wanted < bytes - most) wanted = bytes - most;
-  if (wanted >= bytes) return bytes;
+/* Returns where the bytes [begin, end) are cut; end: nothing can be cut off; -1 with the error. */
+static int64_t place_of_cut(Corpus *corpus, int64_t begin, int64_t end, double fraction, int64_t most, Error *error) {
+  const int64_t bytes = end - begin;
+  int64_t wanted = begin + (fraction > 0 && fraction < 1 ? (int64_t)((double)bytes * (1 - fraction)) : bytes);
+  if (wanted < end - most) wanted = end - most;
+  if (wanted >= end) return end;
   corpus_rewind(corpus, (Progress){0});
   while (corpus->before + corpus->list.files[corpus->current].size <= wanted)
     corpus->before += corpus->list.files[corpus->current++].size;
   if (!open_file(corpus, error)) return -1;
-  const int64_t before = corpus->before, last = wanted + (bytes - wanted) / 2;
+  const int64_t before = corpus->before, last = wanted + (end - wanted) / 2;
   const int64_t cut = before + (int64_t)find_cut(corpus, (size_t)(wanted - before), (size_t)(last - before));
-  return cut >= wanted || cut >= bytes / 2 ? cut : bytes;
+  return cut > begin && (cut >= wanted || cut >= begin + bytes / 2) ? cut : end;
 }
 
-static Corpus *part_of(const Corpus *whole, int64_t begin, int64_t end, Error *error) {
+/* Adds the bytes [begin, end) of the whole corpus. */
+static bool add_part(Corpus *part, const Corpus *whole, int64_t begin, int64_t end, Error *error) {
+  if (!file_list_part(&part->list, &whole->list, begin, end, error)) return false;
+  const char *spool = whole->standard_input < 0 ? NULL : whole->list.files[whole->standard_input].path;
+  for (int i = 0; i < part->list.count; i++)
+    if (spool && strcmp(part->list.files[i].path, spool) == 0) part->standard_input = i;
+  part->fingerprint = fingerprint_of(part);
+  return true;
+}
+
+/* Returns an empty part of the corpus. */
+static Corpus *part_of(const Corpus *whole, Error *error) {
   const CorpusOptions options = {.field = whole->prompt_field ? NULL : whole->text_field,
                                  .prompt_field = whole->prompt_field,
                                  .response_field = whole->prompt_field ? whole->text_field : NULL};
   Corpus *part = calloc(1, sizeof *part);
-  if (!part) error_memory(error, "a corpus");
-  if (!part || !take_fields(part, &options, error) || !file_list_part(&part->list, &whole->list, begin, end, error)) {
-    corpus_close(part);
+  if (!part) {
+    error_memory(error, "a corpus");
     return NULL;
   }
-  const char *spool = whole->standard_input < 0 ? NULL : whole->list.files[whole->standard_input].path;
   part->standard_input = -1;
-  for (int i = 0; i < part->list.count; i++)
-    if (spool && strcmp(part->list.files[i].path, spool) == 0) part->standard_input = i;
   part->has_prompts = whole->has_prompts;
-  part->fingerprint = fingerprint_of(part);
-  return part;
+  if (take_fields(part, &options, error)) return part;
+  corpus_close(part);
+  return NULL;
 }
 
 static bool has_document(Corpus *corpus, Error *error) {
@@ -530,14 +544,27 @@ static bool has_document(Corpus *corpus, Error *error) {
   return found;
 }
 
+static int64_t group_bytes(const FileList *list, int group) {
+  int64_t bytes = 0;
+  for (int i = 0; i < list->count; i++) bytes += list->files[i].group == group ? list->files[i].size : 0;
+  return bytes;
+}
+
 bool corpus_cut(Corpus *corpus, double fraction, int64_t most, Corpus **rest, Error *error) {
-  const int64_t bytes = corpus->list.bytes, kept = bytes_to_keep(corpus, fraction, most, error);
+  Corpus *first = part_of(corpus, error), *second = first ? part_of(corpus, error) : NULL;
+  bool ok = second;
   *rest = NULL;
+  int64_t end = 0;
+  for (int group = 0; ok && end < corpus->list.bytes; group++) {
+    const int64_t begin = end;
+    end += group_bytes(&corpus->list, group);
+    const int64_t cut = place_of_cut(corpus, begin, end, fraction, most, error);
+    ok = cut >= 0 && add_part(first, corpus, begin, cut, error) && add_part(second, corpus, cut, end, error);
+  }
   corpus_rewind(corpus, (Progress){0});
-  if (kept <= 0 || kept == bytes) return kept >= 0;
-  Corpus *first = part_of(corpus, 0, kept, error), *second = first ? part_of(corpus, kept, bytes, error) : NULL;
   /* The search for a document may have to read all of a large part, which has one for sure. */
-  if (second && (kept >= CHECK_BYTES || has_document(first, error)) && has_document(second, error)) {
+  if (ok && second->list.count && (first->list.bytes >= CHECK_BYTES || has_document(first, error)) &&
+      has_document(second, error)) {
     const Corpus whole = *corpus;
     *corpus = *first;
     *first = whole;

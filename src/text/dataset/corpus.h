@@ -30,6 +30,7 @@ typedef struct CorpusOptions {
   bool temporary;                            /* corpus_close() deletes it, even without "-" */
   Progress copying;                          /* bytes of standard input */
   bool (*is_model)(const char *dir);         /* returns whether a directory holds a model instead of text */
+  int groups;                                /* the last so many inputs are groups 1, 2, ...; the others are group 0 */
 } CorpusOptions;
 
 typedef struct Document {
@@ -37,6 +38,7 @@ typedef struct Document {
   size_t size;         /* bytes, at least 1 */
   size_t prompt;       /* bytes at its beginning that the loss ignores; may be all of them */
   const char *file;    /* path; valid as long as the corpus */
+  int group;           /* of the file */
   int64_t line;        /* line number in JSON lines and TSV, of the header in FASTA, from 1; 0 in a text file */
   int64_t offset;      /* bytes of the file before the document, or before its line */
 } Document;
@@ -57,12 +59,12 @@ bool corpus_copy_stdin(int from, const char *path, Progress progress, Error *err
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error);
 void corpus_close(Corpus *corpus); /* NULL is harmless */
 
-/* Cuts the end off a corpus, for validation: `fraction` of the bytes, rounded up, at most `most`. *rest gets it, and
- * the corpus keeps the part before. The cut is moved forward to the first document that begins in the first half of the
- * end; if none does, to the first line; and if none does, it is made in the line, before a character. Lines of JSON and
- * TSV and headers of FASTA are not cut: then it is made before them, unless that would move more than half of the
- * corpus. A sequence that is cut is read as two. *rest is NULL, and the corpus stays whole, when a part would have no
- * document. Errors of corpus_next(). */
+/* Cuts the end off each group of a corpus, for validation: `fraction` of the bytes, rounded up, at most `most`. *rest
+ * gets it, and the corpus keeps the part before. The cut is moved forward to the first document that begins in the
+ * first half of the end; if none does, to the first line; and if none does, it is made in the line, before a character.
+ * Lines of JSON and TSV and headers of FASTA are not cut: then it is made before them, unless that would move more than
+ * half of the group. A sequence that is cut is read as two. *rest is NULL, and the corpus stays whole, when a part
+ * would have no document. Errors of corpus_next(). */
 bool corpus_cut(Corpus *corpus, double fraction, int64_t most, Corpus **rest, Error *error);
 
 /* Returns the line of the file, from 1, that contains byte `at` of the newest document. */

@@ -323,6 +323,7 @@ uint64_t file_list_sum(const FileList *list, uint64_t seed) {
     const int64_t part[] = {file->begin, file->end};
     sum = checksum_xxh64(facts, sizeof facts, sum);
     if (file->end - file->begin < file->size) sum = checksum_xxh64(part, sizeof part, sum);
+    if (file->group) sum = checksum_xxh64(&file->group, sizeof file->group, sum);
   }
   return sum;
 }

@@ -21,6 +21,7 @@ const char *text_ending(TextFormat format); /* ".txt" */
 typedef struct TextFile {
   char *path; /* owned */
   TextFormat format;
+  int group;          /* of CorpusOptions.groups */
   int64_t size;       /* bytes */
   int64_t begin, end; /* the bytes of it that are read; all, unless it is a part of a list */
   struct timespec modified;
@@ -64,8 +65,9 @@ OneLine file_list_skipped(const FileList *list, size_t from, bool texts);
 /* Checks that the file at that path still has the size, time and inode that it had when it was listed. EXIT_INPUT. */
 bool file_list_unchanged(const TextFile *file, Error *error);
 
-/* Returns checksum_xxh64 over format, size, time and inode of every file, in order, and over the part of a file that
- * is read, if it is not all. It does not cover paths, because a directory that was moved holds the same text. */
+/* Returns checksum_xxh64 over format, size, time and inode of every file, in order, over the part of a file that is
+ * read, if it is not all, and over its group, if it is not 0. It does not cover paths, because a directory that was
+ * moved holds the same text. */
 uint64_t file_list_sum(const FileList *list, uint64_t seed);
 
 #endif

@@ -87,7 +87,9 @@ bool token_writer_add(TokenWriter *w, const int32_t *ids, size_t count, bool in_
 bool token_writer_commit(TokenWriter *w, int64_t documents, int64_t bytes, Error *error) {
   w->info.documents = documents;
   w->info.bytes = bytes;
-  bool ok = flush(w, error);
+  const size_t groups = w->info.groups * sizeof *w->groups;
+  bool ok = flush(w, error) && file_writer_add(&w->file, w->groups, groups, error);
+  if (groups) w->info.sum = checksum_xxh64(w->groups, groups, w->info.sum);
   if (ok && fseek(w->file.stream, 0, SEEK_SET) != 0) ok = file_fail_write(w->file.path, error);
   ok = ok && write_header(w, error) && file_writer_commit(&w->file, error);
   token_writer_abort(w);
@@ -102,6 +104,18 @@ void token_writer_abort(TokenWriter *w) {
 
 /* ---- reading ---- */
 
+/* Returns the first token of a group; that of the one after the last is the end. */
+static int64_t group_begin(const TokenFile *f, int group) {
+  int64_t begin = group ? f->info.tokens : 0;
+  const uint8_t *begins = f->file.bytes + sizeof(Header) + (size_t)f->info.tokens * f->info.word_bytes;
+  if (group && group <= (int)f->info.groups) memcpy(&begin, begins + (size_t)(group - 1) * sizeof begin, sizeof begin);
+  return begin;
+}
+
+TokenRange token_file_group(const TokenFile *f, int group) {
+  return (TokenRange){f, group_begin(f, group), group_begin(f, group + 1)};
+}
+
 static bool read_header(TokenFile *f, Error *error) {
   Header header;
   if (f->file.size < sizeof header)
@@ -112,10 +126,15 @@ static bool read_header(TokenFile *f, Error *error) {
       f->info.loss_mask > 1 || f->info.vocab < 1 || f->info.vocab > VOCAB_LIMIT ||
       f->info.word_bytes != word_bytes_for(&f->info))
     return fail(error, EXIT_CHECKPOINT, "%s is not a token file, or its header is damaged", f->path);
-  const uint64_t size = f->file.size - sizeof header, words = size / f->info.word_bytes;
-  if (f->info.tokens < 0 || (uint64_t)f->info.tokens != words || size % f->info.word_bytes)
+  const uint64_t groups = f->info.groups * sizeof(int64_t), all = f->file.size - sizeof header;
+  const uint64_t size = all < groups ? 0 : all - groups, words = size / f->info.word_bytes;
+  if (f->info.groups > TOKEN_GROUPS || f->info.tokens < 0 || (uint64_t)f->info.tokens != words ||
+      size % f->info.word_bytes)
     return fail(error, EXIT_CHECKPOINT, "%s holds %llu tokens and should hold %lld", f->path, (unsigned long long)words,
                 (long long)f->info.tokens);
+  for (int i = 0; i <= (int)f->info.groups; i++)
+    if (group_begin(f, i) > group_begin(f, i + 1))
+      return fail(error, EXIT_CHECKPOINT, "%s is damaged: text %d of it ends before it begins", f->path, i + 1);
   return true;
 }
 
@@ -194,6 +213,8 @@ bool token_file_verify(const TokenFile *f, Progress progress, Error *error) {
     if (at - dropped >= KEPT_TOKENS) token_file_drop_pages(f), dropped = at;
     if (!progress_report(progress, at + count, error)) return false;
   }
+  const size_t groups = f->info.groups * sizeof(int64_t);
+  if (groups) sum = checksum_xxh64(words + (size_t)f->info.tokens * word, groups, sum);
   return sum == f->info.sum || fail(error, EXIT_CHECKPOINT, "%s is damaged: its checksum does not match", f->path);
 }
 

@@ -1,6 +1,7 @@
 /* A file of tokens: written once, mapped for training; it may be larger than memory.
- * 80 bytes of header (token_file.c), then one word per token: 2 bytes where all ids fit, else 4, little-endian. In a
- * file with a loss mask the highest bit of a word marks a token that the loss ignores. The file does not mark documents
+ * 80 bytes of header (token_file.c), then one word per token: 2 bytes where all ids fit, else 4, little-endian; then 8
+ * bytes for each group, if there are any. In a file with a loss mask the highest bit of a word marks a token that the
+ * loss ignores. The file does not mark documents
  * otherwise than by the tokenizer's end token. */
 #ifndef INKLING_TEXT_DATASET_TOKEN_FILE_H
 #define INKLING_TEXT_DATASET_TOKEN_FILE_H
@@ -22,15 +23,19 @@ typedef struct TokenFileInfo {
   uint64_t fingerprint; /* hash of the input files and the tokenizer; a file with another one is stale */
   uint64_t sum;         /* checksum of the tokens and the loss mask; does not depend on file names */
   int32_t vocab;        /* every id is less than this */
-  uint32_t unused[3];
+  uint32_t groups;      /* the last group with documents; where groups 1, 2, ... begin is written after the tokens */
+  uint32_t unused[2];
 } TokenFileInfo;
+
+enum { TOKEN_GROUPS = 16 }; /* at most */
 
 /* ---- writing: to a temporary file that is renamed when it is complete ---- */
 
 typedef struct TokenWriter {
   FileWriter file;
   TokenFileInfo info;
-  void *words; /* buffered words */
+  int64_t groups[TOKEN_GROUPS]; /* the first token of each */
+  void *words;                  /* buffered words */
   size_t held;
 } TokenWriter;
 
@@ -40,6 +45,10 @@ bool token_writer_begin(TokenWriter *writer, const char *path, const TokenFileIn
 /* Appends ids. `in_loss` false: the loss ignores them; needs a loss mask. EXIT_INTERNAL for ids outside of the
  * vocabulary. */
 bool token_writer_add(TokenWriter *writer, const int32_t *ids, size_t count, bool in_loss, Error *error);
+/* What is added from now on belongs to a group that is not lower than before, 0..TOKEN_GROUPS. */
+static inline void token_writer_begin_group(TokenWriter *writer, int group) {
+  while ((int)writer->info.groups < group) writer->groups[writer->info.groups++] = writer->info.tokens;
+}
 bool token_writer_commit(TokenWriter *writer, int64_t documents, int64_t bytes, Error *error);
 void token_writer_abort(TokenWriter *writer); /* deletes the temporary file; harmless after the others */
 
@@ -87,6 +96,9 @@ typedef struct TokenRange {
   const TokenFile *file;
   int64_t begin, end; /* tokens */
 } TokenRange;
+
+/* Returns the tokens of a group; none: the corpus has no documents of this group. */
+TokenRange token_file_group(const TokenFile *file, int group);
 
 static inline int64_t token_range_size(const TokenRange *range) { return range->end - range->begin; }
 

@@ -16,6 +16,7 @@ typedef struct DocumentBlock {
   const PipelineText *texts;   /* documents or, in a corpus with prompts, their responses */
   const PipelineText *prompts; /* the prompts of these; NULL: the corpus has none */
   size_t count;
+  int group; /* of all of them */
   bool ends; /* false: the block is a slice of a large document, not the last one */
 } DocumentBlock;
 typedef bool (*BlockSink)(void *context, const DocumentBlock *block, Error *error);
@@ -30,6 +31,7 @@ typedef struct BlockReader {
   Document pending; /* read, but not in a block yet; .text NULL: none */
   PipelineText *texts, *prompts;
   size_t count, capacity, prompt_capacity;
+  int group;
   uint8_t *bytes; /* [BLOCK_BYTES] copies of the documents, which are only valid until the next one is read */
   size_t used;
 } BlockReader;
@@ -52,7 +54,9 @@ static bool next_block(BlockReader *b, Error *error) {
     if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
     const Document *next = &b->pending;
     const bool large = next->size > BLOCK_BYTES / 4;
-    if (!next->text || (b->count && (large || next->size > BLOCK_BYTES - b->used))) return true;
+    if (!next->text || (b->count && (large || next->group != b->group || next->size > BLOCK_BYTES - b->used)))
+      return true;
+    b->group = next->group;
     const uint8_t *text = next->text;
     if (!large) {
       text = memcpy(b->bytes + b->used, next->text, next->size);
@@ -65,14 +69,16 @@ static bool next_block(BlockReader *b, Error *error) {
 }
 
 /* Passes a large document to the sink in slices, and drops the pages before each slice. */
-static bool pass_slices(const Corpus *corpus, PipelineText rest, const Pipeline *pipeline, Progress progress,
-                        BlockSink sink, void *context, Error *error) {
+static bool pass_slices(const BlockReader *b, const Pipeline *pipeline, Progress progress, BlockSink sink,
+                        void *context, Error *error) {
+  const Corpus *corpus = b->corpus;
+  PipelineText rest = b->texts[0];
   while (rest.size > 0) {
     PipelineText slice = rest;
     corpus_drop_pages(corpus, slice.text);
     if (rest.size > SLICE_BYTES) slice.size = pipeline_cut(pipeline, rest.text, rest.size, SLICE_BYTES);
     rest = (PipelineText){rest.text + slice.size, rest.size - slice.size};
-    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, rest.size == 0}, error) ||
+    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, b->group, rest.size == 0}, error) ||
         !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
       return false;
   }
@@ -87,10 +93,9 @@ static bool read_blocks(Corpus *corpus, const Pipeline *pipeline, Progress progr
   bool ok = b.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
   while (ok && (ok = next_block(&b, error)) && b.count) {
-    if (!b.prompts && b.texts[0].size > SLICE_BYTES)
-      ok = pass_slices(corpus, b.texts[0], pipeline, progress, sink, context, error);
+    if (!b.prompts && b.texts[0].size > SLICE_BYTES) ok = pass_slices(&b, pipeline, progress, sink, context, error);
     else
-      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, b.count, true}, error) &&
+      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, b.count, b.group, true}, error) &&
            progress_report(progress, corpus_position(corpus), error);
   }
   free(b.texts);
@@ -183,6 +188,7 @@ static bool write_ids(void *context, const int32_t *ids, size_t count, Error *er
 
 static bool encode_block(void *context, const DocumentBlock *block, Error *error) {
   FileEncoder *e = context;
+  token_writer_begin_group(&e->writer, block->group);
   e->refused = !encode_prompts(e, block, error) || !bpe_encode(e->encoder, block->texts, block->count,
                                                                block->ends ? e->tokens.end : -1, write_ids, e, error);
   return !e->refused;

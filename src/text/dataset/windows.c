@@ -73,6 +73,30 @@ void windows_prefetch(const Windows *w, uint64_t seed, int64_t number) {
     token_file_prefetch(file, table->spans[i], 1);
 }
 
+/* ---- texts with shares of the windows ---- */
+
+/* floor(number * share / whole), without overflow. */
+static int64_t part_of(int64_t number, int64_t share, int64_t whole) {
+  return number / whole * share + number % whole * share / whole;
+}
+
+int mixture_text(const Mixture *m, int64_t number, int64_t *index) {
+  int64_t left = MIXTURE_WHOLE;
+  for (int i = 0; i < m->count; left -= m->shares[i++]) {
+    *index = part_of(number, m->shares[i], left);
+    if (part_of(number + 1, m->shares[i], left) > *index) return i + 1;
+    number -= *index;
+  }
+  *index = number;
+  return 0;
+}
+
+int64_t mixture_rest(const Mixture *m) {
+  int64_t left = MIXTURE_WHOLE;
+  for (int i = 0; i < m->count; i++) left -= m->shares[i];
+  return left;
+}
+
 /* ---- windows in order ---- */
 
 int64_t windows_count(const Windows *w, int stride) {

@@ -38,6 +38,25 @@ void windows_prefetch(const Windows *windows, uint64_t seed, int64_t number);
 /* Returns the index of the first token of that window in the stream. */
 int64_t windows_draw_begin(const TokenRange *range, uint64_t seed, int64_t number, int ctx);
 
+/* ---- texts with shares of the windows ---- */
+
+#define MIXTURE_LEAST 1e-6 /* share */
+enum { MIXTURE_TEXTS = TOKEN_GROUPS, MIXTURE_WHOLE = 1000000 };
+
+/* Text 0 has the windows that the others leave. */
+typedef struct Mixture {
+  int count;                     /* of the others */
+  int64_t shares[MIXTURE_TEXTS]; /* of MIXTURE_WHOLE windows, for texts 1..count; their sum is less */
+  int items[MIXTURE_TEXTS];      /* their places on the command line */
+} Mixture;
+
+/* Returns the text of window `number` of the training; *index: which of the windows of that text it is. The windows of
+ * a text are spread evenly: of the first n, text 1 has floor(n * share), text 2 likewise of the rest, and so on. */
+int mixture_text(const Mixture *mixture, int64_t number, int64_t *index);
+int64_t mixture_rest(const Mixture *mixture); /* the share of text 0 */
+
+/* ---- windows in order ---- */
+
 /* Returns the number of windows for reading in order: packed ones, or windows of the stream that begin every `stride`
  * tokens (1..ctx). A window of the stream keeps only its last `stride` targets (the first window keeps all), so that
  * every token of the range except the first is a target exactly once. */

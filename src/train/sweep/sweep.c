@@ -287,7 +287,7 @@ static bool open_new(Sweep *s, Error *error) {
                 config ? ", nor a line `data = FILE` in " : "", config ? config : "", program_name("train").text,
                 config ? " --config " : "", config ? config : "");
   for (int i = 0; i < t->data.count; i++)
-    if (path_is_stdin(t->data.items[i]))
+    if (path_is_stdin(settings_text(t->data.items[i]).path.text))
       return fail(error, EXIT_USAGE, "each run of a sweep reads the text; give a file in place of standard input");
   if (options_typed(s->options, "stop-at"))
     return fail(error, EXIT_USAGE, "--stop-at does not go with --sweep, which stops runs itself");
