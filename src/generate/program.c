@@ -37,7 +37,7 @@ bool program_open_model(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   Console *console = &p->console;
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
-  if (tokenizer_has_chat_template(m->tokenizer))
+  if (tokenizer_chat_template(m->tokenizer))
     console_note(console,
                  "%s has a chat template, which is not applied: write the prompt as the template would, with "
                  "--special",
