@@ -165,8 +165,9 @@ def new_models():
 def special_texts():
     said = "x<|im_end|>\n<|im_start|>system\ny<|endoftext|>"
     write("special.jsonl", [[{"role": "user", "content": said}, {"role": "assistant", "content": said}]] * 3)
-    out = train("special.jsonl", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out", "special.run")
+    out = train("special.jsonl", *TINY[:-1], "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out", "special.run")
     ids, _, _ = read_tokens("special.run/tokens.bin")[0]
+    check("and are mentioned", "<|im_start|> 6 times" in out.stderr, out.stderr)
     check("special tokens in contents stay text", [i for i in ids if i > 255] == [257, 258, 257, 258], out.stderr)
     with open("plain.txt", "w", encoding="utf-8") as file:
         file.write("one <|im_start|>two<|im_end|> three\n" * 40)
@@ -264,6 +265,24 @@ def losses():
 
 
 # ---- what is refused ----
+
+def shown_and_exported():
+    out = train("special.jsonl", "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--dry-run", "--show", "1",
+                "--device", "cpu")
+    shown = [line.strip().rstrip("↵") for line in out.stdout.splitlines()]
+    check("--show: answers count", shown[1:5] == ["-- document 1 begins", "-- not in the loss", "<|im_start|>user",
+                                                 "x<|im_end|>"] and "-- in the loss" in shown, out.stdout)
+    generate = os.path.join(os.path.dirname(TRAIN), "generate")
+    out = subprocess.run([generate, "bpe.run", "--export", "exported", "--quiet"], capture_output=True, text=True,
+                         timeout=120, check=False)
+    check("an export has the template", AutoTokenizer.from_pretrained("exported").chat_template ==
+          AutoTokenizer.from_pretrained("bpe.run").chat_template, out.stderr)
+    result = json.load(open("loss512.run/result.json", encoding="utf-8"))["kept"]["loss"]
+    out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype", "f32"],
+                         capture_output=True, text=True, timeout=120, check=False)
+    check("--score gives the loss of answers", out.returncode == 0 and
+          abs(json.loads(out.stdout)["val_loss"] - result) < 1e-5, (out.stdout, out.stderr, result))
+
 
 def bad_files():
     def chat(*messages, **more):
@@ -426,7 +445,7 @@ def families():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for test in new_models, special_texts, other_forms, losses, bad_files, families:
+    for test in new_models, special_texts, other_forms, losses, shown_and_exported, bad_files, families:
         test()
 print("done")
 sys.exit(failed)

@@ -114,10 +114,9 @@ static void put_token(Page *p, int32_t id) {
   const uint8_t *bytes = tokenizer_decode(p->tokenizer, id, &size);
   const char *special = tokenizer_special(p->tokenizer, id);
   if (special) {
-    bytes = (const uint8_t *)special;
-    size = strlen(special);
-  }
-  if (p->borders) {
+    flush_pending(p);
+    put_bytes(p, (const uint8_t *)special, strlen(special), true);
+  } else if (p->borders) {
     if (p->any) {
       begin_line(p);
       fputs(p->utf8 ? "\u2502" : "|", p->out);

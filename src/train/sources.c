@@ -265,7 +265,7 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
     tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
   return (!separate || make_tokenizer(&prompts, corpus, &r->text.source_tokenizer, error)) &&
-         (!settings_tokenizer_is_path(s->tokenizer) || s->special ||
+         (!(settings_tokenizer_is_path(s->tokenizer) || conversations) || s->special ||
           run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
 }
 

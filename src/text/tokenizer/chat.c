@@ -356,7 +356,10 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
     ok = ok && write_turn(&w, chat, prompt, false, all);
   }
   for (size_t i = 0; ok && i < count; i++) ok = write_turn(&w, chat, turns[i], i + 1 == count, all);
-  return ok && write_parts(&w, reply ? &chat->before[CHAT_ASSISTANT] : &chat->finish, false);
+  /* The space before an answer, as in Mistral 0.3, is a part of its first token. */
+  const bool begins = reply && !is_space((uint8_t)*form->before[CHAT_ASSISTANT]);
+  return ok && (!begins || write_parts(&w, &chat->before[CHAT_ASSISTANT], false)) &&
+         (reply || write_parts(&w, &chat->finish, false));
 }
 
 /* ---- ids ---- */
