@@ -165,7 +165,8 @@ def new_models():
 def special_texts():
     said = "x<|im_end|>\n<|im_start|>system\ny<|endoftext|>"
     write("special.jsonl", [[{"role": "user", "content": said}, {"role": "assistant", "content": said}]] * 3)
-    out = train("special.jsonl", *TINY[:-1], "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out", "special.run")
+    out = train("special.jsonl", *TINY[:-1], "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out",
+                "special.run")
     ids, _, _ = read_tokens("special.run/tokens.bin")[0]
     check("and are mentioned", "<|im_start|> 6 times" in out.stderr, out.stderr)
     check("special tokens in contents stay text", [i for i in ids if i > 255] == [257, 258, 257, 258], out.stderr)
@@ -178,8 +179,8 @@ def special_texts():
         check(f"a plain text {flags}", (words == 257).sum() == found, out.stderr)
     out = subprocess.run([TRAIN, "plain.txt", *TINY[:-1], "--ctx", "16", "--init", "byte.run", "--out", "noted.run"],
                          capture_output=True, text=True, timeout=120, check=False)
-    check("special tokens in a plain text are mentioned", "<|im_start|> 36 times" in out.stderr and "--special" in out.stderr,
-          out.stderr)
+    check("special tokens in a plain text are mentioned", "<|im_start|> 36 times" in out.stderr and
+          "--special" in out.stderr, out.stderr)
 
 
 def other_forms():
@@ -204,7 +205,8 @@ def other_forms():
     for name, (text, expected, flags) in forms.items():
         with open(name, "w", encoding="utf-8") as file:
             file.write(text)
-        out = train(name, *TINY, "--ctx", "512", "--tokenizer", "byte", "--val-frac", "0", *flags, "--out", f"{name}.run")
+        out = train(name, *TINY, "--ctx", "512", "--tokenizer", "byte", "--val-frac", "0", *flags, "--out",
+                    f"{name}.run")
         check(f"{name}: a run", out.returncode == 0, out.stderr)
         if out.returncode == 0:
             check_tokens(name, f"{name}.run", expected, "<|im_end|>")
@@ -244,8 +246,8 @@ def losses():
     write("val.jsonl", conversations(6, 80))
     for ctx in 512, 96:
         run = f"loss{ctx}.run"
-        out = train("loss.jsonl", "--val", "val.jsonl", *TINY, "--arch", "llama", "--ctx", str(ctx), "--tokenizer", "bpe",
-                    "--vocab-size", "300", "--lr", "1e-2", "--out", run)
+        out = train("loss.jsonl", "--val", "val.jsonl", *TINY, "--arch", "llama", "--ctx", str(ctx), "--tokenizer",
+                    "bpe", "--vocab-size", "300", "--lr", "1e-2", "--out", run)
         check(f"context {ctx}: a run", out.returncode == 0, out.stderr)
         model = AutoModelForCausalLM.from_pretrained(run).double()
         total, count, cut = 0.0, 0, 0
@@ -278,8 +280,8 @@ def shown_and_exported():
     check("an export has the template", AutoTokenizer.from_pretrained("exported").chat_template ==
           AutoTokenizer.from_pretrained("bpe.run").chat_template, out.stderr)
     result = json.load(open("loss512.run/result.json", encoding="utf-8"))["kept"]["loss"]
-    out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype", "f32"],
-                         capture_output=True, text=True, timeout=120, check=False)
+    out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype",
+                          "f32"], capture_output=True, text=True, timeout=120, check=False)
     check("--score gives the loss of answers", out.returncode == 0 and
           abs(json.loads(out.stdout)["val_loss"] - result) < 1e-5, (out.stdout, out.stderr, result))
 
@@ -302,7 +304,8 @@ def bad_files():
         (chat(ask, said("assistant", "")), "is empty"), (chat(ask, said("assistant", None)), "null"),
         (chat(ask, {"role": "assistant"}), "nothing"), (chat(ask, said("assistant", 3)), "a number"),
         (chat(ask, said("assistant", None, tool_calls=[{"id": 1}])), "calls a tool"),
-        (chat(ask, answer, said("system", "x"), answer), "system prompt"), ('{"messages": "x"}', "a string as messages"),
+        (chat(ask, answer, said("system", "x"), answer), "system prompt"),
+        ('{"messages": "x"}', "a string as messages"),
         ('{"messages": [1, 2]}', "not an object"), ('{"messages": {"role": "user"}}', "an object as messages"),
         ('{"conversations": [{"from": "human", "value": "x"}, {"from": "bing", "value": "y"}]}', '"bing"'),
         ('{"instruction": "x", "output": null}', "null"), ('{"instruction": "", "output": "y"}', "is empty"),
@@ -328,8 +331,8 @@ def bad_files():
 
 # ---- models of others ----
 
-CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
-          "'\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
+          "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
 def with_default(prompt):
@@ -347,34 +350,35 @@ QWEN3 = """{%- set ns = namespace(last=0) %}{%- for message in messages %}{%- if
 reasoning_content.strip('\n') + '\n</think>\n\n' + content + '<|im_end|>\n' }}
 {%- else %}{{- '<|im_start|>assistant\n' + content + '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"""
-LLAMA3 = ("{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'"
-          " + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"
-          "{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant"
+LLAMA3 = ("{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n"
+          "\n' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content"
+          " %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant"
           "<|end_header_id|>\n\n' }}{% endif %}")
-LLAMA31 = ("{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim "
-           "%}{%- set messages = messages[1:] %}{%- else %}{%- set system_message = '' %}{%- endif %}"
+LLAMA31 = ("{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|"
+           "trim %}{%- set messages = messages[1:] %}{%- else %}{%- set system_message = '' %}{%- endif %}"
            "{{- '<|start_header_id|>system<|end_header_id|>\n\n' }}{{- 'Cutting Knowledge Date: December 2023\n' }}"
            "{{- 'Today Date: 26 Jul 2024\n\n' }}{{- system_message }}{{- '<|eot_id|>' }}{%- for message in messages %}"
            "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
            "'<|eot_id|>' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant"
            "<|end_header_id|>\n\n' }}{%- endif %}")
 GEMMA = ("{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}"
-         "{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | "
-         "trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}")
+         "{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] "
+         "| trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}"
+         "{% endif %}")
 ZEPHYR = ("{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + "
-          "eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
-          "{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n"
+          "eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}"
+          "\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n"
           "{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}")
 MISTRAL = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + "
-           "message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}"
-           "{% endif %}{% endfor %}")
+           "message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + "
+           "eos_token }}{% endif %}{% endfor %}")
 MISTRAL3 = ("{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'user' %}{{- '[INST] ' + "
             "message['content'] + '[/INST]' }}{%- else %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
             "{%- endfor %}")
 PHI3 = ("{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + message['content'] + "
         "'<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif "
-        "message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}")
+        "message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor"
+        " %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}")
 PHI4 = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
         "'<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}")
 IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -408,7 +412,8 @@ def save_model(path, template, special, bos, eos):
                             trainers.BpeTrainer(vocab_size=330, special_tokens=special, show_progress=False,
                                                 initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     if bos:
-        bpe.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, bpe.token_to_id(bos))])
+        bpe.post_processor = processors.TemplateProcessing(single=f"{bos} $A",
+                                                           special_tokens=[(bos, bpe.token_to_id(bos))])
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=bos, eos_token=eos)
     fast.chat_template = template
     fast.save_pretrained(path)
@@ -440,7 +445,7 @@ def families():
             check(f"{name}: no system prompt", out.returncode == 3 and "no system prompt" in out.stderr, out.stderr)
     save_model("base", "{{ strange }}", IM, None, "<|im_end|>")
     out = train("family.jsonl", "--init", "base", *run, "--out", "strange.run")
-    check("another template is refused", out.returncode == 4 and "{{ strange }}" in out.stderr, (out.returncode, out.stderr))
+    check("another template is refused", out.returncode == 4 and "{{ strange }}" in out.stderr, out.stderr)
 
 
 with tempfile.TemporaryDirectory() as folder:

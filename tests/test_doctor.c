@@ -175,8 +175,8 @@ static void json(void **state) {
          "jq -c '.[]' a.jsonl | ./train - --jsonl-field 'a story'");
   expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.log", FINDING_JSON,
          FINDING_WARNING, "over many lines", "jq -c . a.log | ./train - --jsonl-field text");
-  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.log", FINDING_JSON_LINES, FINDING_NOTE,
-         "JSON lines", "./train - --jsonl-field 'a \"b\"' <a.log"); /* a name with escapes */
+  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.log", FINDING_JSON_LINES, FINDING_NOTE, "JSON lines",
+         "./train - --jsonl-field 'a \"b\"' <a.log"); /* a name with escapes */
   expect(LITERAL("{\"id\": 18446744073709551615, \"body\": \"a\\u0000b\"}\n", 0), "a.log", FINDING_JSON_LINES,
          FINDING_NOTE, "JSON lines", "./train - --jsonl-field body <a.log");
   expect(LITERAL("[\"one\", \"two\"]", 0), "a.log", FINDING_JSON, FINDING_WARNING, "array of strings",
@@ -379,8 +379,7 @@ static void fields(void **state) {
       {"\"prompt\": \"a\", \"response\": \"b\"", " --prompt-field prompt --response-field response"},
       {"\"completion\": \"a long answer\", \"prompt\": \"b\"", " --prompt-field prompt --response-field completion"},
       {"\"question\": \"a\", \"answer\": \"b\"", " --prompt-field question --response-field answer"},
-      {"\"question\": \"a\", \"context\": \"\", \"output\": \"b\"",
-       " --prompt-field prompt --response-field response"},
+      {"\"question\": \"a\", \"context\": \"\", \"output\": \"b\"", " --prompt-field prompt --response-field response"},
       {"\"input\": \"a\", \"output\": \"b\"", " --prompt-field input --response-field output"},
       {"\"source\": \"a web page\", \"story\": \"b\"", " --jsonl-field source"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -48,12 +48,12 @@ typedef struct FileList {
   size_t skipped_count, skipped_capacity;
 } FileList;
 
-/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .json,
- * .tsv, .chat, .fa, .fasta, .fna or .faa (in upper or lower case), sorted bytewise by path. It skips names that begin with a dot, files
- * and directories, and directories that hold a model. It follows links and reads no directory twice, for example
- * through a link to a parent directory. EXIT_INPUT, with path and cause, for a missing or unreadable file, for a pipe,
- * socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free may be
- * called. */
+/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .json, .tsv,
+ * .chat, .fa, .fasta, .fna or .faa (in upper or lower case), sorted bytewise by path. It skips names that begin with
+ * a dot, files and directories, and directories that hold a model. It follows links and reads no directory twice, for
+ * example through a link to a parent directory. EXIT_INPUT, with path and cause, for a missing or unreadable file,
+ * for a pipe, socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only
+ * file_list_free may be called. */
 bool file_list_add(FileList *list, const char *path, Error *error);
 
 /* Adds a file that need not exist yet. Returns its index, or -1 with EXIT_MEMORY. */

@@ -158,8 +158,8 @@ static bool scan(const Packing *p, int64_t begin, bool reading, Kept *out, Error
   return true;
 }
 
-/* Finds what is kept of the document that begins at `begin`, and returns the number of slots that it takes, which is more
- * than ctx for a text that must be cut; -1: error. */
+/* Finds what is kept of the document that begins at `begin`, and returns the number of slots that it takes, which is
+ * more than ctx for a text that must be cut; -1: error. */
 static int64_t find_kept(const Packing *p, int64_t begin, bool reading, Kept *out, Error *error) {
   *out = (Kept){.tokens = -1, .head_end = -1, .tail = -1};
   if (!scan(p, begin, reading, out, error)) return -1;

@@ -22,8 +22,8 @@ typedef struct Record {
 
 void record_free(Record *record);
 
-/* Makes a conversation: forgets the old document, adds turns (joined to the last one, after a newline, if that is of the
- * same role), and sets the text. EXIT_MEMORY. */
+/* Makes a conversation: forgets the old document, adds turns (joined to the last one, after a newline, if that is of
+ * the same role), and sets the text. EXIT_MEMORY. */
 void record_begin_turns(Record *record);
 bool record_add_turn(Record *record, ChatRole role, const void *text, size_t size, Error *error);
 void record_end_turns(Record *record);
@@ -46,8 +46,8 @@ typedef struct RecordFields {
 bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_t *line, size_t size, const char *file,
                         int64_t number, Error *error);
 
-/* Returns the next element of a JSON array of objects and moves *at behind it; NULL: there is none. An object that is no
- * element of an array is returned, too. */
+/* Returns the next element of a JSON array of objects and moves *at behind it; NULL: there is none. An object that is
+ * no element of an array is returned, too. */
 const uint8_t *record_json_element(const uint8_t *text, size_t size, size_t *at, size_t *length);
 
 /* Every line is a prompt, a tab and a response; further columns are ignored. There are no escapes, quotes or header

@@ -45,8 +45,8 @@ typedef struct TokenWriter {
   size_t held;
 } TokenWriter;
 
-/* Creates the temporary file; reads only vocab, loss_mask, conversations and fingerprint of `info`. EXIT_OUTPUT, EXIT_MEMORY. After a
- * failure of this or the next two functions there is nothing to free. */
+/* Creates the temporary file; reads only vocab, loss_mask, conversations and fingerprint of `info`. EXIT_OUTPUT,
+ * EXIT_MEMORY. After a failure of this or the next two functions there is nothing to free. */
 bool token_writer_begin(TokenWriter *writer, const char *path, const TokenFileInfo *info, Error *error);
 /* Appends ids. `in_loss` false: the loss ignores them; needs a loss mask. EXIT_INTERNAL for ids outside of the
  * vocabulary. */

@@ -148,8 +148,9 @@ static bool pass_conversations(BlockReader *b, Progress progress, BlockSink sink
   return ok;
 }
 
-/* Reads the corpus from its beginning in blocks. `writing`: NULL for a corpus without conversations. It divides a document of more than 32 MB into slices, cut where
- * `pipeline` allows it, unless the document has a prompt. `progress` counts the processed bytes of the corpus. */
+/* Reads the corpus from its beginning in blocks. `writing`: NULL for a corpus without conversations. It divides a
+ * document of more than 32 MB into slices, cut where `pipeline` allows it, unless the document has a prompt.
+ * `progress` counts the processed bytes of the corpus. */
 static bool read_blocks(Corpus *corpus, const ChatWriting *writing, const Pipeline *pipeline, Progress progress,
                         BlockSink sink, void *context, Error *error) {
   BlockReader b = {.corpus = corpus, .writing = writing, .bytes = malloc(BLOCK_BYTES)};

@@ -108,9 +108,9 @@ static const ChatForm forms[] = {
   "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 
 /* Returns whether a template contains a text, whose newlines may be written as \n there. */
-static bool has(const char *template, const char *text) {
-  for (; *template; template ++) {
-    const char *at = template, *wanted = text;
+static bool has(const char *jinja, const char *text) {
+  for (; *jinja; jinja++) {
+    const char *at = jinja, *wanted = text;
     while (*wanted && *at) {
       const bool escaped = *wanted == '\n' && at[0] == '\\' && at[1] == 'n';
       if (!escaped && *at != *wanted) break;
@@ -122,10 +122,10 @@ static bool has(const char *template, const char *text) {
   return false;
 }
 
-static const ChatForm *form_of(const char *template) {
+static const ChatForm *form_of(const char *jinja) {
   for (const ChatForm *form = forms; form < forms + sizeof forms / sizeof *forms; form++) {
-    bool is = !form->without || !has(template, form->without);
-    for (int i = 0; is && i < MARKS && form->marks[i]; i++) is = has(template, form->marks[i]);
+    bool is = !form->without || !has(jinja, form->without);
+    for (int i = 0; is && i < MARKS && form->marks[i]; i++) is = has(jinja, form->marks[i]);
     if (is) return form;
   }
   return NULL;
@@ -195,17 +195,17 @@ static bool divide_form(Chat *chat, Error *error) {
 
 bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error) {
   *out = NULL;
-  const char *template = tokenizer_chat_template(tokenizer);
-  if (!template)
+  const char *jinja = tokenizer_chat_template(tokenizer);
+  if (!jinja)
     return fail(error, EXIT_CHECKPOINT,
                 "the tokenizer has no chat template, which conversations need; give a chat model, or prompts and "
                 "responses (--prompt-field, --response-field)");
-  const ChatForm *form = form_of(template);
+  const ChatForm *form = form_of(jinja);
   if (!form)
     return fail(error, EXIT_CHECKPOINT,
                 "the chat template of the tokenizer (\"%.60s...\") is none of those that are supported: ChatML, Llama "
                 "3, Gemma, Zephyr, Phi and Mistral; give prompts and responses (--prompt-field, --response-field)",
-                text_one_line(template, 60).text);
+                text_one_line(jinja, 60).text);
   Chat *chat = calloc(1, sizeof *chat);
   if (!chat) return error_memory(error, "a chat template");
   chat->form = form;

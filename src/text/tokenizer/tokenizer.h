@@ -111,8 +111,8 @@ void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
 /* Returns what was set, or what tokenizer_load() read from there. */
 bool tokenizer_has_separate_vocabs(const Tokenizer *tokenizer);
 
-/* Returns the chat template, in Jinja, that tokenizer_load() found beside the tokenizer.json or that was set; NULL: none.
- * A model with one was trained on conversations. tokenizer_save() writes it into tokenizer_config.json and into
+/* Returns the chat template, in Jinja, that tokenizer_load() found beside the tokenizer.json or that was set; NULL:
+ * none. A model with one was trained on conversations. tokenizer_save() writes it into tokenizer_config.json and into
  * chat_template.jinja, where newer versions of transformers look for it. */
 const char *tokenizer_chat_template(const Tokenizer *tokenizer);
 /* Sets a copy of a template; NULL: none. EXIT_MEMORY. */
