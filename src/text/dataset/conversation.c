@@ -113,7 +113,8 @@ static bool add_instruction(Reader *r, const json_t *object) {
   return add_content(r, CHAT_ASSISTANT, json_object_get(object, "output"));
 }
 
-bool conversation_take(Record *record, const json_t *object, const char *file, int64_t number, Error *error) {
+bool conversation_take(Record *record, const json_t *object, bool needs_answer, const char *file, int64_t number,
+                       Error *error) {
   const json_t *messages = messages_of(object), *message;
   Reader r = {.record = record, .file = file, .line = number, .error = error};
   size_t i;
@@ -126,7 +127,7 @@ bool conversation_take(Record *record, const json_t *object, const char *file, i
     r.message = i + 1;
     if (!add_message(&r, message)) return false;
   }
-  if (!has_answer(record))
+  if (needs_answer && !has_answer(record))
     return fail(error, EXIT_INPUT, "%s, is a conversation without an answer of the assistant; remove it",
                 line_name(file, number).text);
   record_end_turns(record);

@@ -17,8 +17,10 @@ bool conversation_is(const json_t *object);
  * roles are system, user or human, and assistant, gpt or model. A content is a text or a list of text parts, which
  * are joined. An "input" follows its "instruction" after a newline. An empty system prompt counts as none.
  * EXIT_INPUT, with file, line and what to do, for other roles and contents, tool calls, empty messages, a system
- * prompt that is not first, two messages of a role in a row, and a conversation without an answer; EXIT_MEMORY. */
-bool conversation_take(Record *record, const json_t *object, const char *file, int64_t number, Error *error);
+ * prompt that is not first, two messages of a role in a row, and with `needs_answer` a conversation without one;
+ * EXIT_MEMORY. */
+bool conversation_take(Record *record, const json_t *object, bool needs_answer, const char *file, int64_t number,
+                       Error *error);
 
 /* Reads a conversation from lines "NAME: content" up to a blank line or the end of `text`, and sets the number of
  * bytes and lines that it has read, with the blank line. The lines of `speaker` are the assistant's, those of all

@@ -91,7 +91,7 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
   if (!record->root) return false;
   const bool chosen = fields->named && json_is_string(json_object_get(record->root, fields->text));
   if (fields->conversations && !chosen && conversation_is(record->root))
-    return conversation_take(record, record->root, file, number, error);
+    return conversation_take(record, record->root, true, file, number, error);
   const char *option = fields->prompt ? "--response-field" : "--jsonl-field";
   const json_t *prompt = NULL;
   if (fields->prompt) {

@@ -393,18 +393,44 @@ static bool encode_piece(Tokenizer *t, const ChatText *text, const ChatPiece *pi
   return ok && add_marks(in_loss, 0, unlearned, error) && add_marks(in_loss, 1, count - unlearned, error);
 }
 
+/* Encodes and frees the pieces, without special tokens in contents. */
+static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, ByteBuffer *in_loss, Error *error) {
+  const bool special = t->takes_special;
+  bool ok = true;
+  tokenizer_set_special(t, false);
+  for (size_t i = 0; ok && i < text->count; i++) ok = encode_piece(t, text, &text->pieces[i], ids, in_loss, error);
+  tokenizer_set_special(t, special);
+  chat_text_free(text);
+  return ok;
+}
+
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
                  ByteBuffer *in_loss, Error *error) {
   ChatText text = {0};
-  const bool special = tokenizer->takes_special;
-  tokenizer_set_special(tokenizer, false);
-  bool ok = chat_render(chat, turns, count, false, reply, &text, error);
-  for (size_t i = 0; ok && i < text.count; i++)
-    ok = encode_piece(tokenizer, &text, &text.pieces[i], ids, in_loss, error);
-  tokenizer_set_special(tokenizer, special);
+  if (chat_render(chat, turns, count, false, reply, &text, error))
+    return encode_text(tokenizer, &text, ids, in_loss, error);
   chat_text_free(&text);
-  return ok;
+  return false;
 }
+
+bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
+                      Error *error) {
+  ChatText text = {0};
+  Writer w = {.out = &text, .error = error};
+  Parts after = chat->after[CHAT_ASSISTANT];
+  if (ended) { /* the model has drawn the first part */
+    w.skip_space = after.parts[0].token->rstrip;
+    memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
+  }
+  if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) &&
+      write_parts(&w, &chat->before[CHAT_ASSISTANT], false))
+    return encode_text(tokenizer, &text, ids, NULL, error);
+  chat_text_free(&text);
+  return false;
+}
+
+int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
+bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
 
 /* ---- the form of new models ---- */
 

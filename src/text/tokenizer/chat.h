@@ -61,6 +61,14 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
                  ByteBuffer *in_loss, Error *error);
 
+/* Appends the ids that follow an answer of the model: the token that ends it unless `ended`, which says that the answer
+ * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the conversation
+ * so far, unless chat_rewrites(). Errors as above. */
+bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
+                      Error *error);
+int32_t chat_end(const Chat *chat);   /* the token that ends an answer */
+bool chat_rewrites(const Chat *chat); /* the form changes answers once they are not the last one */
+
 /* Returns how many of the ids of a text piece are before its learned part: those that it has in common with `head`, the
  * ids of only the bytes before that part. A token that has bytes of both counts as learned. */
 size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count);
