@@ -32,9 +32,9 @@ def run(program, *flags, text=""):
 
 def conversation(rng):
     """The answer to a number is the next one, and after "again" the same one."""
-    messages, n = [], 0
+    messages, n = [{"role": "system", "content": "Be brief."}] if rng.random() < 0.2 else [], 0
     for _ in range(rng.randint(1, 4)):
-        again = messages and rng.random() < 0.4
+        again = messages and messages[-1]["role"] == "assistant" and rng.random() < 0.4
         n = n if again else rng.randrange(9)
         messages.append({"role": "user", "content": "again" if again else f"say {NUMBERS[n]}"})
         messages.append({"role": "assistant", "content": f"{NUMBERS[n + 1]}."})
@@ -111,10 +111,10 @@ def prompts():
           reply["choices"][0]["finish_reason"] == "stop" and reply["usage"]["prompt_tokens"] > 5, reply)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
     check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
-    user = {"role": "user", "content": "x"}
+    user = {"role": "user", "content": "one"}
     for name, messages, why in [("no message", [], "the user"), ("two of the user", [user, user], "second in a row"),
-                                ("an answer last", [user, {"role": "assistant", "content": "y"}], "the user"),
-                                ("another role", [{"role": "tool", "content": "x"}], "role"),
+                                ("an answer last", [user, {"role": "assistant", "content": "two."}], "the user"),
+                                ("another role", [{"role": "tool", "content": "one"}], "role"),
                                 ("a number", 3, "a number"), ("nothing in it", [{"role": "user", "content": ""}], "empty")]:
         reply = request(messages)
         check(f"refused: {name}", why in reply.get("error", {}).get("message", ""), reply)
