@@ -54,7 +54,7 @@ fi
 scripts() {
   printf '%s\n' programs.sh pairs.sh kept.sh init.sh export.sh vocabularies.sh page.sh generate.sh texts.sh choose.sh dump.sh \
     held_out.sh reports.sh bench.sh sweep.sh build_settings.sh find_cuda.sh install.sh dist.sh
-  printf '%s\n' failures.py peers.py scaling_law.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
+  printf '%s\n' failures.py chat.py chat_session.py peers.py scaling_law.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py fuzz.sh
 }
 names() {
   scripts

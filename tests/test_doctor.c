@@ -165,22 +165,22 @@ static Bytes json_objects(const char *begin, const char *between, const char *en
 
 static void json(void **state) {
   (void)state;
-  expect(json_objects("", "\n", "\n"), "a.json", FINDING_JSON_LINES, FINDING_NOTE, "JSON lines",
-         "./train - --jsonl-field 'a story' <a.json");
-  expect(json_objects(" [", ", ", "]"), "a.json", FINDING_JSON, FINDING_WARNING, "JSON array of objects",
-         "jq -c '.[]' a.json | ./train - --jsonl-field 'a story'");
-  expect(json_objects("{\"version\": \"1\", \"data\": [", ",\n", "]}"), "a.json", FINDING_JSON, FINDING_WARNING,
-         "objects in an object", "jq -c '.data[]' a.json | ./train - --jsonl-field 'a story'");
+  expect(json_objects("", "\n", "\n"), "a.log", FINDING_JSON_LINES, FINDING_NOTE, "JSON lines",
+         "./train - --jsonl-field 'a story' <a.log");
+  expect(json_objects(" [", ", ", "]"), "a.log", FINDING_JSON, FINDING_WARNING, "JSON array of objects",
+         "jq -c '.[]' a.log | ./train - --jsonl-field 'a story'");
+  expect(json_objects("{\"version\": \"1\", \"data\": [", ",\n", "]}"), "a.log", FINDING_JSON, FINDING_WARNING,
+         "objects in an object", "jq -c '.data[]' a.log | ./train - --jsonl-field 'a story'");
   expect(json_objects("[\n", ",\n", "]"), "a.jsonl", FINDING_JSON, FINDING_REFUSED, "JSON array",
          "jq -c '.[]' a.jsonl | ./train - --jsonl-field 'a story'");
-  expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.json", FINDING_JSON,
-         FINDING_WARNING, "over many lines", "jq -c . a.json | ./train - --jsonl-field text");
-  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.json", FINDING_JSON_LINES, FINDING_NOTE,
-         "JSON lines", "./train - --jsonl-field 'a \"b\"' <a.json"); /* a name with escapes */
-  expect(LITERAL("{\"id\": 18446744073709551615, \"body\": \"a\\u0000b\"}\n", 0), "a.json", FINDING_JSON_LINES,
-         FINDING_NOTE, "JSON lines", "./train - --jsonl-field body <a.json");
-  expect(LITERAL("[\"one\", \"two\"]", 0), "a.json", FINDING_JSON, FINDING_WARNING, "array of strings",
-         "jq -c '.[]|{text:.}' a.json | ./train - --jsonl-field text");
+  expect(LITERAL("{\n \"a\": 1,\n \"text\": \"b\"\n}\n{\n \"a\": 2,\n \"text\": \"c\"\n}\n", 0), "a.log", FINDING_JSON,
+         FINDING_WARNING, "over many lines", "jq -c . a.log | ./train - --jsonl-field text");
+  expect(LITERAL("{\"a \\\"b\\\"\": \"longest of all\"}\n", 0), "a.log", FINDING_JSON_LINES, FINDING_NOTE, "JSON lines",
+         "./train - --jsonl-field 'a \"b\"' <a.log"); /* a name with escapes */
+  expect(LITERAL("{\"id\": 18446744073709551615, \"body\": \"a\\u0000b\"}\n", 0), "a.log", FINDING_JSON_LINES,
+         FINDING_NOTE, "JSON lines", "./train - --jsonl-field body <a.log");
+  expect(LITERAL("[\"one\", \"two\"]", 0), "a.log", FINDING_JSON, FINDING_WARNING, "array of strings",
+         "jq -c '.[]|{text:.}' a.log | ./train - --jsonl-field text");
 }
 
 static void markup(void **state) {
@@ -210,14 +210,14 @@ static void long_json(void **state) {
   add_text(&inside, "{\"a\": 1, \"data\": [");
   for (int i = 0; i < 20000; i++) format(&inside, "%s{\"text\": \"number %d of them\"}", i ? ", " : "", i);
   add_text(&inside, "]}");
-  expect(array, "a.json", FINDING_JSON, FINDING_WARNING, "JSON array of objects",
-         "jq -c '.[]' a.json | ./train - --jsonl-field text");
-  expect(inside, "a.json", FINDING_JSON, FINDING_WARNING, "objects in an object",
-         "jq -c '.data[]' a.json | ./train - --jsonl-field text");
+  expect(array, "a.log", FINDING_JSON, FINDING_WARNING, "JSON array of objects",
+         "jq -c '.[]' a.log | ./train - --jsonl-field text");
+  expect(inside, "a.log", FINDING_JSON, FINDING_WARNING, "objects in an object",
+         "jq -c '.data[]' a.log | ./train - --jsonl-field text");
   add_text(&huge, "{\"data\": [");
   for (int i = 0; huge.size < 17 << 20; i++) format(&huge, "%s{\"text\": \"number %d of them\"}", i ? ", " : "", i);
   add_text(&huge, "]}");
-  expect(huge, "a.json", FINDING_JSON, FINDING_WARNING, "one JSON object", "jq -r '.. | strings' a.json | ./train -");
+  expect(huge, "a.log", FINDING_JSON, FINDING_WARNING, "one JSON object", "jq -r '.. | strings' a.log | ./train -");
 }
 
 static void csv(void **state) {
@@ -379,9 +379,7 @@ static void fields(void **state) {
       {"\"prompt\": \"a\", \"response\": \"b\"", " --prompt-field prompt --response-field response"},
       {"\"completion\": \"a long answer\", \"prompt\": \"b\"", " --prompt-field prompt --response-field completion"},
       {"\"question\": \"a\", \"answer\": \"b\"", " --prompt-field question --response-field answer"},
-      {"\"instruction\": \"a\", \"output\": \"b\"", " --prompt-field instruction --response-field output"},
-      {"\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"",
-       " --prompt-field prompt --response-field response"},
+      {"\"question\": \"a\", \"context\": \"\", \"output\": \"b\"", " --prompt-field prompt --response-field response"},
       {"\"input\": \"a\", \"output\": \"b\"", " --prompt-field input --response-field output"},
       {"\"source\": \"a web page\", \"story\": \"b\"", " --jsonl-field source"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -389,7 +387,7 @@ static void fields(void **state) {
     Bytes array = {0}, lines = {0};
     format(&array, "[{%s}]", cases[i].record);
     format(&lines, "{%s}\n{%s}\n", cases[i].record, cases[i].record);
-    assert_string_equal(examine(array, "a.json").items[0].options, cases[i].options);
+    assert_string_equal(examine(array, "a.log").items[0].options, cases[i].options);
     Findings found = examine(lines, "a.jsonl");
     assert_int_equal(found.count, pairs);
     if (!pairs) continue;

@@ -46,7 +46,7 @@ static void directories_are_sorted_and_sifted(void **state) {
 static void empty_inputs(void **state) {
   Fixture *f = *state;
   make_dir(f, "d");
-  refuse(at(f, "d"), "has no .txt, .jsonl, .tsv or FASTA file");
+  refuse(at(f, "d"), "has no .txt, .jsonl, .json, .tsv, .chat or FASTA file");
   put_text(f, "d/a.md", "a");
   refuse(at(f, "d"), "FASTA file, only ");
   put_text(f, "d/a.txt", "");

@@ -144,7 +144,7 @@ static void hostile_json(void **state) {
   free(text);
   /* The limit is looked at before the bytes are. */
   Record record = {0};
-  RecordFields fields = {NULL, "text"};
+  RecordFields fields = {.text = "text"};
   Error too_long = {0};
   assert_false(record_parse_jsonl(&record, &fields, (const uint8_t *)"", JSONL_LINE_LIMIT + 1, "x", 5, &too_long));
   expect_error(&too_long, EXIT_INPUT, "x, line 5, has more than the 1073741824 bytes");
@@ -156,7 +156,7 @@ static void damaged_json(void **state) {
   (void)state;
   static const char line[] = "{\"p\": \"\\u00e9\\\"\", \"n\": [1, {\"x\": -2.5e3}], \"text\": \"a\\ud83d\\ude00\"}";
   Record record = {0};
-  RecordFields fields = {"p", "text"};
+  RecordFields fields = {.prompt = "p", .text = "text"};
   int parsed = 0;
   for (size_t i = 0; i < sizeof line - 1; i++) {
     for (int byte = 0; byte < 257; byte++) { /* 256: cut */

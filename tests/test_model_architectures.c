@@ -280,7 +280,7 @@ static void expect_logits(Fixture *f, const char *what, Decoder *d, int row, int
 }
 
 /* A row's text is the same, bit for bit, when another text had the row before, when it is copied from another row, and
- * when it begins as another row did; and what other rows begin changes nothing in a row whose logits were read. */
+ * when it begins as another row did, and when tokens are given instead of drawn; and what other rows begin changes nothing in a row whose logits were read. */
 static void rows_case(Fixture *f, const char *name, int prompt) {
   enum { COUNT = 4, OTHER = 5, TWO = 2 };
   Architecture a = architecture_read(f, name);
@@ -288,13 +288,16 @@ static void rows_case(Fixture *f, const char *name, int prompt) {
   const int32_t *tokens = a.setup.tokens, *other = tokens + a.setup.config.ctx;
   const size_t vocab = (size_t)a.setup.config.vocab;
   float *want = host_memory(f, COUNT * vocab * sizeof *want), *read = host_memory(f, TWO * vocab * sizeof *read);
-  int32_t next[TWO];
+  int32_t next[TWO], drawn[COUNT];
   Decoder *d = NULL, *fresh = NULL;
   Error error = {0};
   need(decoder_open(&fresh, m, 1, &error) && give_sources(&a, fresh, 0, 1, &error), &error);
   need(start_rows(fresh, tokens, prompt, 1, &error), &error);
   for (int t = 0; t < COUNT; t++)
-    need(decoder_logits(fresh, want + (size_t)t * vocab, &error) && decoder_next(fresh, next, &error), &error);
+    need(decoder_logits(fresh, want + (size_t)t * vocab, &error) && decoder_next(fresh, &drawn[t], &error), &error);
+  need(decoder_prompt(fresh, 0, tokens, prompt, &error) && decoder_next(fresh, next, &error), &error);
+  need(decoder_extend(fresh, drawn + 1, 2, &error), &error);
+  expect_logits(f, "extended", fresh, 0, 1, want + 3 * vocab, 1);
   need(decoder_open(&d, m, TWO, &error) && give_sources(&a, d, 0, TWO, &error), &error);
   need(start_rows(d, other, OTHER, TWO, &error), &error);
   for (int t = 0; t < 3; t++) need(decoder_next(d, next, &error), &error);

@@ -61,20 +61,20 @@ cat text.txt text.txt >twice.txt
 mended "a text twice" 'the same 5[0-9.]* KiB 2 times' twice.txt
 gzip -c text.txt >text.txt.gz
 mended "gzip" 'text.txt.gz: it is compressed (gzip)' text.txt.gz
-cp lines.jsonl lines.json
-mended "JSON lines under another name" 'looks like JSON lines' lines.json
+cp lines.jsonl lines.log
+mended "JSON lines under another name" 'looks like JSON lines' lines.log
 awk 'BEGIN { print "id,story" } { gsub(/"/, ""); printf "%d,\"%s\"\n", NR, $0 }' text.txt >table.csv
 said table.csv >message
 check "CSV" grep -q "table.csv: it is a table and .*<table.csv | .*train - --jsonl-field COLUMN" message
-{ echo "[" && sed '$!s/$/,/' lines.json && echo "]"; } >array.json
-has jq "a JSON array" && mended "a JSON array" 'JSON array of objects' array.json
+{ echo "[" && sed '$!s/$/,/' lines.log && echo "]"; } >array.log
+has jq "a JSON array" && mended "a JSON array" 'JSON array of objects' array.log
 { echo "<!DOCTYPE html><html><body>" && sed 's|.*|<p>&</p>|' text.txt && echo "</body></html>"; } >page.html
 said page.html >message
 check "HTML" grep -q "it is HTML, and .* are tags; .*extract its text: pandoc -f html -t plain --wrap=none page.html | .*train -" message
 said - <latin1.txt >message
 check "standard input" grep -q "^warning: standard input: .*: \.\.\. | iconv -f ENCODING -t utf-8 | .*train - --tokenizer byte --device cpu --dry-run$" message
 if has jq "an array that is called JSON lines"; then
-  cp array.json array.jsonl
+  cp array.log array.jsonl
   mended "an array that is called JSON lines" "jq -c '..*' array.jsonl | .*train - --jsonl-field story" array.jsonl
 fi
 
@@ -122,7 +122,7 @@ cp paper.pdf "bad texts/a.txt"
 gzip -c text.txt >"bad texts/it's b.txt"
 gzip -c text.txt >"bad texts/c.txt"
 cp wide.txt "bad texts/d.txt"
-cp array.json "bad texts/e.jsonl"
+cp array.log "bad texts/e.jsonl"
 said "bad texts" >message
 check "all files that cannot be read are named, a line for each problem" test "$(grep -c -e '^warning:.*a.txt: it is a PDF' -e '^warning: 2 files' -e '^warning:.*d.txt: it is UTF-16' -e '^train:.*e.jsonl: it looks like' message)" -eq 4
 rm "bad texts/a.txt" "bad texts/e.jsonl"
@@ -178,29 +178,9 @@ refused "options that do not fit in a message" 3 'train qa.jsonl --prompt-field 
   "$train" qa.jsonl --prompt "$(printf '%0400d' 0)" --seed 7
 check "half of them is not enough" sh -c "./train qa.jsonl --jsonl-field question --dry-run 2>&1 | grep -q '^warning: .* only one of them is read; .* --prompt-field question --response-field answer'"
 silent "as pairs" qa.jsonl --prompt-field question --response-field answer
-if has jq "chats and records of instructions"; then
-  cut -f 2 p.tsv >answers.txt
-  awk -F '\t' '{ printf "{\"instruction\": \"%s\", \"input\": \"\", \"output\": \"%s\"}\n", $1, $2 }' p.tsv >alpaca.jsonl
-  { echo "[" && sed '$!s/$/,/' alpaca.jsonl && echo "]"; } >alpaca.json
-  awk -F '\t' '{ printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", $1, $2 }' p.tsv >messages.jsonl
-  sed 's/messages/conversations/; s/role/from/g; s/content/value/g; s/"user"/"human"/; s/"assistant"/"gpt"/' messages.jsonl >sharegpt.jsonl
-  { echo "[" && sed '$!s/$/,/' sharegpt.jsonl && echo "]"; } >sharegpt.json
-  for file in alpaca.jsonl alpaca.json messages.jsonl sharegpt.jsonl sharegpt.json; do
-    said $file >message
-    command=$(sed -n '$s/.*: //p' message | sed 's/ENCODING/latin1/')
-    case $file in
-      alpaca*) cut -f 1 p.tsv | sed 's/$/\\n/' >expected ;;
-      messages*) cut -f 1 p.tsv | sed 's/.*/user\\n&\\n\\nassistant\\n/' >expected ;;
-      *) cut -f 1 p.tsv | sed 's/.*/human\\n&\\n\\ngpt\\n/' >expected ;;
-    esac
-    eval "${command% | *}" 2>err | jq -c .prompt | tr -d '"' >got
-    check "the prompts of $file" cmp got expected
-    eval "${command% | *}" 2>err | jq -r .response | cmp - answers.txt
-    check "and its answers" test $? -eq 0
-    check "and the options" test "${command##*train -}" = " --prompt-field prompt --response-field response --tokenizer byte --device cpu --dry-run"
-  done
-  refused "chats in a field" 3 'its records are chats ("messages")' "$train" messages.jsonl --jsonl-field messages
-fi
+awk -F '\t' '{ printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", $1, $2 }' p.tsv >messages.jsonl
+silent "conversations" messages.jsonl
+silent "conversations, on standard input" - --jsonl-field text <messages.jsonl
 refused "no field with a string" 3 'the object has no field with text, only "ids"' sh -c "echo '{\"ids\": [1]}' | $train - --jsonl-field text"
 
 # ---- messages printed once ----

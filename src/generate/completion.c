@@ -1,5 +1,6 @@
 #include "generate/completion.h"
 
+#include "text/dataset/conversation.h"
 #include "text/dataset/line.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -149,10 +150,23 @@ static bool check_score(const Program *p, const json_t *value, Error *why) {
 }
 
 static bool fail_key(const char *name, Error *why) {
-  fail(why, EXIT_INPUT, "unknown key \"%s\"; the keys are prompt, id, stop, score", text_one_line(name, 60).text);
+  fail(why, EXIT_INPUT, "unknown key \"%s\"; the keys are prompt, messages, id, stop, score",
+       text_one_line(name, 60).text);
   for (int key = 0; key < KEYS; key++) error_append(why, ", %s", number_keys[key].key);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) error_append(why, ", %s", row->key);
   return false;
+}
+
+static bool take_prompt(Completion *c, json_t *value, Error *why) {
+  if (c->prompt) return fail(why, EXIT_INPUT, "\"prompt\" and \"messages\" are both given; use one");
+  c->prompt = json_incref(value);
+  return true;
+}
+
+static bool take_messages(const Program *p, Completion *c, json_t *value, Error *why) {
+  if (!p->model.chat) return fail(why, EXIT_INPUT, "\"messages\" are for models with a chat template, without --raw");
+  c->chat = true;
+  return take_prompt(c, value, why);
 }
 
 static bool take_key(const Program *p, Completion *c, const char *name, json_t *value, Error *why) {
@@ -161,10 +175,10 @@ static bool take_key(const Program *p, Completion *c, const char *name, json_t *
   if (strcmp(name, "stop") == 0) return take_stops(c, value, why);
   if (strcmp(name, "id") == 0) return true; /* see read_object() */
   if (strcmp(name, "score") == 0) return check_score(p, value, why);
+  if (strcmp(name, "messages") == 0) return take_messages(p, c, value, why);
   if (strcmp(name, "prompt") != 0) return fail_key(name, why);
   if (!json_is_string(value)) return fail(why, EXIT_INPUT, "\"prompt\" must be a string");
-  c->prompt = json_incref(value);
-  return true;
+  return take_prompt(c, value, why);
 }
 
 static bool read_object(const Program *p, Completion *c, json_t *object, Error *why) {
@@ -175,7 +189,8 @@ static bool read_object(const Program *p, Completion *c, json_t *object, Error *
   if (!json_is_object(object)) return fail(why, EXIT_INPUT, "a line must be a string or an object with \"prompt\"");
   c->id = json_incref(line_value(object, "id"));
   json_object_foreach(object, name, value) if (!json_is_null(value) && !take_key(p, c, name, value, why)) return false;
-  return c->prompt || fail(why, EXIT_INPUT, "\"prompt\" is missing");
+  return c->prompt ||
+         fail(why, EXIT_INPUT, p->model.chat ? "\"messages\" or \"prompt\" is missing" : "\"prompt\" is missing");
 }
 
 /* Computes the same score as --score --per-line. */
@@ -199,11 +214,27 @@ static void note_number(Program *p, const Completion *c, const json_t *object) {
   p->noted_n = true;
 }
 
+static bool encode_messages(const Program *p, Completion *c, const json_t *object, Error *why) {
+  const LoadedModel *m = &p->model;
+  Record record = {0};
+  BpeIds *ids = &c->tokens.decoder;
+  bool ok = conversation_take(&record, object, false, "the request", c->line, why);
+  if (ok && (!record.turn_count || record.turns[record.turn_count - 1].role != CHAT_USER))
+    ok = fail(why, EXIT_INPUT, "the last message must be the user's");
+  ok = ok && chat_encode(m->chat, m->tokenizer, record.turns, record.turn_count, true, ids, NULL, why) &&
+       prompt_fit(p, &c->tokens, why);
+  record_free(&record);
+  return ok;
+}
+
 static bool take_object(Program *p, Completion *c, json_t *object, Error *why) {
-  if (!read_object(p, c, object, why) ||
-      !prompt_encode(p, json_string_value(c->prompt), json_string_length(c->prompt), &c->tokens, why))
+  if (!read_object(p, c, object, why)) return false;
+  if (c->chat ? !encode_messages(p, c, object, why)
+              : !prompt_encode(p, json_string_value(c->prompt), json_string_length(c->prompt), &c->tokens, why))
     return false;
   if (c->stops.count) c->settings.stops = c->stops;
+  if (c->chat && json_is_true(json_object_get(object, "score")))
+    return fail(why, EXIT_INPUT, "\"score\" is for \"prompt\", not for \"messages\"");
   if (json_is_true(json_object_get(object, "score")) && !score_prompt(p, c, why)) return false;
   note_number(p, c, object);
   return true;
@@ -275,9 +306,11 @@ bool completion_add(const Tokenizer *tokenizer, Completion *c, const Text *t, in
   const bool stopped = t->reason == STOP_END || t->reason == STOP_TEXT;
   bool valid;
   json_t *string = completion_string(t->bytes.bytes, t->bytes.size, &valid);
-  json_t *choice = json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", index, "text", string, "finish_reason",
-                             stopped ? "stop" : "length", "seed", (json_int_t)t->sampling.seed, "logprobs",
-                             t->alternatives < 0 ? json_null() : logprobs_json(tokenizer, t), "token_ids", ids_json(t));
+  json_t *content = !c->chat ? string : json_pack("{s:s,s:o}", "role", "assistant", "content", string);
+  json_t *choice =
+      json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "index", index, c->chat ? "message" : "text", content, "finish_reason",
+                stopped ? "stop" : "length", "seed", (json_int_t)t->sampling.seed, "logprobs",
+                t->alternatives < 0 ? json_null() : logprobs_json(tokenizer, t), "token_ids", ids_json(t));
   if (choice && !valid) json_object_set_new(choice, "bytes", base64(t->bytes.bytes, t->bytes.size));
   if (!c->choices) c->choices = json_array();
   c->generated += t->count;
@@ -294,9 +327,9 @@ static json_t *refusal(const Completion *c) {
 static json_t *answer(const char *model, const Completion *c) {
   const json_int_t read = (json_int_t)prompt_tokens_count(&c->tokens), written = (json_int_t)c->generated;
   json_t *name = completion_string((const uint8_t *)model, strlen(model), NULL);
-  return json_pack("{s:s,s:o,s:O,s:O,s:{s:I,s:I,s:I}}", "object", "text_completion", "model", name, "prompt", c->prompt,
-                   "choices", c->choices, "usage", "prompt_tokens", read, "completion_tokens", written, "total_tokens",
-                   read + written);
+  return json_pack("{s:s,s:o,s:O,s:O,s:{s:I,s:I,s:I}}", "object", c->chat ? "chat.completion" : "text_completion",
+                   "model", name, c->chat ? "messages" : "prompt", c->prompt, "choices", c->choices, "usage",
+                   "prompt_tokens", read, "completion_tokens", written, "total_tokens", read + written);
 }
 
 bool completion_print(Program *p, const Completion *c, Error *error) {

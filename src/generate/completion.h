@@ -1,4 +1,5 @@
-/* A prompt and the texts generated for it: as JSON, a line in and a line out, in the format of OpenAI's completions. */
+/* A prompt and the texts generated for it: as JSON, a line in and a line out, in the format of OpenAI's
+ * completions and chat completions. */
 #ifndef INKLING_GENERATE_COMPLETION_H
 #define INKLING_GENERATE_COMPLETION_H
 
@@ -14,7 +15,8 @@ typedef struct Completion {
   int64_t line;        /* number of the input line; 0: the prompt of the command line */
   /* JSON */
   json_t *id;        /* the caller's identifier, owned; NULL: none */
-  json_t *prompt;    /* the prompt as given, owned; NULL: none */
+  json_t *prompt;    /* the prompt or list of messages as given, owned; NULL: none */
+  bool chat;         /* it is a list of messages */
   json_t *score;     /* the score of the prompt, owned; NULL: not requested */
   json_t *choices;   /* the finished texts, owned */
   int64_t generated; /* tokens of all texts */

@@ -215,7 +215,7 @@ static bool write_card(const Export *e, const char *path, const char *name, Erro
 
 static const char *const files[] = {MODEL_FILE_CONFIG, MODEL_FILE_GENERATION_CONFIG, MODEL_FILE_WEIGHTS,
                                     TOKENIZER_JSON,    TOKENIZER_CONFIG_JSON,        MODEL_FILE_CODE,
-                                    MODEL_FILE_CARD};
+                                    MODEL_FILE_CARD,   CHAT_TEMPLATE_JINJA};
 
 /* Fails unless the directory is new or empty. */
 static bool check_directory(const char *dir, bool *exists, Error *error) {

@@ -1,12 +1,9 @@
-/* Interactive generation (-i): the user adds a line, the model continues the text. */
+/* Interactive sessions (-i): reads lines and commands; what they do is in continuation.c and chat.c. */
 #include "cli/startup.h"
-#include "generate/line_input.h"
-#include "generate/program.h"
-#include "base/array.h"
+#include "generate/session.h"
 #include "base/file.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,153 +11,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A state of the session, as offsets into its text. */
-typedef struct Turn {
-  size_t size;     /* of the text */
-  size_t begin;    /* of the current text; /new and /load set it */
-  size_t document; /* the beginning of what the model sees: after the last end-of-text token */
-  size_t typed;    /* the beginning of the last line that was typed */
-  size_t answer;   /* the beginning of the model's answer to it */
-  bool answered;   /* there is such an answer */
-  bool ended;      /* the model ended it with an end-of-text token */
-} Turn;
+/* ---- what the kinds share ---- */
 
-typedef struct Session {
-  Program *p;
-  LineInput input;
-  uint8_t *text;
-  size_t capacity;
-  Turn now;
-  Turn *before; /* [turns] the states before each turn, for /undo */
-  int turns;
-  size_t turns_capacity;
-  uint64_t seed;            /* of the next answer */
-  char *saved;              /* the file that /save wrote; it may replace the file while its time is saved_at */
-  struct timespec saved_at; /* modification time */
-  bool over;
-  bool noted; /* the note about backslashes was printed */
-} Session;
-
-enum { TEXT_LIMIT = 64 << 20 }; /* bytes of a session */
-
-static bool has_encoder(const Session *s) { return s->p->model.config.encoder_layers > 0; }
-
-static bool no_memory(Error *error) { return error_memory(error, "a text of many turns"); }
-
-/* EXIT_INPUT, EXIT_MEMORY. */
-static bool add_text(Session *s, const uint8_t *bytes, size_t size, Error *error) {
-  if (s->now.size + size > TEXT_LIMIT)
-    return fail(error, EXIT_INPUT, "a session is limited to %d MiB of text; /save it and start another",
-                TEXT_LIMIT >> 20);
-  if (!array_reserve(&s->text, &s->capacity, s->now.size + size + 1, 1)) return no_memory(error);
-  if (size) memcpy(s->text + s->now.size, bytes, size);
-  s->now.size += size;
-  return true;
-}
-
-/* ---- answers ---- */
-
-/* Encodes what the model reads: with an encoder the last line without its newline, otherwise the document. */
-static bool encode(const Session *s, Error *error) {
+bool session_answer(Session *s, size_t cached, size_t size, Text *text, Error *error) {
   Program *p = s->p;
-  const bool encoder = has_encoder(s);
-  const size_t from = encoder ? s->now.typed : s->now.document;
-  return prompt_encode(p, s->text ? s->text + from : (const uint8_t *)"", s->now.size - from - encoder,
-                       &p->prompt.tokens, error);
-}
-
-static bool answer(Session *s, Error *error) {
-  Program *p = s->p;
-  if (!encode(s, error)) return false;
-  unseen_note(p, &p->prompt.tokens.source, 0);
-  Text text = prompt_text(p, &p->prompt.tokens);
-  text.sampling.seed = s->seed++;
-  text.keep_tokens = true;
-  const int64_t most = (int64_t)((TEXT_LIMIT - s->now.size) / 16) + 1; /* of an answer that does not end by itself */
-  if (text.max_tokens < 0 || text.max_tokens > most) text.max_tokens = most;
-  s->now.answer = s->now.size;
-  s->now.answered = true;
-  const bool ok = program_make_text(p, &text, true, error) && add_text(s, text.bytes.bytes, text.bytes.size, error);
-  generation_free_text(&text);
-  if (!ok) return false;
-  if (s->now.size == s->now.answer || s->text[s->now.size - 1] != '\n') putchar('\n');
+  *text = prompt_text(p, &p->prompt.tokens);
+  text->cached = cached;
+  text->sampling.seed = s->seed++;
+  text->keep_tokens = true;
+  const int64_t most = (int64_t)((SESSION_LIMIT - size) / 16) + 1; /* of an answer that does not end by itself */
+  if (text->max_tokens < 0 || text->max_tokens > most) text->max_tokens = most;
+  if (!program_make_text(p, text, true, error)) return false;
+  if (!text->bytes.size || text->bytes.bytes[text->bytes.size - 1] != '\n') putchar('\n');
   program_flush(p);
-  s->now.ended = text.reason == STOP_END;
-  program_note_text(&p->console, &text);
+  program_note_text(&p->console, text);
   if (s->input.terminal) startup_take_interrupt();
   return program_check(p, error);
 }
 
-/* ---- turns ---- */
-
-static bool begin_turn(Session *s, Error *error) {
-  if (!array_reserve(&s->before, &s->turns_capacity, (size_t)s->turns + 1, sizeof *s->before)) return no_memory(error);
-  s->before[s->turns++] = s->now;
-  s->now.answered = false;
-  return true;
-}
-
-/* Adds what was typed, on a line of its own, and the answer. */
-static bool take_text(Session *s, const uint8_t *line, size_t size, Error *error) {
-  if (has_encoder(s) && size == 0) {
-    console_note(&s->p->console, "this model needs a prompt: type one");
-    return true;
-  }
-  if (!begin_turn(s, error)) return false;
-  if (s->now.ended) s->now.document = s->now.size;
-  s->now.ended = false;
-  const bool follows = size && s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n';
-  bool ok = !follows || add_text(s, (const uint8_t *)"\n", 1, error);
-  if (s->now.document == s->now.size - follows) s->now.document = s->now.size;
-  s->now.typed = s->now.size;
-  ok = ok && add_text(s, line, size, error) && (!has_encoder(s) || add_text(s, (const uint8_t *)"\n", 1, error));
-  if (ok) return answer(s, error);
-  s->now = s->before[--s->turns];
-  return false;
-}
-
-/* ---- commands ---- */
-
-typedef struct Command {
-  const char *name, *argument, *help;
-  bool (*run)(Session *s, const char *argument, Error *error);
-} Command;
-
-static bool retry(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  if (!s->now.answered) return fail(error, EXIT_USAGE, "/retry: there is no answer yet");
-  s->now.size = s->now.answer;
-  s->now.ended = false;
-  return answer(s, error);
-}
-
-static bool undo(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  if (!s->turns) return fail(error, EXIT_USAGE, "/undo: there is nothing to undo");
-  s->now = s->before[--s->turns];
-  console_note(&s->p->console, "back to %s of text", text_plural((double)(s->now.size - s->now.begin), "byte").text);
-  return true;
-}
-
-static bool begin_anew(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  if (!begin_turn(s, error)) return false;
-  s->now.begin = s->now.document = s->now.typed = s->now.answer = s->now.size;
-  s->now.ended = false;
-  return true;
-}
-
-static bool show(Session *s, const char *argument, Error *error) {
-  (void)argument;
-  if (s->now.size > s->now.begin) program_write(s->p, s->text + s->now.begin, s->now.size - s->now.begin);
-  if (s->now.size > s->now.begin && s->text[s->now.size - 1] != '\n') putchar('\n');
-  program_flush(s->p);
-  if (s->input.terminal) startup_take_interrupt();
-  return program_check(s->p, error);
-}
-
-/* Replaces only a file that it wrote itself. */
-static bool save(Session *s, const char *path, Error *error) {
+bool session_save(Session *s, const char *path, const void *bytes, size_t size, Error *error) {
   if (!*path) return fail(error, EXIT_USAGE, "/save FILE: the name of a file is missing");
   struct stat info = {0};
   const bool there = lstat(path, &info) == 0;
@@ -168,34 +37,16 @@ static bool save(Session *s, const char *path, Error *error) {
   const bool own = there && s->saved && strcmp(s->saved, path) == 0 && time.tv_sec == s->saved_at.tv_sec &&
                    time.tv_nsec == s->saved_at.tv_nsec;
   if (there && !own) return fail(error, EXIT_USAGE, "/save: %s is there already; name another", path);
-  const uint8_t *text = s->text ? s->text + s->now.begin : (const uint8_t *)"";
-  if (!file_write(path, text, s->now.size - s->now.begin, error)) return false;
-  console_note(&s->p->console, "%s in %s", text_plural((double)(s->now.size - s->now.begin), "byte").text, path);
+  if (!file_write(path, bytes, size, error)) return false;
+  console_note(&s->p->console, "%s in %s", text_plural((double)size, "byte").text, path);
   if (stat(path, &info) == 0) s->saved_at = system_modified(&info);
   if (own) return true;
   free(s->saved);
   s->saved = strdup(path);
-  return s->saved || no_memory(error);
+  return s->saved || error_memory(error, "a name");
 }
 
-static bool load(Session *s, const char *path, Error *error) {
-  MappedFile file;
-  if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
-  if (has_encoder(s)) return fail(error, EXIT_USAGE, "/load is for models without an encoder");
-  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
-  const size_t mark = utf8_mark(file.bytes, file.size);
-  if (file.size > TEXT_LIMIT - s->now.size) {
-    file_unmap(&file);
-    return fail(error, EXIT_INPUT, "/load: %s does not fit into the %d MiB of a session", path, TEXT_LIMIT >> 20);
-  }
-  const bool ok = text_check(&s->p->check, file.bytes, file.size, path, true, error) && begin_anew(s, path, error) &&
-                  add_text(s, file.bytes + mark, file.size - mark, error);
-  if (ok)
-    console_note(&s->p->console, "%s of %s; an empty line continues the text",
-                 text_plural((double)file.size, "byte").text, path);
-  file_unmap(&file);
-  return ok;
-}
+/* ---- commands ---- */
 
 static bool quit(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
@@ -205,15 +56,8 @@ static bool quit(Session *s, const char *argument, Error *error) {
 
 static bool help(Session *s, const char *argument, Error *error);
 
-static const Command commands[] = {{"retry", "", "another answer, with the next seed", retry},
-                                   {"undo", "", "take back the last line and its answer", undo},
-                                   {"new", "", "begin a new text", begin_anew},
-                                   {"text", "", "print the text so far", show},
-                                   {"save", " FILE", "write the text to a file", save},
-                                   {"load", " FILE", "begin with the text of a file", load},
-                                   {"help", "", "this list", help},
-                                   {"quit", "", "end (or Ctrl-D)", quit}};
-enum { COMMANDS = sizeof commands / sizeof *commands };
+static const SessionCommand common_commands[] = {
+    {"help", "", "this list", help}, {"quit", "", "end (or Ctrl-D)", quit}, {0}};
 
 /* Names of options that may be changed here, in addition to all sampling settings. */
 static const char *const settings[] = {"n", "greedy", "ignore-eos", "seed"};
@@ -228,21 +72,28 @@ static const char *option_called(const char *name) {
   return NULL;
 }
 
+static void list_commands(const SessionCommand *commands) {
+  for (; commands->name; commands++)
+    fprintf(stderr, "  /%s%-*s %s\n", commands->name, (int)(12 - strlen(commands->name)), commands->argument,
+            commands->help);
+}
+
 static bool help(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
-  fprintf(
-      stderr,
-      "Type a line: it is added to the text, and the model continues. An empty line adds nothing. To add a line that\n"
-      "begins with /, type // in place of the /.\n");
-  for (int i = 0; i < COMMANDS; i++)
-    fprintf(stderr, "  /%s%-*s %s\n", commands[i].name, (int)(12 - strlen(commands[i].name)), commands[i].argument,
-            commands[i].help);
+  fprintf(stderr, "%s To add a line\nthat begins with /, type // in place of the /.\n", s->kind->help);
+  list_commands(s->kind->commands);
+  list_commands(common_commands);
   fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
   for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i]);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) fprintf(stderr, " %s", row->name);
   fprintf(stderr, "\n  Ctrl-C stops an answer.\n");
-  (void)s;
   return true;
+}
+
+static const SessionCommand *find_command(const SessionCommand *commands, const char *name) {
+  for (; commands->name; commands++)
+    if (strcmp(name, commands->name) == 0) return commands;
+  return NULL;
 }
 
 static bool change(Session *s, const char *name, const char *option, const char *value, Error *error) {
@@ -267,10 +118,11 @@ static bool run_command(Session *s, char *line, size_t size, Error *error) {
   const size_t length = strcspn(line, " ");
   const char *argument = line + length + strspn(line + length, " ");
   line[length] = '\0';
-  for (int i = 0; i < COMMANDS; i++)
-    if (strcmp(line, commands[i].name) == 0)
-      return !*argument || *commands[i].argument ? commands[i].run(s, argument, error)
-                                                 : fail(error, EXIT_USAGE, "/%s takes no argument", commands[i].name);
+  const SessionCommand *command = find_command(s->kind->commands, line);
+  if (!command) command = find_command(common_commands, line);
+  if (command)
+    return !*argument || *command->argument ? command->run(s, argument, error)
+                                            : fail(error, EXIT_USAGE, "/%s takes no argument", command->name);
   const char *option = option_called(line);
   return option ? change(s, line, option, argument, error)
                 : fail(error, EXIT_USAGE, "/%.40s is no command; /help lists them", line);
@@ -288,7 +140,7 @@ static bool take_line(Session *s, const uint8_t *line, size_t size, Error *error
   }
   if (ok)
     ok = command ? run_command(s, (char *)text.bytes, text.size, error)
-                 : (!escapes || prompt_replace_escapes(&text, error)) && take_text(s, text.bytes, text.size, error);
+                 : (!escapes || prompt_replace_escapes(&text, error)) && s->kind->take(s, text.bytes, text.size, error);
   free(text.bytes);
   return ok;
 }
@@ -324,23 +176,31 @@ static bool talk(Session *s, Error *error) {
 static void greet(const Session *s) {
   Console *console = &s->p->console;
   if (!s->input.terminal) return;
-  console_note(console, "type a line and the model continues it; /help lists the commands");
+  console_note(console, "%s", s->kind->greeting);
   if (!s->input.edits) console_note(console, "without libedit, only the editing of the terminal itself works");
 }
 
+static void close_session(Session *s) {
+  line_input_close(&s->input);
+  for (size_t i = 0; i < s->chat.count; i++) free(s->chat.messages[i].text);
+  free(s->chat.messages);
+  free(s->text.text);
+  free(s->text.before);
+  free(s->saved);
+}
+
 bool program_interactive(Program *p, Error *error) {
-  Session s = {.p = p, .input.fd = -1, .seed = prompt_seed(p)};
+  Session s = {
+      .kind = p->model.chat ? &session_of_chat : &session_of_text, .p = p, .input.fd = -1, .seed = prompt_seed(p)};
   p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
   if (ok && p->prompt.text.size) {
     program_write(p, p->prompt.text.bytes, p->prompt.text.size);
-    ok = take_text(&s, p->prompt.text.bytes, p->prompt.text.size, error);
+    if (p->model.chat) putchar('\n');
+    ok = s.kind->take(&s, p->prompt.text.bytes, p->prompt.text.size, error);
   }
   ok = ok && talk(&s, error);
-  line_input_close(&s.input);
-  free(s.text);
-  free(s.before);
-  free(s.saved);
+  close_session(&s);
   return ok;
 }

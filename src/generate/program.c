@@ -33,25 +33,34 @@ bool program_open_files(Program *p, const char *dir, Error *error) {
   return true;
 }
 
+/* Opens the form of the chat template, if prompts are turns. */
+static bool open_chat(Program *p, Error *error) {
+  LoadedModel *m = &p->model;
+  const GenerateSettings *s = &p->settings;
+  Error why = {0};
+  if (!s->raw && tokenizer_chat_template(m->tokenizer) && !chat_open(&m->chat, m->tokenizer, &why)) {
+    if (why.code == EXIT_MEMORY) return fail(error, why.code, "%s", why.text);
+    console_note(&p->console, "prompts are plain text: %s", why.text);
+  }
+  return m->chat || !s->system || fail(error, EXIT_USAGE, "--system is for models with a chat template");
+}
+
 bool program_open_model(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   Console *console = &p->console;
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
-  if (tokenizer_has_chat_template(m->tokenizer))
-    console_note(console,
-                 "%s has a chat template, which is not applied: write the prompt as the template would, with "
-                 "--special",
-                 m->dir);
-  return prompt_make_rules(p, error) &&
+  return open_chat(p, error) && prompt_make_rules(p, error) &&
          device_open(&p->settings.machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }
 
 void program_close_model(Program *p) {
   LoadedModel *m = &p->model;
+  generation_close(m->generation);
   decoder_close(m->decoder);
   model_close(m->model);
   if (m->backend) m->backend->close(m->context);
+  chat_close(m->chat);
   tokenizer_free(m->tokenizer);
   tokenizer_free(m->source_tokenizer);
   token_rules_free(&m->rules);

@@ -8,6 +8,7 @@
 #include "cli/text_check.h"
 #include "text/dataset/corpus.h"
 #include "text/dataset/token_file.h"
+#include "text/tokenizer/chat.h"
 #include "files/formats/model_files.h"
 #include "generate/series.h"
 #include "generate/settings.h"
@@ -23,11 +24,13 @@ typedef struct LoadedModel {
   Tokenizer *tokenizer;
   Tokenizer *source_tokenizer; /* for the encoder's input; NULL: the same as `tokenizer` */
   SpecialTokens special;
+  Chat *chat;       /* the form of prompts as turns; NULL: they are plain text */
   TokenRules rules; /* from --bias and --ban */
   const Backend *backend;
   Context *context;
   Model *model;
-  Decoder *decoder; /* opened by the mode */
+  Decoder *decoder;       /* opened by the mode */
+  Generation *generation; /* of program_make_text(), with one row of the decoder */
 } LoadedModel;
 
 /* The prompt of the command line. */
@@ -125,10 +128,13 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
 
 /* Encodes a prompt; replaces the contents of *out, which starts zeroed. With an encoder, the source is the tokens of
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
- * gets the tokens of generation_prompt(). EXIT_INPUT when the tokens exceed the context and may not be truncated;
+ * gets the tokens of generation_prompt(); or, with a chat template, --system and the text as a user's turn, up to where
+ * the answer begins; without a text only that beginning. EXIT_INPUT when the tokens exceed the context and may not be truncated;
  * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
+/* The same for ids that were encoded otherwise: makes them fit into the context. EXIT_INPUT. */
+bool prompt_fit(const Program *p, PromptTokens *tokens, Error *error);
 
 /* Returns the number of tokens that the text of the prompt has. */
 static inline size_t prompt_tokens_count(const PromptTokens *t) {

@@ -137,6 +137,22 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
   return true;
 }
 
+bool prompt_fit(const Program *p, PromptTokens *tokens, Error *error) {
+  return fit(p, "source", &tokens->source, error) &&
+         fit(p, p->model.config.encoder_layers ? "answer" : "prompt", &tokens->decoder, error);
+}
+
+/* Encodes a text as the turn of a user. */
+static bool encode_turn(const Program *p, const void *text, size_t size, BpeIds *out, Error *error) {
+  const LoadedModel *m = &p->model;
+  const char *prompt = p->settings.system;
+  ChatTurn turns[2];
+  size_t count = 0;
+  if (prompt) turns[count++] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
+  if (size) turns[count++] = (ChatTurn){CHAT_USER, text, size};
+  return chat_encode(m->chat, m->tokenizer, turns, count, true, out, NULL, error);
+}
+
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
   const LoadedModel *m = &p->model;
   const GenerateSettings *s = &p->settings;
@@ -148,8 +164,9 @@ bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens
   if (!encoder && s->answer)
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
-                  generation_encode(&with, text, size, answer.bytes, answer.size, out, error) &&
-                  fit(p, "source", &out->source, error) && fit(p, encoder ? "answer" : "prompt", &out->decoder, error);
+                  (m->chat ? encode_turn(p, text, size, &out->decoder, error)
+                           : generation_encode(&with, text, size, answer.bytes, answer.size, out, error)) &&
+                  prompt_fit(p, out, error);
   free(answer.bytes);
   return ok;
 }

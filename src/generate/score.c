@@ -269,7 +269,11 @@ static bool print_score(const Scoring *scoring, Error *error) {
 static bool make_windows(Scoring *s, Error *error) {
   const LoadedModel *m = &s->p->model;
   Windows *windows = &s->plan.windows;
-  const bool encoder = m->config.encoder_layers > 0, packed = !encoder && tokenizer_begin(m->tokenizer) >= 0;
+  const bool encoder = m->config.encoder_layers > 0, chats = windows->range.file->info.conversations,
+             packed = !encoder && (chats || tokenizer_begin(m->tokenizer) >= 0);
+  if (chats && (s->records || s->p->settings.exact || encoder))
+    return fail(error, EXIT_USAGE, "conversations are scored as a whole; leave out %s",
+                s->records ? "the options for lines, words and tokens" : "--exact");
   const PairTokens tokens_of = pair_tokens(m->tokenizer, m->source_tokenizer);
   if ((encoder || s->p->settings.exact) &&
       !pairs_make(&s->pairs, &windows->range, windows->ctx, tokens_of, (Progress){0}, error))

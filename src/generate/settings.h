@@ -38,14 +38,14 @@ typedef enum ExportType { EXPORT_F32, EXPORT_BF16 } ExportType;
 typedef struct GenerateSettings {
   TextList runs;     /* positional RUN */
   const char *model; /* -m RUN */
-  const char *prompt, *prompt_file, *answer, *score, *choose, *encode, *decode, *novelty;
+  const char *prompt, *prompt_file, *system, *answer, *score, *choose, *encode, *decode, *novelty;
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv, fasta, binary;
   TextList attention, stops, biases, bans;
   const char *prompts, *heat_html, *dump, *gguf, *modelfile, *export, *html, *title;
   int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
-  bool heat;
+  bool heat, raw;
   int64_t tokens;
   int samples, logprobs, keep, alternatives; /* logprobs -1: none; keep 0: half of the context */
   double above;                              /* NaN: not given */

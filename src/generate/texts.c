@@ -32,18 +32,18 @@ static size_t show(Program *p, const Text *t, size_t from) {
 
 bool program_make_text(Program *p, Text *t, bool shown, Error *error) {
   LoadedModel *m = &p->model;
-  Generation *generation = NULL;
   size_t printed = 0;
   bool ok = (m->decoder || decoder_open(&m->decoder, m->model, 1, error)) &&
-            generation_open(&generation, m->decoder, 1, m->tokenizer, error) && generation_add(generation, t, error);
+            (m->generation || generation_open(&m->generation, m->decoder, 1, m->tokenizer, error)) &&
+            generation_add(m->generation, t, error);
   while (ok && !t->ended && !stop_signal && !p->write_error) {
-    ok = generation_step(generation, error);
+    ok = generation_step(m->generation, error);
     if (shown) printed = show(p, t, printed);
     if (!shown || t->keep_tokens || !printed) continue;
     generation_drop_ready(t);
     printed = 0;
   }
-  generation_close(generation);
+  generation_interrupt(m->generation);
   t->bytes.size = t->ready;
   return ok;
 }
@@ -55,8 +55,10 @@ void program_note_text(Console *console, const Text *t) {
   if (!t->count) return;
   if (t->count > FEWEST && rest > 0)
     snprintf(speed, sizeof speed, ", then %s tokens/s", text_count((double)(t->count - 1) / rest).text);
-  console_note(console, "%s after a prompt of %zu; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
-               text_plural((double)t->count, "token").text, prompt_tokens_count(&t->prompt),
+  char cached[48] = "";
+  if (t->cached) snprintf(cached, sizeof cached, ", %zu of them new", prompt_tokens_count(&t->prompt) - t->cached);
+  console_note(console, "%s after a prompt of %zu%s; first after %.1f ms%s; stopped: %s; seed %" PRIu64,
+               text_plural((double)t->count, "token").text, prompt_tokens_count(&t->prompt), cached,
                1e3 * t->first_token_seconds, speed, generation_stop_name(t->reason), t->sampling.seed);
 }
 
@@ -65,7 +67,7 @@ static bool print_one(Program *p, Text *t, Error *error) {
   const GenerateSettings *s = &p->settings;
   Prompt *prompt = &p->prompt;
   const bool terminal = isatty(STDOUT_FILENO), at_end = novelty && terminal; /* when the passages are known */
-  const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || terminal);
+  const bool echo = prompt->text.size && !prompt->tokens.source.count && (s->echo || (terminal && !p->model.chat));
   if (echo && !at_end && !program_write(p, prompt->text.bytes, prompt->text.size)) return program_check(p, error);
   if (!program_make_text(p, t, !at_end, error)) return false;
   const bool ok = !novelty || (novelty_add(novelty, t, error) && novelty_compare(novelty, error));

@@ -181,6 +181,7 @@ static bool take_token(Generation *g, int r, int32_t id, Error *error) {
   size_t size;
   t->seconds = clock_seconds() - t->start;
   if (t->count++ == 0) t->first_token_seconds = t->seconds;
+  t->last = id;
   if (!t->ignore_end && tokenizer_is_end(g->tokenizer, id)) return end_text(g, row, STOP_END);
   if (!keep_token(g, r, id, error)) return false;
   if (t->rules && t->rules->bans.count) {
@@ -243,9 +244,13 @@ static bool begin_row(Generation *g, int r, const Text *t, Error *error) {
   Row *row = &g->rows[r];
   const BpeIds *source = &t->prompt.source, *prompt = &t->prompt.decoder;
   Decoder *d = g->decoder;
-  const int same = find_same(g, &t->prompt);
+  const int same = t->cached ? -1 : find_same(g, &t->prompt);
   if (same >= 0) decoder_begin_as(d, r, same);
   row->began.decoder.count = 0;
+  if (t->cached) {
+    decoder_sampling(d, r, &t->sampling, t->stream);
+    return decoder_extend(d, prompt->ids + t->cached, (int)(prompt->count - t->cached), error);
+  }
   if (same < 0 && ((source->count && !decoder_source(d, r, source->ids, (int)source->count, error)) ||
                    !decoder_prompt(d, r, prompt->ids, (int)prompt->count, error)))
     return false;
@@ -277,6 +282,11 @@ bool generation_add(Generation *g, Text *t, Error *error) {
   g->count++;
   if (r >= g->active) g->active = r + 1;
   return true;
+}
+
+void generation_interrupt(Generation *g) {
+  for (int r = 0; g && r < g->row_count; r++) g->rows[r].text = NULL;
+  if (g) g->count = 0;
 }
 
 /* ---- steps ---- */

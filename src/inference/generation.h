@@ -36,6 +36,8 @@ typedef struct TextToken {
 typedef struct Text {
   /* filled by the caller */
   PromptTokens prompt; /* each 1..ctx tokens; not owned, read by generation_add() */
+  size_t cached; /* the first tokens of the prompt, which are all that row 0 has after the text before; 0: none. One row
+                  * only. Their keys and values are kept, so bits can differ from those of a prompt without `cached` */
   Sampling sampling;
   uint32_t stream;    /* number of the random stream */
   int64_t max_tokens; /* new tokens; < 0: until an end token or, without `keep`, until the context is full */
@@ -50,6 +52,7 @@ typedef struct Text {
                      * bytes of an incomplete one or of what may become a stop text */
   size_t ready;
   int64_t count;         /* tokens, including the end token */
+  int32_t last;          /* the last one of them */
   BpeIds ids;            /* those that were kept, without the end token that stops the text */
   TextToken *tokens;     /* [ids.count] */
   TokenAlternative *top; /* [ids.count][alternatives], likeliest first; ties: lower id first */
@@ -116,6 +119,8 @@ bool generation_has_room(const Generation *generation); /* for another text */
 /* Begins a text, which must stay at its address until it has ended or generation_close(). Requires room. EXIT_MEMORY,
  * errors of the device. */
 bool generation_add(Generation *generation, Text *text, Error *error);
+/* Drops the texts in progress as they are. NULL is harmless. */
+void generation_interrupt(Generation *generation);
 /* Draws a token of every text in progress; or ends those that have no next one, because of their length or of the
  * context. A text that has ended makes room for another one. EXIT_MEMORY, EXIT_USAGE of token_rules_list(), errors of
  * the device. */

@@ -411,8 +411,8 @@ static void read_lens(Decoder *d, int layer, float *lens) {
   download_logits(d, lens + (size_t)layer * (size_t)d->sequences.rows * (size_t)d->model->config.vocab);
 }
 
-/* Computes the logits after the last token of every row. `lens` NULL, or host [layers + 1][rows][V]: also the logits
- * after fewer layers. */
+/* Computes x after the last token of every row, with its keys, values and states. `lens` NULL, or host
+ * [layers + 1][rows][V]: also the logits there and after fewer layers. */
 static void decode_stack(Decoder *d, float *lens) {
   const Model *m = d->model;
   bool before = norms_inputs(&m->config);
@@ -427,12 +427,17 @@ static void decode_stack(Decoder *d, float *lens) {
     decode_add_branch(d, w, &norm);
     if (lens && w->kind == SUBLAYER_MLP) read_lens(d, w->layer + 1, lens); /* the last sublayer of a layer */
   }
-  if (!lens) decode_head(d);
+}
+
+/* Computes the logits after the last token of every row. */
+static void decode_tokens(Decoder *d) {
+  decode_stack(d, NULL);
+  decode_head(d);
 }
 
 bool decoder_logits(Decoder *d, float *logits, Error *error) {
   take_back(d);
-  if (!d->ready) decode_stack(d, NULL);
+  if (!d->ready) decode_tokens(d);
   d->ready = true;
   download_logits(d, logits);
   return model_check_backend(d->model, error);
@@ -445,13 +450,30 @@ bool decoder_lens(Decoder *d, float *logits, Error *error) {
   return model_check_backend(d->model, error);
 }
 
+bool decoder_extend(Decoder *d, const int32_t *tokens, int count, Error *error) {
+  const Sequences *s = &d->sequences;
+  Row *row = &d->rows[0];
+  if (s->rows != 1 || row->length < 1) return fail(error, EXIT_INTERNAL, "%d rows to extend", s->rows);
+  if (count > decoder_capacity_left(d, 0))
+    return fail(error, EXIT_INPUT, "%d more tokens do not fit: the context has room for %d", count,
+                decoder_capacity_left(d, 0));
+  begin_change(d);
+  for (int i = 0; i < count; i++) {
+    decode_stack(d, NULL);
+    put_number(d, s->tokens, row->length % s->capacity, tokens[i]);
+    put_number(d, s->lengths, 0, ++row->length);
+    put_number(d, s->positions, 0, ++row->position);
+  }
+  return model_check_backend(d->model, error);
+}
+
 static void sample_token(Context *c, void *decoder) {
   const Decoder *d = decoder;
   d->model->ops->sample(c, &d->sequences, d->logits, d->model->config.vocab);
 }
 
 static void decode_and_sample(Context *c, void *decoder) {
-  decode_stack(decoder, NULL);
+  decode_tokens(decoder);
   sample_token(c, decoder);
 }
 

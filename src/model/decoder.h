@@ -23,6 +23,9 @@ bool decoder_source(Decoder *decoder, int row, const int32_t *tokens, int count,
 /* Starts row `row` with a prompt of 1..ctx tokens. The text generated from it depends, bit for bit, only on the row's
  * own prompt, source, sampling and biases. EXIT_INPUT; EXIT_INTERNAL. */
 bool decoder_prompt(Decoder *decoder, int row, const int32_t *tokens, int count, Error *error);
+/* Appends tokens to those of the only row in use, as if they had been drawn. The row must have begun with a prompt.
+ * EXIT_INPUT when they do not fit into the context; EXIT_INTERNAL. */
+bool decoder_extend(Decoder *decoder, const int32_t *tokens, int count, Error *error);
 /* Sets how the row samples, and the number of its random stream. Required before decoder_next(). */
 void decoder_sampling(Decoder *decoder, int row, const Sampling *sampling, uint32_t stream);
 /* Sets the biases that are added to the logits of `count` different tokens until the next call; none at first.

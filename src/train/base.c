@@ -22,7 +22,8 @@ static bool check_resume_flags(const Run *r, Error *error) {
     return fail(error, EXIT_USAGE, "--resume=%s writes to that directory, not to --out %s; leave out --out", s->resume,
                 s->out);
   const char *typed = options_typed(&r->options, "tokenizer vocab-size unk source-tokenizer source-vocab-size pack "
-                                                 "jsonl-field prompt-field response-field tsv fasta");
+                                                 "jsonl-field prompt-field response-field tsv fasta speaker "
+                                                 "train-on special");
   if (typed)
     return fail(error, EXIT_USAGE, "a resumed run keeps its tokenizers and how it reads its text; leave out --%s",
                 typed);
@@ -150,16 +151,18 @@ bool run_read_base(Run *r, Error *error) {
   return !s->init || read_init(r, error);
 }
 
-bool run_open_base_tokenizers(Run *r, Error *error) {
+bool run_open_base_tokenizers(Run *r, bool conversations, Error *error) {
   const char *dir = base_dir(r);
   if (!model_files_read_tokenizer(r->base.files, &r->text.tokenizer, error) ||
       !model_files_read_source_tokenizer(r->base.files, r->text.tokenizer, &r->text.source_tokenizer, error))
     return false;
-  if (!r->settings.resume && tokenizer_has_chat_template(r->text.tokenizer))
+  if (!r->settings.resume && !conversations && tokenizer_chat_template(r->text.tokenizer)) {
     console_note(&r->console,
-                 "%s has a chat template. It is not applied: the model learns the texts as they are, without roles and "
-                 "special tokens, and the run will have no template",
+                 "%s has a chat template, which is only applied to conversations: the model learns these texts as they "
+                 "are, and the run will have no template",
                  dir);
+    if (!tokenizer_set_chat_template(r->text.tokenizer, NULL, error)) return false;
+  }
   if (!r->settings.resume) vocabulary_note_unused(&r->console, dir, r->text.tokenizer, r->text.source_tokenizer);
   return true;
 }

@@ -263,7 +263,7 @@ static void warn_of_tokens(Console *console, const Tokenizer *tokenizer, const i
   if (found)
     console_warning(console,
                     "the text contains special tokens of the tokenizer: %s%s. They are learned as plain text, in "
-                    "several pieces, and not as these tokens: remove them from the text",
+                    "several pieces, and not as these tokens; --special makes them these tokens, but for conversations",
                     names, found > NAMED ? ", ..." : "");
 }
 

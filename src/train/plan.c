@@ -21,6 +21,12 @@ static void print_packing(Console *c, const Packing *p) {
   if (p->cut)
     console_row(c, "", "longer than the context of %d tokens, and split: %s of %s", p->ctx,
                 text_count((double)p->cut).text, text_plural_short((double)p->documents, "document").text);
+  if (p->shortened)
+    console_row(c, "", "longer than the context of %d tokens, and without their oldest turns: %s of %s", p->ctx,
+                text_count((double)p->shortened).text, text_plural_short((double)p->documents, "conversation").text);
+  if (p->dropped)
+    console_row(c, "", "left out, because their last question and answer are longer than the context: %s",
+                text_plural_short((double)p->dropped, "conversation").text);
   if (p->left_out)
     console_row(c, "", "left out, in windows with prompts only: %s",
                 text_plural_short((double)p->left_out, "token").text);

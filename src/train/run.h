@@ -382,8 +382,8 @@ static inline const ModelConfig *run_base(const Run *r) { return r->base.config.
 bool run_read_base(Run *r, Error *error);
 /* Refuses flags that would change the model of the weights. */
 bool run_check_same_model(const Run *r, Error *error);
-/* Opens the tokenizers of the initial model. */
-bool run_open_base_tokenizers(Run *r, Error *error);
+/* Opens the tokenizers of the initial model. Its chat template stays only for a text with conversations. */
+bool run_open_base_tokenizers(Run *r, bool conversations, Error *error);
 
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the

@@ -6,6 +6,7 @@
 #include "inference/answers.h"
 #include "inference/generation.h"
 #include "inference/longest_match.h"
+#include "text/tokenizer/chat.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -45,6 +46,19 @@ static bool write_sample(RunModel *model, Tokenizer *tokenizer, Text *text, FILE
 
 /* ---- of a text ---- */
 
+/* Makes the ids before an answer: to the prompt, or to nothing. */
+static bool ask(Run *r, const char *prompt, size_t length, BpeIds *out, Error *error) {
+  Tokenizer *tokenizer = r->text.tokenizer;
+  const ChatTurn turn = {CHAT_USER, (const uint8_t *)prompt, length};
+  Chat *chat = NULL;
+  if (!r->text.train.file.info.conversations)
+    return generation_prompt(tokenizer, run_start_token(r), (const uint8_t *)prompt, length, out, error);
+  const bool ok =
+      chat_open(&chat, tokenizer, error) && chat_encode(chat, tokenizer, &turn, length > 0, true, out, NULL, error);
+  chat_close(chat);
+  return ok;
+}
+
 static bool sample_text(Run *r, FILE *stream, Error *error) {
   const char *prompt = r->settings.prompt ? r->settings.prompt : "";
   const size_t length = strlen(prompt);
@@ -56,7 +70,8 @@ static bool sample_text(Run *r, FILE *stream, Error *error) {
                .keep_tokens = true,
                .alternatives = -1};
   fwrite(prompt, 1, length, stream);
-  bool ok = generation_prompt(r->text.tokenizer, run_start_token(r), (const uint8_t *)prompt, length, &ids, error);
+  if (length && r->text.train.file.info.conversations) fputs(" -> ", stream);
+  bool ok = ask(r, prompt, length, &ids, error);
   const size_t skipped = ids.count > ctx ? ids.count - ctx : 0; /* tokens that exceed the context */
   text.sampling.seed = r->settings.seed;
   text.prompt.decoder = (BpeIds){.ids = ids.ids + skipped, .count = ids.count - skipped};

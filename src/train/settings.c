@@ -14,6 +14,7 @@
 
 const char *const settings_optimizers[] = {"adamw", "muon", NULL};
 static const char *const schedule_names[] = {"cosine", "linear", "constant", "wsd", NULL}; /* as ScheduleKind */
+static const char *const train_on_names[] = {"answers", "all", NULL};                      /* as TrainOnKind */
 static const char *const pack_names[] = {"stream", "docs", NULL};                          /* as PackKind */
 
 enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
@@ -100,8 +101,8 @@ static const OptionHint hints[] = {
      "load-in-8bit",
      "adapters such as LoRA are not supported: --init trains all weights"},
     {"chat-template template chat apply-chat-template",
-     "chat templates are not applied: give prompts and responses (--prompt-field, --response-field), or give the "
-     "text exactly as the model should learn it"},
+     "leave it out: conversations have the chat template of the model of --init, else ChatML"},
+    {"train-on-inputs train-on-prompt train-on-prompts", "that is --train-on all here"},
     {"verbose", "all messages are printed unless --quiet is given"},
     {"force overwrite-output-dir", HERE("overwrite")},
 };
@@ -125,6 +126,15 @@ static void add_text_options(Options *options, TrainSettings *s) {
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MB) " MB; 0: none"),
       FORMAT_ROWS(s, .setting = SETTING_ASIDE),
+      TEXT(
+          "speaker", &s->speaker, "NAME", NULL,
+          "read text files and .chat files as conversations: lines that begin with a name and a colon, and blank lines "
+          "between conversations; the model learns the lines of NAME",
+          .setting = SETTING_OF_MODEL),
+      CHOICE("train-on", &s->train_on, train_on_names, NULL,
+             "turns of conversations that the loss counts: those of the assistant (answers), or all"),
+      FLAG("special", &s->special,
+           "recognize special tokens in documents; in conversations, no content becomes a special token"),
       FLAG("binary", &s->binary, "train on the raw bytes of the files and skip all text checks",
            .setting = SETTING_ASIDE),
       CHOICE("pack", &s->pack, pack_names,

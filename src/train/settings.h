@@ -22,6 +22,9 @@ typedef enum TrainMode {
   TRAIN_MODE_VERIFY = 1 << 7
 } TrainMode;
 
+/* The turns of conversations that the loss counts. */
+typedef enum TrainOnKind { TRAIN_ON_ANSWERS, TRAIN_ON_ALL } TrainOnKind;
+
 typedef enum PackKind { PACK_STREAM, PACK_DOCS } PackKind;
 
 enum { SETTINGS_BUDGETS = 8 }; /* beside the run's own */
@@ -33,6 +36,9 @@ typedef struct TrainSettings {
   double val_frac;
   const char *jsonl_field, *prompt_field, *response_field; /* NULL: not given */
   bool tsv, fasta;                                         /* standard input is TSV, FASTA */
+  const char *speaker;                                     /* the assistant in text files; NULL: they are documents */
+  int train_on;                                            /* TrainOnKind */
+  bool special;                                            /* special tokens are recognized in documents */
   bool binary;                                             /* binary files are accepted as training data */
   int pack;                                                /* PackKind */
   const char *tokenizer;                                   /* "byte", "bpe", that of a WordLevelKind, or a path; NULL:

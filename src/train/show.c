@@ -112,7 +112,11 @@ static void read_with(Page *p, const Tokenizer *tokenizer) {
 static void put_token(Page *p, int32_t id) {
   size_t size;
   const uint8_t *bytes = tokenizer_decode(p->tokenizer, id, &size);
-  if (p->borders) {
+  const char *special = tokenizer_special(p->tokenizer, id);
+  if (special) {
+    flush_pending(p);
+    put_bytes(p, (const uint8_t *)special, strlen(special), true);
+  } else if (p->borders) {
     if (p->any) {
       begin_line(p);
       fputs(p->utf8 ? "\u2502" : "|", p->out);
@@ -151,21 +155,28 @@ static void show_stream(Page *p, const RunText *text, int ctx, const Window *w) 
 /* ---- documents in a window ---- */
 
 /* Positions [begin, stop) hold one document or a part of it. */
-static void show_document(Page *p, const Tokenizer *tokenizer, const Window *w, int begin, int stop, int number) {
+static void show_document(Page *p, const RunText *text, const Window *w, int begin, int stop, int number) {
+  const Tokenizer *tokenizer = text->tokenizer;
   const int32_t end = tokenizer_end(tokenizer);
-  bool counts = true, ended = false;
+  const bool conversations = text->train.file.info.conversations;
+  bool counts = !conversations, ended = false;
   remark(p,
-         w->tokens[begin] == tokenizer_before(tokenizer) ? "document %d begins"
-                                                         : "document %d goes on from another window",
+         conversations || w->tokens[begin] == tokenizer_before(tokenizer) ? "document %d begins"
+                                                                          : "document %d goes on from another window",
          number);
+  if (conversations) { /* its first token is no target */
+    remark(p, "not in the loss");
+    put_token(p, w->tokens[begin]);
+  }
   for (int i = begin; i < stop; i++) {
     const bool counted = w->targets[i] != IGNORE_INDEX;
-    if (counts != counted) remark(p, counted ? "in the loss" : "prompt, not in the loss");
+    if (counts != counted)
+      remark(p, counted ? "in the loss" : conversations ? "not in the loss" : "prompt, not in the loss");
     counts = counted;
     if (!counted && i + 1 == stop) continue; /* the rest is in another window */
     const int32_t id = counted ? w->targets[i] : w->tokens[i + 1];
-    ended = id == end;
-    if (!ended) put_token(p, id);
+    ended = id == end && (!conversations || i + 2 >= stop);
+    if (!ended || conversations) put_token(p, id);
   }
   remark(p, ended ? "document %d ends" : "document %d is cut here", number);
 }
@@ -196,7 +207,7 @@ static void show_parts(Page *p, const RunText *text, int ctx, const Window *w) {
       sources += w->cross_end[begin] - w->cross_begin[begin];
       show_pair(p, text, w, begin, stop, ++parts);
     } else {
-      show_document(p, text->tokenizer, w, begin, stop, ++parts);
+      show_document(p, text, w, begin, stop, ++parts);
     }
   }
   if (text->train.windows.pairs)

@@ -42,6 +42,7 @@ static bool open_corpus(Run *r, const char *const *inputs, int count, int groups
                                  .response_field = s->response_field,
                                  .tsv = s->tsv,
                                  .fasta = s->fasta,
+                                 .speaker = s->speaker,
                                  .spool = copy.text,
                                  .spooled = s->resume,
                                  .copying = startup_progress(&reading),
@@ -246,11 +247,21 @@ static bool count_characters(Console *console, Corpus *corpus, Characters *out, 
   return ok;
 }
 
+/* Gives a tokenizer the form of new models, unless it has a template that is supported. */
+static bool add_chat(Tokenizer **tokenizer, Error *error) {
+  Chat *chat = NULL;
+  Error ignored = {0};
+  const bool has = chat_open(&chat, *tokenizer, &ignored);
+  chat_close(chat);
+  return has || chat_extend_tokenizer(tokenizer, error);
+}
+
 static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
   TrainSettings *s = &r->settings;
+  const bool conversations = corpus && corpus_has_conversations(corpus);
   if (run_base(r))
-    return run_open_base_tokenizers(r, error) &&
-           (s->resume || run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
+    return run_open_base_tokenizers(r, conversations, error) &&
+           (s->resume || s->special || run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
   if (!architecture_check_sources(s, corpus_has_prompts(corpus), error)) return false;
   Characters characters = {0};
   const bool asked = s->tokenizer && strcmp(s->tokenizer, "bpe") != 0 && !settings_separate_vocabs(s);
@@ -282,12 +293,14 @@ static bool open_tokenizers(Run *r, Corpus *corpus, Error *error) {
                          .unknown = s->unknown,
                          .texts = TRAINING_PROMPTS,
                          .what = "the prompts yield"};
-  if (!make_tokenizer(&text, corpus, &r->text.tokenizer, error)) return false;
+  if (!make_tokenizer(&text, corpus, &r->text.tokenizer, error) ||
+      (conversations && !add_chat(&r->text.tokenizer, error)))
+    return false;
   /* a teacher may have more rows of embeddings than tokens */
   if (s->teacher && tokenizer_fingerprint(r->text.tokenizer) == r->teacher.tokens)
     tokenizer_set_vocab(r->text.tokenizer, r->teacher.config.vocab);
   return (!separate || make_tokenizer(&prompts, corpus, &r->text.source_tokenizer, error)) &&
-         (!settings_tokenizer_is_path(s->tokenizer) ||
+         (!(settings_tokenizer_is_path(s->tokenizer) || conversations) || s->special ||
           run_check_special_tokens(&r->console, r->text.tokenizer, corpus, error));
 }
 
@@ -306,8 +319,17 @@ static bool choose_packing(Run *r, Error *error) {
   const bool pairs = run_has_pairs(&r->text), encoder = architecture_has_encoder(s, pairs);
   if (s->pack == PACK_STREAM && encoder)
     return fail(error, EXIT_USAGE, "--pack stream cuts pairs, but an encoder reads whole pairs; leave it out");
+  const bool conversations = r->text.train.file.info.conversations;
+  if (conversations && (encoder || s->pack == PACK_STREAM))
+    return fail(error, EXIT_USAGE, "%s conversations; leave out %s",
+                encoder ? "a model with an encoder cannot learn" : "--pack stream cuts",
+                encoder ? "the encoder (--arch original, --encoder-layers)" : "--pack");
+  if (conversations && s->special)
+    return fail(error, EXIT_USAGE,
+                "--special is for documents, and the text has conversations, whose contents never "
+                "become special tokens; leave it out");
   auto_packing(s, pairs || encoder, r->text.tokenizer, &r->reasons);
-  if (!s->resume && (s->pack == PACK_DOCS || !s->init)) set_ends(&r->text, s->pack, encoder);
+  if (!s->resume && !conversations && (s->pack == PACK_DOCS || !s->init)) set_ends(&r->text, s->pack, encoder);
   return true;
 }
 

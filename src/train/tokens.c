@@ -43,6 +43,8 @@ static bool encode(Run *r, TextPart *part, Corpus *corpus, Error *error) {
                                 .encoding = startup_progress(&encoding),
                                 .checking = startup_progress(&checking),
                                 .stop = &stop_signal,
+                                .special = r->settings.special,
+                                .all_turns = r->settings.train_on == TRAIN_ON_ALL,
                                 .written = r->files.lock.had_run ? replacing.text : path.text,
                                 .counts = val ? counts : NULL};
   const double start = clock_seconds();

@@ -23,9 +23,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (!newline) newline = end;
     const size_t length = (size_t)(newline - line);
     Error errors[3] = {{0}};
-    use(&record, record_parse_jsonl(&record, &(RecordFields){NULL, "text"}, line, length, "x", number, &errors[0]),
+    use(&record,
+        record_parse_jsonl(&record, &(RecordFields){.text = "text", .conversations = true}, line, length, "x", number,
+                           &errors[0]),
         &errors[0]);
-    use(&record, record_parse_jsonl(&record, &(RecordFields){"q", "text"}, line, length, "x", number, &errors[1]),
+    use(&record,
+        record_parse_jsonl(&record, &(RecordFields){.prompt = "q", .text = "text"}, line, length, "x", number,
+                           &errors[1]),
         &errors[1]);
     use(&record, record_parse_tsv(&record, line, length, "x", number, &errors[2]), &errors[2]);
   }

@@ -1,5 +1,6 @@
 #include "text/dataset/corpus.h"
 
+#include "text/dataset/conversation.h"
 #include "text/dataset/line.h"
 #include "text/dataset/record.h"
 #include "text/tokenizer/tokenizer.h"
@@ -26,7 +27,10 @@ enum {
 struct Corpus {
   FileList list;
   char *prompt_field, *text_field; /* the first may be NULL */
+  bool field_named;                /* the user named the text field */
+  char *speaker;                   /* NULL: none */
   bool has_prompts;                /* documents are prompts and responses */
+  bool has_conversations;
   uint64_t fingerprint;
   int standard_input; /* index into the list; -1: none */
   char *temporary;    /* the spool file, when it is to be deleted */
@@ -36,11 +40,12 @@ struct Corpus {
   bool mapped;    /* whether it is mapped */
   int64_t before; /* corpus_position() - at */
   MappedFile file;
-  size_t start;   /* where its text begins, after a byte-order mark */
-  size_t end;     /* where its part in this corpus ends */
-  size_t at;      /* where the next document begins */
-  size_t checked; /* `at` at the last check that it is unchanged */
-  int64_t line;   /* lines of it that were consumed, for JSON lines and TSV */
+  size_t start;        /* where its text begins, after a byte-order mark */
+  size_t end;          /* where its part in this corpus ends */
+  size_t at;           /* where the next document begins */
+  size_t checked;      /* `at` at the last check that it is unchanged */
+  int64_t line;        /* lines of it that were consumed, for other formats than text */
+  int64_t record_line; /* where the newest record begins, from 1 */
   Record record;
 };
 
@@ -99,7 +104,10 @@ static bool take_fields(Corpus *corpus, const CorpusOptions *options, Error *err
   const char *text = response ? response : field ? field : "text";
   corpus->prompt_field = prompt ? strdup(prompt) : NULL;
   corpus->text_field = strdup(text);
-  return (corpus->text_field && !prompt == !corpus->prompt_field) || error_memory(error, "the name of a field");
+  corpus->field_named = field;
+  corpus->speaker = options->speaker ? strdup(options->speaker) : NULL;
+  return (corpus->text_field && !prompt == !corpus->prompt_field && !options->speaker == !corpus->speaker) ||
+         error_memory(error, "the name of a field");
 }
 
 static bool add_input(Corpus *corpus, const char *input, const CorpusOptions *options, TextFormat format,
@@ -118,7 +126,8 @@ static bool list_inputs(Corpus *corpus, const char *const *inputs, int count, co
   if (count <= 0)
     return fail(error, EXIT_INPUT, "no text was given: name a file or a directory, or - for standard input");
   const bool jsonl = options->field || options->prompt_field;
-  const TextFormat format = options->tsv     ? FORMAT_TSV
+  const TextFormat format = options->speaker ? FORMAT_CHAT
+                            : options->tsv   ? FORMAT_TSV
                             : options->fasta ? FORMAT_FASTA
                             : jsonl          ? FORMAT_JSONL
                                              : FORMAT_TEXT;
@@ -145,6 +154,53 @@ static bool find_files(Corpus *corpus, const char *const *inputs, int count, con
               corpus->standard_input >= 0 ? "standard input" : text_one_line(list->files[0].path, 250).text);
 }
 
+static RecordFields fields_of(const Corpus *corpus) {
+  return (RecordFields){corpus->prompt_field, corpus->text_field, !corpus->prompt_field, corpus->field_named};
+}
+
+/* With a speaker, text files are conversations; without one, conversations in text cannot be read. */
+static bool set_speaker(Corpus *corpus, Error *error) {
+  for (int i = 0; i < corpus->list.count; i++) {
+    TextFile *file = &corpus->list.files[i];
+    if (corpus->speaker && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;
+    if (!corpus->speaker && file->format == FORMAT_CHAT)
+      return fail(error, EXIT_INPUT, "%s holds conversations; give --speaker NAME, whose lines the model learns",
+                  text_one_line(file->path, 250).text);
+  }
+  return true;
+}
+
+/* Returns whether the first record of a file is a conversation. An error is reported when the record is read. */
+static bool begins_with_conversation(const TextFile *file, RecordFields fields) {
+  MappedFile text = {0};
+  Error ignored = {0};
+  Record record = {0};
+  const uint8_t *line = NULL;
+  size_t at, size = 0;
+  bool is = false;
+  if (!fields.conversations || !file_map(&text, file->path, EXIT_INPUT, &ignored)) return false;
+  at = utf8_mark(text.bytes, text.size);
+  while (file->format == FORMAT_JSONL && at < text.size && line_is_blank(line, size))
+    line = line_take(text.bytes, text.size, &at, &size);
+  if (file->format == FORMAT_JSON) line = record_json_element(text.bytes, text.size, &at, &size);
+  if (size > 0) {
+    const bool ok = record_parse_jsonl(&record, &fields, line, size, "", 1, &ignored);
+    is = ok ? record.turn_count > 0 : record.root && conversation_is(record.root);
+  }
+  record_free(&record);
+  file_unmap(&text);
+  return is;
+}
+
+static bool find_conversations(const Corpus *corpus) {
+  for (int i = 0; i < corpus->list.count; i++) {
+    const TextFile *file = &corpus->list.files[i];
+    const bool json = file->format == FORMAT_JSONL || file->format == FORMAT_JSON;
+    if (file->format == FORMAT_CHAT || (json && begins_with_conversation(file, fields_of(corpus)))) return true;
+  }
+  return false;
+}
+
 static int files_of(const Corpus *corpus, TextFormat format) {
   int count = 0;
   for (int i = 0; i < corpus->list.count; i++) count += corpus->list.files[i].format == format;
@@ -157,7 +213,9 @@ static uint64_t sum_of_name(const char *name, uint64_t seed) {
 
 static uint64_t fingerprint_of(const Corpus *corpus) {
   const uint64_t version = 1; /* increase it when corpora are read differently */
-  return file_list_sum(&corpus->list, sum_of_name(corpus->text_field, sum_of_name(corpus->prompt_field, version)));
+  uint64_t sum = sum_of_name(corpus->text_field, sum_of_name(corpus->prompt_field, version));
+  if (corpus->has_conversations) sum = sum_of_name(corpus->field_named ? "" : NULL, sum_of_name(corpus->speaker, sum));
+  return file_list_sum(&corpus->list, sum);
 }
 
 bool corpus_open(Corpus **out, const char *const *inputs, int count, const CorpusOptions *options, Error *error) {
@@ -170,11 +228,13 @@ bool corpus_open(Corpus **out, const char *const *inputs, int count, const Corpu
   corpus->standard_input = -1;
   corpus->temporary = options->temporary ? strdup(options->spool) : NULL;
   if ((options->temporary && !corpus->temporary && !error_memory(error, "a path")) ||
-      !take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error)) {
+      !take_fields(corpus, options, error) || !find_files(corpus, inputs, count, options, error) ||
+      !set_speaker(corpus, error)) {
     corpus_close(corpus);
     return false;
   }
-  corpus->has_prompts = corpus->prompt_field || files_of(corpus, FORMAT_TSV) > 0;
+  corpus->has_conversations = find_conversations(corpus);
+  corpus->has_prompts = corpus->has_conversations || corpus->prompt_field || files_of(corpus, FORMAT_TSV) > 0;
   corpus->fingerprint = fingerprint_of(corpus);
   *out = corpus;
   return true;
@@ -189,6 +249,7 @@ void corpus_close(Corpus *corpus) {
   free(corpus->temporary);
   free(corpus->prompt_field);
   free(corpus->text_field);
+  free(corpus->speaker);
   free(corpus);
 }
 
@@ -202,7 +263,7 @@ const char *corpus_shown_file(const Corpus *corpus) {
   return corpus_is_stdin(corpus, corpus->current) ? "standard input" : corpus->list.files[corpus->current].path;
 }
 
-int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL); }
+int corpus_jsonl_files(const Corpus *corpus) { return files_of(corpus, FORMAT_JSONL) + files_of(corpus, FORMAT_JSON); }
 
 OneLine corpus_skipped_names(const Corpus *corpus, bool texts) { return file_list_skipped(&corpus->list, 0, texts); }
 
@@ -215,6 +276,8 @@ int64_t corpus_stdin_bytes(const Corpus *corpus) {
 }
 
 bool corpus_has_prompts(const Corpus *corpus) { return corpus->has_prompts; }
+
+bool corpus_has_conversations(const Corpus *corpus) { return corpus->has_conversations; }
 
 uint64_t corpus_fingerprint(const Corpus *corpus) { return corpus->fingerprint; }
 
@@ -272,18 +335,46 @@ static bool next_text(Corpus *corpus, Document *out, Error *error) {
   return true;
 }
 
-/* ---- documents of one line ---- */
+/* ---- documents of one line, or of one object ---- */
+
+static int64_t lines_before(const uint8_t *bytes, const uint8_t *end) {
+  int64_t lines = 0;
+  for (; (bytes = memchr(bytes, '\n', (size_t)(end - bytes))); bytes++) lines++;
+  return lines;
+}
+
+/* Parses the next element of an array. */
+static bool read_element(Corpus *corpus, const RecordFields *fields, Error *error) {
+  const uint8_t *bytes = corpus->file.bytes, *before = bytes + corpus->at;
+  size_t size;
+  const uint8_t *element = record_json_element(bytes, corpus->end, &corpus->at, &size);
+  if (!element) return record_parse_jsonl(&corpus->record, fields, bytes, 0, "", 0, error);
+  corpus->record_line = corpus->line + lines_before(before, element) + 1;
+  corpus->line += lines_before(before, element + size);
+  return record_parse_jsonl(&corpus->record, fields, element, size, corpus_shown_file(corpus), corpus->record_line,
+                            error);
+}
 
 /* Parses the next line of the file into the record. */
 static bool read_line(Corpus *corpus, Error *error) {
   const TextFile *file = &corpus->list.files[corpus->current];
-  const RecordFields fields = {corpus->prompt_field, corpus->text_field};
+  const RecordFields fields = fields_of(corpus);
   const char *name = corpus_shown_file(corpus);
   size_t size;
+  if (file->format == FORMAT_JSON) return read_element(corpus, &fields, error);
   const uint8_t *line = line_take(corpus->file.bytes, corpus->end, &corpus->at, &size);
-  corpus->line++;
+  corpus->record_line = ++corpus->line;
   if (file->format == FORMAT_TSV) return record_parse_tsv(&corpus->record, line, size, name, corpus->line, error);
   return record_parse_jsonl(&corpus->record, &fields, line, size, name, corpus->line, error);
+}
+
+/* Returns false with EXIT_INPUT for a conversation where none was announced. */
+static bool check_conversation(const Corpus *corpus, Error *error) {
+  return !corpus->record.turn_count || corpus->has_conversations ||
+         fail(error, EXIT_INPUT,
+              "%s, is a conversation, but the first record of the file is none; put conversations into a file of their "
+              "own, or name the field with the text: --jsonl-field text",
+              line_name(corpus_shown_file(corpus), corpus->record_line).text);
 }
 
 /* Reads the rest of a file after a line with an error, and adds the number and positions of all such lines to the
@@ -293,7 +384,7 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
   char lines[NAMED * 24];
   int64_t bad = 1;
   size_t dropped = corpus->at;
-  snprintf(lines, sizeof lines, "%lld", (long long)corpus->line);
+  snprintf(lines, sizeof lines, "%lld", (long long)corpus->record_line);
   corpus->end = corpus->file.size; /* another part, too */
   while (corpus->at < corpus->end) {
     Error other = {0};
@@ -303,7 +394,7 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
     }
     if (read_line(corpus, &other)) continue;
     if (other.code != EXIT_INPUT) return false;
-    if (bad++ < NAMED) text_append(lines, sizeof lines, ", %lld", (long long)corpus->line);
+    if (bad++ < NAMED) text_append(lines, sizeof lines, ", %lld", (long long)corpus->record_line);
   }
   if (bad == 1) return false;
   return error_append(error, "; %lld of %lld lines cannot be read: %s%s", (long long)bad, (long long)corpus->line,
@@ -318,8 +409,32 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   *out = (Document){.text = record->text,
                     .size = record->size,
                     .prompt = record->prompt,
-                    .line = corpus->line,
-                    .offset = (int64_t)begin};
+                    .line = corpus->record_line,
+                    .offset = (int64_t)begin,
+                    .turns = record->turns,
+                    .turn_count = record->turn_count};
+  return check_conversation(corpus, error);
+}
+
+/* Reads a conversation of lines with names. */
+static bool next_conversation(Corpus *corpus, Document *out, Error *error) {
+  Record *record = &corpus->record;
+  const size_t begin = corpus->at;
+  const int64_t line = corpus->line + 1;
+  size_t bytes;
+  int64_t lines;
+  if (!conversation_parse(record, corpus->speaker, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines,
+                          corpus_shown_file(corpus), line, error))
+    return false;
+  corpus->at += bytes;
+  corpus->line += lines;
+  if (record->size > 0)
+    *out = (Document){.text = record->text,
+                      .size = record->size,
+                      .line = line,
+                      .offset = (int64_t)begin,
+                      .turns = record->turns,
+                      .turn_count = record->turn_count};
   return true;
 }
 
@@ -358,12 +473,6 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   if (record->size > 0)
     *out = (Document){.text = record->text, .size = record->size, .line = line, .offset = (int64_t)begin};
   return true;
-}
-
-static int64_t lines_before(const uint8_t *bytes, const uint8_t *end) {
-  int64_t lines = 0;
-  for (; (bytes = memchr(bytes, '\n', (size_t)(end - bytes))); bytes++) lines++;
-  return lines;
 }
 
 int64_t corpus_line(const Corpus *corpus, const Document *document, size_t at) {
@@ -425,6 +534,7 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
   switch (file->format) {
   case FORMAT_TEXT: return next_text(corpus, out, error);
   case FORMAT_FASTA: return next_sequence(corpus, out, error);
+  case FORMAT_CHAT: return next_conversation(corpus, out, error);
   default: return next_line(corpus, out, error);
   }
 }
@@ -450,6 +560,22 @@ void corpus_rewind(Corpus *corpus, Progress progress) {
 
 /* ---- cutting ---- */
 
+static bool follows_blank_line(const Corpus *corpus, size_t at) {
+  const uint8_t *bytes = corpus->file.bytes;
+  size_t begin = at > 0 ? at - 1 : 0;
+  while (begin > corpus->start && bytes[begin - 1] != '\n') begin--;
+  return at > 0 && line_is_blank(bytes + begin, at - 1 - begin);
+}
+
+/* Returns where the first element of an array begins in [wanted, last]; 0: nowhere. */
+static size_t find_element(const Corpus *corpus, size_t wanted, size_t last) {
+  size_t size, at = corpus->start;
+  const uint8_t *element;
+  while ((element = record_json_element(corpus->file.bytes, corpus->end, &at, &size)))
+    if (at - size >= wanted) return at - size <= last ? at - size : 0;
+  return 0;
+}
+
 /* Returns whether a document begins at this beginning of a line, or at the end of the file. */
 static bool begins_document(const Corpus *corpus, size_t at) {
   const size_t line = sizeof END_OF_TEXT; /* the size of a separator that ends in \n */
@@ -459,6 +585,7 @@ static bool begins_document(const Corpus *corpus, size_t at) {
     return (at >= corpus->start + line && separator_at(corpus, at - line) == line) ||
            (at > corpus->start + line && separator_at(corpus, at - line - 1) == line + 1);
   case FORMAT_FASTA: return record_is_fasta_header(corpus->file.bytes[at]);
+  case FORMAT_CHAT: return follows_blank_line(corpus, at);
   default: return true;
   }
 }
@@ -482,8 +609,10 @@ static size_t cut_in_line(const Corpus *corpus, size_t at) {
 /* Returns the place of the cut in the current file: the first document, else the first line, in [wanted, last]. */
 static size_t find_cut(const Corpus *corpus, size_t wanted, size_t last) {
   const uint8_t *bytes = corpus->file.bytes;
+  const TextFormat format = corpus->list.files[corpus->current].format;
   size_t first_line = 0;
   if (wanted <= corpus->start) return 0;
+  if (format == FORMAT_JSON) return find_element(corpus, wanted, last);
   for (size_t at = wanted; at <= last;) {
     if (bytes[at - 1] == '\n' || at == corpus->end) {
       if (begins_document(corpus, at)) return at;
@@ -492,6 +621,7 @@ static size_t find_cut(const Corpus *corpus, size_t wanted, size_t last) {
     const uint8_t *newline = memchr(bytes + at, '\n', corpus->end - at);
     at = newline ? (size_t)(newline - bytes) + 1 : corpus->end;
   }
+  if (format == FORMAT_CHAT) return 0;
   return first_line ? first_line : cut_in_line(corpus, wanted);
 }
 
@@ -524,7 +654,8 @@ static bool add_part(Corpus *part, const Corpus *whole, int64_t begin, int64_t e
 static Corpus *part_of(const Corpus *whole, Error *error) {
   const CorpusOptions options = {.field = whole->prompt_field ? NULL : whole->text_field,
                                  .prompt_field = whole->prompt_field,
-                                 .response_field = whole->prompt_field ? whole->text_field : NULL};
+                                 .response_field = whole->prompt_field ? whole->text_field : NULL,
+                                 .speaker = whole->speaker};
   Corpus *part = calloc(1, sizeof *part);
   if (!part) {
     error_memory(error, "a corpus");
@@ -532,7 +663,12 @@ static Corpus *part_of(const Corpus *whole, Error *error) {
   }
   part->standard_input = -1;
   part->has_prompts = whole->has_prompts;
-  if (take_fields(part, &options, error)) return part;
+  part->has_conversations = whole->has_conversations;
+  part->field_named = whole->field_named;
+  if (take_fields(part, &options, error)) {
+    part->field_named = whole->field_named;
+    return part;
+  }
   corpus_close(part);
   return NULL;
 }

@@ -5,7 +5,8 @@
  * belongs to none; so does the end of every file. Documents have all other bytes unchanged: CRLF, NUL, invalid UTF-8.
  * One exception: a UTF-8 byte-order mark (EF BB BF) at the beginning of a file of any format is dropped.
  * JSON lines (file names that end in .jsonl) and TSV (.tsv, a prompt and a response per line): see
- * text/dataset/record.h. FASTA (.fa, .fasta, .fna, .faa): a document per sequence; see there, too.
+ * text/dataset/record.h. JSON arrays of such objects (.json). Conversations (.chat, and text files with a speaker): see
+ * text/dataset/conversation.h. FASTA (.fa, .fasta, .fna, .faa): a document per sequence; see there, too.
  * Blank lines and empty documents are skipped.
  * A corpus can be cut in two; each part is then read as if the other did not exist. */
 #ifndef INKLING_TEXT_DATASET_CORPUS_H
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "text/dataset/file_list.h"
+#include "text/tokenizer/chat.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +27,7 @@ typedef struct CorpusOptions {
   const char *field;                         /* field of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither; if set, `field` must be NULL */
   bool tsv, fasta;                           /* standard input is TSV, FASTA */
+  const char *speaker;                       /* who speaks as the assistant in text files, which are conversations */
   const char *spool;                         /* file to copy standard input to; required for "-" */
   bool spooled;                              /* the file exists already, from an earlier run */
   bool temporary;                            /* corpus_close() deletes it, even without "-" */
@@ -34,13 +37,15 @@ typedef struct CorpusOptions {
 } CorpusOptions;
 
 typedef struct Document {
-  const uint8_t *text; /* NULL: the end of the corpus */
-  size_t size;         /* bytes, at least 1 */
-  size_t prompt;       /* bytes at its beginning that the loss ignores; may be all of them */
-  const char *file;    /* path; valid as long as the corpus */
-  int group;           /* of the file */
-  int64_t line;        /* line number in JSON lines and TSV, of the header in FASTA, from 1; 0 in a text file */
-  int64_t offset;      /* bytes of the file before the document, or before its line */
+  const uint8_t *text;   /* NULL: the end of the corpus */
+  size_t size;           /* bytes, at least 1 */
+  size_t prompt;         /* bytes at its beginning that the loss ignores; may be all of them */
+  const char *file;      /* path; valid as long as the corpus */
+  int group;             /* of the file */
+  int64_t line;          /* line number in JSON lines and TSV, of the header in FASTA, from 1; 0 in a text file */
+  int64_t offset;        /* bytes of the file before the document, or before its line */
+  const ChatTurn *turns; /* [turn_count] of a conversation, valid as long as the text, which holds their contents */
+  size_t turn_count;     /* 0: it is none */
 } Document;
 
 /* Copies descriptor `from` up to its end to `path`, which is created or replaced only when the copy is complete: a
@@ -84,6 +89,10 @@ int64_t corpus_position(const Corpus *corpus);    /* bytes consumed so far, corp
 /* Returns whether documents have prompts and responses: from fields of JSON lines, or from a TSV file. In other files
  * prompts are empty. */
 bool corpus_has_prompts(const Corpus *corpus);
+
+/* Returns whether documents may be conversations: there is a file of format FORMAT_CHAT, or the first record of a JSON
+ * file is a conversation. In another corpus, conversations are refused. */
+bool corpus_has_conversations(const Corpus *corpus);
 
 /* Reads the next document, valid until the next call of corpus_next, corpus_rewind or corpus_close. A corpus that has
  * only separators and blank lines has no document.

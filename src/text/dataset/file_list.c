@@ -35,8 +35,9 @@ static bool ends_in(const char *name, const char *ending) {
 static const struct {
   const char *ending;
   TextFormat format;
-} endings[] = {{".txt", FORMAT_TEXT},    {".jsonl", FORMAT_JSONL}, {".tsv", FORMAT_TSV},  {".fa", FORMAT_FASTA},
-               {".fasta", FORMAT_FASTA}, {".fna", FORMAT_FASTA},   {".faa", FORMAT_FASTA}};
+} endings[] = {{".txt", FORMAT_TEXT},  {".jsonl", FORMAT_JSONL}, {".tsv", FORMAT_TSV},
+               {".fa", FORMAT_FASTA},  {".fasta", FORMAT_FASTA}, {".fna", FORMAT_FASTA},
+               {".faa", FORMAT_FASTA}, {".json", FORMAT_JSON},   {".chat", FORMAT_CHAT}};
 
 /* *named: whether the name has the ending of a format; another file is text. */
 static TextFormat format_of(const char *path, bool *named) {

@@ -9,14 +9,23 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The format of a file: plain text, JSON lines, prompts and responses in columns, or sequences with header lines. */
-typedef enum TextFormat { FORMAT_TEXT, FORMAT_JSONL, FORMAT_TSV, FORMAT_FASTA, TEXT_FORMATS } TextFormat;
+/* The format of a file: plain text, JSON lines, a JSON array, prompts and responses in columns, sequences with header
+ * lines, or conversations as lines with names. */
+typedef enum TextFormat {
+  FORMAT_TEXT,
+  FORMAT_JSONL,
+  FORMAT_JSON,
+  FORMAT_TSV,
+  FORMAT_FASTA,
+  FORMAT_CHAT,
+  TEXT_FORMATS
+} TextFormat;
 TextFormat text_format_of(const char *path); /* from the ending of its name, in upper or lower case */
 /* Returns whether the name ends as that of some format, so that the file is read in a directory. */
 bool text_has_ending(const char *path);
 const char *text_ending(TextFormat format); /* ".txt" */
 
-#define TEXT_FILE_NAMES ".txt, .jsonl, .tsv or FASTA file" /* that is read in a directory */
+#define TEXT_FILE_NAMES ".txt, .jsonl, .json, .tsv, .chat or FASTA file" /* that is read in a directory */
 
 typedef struct TextFile {
   char *path; /* owned */
@@ -40,12 +49,12 @@ typedef struct FileList {
   size_t skipped_count, skipped_capacity;
 } FileList;
 
-/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .tsv, .fa,
- * .fasta, .fna or .faa (in upper or lower case), sorted bytewise by path. It skips names that begin with a dot, files
- * and directories, and directories that hold a model. It follows links and reads no directory twice, for example
- * through a link to a parent directory. EXIT_INPUT, with path and cause, for a missing or unreadable file, for a pipe,
- * socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only file_list_free may be
- * called. */
+/* Adds a file, or the files of a directory and of the directories in it whose names end in .txt, .jsonl, .json, .tsv,
+ * .chat, .fa, .fasta, .fna or .faa (in upper or lower case), sorted bytewise by path. It skips names that begin with
+ * a dot, files and directories, and directories that hold a model. It follows links and reads no directory twice, for
+ * example through a link to a parent directory. EXIT_INPUT, with path and cause, for a missing or unreadable file,
+ * for a pipe, socket or device, and for a directory without a file to read; EXIT_MEMORY. After an error only
+ * file_list_free may be called. */
 bool file_list_add(FileList *list, const char *path, Error *error);
 
 /* Adds a file that need not exist yet. Returns its index, or -1 with EXIT_MEMORY. */

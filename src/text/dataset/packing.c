@@ -115,7 +115,94 @@ static bool add_length(void *context, int64_t begin, int64_t stop) {
 
 bool packing_measure(const TokenRange *range, int32_t end, DocumentLengths *out, Progress progress, Error *error) {
   *out = (DocumentLengths){0};
-  return token_range_documents(range, end, add_length, out, progress, error);
+  return token_range_documents(range, token_file_end(&range->file->info, end), add_length, out, progress, error);
+}
+
+/* ---- documents of a file with conversations ---- */
+
+/* What a document consists of, and the part that is kept. */
+typedef struct Kept {
+  int64_t stop;     /* the token after it, without its mark */
+  int64_t tokens;   /* without marks */
+  int64_t head;     /* of them, those before the first turn of a user */
+  int64_t head_end; /* where that turn begins; -1: it is no conversation */
+  int64_t tail;     /* where the newest turns begin that fit behind the head; -1: none fit */
+} Kept;
+
+/* Reads a document and finds its turns; `out->tokens` < 0: they are counted first. `reading`: a window that exists, so
+ * that a text without a turn in its first ctx + 1 tokens has none, and is not read to its end. */
+static bool scan(const Packing *p, int64_t begin, bool reading, Kept *out, Error *error) {
+  enum { BLOCK = 64 };
+  const TokenFile *file = p->range.file;
+  const int32_t end = token_file_end(&file->info, p->tokens.end), turn = token_file_turn(&file->info);
+  const int64_t all = out->tokens;
+  int64_t count = 0, at = begin;
+  for (bool ended = false; !ended && at < p->range.end;) {
+    int32_t ids[BLOCK];
+    if (reading && out->head_end < 0 && count > p->ctx + 1) break;
+    const int64_t left = p->range.end - at;
+    const int size = left < BLOCK ? (int)left : BLOCK;
+    if (!token_file_read(file, at, size, ids, error)) return false;
+    for (int i = 0; i < size && !(ended = ids[i] == end); i++, at++) {
+      count += ids[i] != turn;
+      if (ids[i] != turn) continue;
+      if (out->head_end < 0) {
+        out->head_end = at;
+        out->head = count;
+      }
+      if (all >= 0 && out->tail < 0 && out->head + all - count <= p->ctx + 1) out->tail = at;
+    }
+  }
+  out->stop = at;
+  out->tokens = count;
+  return true;
+}
+
+/* Finds what is kept of the document that begins at `begin`, and returns the number of slots that it takes, which is
+ * more than ctx for a text that must be cut; -1: error. */
+static int64_t find_kept(const Packing *p, int64_t begin, bool reading, Kept *out, Error *error) {
+  *out = (Kept){.tokens = -1, .head_end = -1, .tail = -1};
+  if (!scan(p, begin, reading, out, error)) return -1;
+  if (out->head_end < 0 || out->tokens - 1 <= p->ctx) {
+    out->head_end = out->tail = begin; /* all of it */
+    return out->tokens - 1;
+  }
+  if (!scan(p, begin, reading, out, error)) return -1;
+  if (out->tail < 0) return 0;
+  Kept kept = {.tokens = -1, .head_end = -1, .tail = -1};
+  return scan(p, out->tail, reading, &kept, error) ? out->head + kept.tokens - 1 : -1;
+}
+
+/* Reads tokens [begin, stop) without marks into slots [at, ctx): a token is the target of the slot before and the input
+ * of its own. `first`: the slot of the document's first token. Returns the next slot, or -1. */
+static int read_kept(const Packing *p, int64_t begin, int64_t stop, int first, int at, const Window *out,
+                     Error *error) {
+  const TokenFile *file = p->range.file;
+  const int32_t turn = token_file_turn(&file->info);
+  for (; begin < stop && at <= p->ctx; begin++) {
+    int32_t id, target;
+    if (!token_file_read(file, begin, 1, &id, error) ||
+        !token_file_read_targets(file, begin, 1, IGNORE_INDEX, &target, error))
+      return -1;
+    if (id == turn) continue;
+    if (at > first) out->targets[at - 1] = target;
+    if (at < p->ctx) {
+      out->tokens[at] = id;
+      out->positions[at] = at - first;
+    }
+    at++;
+  }
+  return at;
+}
+
+/* Does what read_span() does. The last token is only a target. */
+static int read_document(const Packing *p, int64_t begin, int at, const Window *out, Error *error) {
+  Kept kept;
+  const int first = at;
+  if (find_kept(p, begin, true, &kept, error) < 0) return -1;
+  at = read_kept(p, begin, kept.head_end, first, at, out, error);
+  if (at >= 0) at = read_kept(p, kept.tail, kept.stop, first, at, out, error);
+  return at - 1;
 }
 
 /* ---- packing ---- */
@@ -136,10 +223,34 @@ static bool add_span(Packer *p, int64_t begin, int length) {
   return window_filler_add(&p->filler, begin, &length, p->error);
 }
 
+/* Adds a document of a file with conversations. */
+static bool add_kept(Packer *p, int64_t begin) {
+  Packing *out = p->packing;
+  Kept kept;
+  const int64_t slots = find_kept(out, begin, false, &kept, p->error);
+  const bool whole = kept.tail == begin;
+  if (slots < 0) return false;
+  out->shortened += slots > 0 && !whole;
+  out->dropped += slots == 0 && !whole;
+  out->cut += slots > out->ctx;
+  for (int64_t used = 0; used < slots; used += out->ctx) {
+    const int length = slots - used < out->ctx ? (int)(slots - used) : out->ctx;
+    const int64_t from = whole ? begin + used + 1 : kept.tail, to = slots > out->ctx ? from + length : kept.stop;
+    if (token_file_find(out->range.file, from, to, true) == to) {
+      out->left_out += length;
+      continue;
+    }
+    out->used += length;
+    if (!window_filler_add(&p->filler, begin + used, &length, p->error)) return false;
+  }
+  return true;
+}
+
 static bool add_document(void *context, int64_t begin, int64_t stop) {
   Packer *p = context;
   const int ctx = p->packing->ctx;
   p->packing->documents++;
+  if (p->packing->range.file->info.conversations) return add_kept(p, begin);
   p->packing->cut += stop - begin > ctx;
   for (; stop - begin > ctx; begin += ctx)
     if (!add_span(p, begin, ctx)) return false;
@@ -153,7 +264,8 @@ static bool pack(Packing *out, const TokenRange *range, int ctx, PackTokens toke
   Packer packer = {.packing = out, .error = error};
   bool ok = window_filler_begin(&packer.filler, &out->table, 1, ctx, error);
   packer.filler.most_open = most_open;
-  ok = ok && token_range_documents(range, tokens.end, add_document, &packer, progress, error);
+  const int32_t end = token_file_end(&range->file->info, tokens.end);
+  ok = ok && token_range_documents(range, end, add_document, &packer, progress, error);
   if (window_filler_end(&packer.filler, ok, error)) return true;
   packing_free(out);
   return error->code == EXIT_MEMORY ? error_append(error, "; use --pack stream") : false;
@@ -206,7 +318,8 @@ bool packing_read(const Packing *p, int64_t index, const Window *out, Error *err
   const WindowTable *table = &p->table;
   const bool exists = index < table->windows;
   for (int64_t i = exists ? table->firsts[index] : 0; exists && i < table->firsts[index + 1]; i++) {
-    at = read_span(p, table->spans[i], at, out, error);
+    at = p->range.file->info.conversations ? read_document(p, table->spans[i], at, out, error)
+                                           : read_span(p, table->spans[i], at, out, error);
     if (at < 0) return false;
   }
   for (; at < p->ctx; at++) {

@@ -3,7 +3,10 @@
  * remainder. The rest of a window is padding.
  * Every token of a document is a target, including its end token; the input before its first token is the token that
  * prompts begin with, or the end token, as after another document. So a document takes as many slots as it has
- * tokens. */
+ * tokens.
+ * In a token file with conversations, documents begin with their first input, and so have a slot less than tokens. A
+ * conversation that is longer than ctx is not cut into windows: its system prompt stays, followed by as many of its
+ * newest turns, from a user's on, as fit. If the last question and answer do not fit, it is left out. */
 #ifndef INKLING_TEXT_DATASET_PACKING_H
 #define INKLING_TEXT_DATASET_PACKING_H
 
@@ -78,6 +81,7 @@ typedef struct Packing {
   int64_t documents; /* of the range */
   int64_t cut;       /* number of documents longer than a window */
   int64_t left_out;  /* tokens in windows that were left out because they contain only prompts and so no target */
+  int64_t shortened, dropped; /* number of conversations that lost their oldest turns, that were left out */
 } Packing;
 
 /* Computes the histogram of document lengths. `progress` counts tokens. EXIT_CHECKPOINT for a damaged token file;

@@ -1,5 +1,6 @@
 #include "text/dataset/record.h"
 
+#include "text/dataset/conversation.h"
 #include "text/dataset/line.h"
 #include "base/array.h"
 
@@ -13,7 +14,7 @@ static void clear(Record *record) {
   json_decref(record->root);
   record->root = NULL;
   record->text = NULL;
-  record->size = record->prompt = 0;
+  record->size = record->prompt = record->turn_count = 0;
 }
 
 /* Sets the text to the prompt followed by the response. */
@@ -33,7 +34,34 @@ static bool join(Record *record, const void *prompt, size_t prompt_size, const v
 void record_free(Record *record) {
   clear(record);
   free(record->joined);
+  free(record->turns);
   *record = (Record){0};
+}
+
+/* ---- conversations ---- */
+
+void record_begin_turns(Record *record) {
+  record->size = record->turn_count = 0;
+  record->text = NULL;
+}
+
+bool record_add_turn(Record *record, ChatRole role, const void *text, size_t size, Error *error) {
+  const size_t count = record->turn_count;
+  const bool joins = count > 0 && record->turns[count - 1].role == role;
+  if (!array_reserve(&record->joined, &record->capacity, record->size + size + 2, 1) ||
+      !array_reserve(&record->turns, &record->turn_capacity, count + 1, sizeof *record->turns))
+    return fail(error, EXIT_MEMORY, "out of memory for a conversation of more than %zu bytes", record->size);
+  if (joins) record->joined[record->size++] = '\n';
+  if (size > 0) memcpy(record->joined + record->size, text, size);
+  record->size += size;
+  if (joins) record->turns[count - 1].size += size + 1;
+  else record->turns[record->turn_count++] = (ChatTurn){.role = role, .size = size};
+  return true;
+}
+
+void record_end_turns(Record *record) {
+  const uint8_t *text = record->text = record->joined;
+  for (size_t i = 0; i < record->turn_count; text += record->turns[i++].size) record->turns[i].text = text;
 }
 
 /* ---- JSON lines ---- */
@@ -61,6 +89,9 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
   if (line_is_blank(line, size)) return true;
   record->root = line_object(line, size, file, number, error);
   if (!record->root) return false;
+  const bool chosen = fields->named && json_is_string(json_object_get(record->root, fields->text));
+  if (fields->conversations && !chosen && conversation_is(record->root))
+    return conversation_take(record, record->root, true, file, number, error);
   const char *option = fields->prompt ? "--response-field" : "--jsonl-field";
   const json_t *prompt = NULL;
   if (fields->prompt) {
@@ -75,6 +106,30 @@ bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_
   record->text = (const uint8_t *)json_string_value(text);
   record->size = json_string_length(text);
   return true;
+}
+
+/* ---- a JSON array ---- */
+
+const uint8_t *record_json_element(const uint8_t *text, size_t size, size_t *at, size_t *length) {
+  size_t begin = *at, end, depth = 0;
+  bool quoted = false;
+  while (begin < size && strchr(" \t\r\n,[]", text[begin]) && text[begin]) begin++;
+  for (end = begin; end < size; end++) {
+    const uint8_t byte = text[end];
+    if (quoted && byte == '\\') end++;
+    else if (byte == '"') quoted = !quoted;
+    else if (quoted) continue;
+    else if (byte == '{' || byte == '[') depth++;
+    else if (!depth && (byte == ',' || byte == ']')) break;
+    else if ((byte == '}' || byte == ']') && (!depth || !--depth)) {
+      end++;
+      break;
+    }
+  }
+  if (end > size) end = size;
+  *at = end;
+  *length = end - begin;
+  return begin < size ? text + begin : NULL;
 }
 
 /* ---- TSV ---- */

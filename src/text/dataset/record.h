@@ -3,6 +3,7 @@
 #define INKLING_TEXT_DATASET_RECORD_H
 
 #include "base/error.h"
+#include "text/tokenizer/chat.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,16 +14,26 @@ typedef struct Record {
   const uint8_t *text; /* may contain NULs; valid until the next line is parsed */
   size_t size, prompt; /* bytes of the text, and of the prompt at its beginning; size 0: no document */
   struct json_t *root; /* owns `text`, or `joined` does */
-  uint8_t *joined;     /* owns `text` where a prompt precedes the response */
+  uint8_t *joined;     /* owns `text` where a prompt precedes the response, and the contents of turns */
   size_t capacity;
+  ChatTurn *turns; /* [turn_count] of a conversation, whose contents make up the text; 0: it is none */
+  size_t turn_count, turn_capacity;
 } Record;
 
 void record_free(Record *record);
+
+/* Makes a conversation: forgets the old document, adds turns (joined to the last one, after a newline, if that is of
+ * the same role), and sets the text. EXIT_MEMORY. */
+void record_begin_turns(Record *record);
+bool record_add_turn(Record *record, ChatRole role, const void *text, size_t size, Error *error);
+void record_end_turns(Record *record);
 
 /* Names of JSON fields, UTF-8. */
 typedef struct RecordFields {
   const char *prompt; /* NULL: the document is the field `text` */
   const char *text;   /* the whole document, or the response that follows the prompt */
+  bool conversations; /* objects that are one are read as such (text/dataset/conversation.h) */
+  bool named;         /* the user chose `text`, which counts more than a conversation in the same object */
 } RecordFields;
 
 /* The first two functions parse one line, as line_take() returns it. Messages use `file` and `number` (from 1) for the
@@ -34,6 +45,10 @@ typedef struct RecordFields {
  * value is kept. Numbers may go up to 1e308. */
 bool record_parse_jsonl(Record *record, const RecordFields *fields, const uint8_t *line, size_t size, const char *file,
                         int64_t number, Error *error);
+
+/* Returns the next element of a JSON array of objects and moves *at behind it; NULL: there is none. An object that is
+ * no element of an array is returned, too. */
+const uint8_t *record_json_element(const uint8_t *text, size_t size, size_t *at, size_t *length);
 
 /* Every line is a prompt, a tab and a response; further columns are ignored. There are no escapes, quotes or header
  * line: bytes are used unchanged, as in a text file, so neither column can contain a tab or a newline. An empty line,

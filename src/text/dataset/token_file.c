@@ -48,6 +48,7 @@ static bool write_header(TokenWriter *w, Error *error) {
 bool token_writer_begin(TokenWriter *w, const char *path, const TokenFileInfo *info, Error *error) {
   *w = (TokenWriter){.info = {.word_bytes = word_bytes_for(info),
                               .loss_mask = info->loss_mask,
+                              .conversations = info->conversations,
                               .fingerprint = info->fingerprint,
                               .vocab = info->vocab}};
   if (info->vocab < 1 || info->vocab > VOCAB_LIMIT)
@@ -123,8 +124,8 @@ static bool read_header(TokenFile *f, Error *error) {
   memcpy(&header, f->file.bytes, sizeof header);
   f->info = header.info;
   if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || !checksum_accept(header.checksum == checksum_of(&header)) ||
-      f->info.loss_mask > 1 || f->info.vocab < 1 || f->info.vocab > VOCAB_LIMIT ||
-      f->info.word_bytes != word_bytes_for(&f->info))
+      f->info.loss_mask > 1 || f->info.conversations > f->info.loss_mask || f->info.vocab < 1 ||
+      f->info.vocab > VOCAB_LIMIT || f->info.word_bytes != word_bytes_for(&f->info))
     return fail(error, EXIT_CHECKPOINT, "%s is not a token file, or its header is damaged", f->path);
   const uint64_t groups = f->info.groups * sizeof(int64_t), all = f->file.size - sizeof header;
   const uint64_t size = all < groups ? 0 : all - groups, words = size / f->info.word_bytes;

@@ -1,8 +1,8 @@
 /* A file of tokens: written once, mapped for training; it may be larger than memory.
  * 80 bytes of header (token_file.c), then one word per token: 2 bytes where all ids fit, else 4, little-endian; then 8
  * bytes for each group, if there are any. In a file with a loss mask the highest bit of a word marks a token that the
- * loss ignores. The file does not mark documents
- * otherwise than by the tokenizer's end token. */
+ * loss ignores. The file does not mark documents otherwise than by the tokenizer's end token, unless it has
+ * conversations. */
 #ifndef INKLING_TEXT_DATASET_TOKEN_FILE_H
 #define INKLING_TEXT_DATASET_TOKEN_FILE_H
 
@@ -24,10 +24,20 @@ typedef struct TokenFileInfo {
   uint64_t sum;         /* checksum of the tokens and the loss mask; does not depend on file names */
   int32_t vocab;        /* every id is less than this */
   uint32_t groups;      /* the last group with documents; where groups 1, 2, ... begin is written after the tokens */
-  uint32_t unused[2];
+  /* 1: there are conversations. Then the last two ids are no tokens but marks, which are outside of the loss: one after
+   * each document, and one before each turn of a user; a document's first token is there, too (packing.h) */
+  uint32_t conversations;
+  uint32_t unused;
 } TokenFileInfo;
 
-enum { TOKEN_GROUPS = 16 }; /* at most */
+enum { TOKEN_GROUPS = 16 /* at most */, TOKEN_FILE_MARKS = 2 /* ids of marks */ };
+
+/* Returns the id that ends documents in a file, for a tokenizer with the end token `end`. */
+static inline int32_t token_file_end(const TokenFileInfo *info, int32_t end) {
+  return info->conversations ? info->vocab - 2 : end;
+}
+/* Returns the id before each turn of a user; -1: there is none. */
+static inline int32_t token_file_turn(const TokenFileInfo *info) { return info->conversations ? info->vocab - 1 : -1; }
 
 /* ---- writing: to a temporary file that is renamed when it is complete ---- */
 
@@ -39,8 +49,8 @@ typedef struct TokenWriter {
   size_t held;
 } TokenWriter;
 
-/* Creates the temporary file; reads only vocab, loss_mask and fingerprint of `info`. EXIT_OUTPUT, EXIT_MEMORY. After a
- * failure of this or the next two functions there is nothing to free. */
+/* Creates the temporary file; reads only vocab, loss_mask, conversations and fingerprint of `info`. EXIT_OUTPUT,
+ * EXIT_MEMORY. After a failure of this or the next two functions there is nothing to free. */
 bool token_writer_begin(TokenWriter *writer, const char *path, const TokenFileInfo *info, Error *error);
 /* Appends ids. `in_loss` false: the loss ignores them; needs a loss mask. EXIT_INTERNAL for ids outside of the
  * vocabulary. */

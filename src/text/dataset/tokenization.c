@@ -1,5 +1,6 @@
 #include "text/dataset/tokenization.h"
 
+#include "text/dataset/line.h"
 #include "text/dataset/pairs.h"
 #include "text/tokenizer/bpe_train.h"
 #include "text/tokenizer/pipeline.h"
@@ -10,11 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- how a corpus with conversations is written ---- */
+
+typedef struct ChatWriting {
+  Chat *chat;
+  bool all;                                     /* the loss counts all turns */
+  bool heads;                                   /* the ids of the bytes before learned parts are needed */
+  int32_t before, end, document_end, turn_mark; /* ids: around plain documents, and marks of the token file */
+} ChatWriting;
+
+/* Returns the number of bytes before the learned part of a text; 0 if all or nothing of it is learned. */
+static size_t chat_head(const ChatPiece *piece) {
+  return piece->learned < piece->end ? piece->learned - piece->begin : 0;
+}
+
 /* ---- blocks of documents, a few MB each, that threads process together ---- */
 
 typedef struct DocumentBlock {
   const PipelineText *texts;   /* documents or, in a corpus with prompts, their responses */
   const PipelineText *prompts; /* the prompts of these; NULL: the corpus has none */
+  const ChatText *chat;        /* of a corpus with conversations: `texts` are those of its pieces; NULL: it has none */
   size_t count;
   int group; /* of all of them */
   bool ends; /* false: the block is a slice of a large document, not the last one */
@@ -34,7 +50,53 @@ typedef struct BlockReader {
   int group;
   uint8_t *bytes; /* [BLOCK_BYTES] copies of the documents, which are only valid until the next one is read */
   size_t used;
+  const ChatWriting *writing; /* NULL: the corpus has no conversations */
+  ChatText chat;
 } BlockReader;
+
+/* Adds the pieces of a document of a corpus with conversations, with its end. */
+static bool add_pieces(BlockReader *b, const Document *document, Error *error) {
+  const ChatWriting *w = b->writing;
+  const uint8_t *text = document->text, *response = text + document->prompt;
+  const bool ok = document->turn_count
+                      ? chat_render(w->chat, document->turns, document->turn_count, w->all, false, &b->chat, error)
+                      : chat_text_add_token(&b->chat, w->before, false, error) &&
+                            (!document->prompt || chat_text_add(&b->chat, text, document->prompt, false, error)) &&
+                            chat_text_add(&b->chat, response, document->size - document->prompt, true, error) &&
+                            chat_text_add_token(&b->chat, w->end, true, error);
+  if (ok) return chat_text_add_token(&b->chat, w->document_end, false, error);
+  if (error->code != EXIT_INPUT) return false;
+  Error cause = *error;
+  *error = (Error){0};
+  return fail(error, EXIT_INPUT, "%s: %s", line_name(corpus_shown_file(b->corpus), document->line).text, cause.text);
+}
+
+/* Makes a list of the texts of the pieces, and of the bytes before the learned part of each. */
+static bool list_pieces(BlockReader *b, Error *error) {
+  const uint8_t *bytes = b->chat.text.bytes;
+  if (!array_reserve(&b->texts, &b->capacity, 2 * b->chat.count, sizeof *b->texts))
+    return error_memory(error, "a block of conversations");
+  b->count = 0;
+  for (const ChatPiece *piece = b->chat.pieces; piece < b->chat.pieces + b->chat.count; piece++) {
+    if (piece->id >= 0) continue;
+    b->texts[b->count++] = (PipelineText){bytes + piece->begin, piece->end - piece->begin};
+    if (b->writing->heads) b->texts[b->count++] = (PipelineText){bytes + piece->begin, chat_head(piece)};
+  }
+  return true;
+}
+
+/* Reads the next documents of a corpus with conversations; b->count is 0 at the end. */
+static bool next_conversations(BlockReader *b, Error *error) {
+  b->chat.count = b->chat.text.size = b->count = 0;
+  while (b->chat.text.size < BLOCK_BYTES) {
+    if (!b->pending.text && !corpus_next(b->corpus, &b->pending, error)) return false;
+    if (!b->pending.text || (b->chat.count && b->pending.group != b->group)) break;
+    b->group = b->pending.group;
+    if (!add_pieces(b, &b->pending, error)) return false;
+    b->pending.text = NULL;
+  }
+  return list_pieces(b, error);
+}
 
 static bool add_document(BlockReader *b, const uint8_t *text, const Document *document, Error *error) {
   const bool has_prompt = corpus_has_prompts(b->corpus);
@@ -78,29 +140,41 @@ static bool pass_slices(const BlockReader *b, const Pipeline *pipeline, Progress
     corpus_drop_pages(corpus, slice.text);
     if (rest.size > SLICE_BYTES) slice.size = pipeline_cut(pipeline, rest.text, rest.size, SLICE_BYTES);
     rest = (PipelineText){rest.text + slice.size, rest.size - slice.size};
-    if (!sink(context, &(DocumentBlock){&slice, NULL, 1, b->group, rest.size == 0}, error) ||
+    if (!sink(context, &(DocumentBlock){&slice, NULL, NULL, 1, b->group, rest.size == 0}, error) ||
         !progress_report(progress, corpus_position(corpus) - (int64_t)rest.size, error))
       return false;
   }
   return true;
 }
 
-/* Reads the corpus from its beginning in blocks. It divides a document of more than 32 MB into slices, cut where
- * `pipeline` allows it, unless the document has a prompt. `progress` counts the processed bytes of the corpus. */
-static bool read_blocks(Corpus *corpus, const Pipeline *pipeline, Progress progress, BlockSink sink, void *context,
-                        Error *error) {
-  BlockReader b = {.corpus = corpus, .bytes = malloc(BLOCK_BYTES)};
+static bool pass_conversations(BlockReader *b, Progress progress, BlockSink sink, void *context, Error *error) {
+  bool ok;
+  while ((ok = next_conversations(b, error)) && b->count) {
+    const DocumentBlock block = {b->texts, NULL, &b->chat, b->count, b->group, true};
+    if (!sink(context, &block, error) || !progress_report(progress, corpus_position(b->corpus), error)) return false;
+  }
+  return ok;
+}
+
+/* Reads the corpus from its beginning in blocks. `writing`: NULL for a corpus without conversations. It divides a
+ * document of more than 32 MB into slices, cut where `pipeline` allows it, unless the document has a prompt.
+ * `progress` counts the processed bytes of the corpus. */
+static bool read_blocks(Corpus *corpus, const ChatWriting *writing, const Pipeline *pipeline, Progress progress,
+                        BlockSink sink, void *context, Error *error) {
+  BlockReader b = {.corpus = corpus, .writing = writing, .bytes = malloc(BLOCK_BYTES)};
   bool ok = b.bytes || error_memory(error, "a block of text");
   corpus_rewind(corpus, progress);
-  while (ok && (ok = next_block(&b, error)) && b.count) {
+  if (ok && writing) ok = pass_conversations(&b, progress, sink, context, error);
+  while (ok && !writing && (ok = next_block(&b, error)) && b.count) {
     if (!b.prompts && b.texts[0].size > SLICE_BYTES) ok = pass_slices(&b, pipeline, progress, sink, context, error);
     else
-      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, b.count, b.group, true}, error) &&
+      ok = sink(context, &(DocumentBlock){b.texts, b.prompts, NULL, b.count, b.group, true}, error) &&
            progress_report(progress, corpus_position(corpus), error);
   }
   free(b.texts);
   free(b.prompts);
   free(b.bytes);
+  chat_text_free(&b.chat);
   return ok;
 }
 
@@ -129,14 +203,27 @@ static bool finish_training(Tokenizer **out, BpeTrainer *trainer, const Tokenize
   return ok;
 }
 
+/* Opens the form of new models, whose texts do not depend on the tokenizer. */
+static bool open_own_chat(ChatWriting *out, Tokenizer **tokenizer, Error *error) {
+  *tokenizer = tokenizer_byte();
+  return (*tokenizer || error_memory(error, "a tokenizer")) && chat_extend_tokenizer(tokenizer, error) &&
+         chat_open(&out->chat, *tokenizer, error);
+}
+
 bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error) {
   Counting counting = {.texts = options->texts};
+  ChatWriting writing = {0};
+  Tokenizer *byte = NULL;
+  const bool chat = corpus_has_conversations(corpus);
   *out = NULL;
-  bool ok =
-      bpe_trainer_create(&counting.trainer, options->level, options->threads, error) &&
-      read_blocks(corpus, bpe_trainer_pipeline(counting.trainer), options->counting, count_block, &counting, error) &&
-      finish_training(out, counting.trainer, options, error);
+  bool ok = (!chat || open_own_chat(&writing, &byte, error)) &&
+            bpe_trainer_create(&counting.trainer, options->level, options->threads, error) &&
+            read_blocks(corpus, chat ? &writing : NULL, bpe_trainer_pipeline(counting.trainer), options->counting,
+                        count_block, &counting, error) &&
+            finish_training(out, counting.trainer, options, error);
   bpe_trainer_free(counting.trainer);
+  chat_close(writing.chat);
+  tokenizer_free(byte);
   return ok;
 }
 
@@ -146,7 +233,8 @@ typedef struct FileEncoder {
   BpeEncoder *encoder, *source_encoder; /* may be the same */
   TokenWriter writer;
   PairTokens tokens;
-  BpeIds prompts; /* of a block, each with its end token */
+  ChatWriting writing; /* of conversations; .chat NULL: there are none */
+  BpeIds prompts;      /* of a block, each with its end token; of conversations, the texts of all pieces */
   size_t prompts_used;
   StopSignal stop;
   bool in_document;
@@ -186,9 +274,44 @@ static bool write_ids(void *context, const int32_t *ids, size_t count, Error *er
   return true;
 }
 
+/* Returns how many ids there are before the mark, and moves *ids behind it. */
+static size_t take_ids(const int32_t **ids, int32_t mark) {
+  const int32_t *first = *ids;
+  while (**ids != mark) ++*ids;
+  return (size_t)((*ids)++ - first);
+}
+
+static bool write_piece(FileEncoder *e, const ChatPiece *piece, const int32_t **ids, Error *error) {
+  const ChatWriting *w = &e->writing;
+  if (piece->opens && !token_writer_add(&e->writer, &w->turn_mark, 1, false, error)) return false;
+  if (piece->id >= 0) {
+    e->documents += piece->id == w->document_end;
+    return token_writer_add(&e->writer, &piece->id, 1, piece->in_loss, error);
+  }
+  const int32_t *first = *ids;
+  const size_t count = take_ids(ids, w->document_end);
+  const int32_t *head = *ids;
+  const size_t head_count = take_ids(ids, w->document_end);
+  const size_t unlearned = piece->learned == piece->end ? count : chat_unlearned(first, count, head, head_count);
+  return token_writer_add(&e->writer, first, unlearned, false, error) &&
+         token_writer_add(&e->writer, first + unlearned, count - unlearned, true, error);
+}
+
+static bool encode_conversations(FileEncoder *e, const DocumentBlock *block, Error *error) {
+  e->prompts.count = 0;
+  e->refused =
+      !bpe_encode(e->encoder, block->texts, block->count, e->writing.document_end, bpe_ids_sink, &e->prompts, error);
+  if (e->refused) return false;
+  const int32_t *ids = e->prompts.ids;
+  for (size_t i = 0; i < block->chat->count; i++)
+    if (!write_piece(e, &block->chat->pieces[i], &ids, error)) return false;
+  return true;
+}
+
 static bool encode_block(void *context, const DocumentBlock *block, Error *error) {
   FileEncoder *e = context;
   token_writer_begin_group(&e->writer, block->group);
+  if (block->chat) return encode_conversations(e, block, error);
   e->refused = !encode_prompts(e, block, error) || !bpe_encode(e->encoder, block->texts, block->count,
                                                                block->ends ? e->tokens.end : -1, write_ids, e, error);
   return !e->refused;
@@ -227,6 +350,13 @@ static bool search(Search *s, const Tokenizer *tokenizer, const uint8_t *text, s
   return s->found;
 }
 
+/* Finds the first such piece of a conversation. */
+static bool search_turns(Search *s, const Tokenizer *tokenizer, const Document *document, Error *error) {
+  for (size_t i = 0; i < document->turn_count && !error->code; i++)
+    if (search(s, tokenizer, document->turns[i].text, document->turns[i].size, error)) return true;
+  return false;
+}
+
 /* Reads the corpus again, because threads encode copies of documents, and fails with file and line of the first piece
  * that is not in the vocabulary. Returns false. */
 static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source, Error *error) {
@@ -234,9 +364,10 @@ static bool find_refused(Corpus *corpus, const Tokenizer *tokenizer, const Token
   Search s = {0};
   corpus_rewind(corpus, (Progress){0});
   while (corpus_next(corpus, &document, error) && document.text)
-    if (search(&s, source ? source : tokenizer, document.text, document.prompt, error) ||
-        (!error->code &&
-         search(&s, tokenizer, document.text + document.prompt, document.size - document.prompt, error)))
+    if (document.turn_count ? search_turns(&s, tokenizer, &document, error)
+                            : search(&s, source ? source : tokenizer, document.text, document.prompt, error) ||
+                                  (!error->code && search(&s, tokenizer, document.text + document.prompt,
+                                                          document.size - document.prompt, error)))
       return fail(error, EXIT_INPUT, "%s:%lld: %s", text_one_line(corpus_shown_file(corpus), 250).text,
                   (long long)corpus_line(corpus, &document, (size_t)(s.found - document.text)), s.cause.text);
     else if (error->code) return false;
@@ -247,11 +378,37 @@ static int32_t vocab_of(const Tokenizer *tokenizer, const Tokenizer *source) {
   return tokenizer_vocab(tokenizer) + (source ? tokenizer_vocab(source) : 0);
 }
 
+/* Adds the options to tokenization_fingerprint(). */
+static uint64_t fingerprint_of(const Corpus *corpus, const Tokenizer *tokenizer, const Tokenization *options) {
+  const uint64_t sum = tokenization_fingerprint(corpus, tokenizer, options->source_tokenizer);
+  const char *template = corpus_has_conversations(corpus) ? tokenizer_chat_template(tokenizer) : NULL;
+  const uint8_t flags[] = {options->special, template && options->all_turns};
+  if (!template && !options->special) return sum;
+  return checksum_xxh64(template, template ? strlen(template) : 0, checksum_xxh64(flags, sizeof flags, sum));
+}
+
+/* Prepares the writing of conversations if the corpus has some. */
+static bool open_chat(ChatWriting *out, const Corpus *corpus, const Tokenizer *tokenizer, const Tokenization *options,
+                      Error *error) {
+  const int32_t marks = tokenizer_vocab(tokenizer);
+  if (!corpus_has_conversations(corpus)) return true;
+  if (options->source_tokenizer)
+    return fail(error, EXIT_INPUT, "a model with a vocabulary for prompts cannot learn conversations");
+  *out = (ChatWriting){.all = options->all_turns,
+                       .heads = true,
+                       .before = tokenizer_before(tokenizer),
+                       .end = tokenizer_end(tokenizer),
+                       .document_end = marks,
+                       .turn_mark = marks + 1};
+  return chat_open(&out->chat, tokenizer, error);
+}
+
 static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Tokenization *options, Error *error) {
   const Tokenizer *source = options->source_tokenizer;
   e->stop = options->stop;
   e->tokens = pair_tokens(tokenizer, source);
-  if (!bpe_encoder_create(&e->encoder, tokenizer_pipeline(tokenizer), false, options->threads, options->stop, error))
+  if (!bpe_encoder_create(&e->encoder, tokenizer_pipeline(tokenizer), options->special, options->threads, options->stop,
+                          error))
     return false;
   e->source_encoder = e->encoder;
   if (source && !bpe_encoder_create(&e->source_encoder, tokenizer_pipeline(source), false, options->threads,
@@ -266,20 +423,29 @@ static void close_encoders(FileEncoder *e) {
   if (e->source_encoder != e->encoder) bpe_encoder_free(e->source_encoder);
   bpe_encoder_free(e->encoder);
   free(e->prompts.ids);
+  chat_close(e->writing.chat);
 }
 
 static bool write_tokens(const char *path, Corpus *corpus, const Tokenizer *tokenizer, const Tokenization *options,
                          Error *error) {
   const Tokenizer *source = options->source_tokenizer;
-  const TokenFileInfo info = {.vocab = vocab_of(tokenizer, source),
+  const TokenFileInfo info = {.vocab = vocab_of(tokenizer, source) +
+                                       (corpus_has_conversations(corpus) ? TOKEN_FILE_MARKS : 0),
                               .loss_mask = corpus_has_prompts(corpus),
-                              .fingerprint = tokenization_fingerprint(corpus, tokenizer, source)};
+                              .conversations = corpus_has_conversations(corpus),
+                              .fingerprint = fingerprint_of(corpus, tokenizer, options)};
   FileEncoder e = {0};
   Error why = {0};
-  if (!token_writer_begin(&e.writer, path, &info, error)) return false;
-  const bool ok = open_encoders(&e, tokenizer, options, &why) &&
-                  read_blocks(corpus, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, &why) &&
-                  token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), &why);
+  if (!open_chat(&e.writing, corpus, tokenizer, options, error)) return false;
+  const ChatWriting *writing = e.writing.chat ? &e.writing : NULL;
+  if (!token_writer_begin(&e.writer, path, &info, error)) {
+    chat_close(e.writing.chat);
+    return false;
+  }
+  const bool ok =
+      open_encoders(&e, tokenizer, options, &why) &&
+      read_blocks(corpus, writing, tokenizer_pipeline(tokenizer), options->encoding, encode_block, &e, &why) &&
+      token_writer_commit(&e.writer, e.documents, corpus_bytes(corpus), &why);
   token_writer_abort(&e.writer);
   close_encoders(&e);
   if (!ok && e.refused && why.code == EXIT_INPUT) find_refused(corpus, tokenizer, source, error);
@@ -295,10 +461,12 @@ uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokeniz
 }
 
 static bool is_current(const TokenFileInfo *info, const Corpus *corpus, const Tokenizer *tokenizer,
-                       const Tokenizer *source) {
-  return info->vocab == vocab_of(tokenizer, source) &&
-         (!corpus || (info->fingerprint == tokenization_fingerprint(corpus, tokenizer, source) &&
-                      info->loss_mask == corpus_has_prompts(corpus)));
+                       const Tokenization *options) {
+  const int32_t marks = info->conversations ? TOKEN_FILE_MARKS : 0;
+  return info->vocab == vocab_of(tokenizer, options->source_tokenizer) + marks &&
+         (!corpus ||
+          (info->fingerprint == fingerprint_of(corpus, tokenizer, options) &&
+           info->loss_mask == corpus_has_prompts(corpus) && info->conversations == corpus_has_conversations(corpus)));
 }
 
 bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
@@ -306,7 +474,7 @@ bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const T
   Error cause = {0};
   const bool opened = token_file_open(out, path, &cause);
   if (opened &&
-      (is_current(&out->info, corpus, tokenizer, options->source_tokenizer) ||
+      (is_current(&out->info, corpus, tokenizer, options) ||
        fail(&cause, EXIT_CHECKPOINT, "%s belongs to another text", path)) &&
       token_file_verify(out, options->checking, &cause))
     return true;
@@ -355,6 +523,7 @@ bool tokenization_text_sum(const TokenRange *range, const Tokenizer *tokenizer, 
     for (int64_t i = 0; ok && i < count; i++) {
       const bool of_source = tokens.source_first && ids[i] >= tokens.source_first;
       size_t size;
+      if (range->file->info.conversations && ids[i] >= tokenizer_vocab(tokenizer)) continue; /* a mark */
       const uint8_t *bytes = of_source ? tokenizer_decode(source, ids[i] - tokens.source_first, &size)
                                        : tokenizer_decode_after(tokenizer, before, ids[i], &size);
       before = ids[i];

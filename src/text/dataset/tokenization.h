@@ -29,7 +29,8 @@ typedef struct TokenizerTraining {
 } TokenizerTraining;
 
 /* Reads the corpus from its beginning and trains a BPE, or a vocabulary of whole pieces, on it. Memory grows with the
- * number of distinct words, not with the corpus. Errors of corpus_next, bpe_trainer_add, bpe_trainer_finish and
+ * number of distinct words, not with the corpus. Conversations count in the form of new models, ChatML; the caller then
+ * adds its tokens with chat_extend_tokenizer(). Errors of corpus_next, bpe_trainer_add, bpe_trainer_finish and
  * bpe_trainer_word_level. */
 bool tokenization_train(Tokenizer **out, Corpus *corpus, const TokenizerTraining *options, Error *error);
 
@@ -41,21 +42,24 @@ typedef struct Tokenization {
   Progress encoding;                 /* bytes of the corpus */
   Progress checking;                 /* tokens of an existing file */
   StopSignal stop;                   /* also checked between two reports */
+  bool special;                      /* the texts of special tokens in documents become these tokens */
+  bool all_turns;                    /* the loss counts all turns of conversations, not only the assistant's */
   const char *written;               /* where a new file is written; NULL: in place of the existing one */
   /* of the text, and of prompts with a source tokenizer: [2], added to when a file is written, and missing pieces are
    * left out of it; NULL: they are an error */
   EncodedPieces *counts;
 } Tokenization;
 
-/* Returns the hash of everything that the tokens depend on: TokenFileInfo.fingerprint. */
+/* Returns the hash of everything that the tokens depend on without options: TokenFileInfo.fingerprint. */
 uint64_t tokenization_fingerprint(const Corpus *corpus, const Tokenizer *tokenizer, const Tokenizer *source_tokenizer);
 
 /* Opens the token file `path` that holds all documents of the corpus, each followed by the end token, with a loss mask
- * when the corpus has prompts. It uses an existing file if fingerprint and checksum match; otherwise it reads the
+ * when the corpus has prompts. Conversations have the form of the tokenizer's chat template (text/tokenizer/chat.h). It
+ * uses an existing file if fingerprint and checksum match; otherwise it reads the
  * corpus from its beginning and writes the file, or `options->written`; memory grows only with the largest prompt.
  * Without a corpus (NULL) the file must exist, be intact and have this vocabulary, else EXIT_CHECKPOINT. Errors of
  * corpus_next, EXIT_OUTPUT, EXIT_MEMORY; EXIT_INPUT, with file and line, for a piece that is not in a vocabulary of
- * whole pieces; the error of a progress. */
+ * whole pieces; EXIT_CHECKPOINT for conversations without a supported template; the error of a progress. */
 bool tokenization_open(TokenFile *out, const char *path, Corpus *corpus, const Tokenizer *tokenizer,
                        const Tokenization *options, Error *error);
 

@@ -1,6 +1,7 @@
 /* Finds documents in records: JSON that is not JSON lines, JSON lines under another name, and CSV. */
 #include "text/doctor/findings.h"
 
+#include "text/dataset/conversation.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -107,25 +108,10 @@ static const char *list_field(json_t *object) {
   return NULL;
 }
 
-/* Makes pairs of chats: of each answer, and of all messages before it. Returns whether the object is a chat, a list of
- * messages: {"role": "user", "content": "Hello"} or {"from": "human", "value": "Hello"}. */
-static bool set_chat(Finding *finding, json_t *object, const char *path) {
-  static const char *const keys[][3] = {{"role", "content", "assistant"}, {"from", "value", "gpt"}};
-  const char *list = list_field(object);
-  const json_t *message = list ? json_array_get(json_object_get(object, list), 0) : NULL;
-  const char *const *key = keys[!has_text(message, keys[0][0])];
-  if (!has_text(message, key[0]) || !has_text(message, key[1])) return false;
-  make_pairs(finding,
-             "%s.%s|range(length)as$i|select(.[$i].%s==\"%s\" and(.[$i].%s|type)==\"string\")|{prompt:(.[:$i]|"
-             "map(\"\\(.%s)\\n\\(.%s)\\n\\n\")|add+\"%s\\n\"),response:.[$i].%s}",
-             path, list, key[0], key[2], key[1], key[0], key[1], key[2], key[1]);
-  finding->advice = "make a prompt and a response of each answer";
-  return true;
-}
-
-/* Sets the options, and for chats the command, that read the records. */
+/* Sets the options that read the records. A conversation is read as it is, if it has no text. */
 static void set_record(Finding *finding, json_t *object, const char *path) {
-  if (!set_chat(finding, object, path)) set_fields(finding, object, path);
+  if (conversation_is(object)) strcpy(finding->options, " --jsonl-field text");
+  else set_fields(finding, object, path);
 }
 
 /* ---- JSON ---- */
@@ -154,21 +140,17 @@ static bool add_array(const DoctorView *view, json_t *first, int variant, const 
   return true;
 }
 
-/* Adds the fields of JSON lines that are pairs or chats. The first line tells. */
+/* Adds the fields of JSON lines that are pairs. The first line tells. Conversations are read as they are. */
 static bool add_fields(json_t *object, Findings *out) {
-  Finding *finding = doctor_add(out, FINDING_FIELDS, 0, "cat @", "its records are chats");
+  if (conversation_is(object)) return false;
+  Finding *finding = doctor_add(out, FINDING_FIELDS, 0, "cat @", "its records are pairs");
   finding->format = FORMAT_JSONL;
-  if (set_chat(finding, object, "")) {
-    strcpy(finding->prompt, list_field(object));
-    snprintf(finding->what, sizeof finding->what,
-             "its records are chats (\"%s\"), but only prompts with responses are read", finding->prompt);
-  } else if (set_fields(finding, object, "")) {
-    snprintf(finding->what, sizeof finding->what, "its records have \"%s\" and \"%s\"", finding->prompt,
-             finding->response);
-  } else {
+  if (!set_fields(finding, object, "")) {
     out->count--;
     return false;
   }
+  snprintf(finding->what, sizeof finding->what, "its records have \"%s\" and \"%s\"", finding->prompt,
+           finding->response);
   if (!has_text(object, "text")) finding->level = FINDING_REFUSED;
   return true;
 }
@@ -185,10 +167,9 @@ static bool add_one_object(Findings *out) {
 static bool add_object(const DoctorView *view, json_t *object, bool one_line, bool alone, Findings *out) {
   const char *list = list_field(object);
   char path[NAME_BYTES + 2];
-  Finding chat = {0};
   if (!is_record(object)) return false;
   if (view->format == FORMAT_JSONL) return one_line && add_fields(object, out);
-  const bool is_chat = set_chat(&chat, object, "");
+  const bool is_chat = conversation_is(object);
   if (alone && list && !is_chat) {
     snprintf(path, sizeof path, ".%s", list);
     return add_array(view, json_array_get(json_object_get(object, list), 0), VARIANT_INSIDE, path, out);

@@ -31,7 +31,7 @@ struct Tokenizer {
   char *unknown; /* the text of the file's unk_token; NULL: none */
   bool ends_with_end;
   bool separate_vocabs, starts_elsewhere, takes_special;
-  bool chat_template;     /* a file beside the tokenizer.json has one */
+  char *chat_template;    /* of a file beside the tokenizer.json; NULL: none */
   bool prefix_space;      /* encoding puts a space before a text that does not begin with one */
   uint64_t pipeline_hash; /* 0 for GPT-2's */
   char *json;             /* the whole tokenizer.json that was loaded; NULL: saving generates it from the fields

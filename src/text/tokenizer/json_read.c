@@ -356,11 +356,30 @@ static bool read_tokenizer(TokenizerReader *r) {
   return ok;
 }
 
-/* Reads what the files beside tokenizer.json say about the model. */
-static void read_config(Tokenizer *out, const json_t *config, const char *path) {
-  const PathText template = path_in(path_directory(path).text, "chat_template.jinja");
-  out->separate_vocabs = json_is_true(json_object_get(config, SEPARATE_VOCABS));
-  out->chat_template = !json_is_absent(json_object_get(config, "chat_template")) || file_size(template.text) > 0;
+/* Returns the template of tokenizer_config.json, which may be a list of named ones; NULL: none. */
+static const char *configured_template(const json_t *config) {
+  const json_t *value = json_object_get(config, "chat_template"), *entry;
+  size_t i;
+  json_array_foreach(value, i, entry) {
+    if (json_has_text(entry, "name", "default")) return json_string_value(json_object_get(entry, "template"));
+  }
+  return json_string_value(value);
+}
+
+/* Takes the chat template from its own file, else from tokenizer_config.json, as transformers does. */
+static bool read_chat_template(TokenizerReader *r) {
+  enum { LIMIT = 1 << 20 };
+  const PathText path = path_in(path_directory(r->path).text, CHAT_TEMPLATE_JINJA);
+  Error ignored = {0};
+  MappedFile file = {0};
+  const bool own = file_size(path.text) > 0 && file_map(&file, path.text, EXIT_CHECKPOINT, &ignored) && file.size > 0 &&
+                   file.size < LIMIT && !memchr(file.bytes, '\0', file.size);
+  char *text = own ? strndup((const char *)file.bytes, file.size) : NULL;
+  file_unmap(&file);
+  if (own && !text) return error_memory(r->error, "a chat template");
+  const bool ok = tokenizer_set_chat_template(r->out, own ? text : configured_template(r->config), r->error);
+  free(text);
+  return ok;
 }
 
 /* Parses the text of a tokenizer.json. */
@@ -382,9 +401,9 @@ bool json_read_tokenizer(Tokenizer **out, char *text, size_t size, const char *p
   t->json = text;
   t->json_size = size;
   json_t *root = parse(t, path, &why), *config = end < 0 ? json_read_beside(path, TOKENIZER_CONFIG_JSON) : NULL;
-  if (end < 0) read_config(t, config, path);
   TokenizerReader reader = {.out = t, .path = path, .root = root, .config = config, .end = end, .error = &why};
-  const bool ok = root && read_tokenizer(&reader);
+  t->separate_vocabs = json_is_true(json_object_get(config, SEPARATE_VOCABS));
+  const bool ok = root && read_tokenizer(&reader) && (end >= 0 || read_chat_template(&reader));
   json_decref(root);
   json_decref(config);
   if (ok) return true;

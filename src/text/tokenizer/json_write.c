@@ -109,6 +109,7 @@ static json_t *config_json(const Tokenizer *t, int ctx) {
                            t->unknown ? t->unknown : tokenizer_end_text(t));
   if (t->ends_with_end) json_object_set_new(root, "pad_token", json_string(tokenizer_end_text(t)));
   if (t->separate_vocabs) json_object_set_new(root, SEPARATE_VOCABS, json_true());
+  if (t->chat_template) json_object_set_new(root, "chat_template", json_string(t->chat_template));
   return root;
 }
 
@@ -164,9 +165,12 @@ bool word_level_tokenizer(Tokenizer **out, WordLevel level, json_t *vocab, Error
 bool tokenizer_save(const Tokenizer *t, const char *dir, int ctx, Error *error) {
   char *text = NULL, *config = NULL;
   size_t size = 0, config_size = 0;
-  const bool ok = tokenizer_text(t, &text, &size, error) && file_write_in(dir, TOKENIZER_JSON, text, size, error) &&
-                  take_text(config_json(t, ctx), TOKENIZER_CONFIG_JSON, &config, &config_size, error) &&
-                  file_write_in(dir, TOKENIZER_CONFIG_JSON, config, config_size, error);
+  const bool ok =
+      tokenizer_text(t, &text, &size, error) && file_write_in(dir, TOKENIZER_JSON, text, size, error) &&
+      take_text(config_json(t, ctx), TOKENIZER_CONFIG_JSON, &config, &config_size, error) &&
+      file_write_in(dir, TOKENIZER_CONFIG_JSON, config, config_size, error) &&
+      (!t->chat_template || file_write_in(dir, CHAT_TEMPLATE_JINJA, t->chat_template, strlen(t->chat_template), error));
+  if (!t->chat_template) file_remove_in(dir, CHAT_TEMPLATE_JINJA); /* of an older model */
   free(text);
   free(config);
   return ok;

@@ -43,6 +43,7 @@ void tokenizer_free(Tokenizer *t) {
   for (size_t i = 0; i < t->added_count; i++) free(t->added[i].text);
   free(t->added);
   free(t->unknown);
+  free(t->chat_template);
   free(t->json);
   free(t);
 }
@@ -141,7 +142,16 @@ void tokenizer_set_begins_with_end(Tokenizer *t, bool begins) {
 }
 void tokenizer_set_ends_with_end(Tokenizer *t, bool ends) { set_ends(t, ends ? -1 : t->begin, ends); }
 
-bool tokenizer_has_chat_template(const Tokenizer *t) { return t->chat_template; }
+const char *tokenizer_chat_template(const Tokenizer *t) { return t->chat_template; }
+
+bool tokenizer_set_chat_template(Tokenizer *t, const char *text, Error *error) {
+  char *copy = text ? strdup(text) : NULL;
+  if (text && !copy) return error_memory(error, "a chat template");
+  free(t->chat_template);
+  t->chat_template = copy;
+  return true;
+}
+
 bool tokenizer_has_separate_vocabs(const Tokenizer *t) { return t->separate_vocabs; }
 void tokenizer_set_separate_vocabs(Tokenizer *t, bool separate) { t->separate_vocabs = separate; }
 void tokenizer_set_starts_elsewhere(Tokenizer *t, bool elsewhere) { t->starts_elsewhere = elsewhere; }

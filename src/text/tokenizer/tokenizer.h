@@ -16,6 +16,7 @@
 /* The files of a tokenizer in a model directory. */
 #define TOKENIZER_JSON "tokenizer.json"
 #define TOKENIZER_CONFIG_JSON "tokenizer_config.json"
+#define CHAT_TEMPLATE_JINJA "chat_template.jinja"
 
 typedef struct Tokenizer Tokenizer;
 
@@ -110,9 +111,12 @@ void tokenizer_set_separate_vocabs(Tokenizer *tokenizer, bool separate);
 /* Returns what was set, or what tokenizer_load() read from there. */
 bool tokenizer_has_separate_vocabs(const Tokenizer *tokenizer);
 
-/* Returns whether tokenizer_load() found a chat template beside the tokenizer.json, which means that the model was
- * trained on chats. */
-bool tokenizer_has_chat_template(const Tokenizer *tokenizer);
+/* Returns the chat template, in Jinja, that tokenizer_load() found beside the tokenizer.json or that was set; NULL:
+ * none. A model with one was trained on conversations. tokenizer_save() writes it into tokenizer_config.json and into
+ * chat_template.jinja, where newer versions of transformers look for it. */
+const char *tokenizer_chat_template(const Tokenizer *tokenizer);
+/* Sets a copy of a template; NULL: none. EXIT_MEMORY. */
+bool tokenizer_set_chat_template(Tokenizer *tokenizer, const char *text, Error *error);
 
 /* Returns a hash of everything that the ids of a corpus depend on; tokens from a tokenizer with another fingerprint are
  * stale. It does not cover tokenizer_begins_with_end() and _ends_with_end(), which affect only prompts. */

@@ -1,0 +1,275 @@
+/* A chat (-i with a model that has a chat template): the messages of the user and the answers of the model. */
+#include "generate/session.h"
+#include "generate/completion.h"
+#include "text/dataset/conversation.h"
+#include "text/dataset/line.h"
+#include "text/tokenizer/bpe_encode.h"
+#include "base/array.h"
+#include "base/file.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+static bool has_system(const ChatSession *c) { return c->count && c->messages[0].role == CHAT_SYSTEM; }
+
+static void drop_messages(ChatSession *c, size_t count) {
+  while (c->count > count) {
+    const ChatMessage *last = &c->messages[--c->count];
+    c->bytes -= last->size;
+    free(last->text);
+  }
+  if (c->first > c->count) c->first = 0;
+  c->held = 0;
+}
+
+/* EXIT_INPUT, EXIT_MEMORY. */
+static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t size, Error *error) {
+  if (c->bytes + size > SESSION_LIMIT)
+    return fail(error, EXIT_INPUT, "a session is limited to %d MiB of text; /save it and /reset", SESSION_LIMIT >> 20);
+  uint8_t *copy = malloc(size + 1);
+  if (!copy || !array_reserve(&c->messages, &c->capacity, c->count + 1, sizeof *c->messages)) {
+    free(copy);
+    return error_memory(error, "a message");
+  }
+  if (size) memcpy(copy, text, size);
+  c->messages[c->count++] = (ChatMessage){role, copy, size};
+  c->bytes += size;
+  return true;
+}
+
+/* ---- what the model reads ---- */
+
+/* Returns the number of tokens that stay free for an answer. */
+static size_t room(const Program *p) {
+  const int64_t most = p->settings.tokens;
+  const int quarter = p->model.config.ctx / 4;
+  return (size_t)(most >= 0 && most < quarter ? most : quarter) + 1;
+}
+
+/* Encodes the system prompt, if there is one, and the messages from c->first on. */
+static bool encode_messages(Session *s, Error *error) {
+  const ChatSession *c = &s->chat;
+  const LoadedModel *m = &s->p->model;
+  BpeIds *ids = &s->p->prompt.tokens.decoder;
+  ChatTurn *turns = malloc((c->count + 1) * sizeof *turns);
+  size_t count = 0;
+  if (!turns) return error_memory(error, "a chat");
+  for (size_t i = 0; i < c->count; i++)
+    if (i >= c->first || c->messages[i].role == CHAT_SYSTEM)
+      turns[count++] = (ChatTurn){c->messages[i].role, c->messages[i].text, c->messages[i].size};
+  ids->count = 0;
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
+  free(turns);
+  return ok;
+}
+
+/* Encodes the chat, without its oldest messages if the context is full: then half of it becomes free. */
+static bool encode_newest(Session *s, Error *error) {
+  ChatSession *c = &s->chat;
+  const size_t ctx = (size_t)s->p->model.config.ctx, before = c->first;
+  const BpeIds *ids = &s->p->prompt.tokens.decoder;
+  c->held = 0;
+  if (!encode_messages(s, error)) return false;
+  if (ids->count + room(s->p) <= ctx) return true;
+  while (ids->count > ctx / 2 && c->first + 1 < c->count) {
+    do c->first++;
+    while (c->messages[c->first].role != CHAT_USER);
+    if (!encode_messages(s, error)) return false;
+  }
+  if (ids->count >= ctx)
+    return fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count,
+                ctx);
+  if (c->first > before)
+    console_note(&s->p->console, "the context of %zu tokens is full: the model no longer sees the first %zu messages",
+                 ctx, c->first - has_system(c));
+  return true;
+}
+
+/* Makes p->prompt.tokens: what the decoder has, and the new message after it; or the whole chat. */
+static bool encode(Session *s, Error *error) {
+  ChatSession *c = &s->chat;
+  const LoadedModel *m = &s->p->model;
+  const ChatMessage *last = c->count ? &c->messages[c->count - 1] : NULL;
+  BpeIds *ids = &s->p->prompt.tokens.decoder;
+  if (!c->held || !last) return encode_newest(s, error);
+  const ChatTurn turn = {last->role, last->text, last->size};
+  ids->count = c->held;
+  if (!chat_encode_next(m->chat, m->tokenizer, &turn, c->ended, ids, error)) return false;
+  return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
+}
+
+/* Adds an answer, and keeps the ids that the decoder has after it, unless they are not those of the template. */
+static bool take_answer(Session *s, const Text *text, Error *error) {
+  ChatSession *c = &s->chat;
+  const LoadedModel *m = &s->p->model;
+  BpeIds *ids = &s->p->prompt.tokens.decoder;
+  const bool stopped = text->reason == STOP_END;
+  c->held = 0;
+  c->ended = stopped && text->last == chat_end(m->chat);
+  if (!add_message(c, CHAT_ASSISTANT, text->bytes.bytes, text->bytes.size, error)) return false;
+  if (text->reason == STOP_TEXT || (stopped && !c->ended) || chat_rewrites(m->chat)) return true;
+  if (!bpe_ids_sink(ids, text->ids.ids, text->ids.count, error) ||
+      (stopped && !bpe_ids_sink(ids, &text->last, 1, error)))
+    return false;
+  c->held = ids->count;
+  return true;
+}
+
+static bool answer(Session *s, Error *error) {
+  ChatSession *c = &s->chat;
+  Text text = {0};
+  if (!encode(s, error)) return false;
+  const size_t held = c->held;
+  c->held = 0; /* until the answer is complete */
+  const bool ok = session_answer(s, held, c->bytes, &text, error) && take_answer(s, &text, error);
+  generation_free_text(&text);
+  return ok;
+}
+
+static bool take_message(Session *s, const uint8_t *line, size_t size, Error *error) {
+  ChatSession *c = &s->chat;
+  const size_t before = c->count;
+  if (!size) return true;
+  if (!add_message(c, CHAT_USER, line, size, error)) return false;
+  if (answer(s, error)) return true;
+  drop_messages(c, before);
+  return false;
+}
+
+/* ---- commands ---- */
+
+static bool retry(Session *s, const char *argument, Error *error) {
+  ChatSession *c = &s->chat;
+  (void)argument;
+  if (!c->count || c->messages[c->count - 1].role != CHAT_ASSISTANT)
+    return fail(error, EXIT_USAGE, "/retry: there is no answer yet");
+  drop_messages(c, c->count - 1);
+  return answer(s, error);
+}
+
+static bool undo(Session *s, const char *argument, Error *error) {
+  ChatSession *c = &s->chat;
+  size_t keep = c->count;
+  (void)argument;
+  while (keep > 0 && c->messages[keep - 1].role == CHAT_ASSISTANT) keep--;
+  if (!keep || c->messages[keep - 1].role != CHAT_USER)
+    return fail(error, EXIT_USAGE, "/undo: there is nothing to undo");
+  drop_messages(c, keep - 1);
+  console_note(&s->p->console, "back to %s", text_plural((double)(c->count - has_system(c)), "message").text);
+  return true;
+}
+
+/* Replaces the system prompt. */
+static bool set_system(Session *s, const char *text, Error *error) {
+  ChatSession *c = &s->chat;
+  if (!*text) {
+    console_note(&s->p->console, has_system(c) ? "%.*s" : "there is no system prompt; /system TEXT sets one",
+                 has_system(c) ? (int)c->messages[0].size : 0, has_system(c) ? (char *)c->messages[0].text : "");
+    return true;
+  }
+  if (!has_system(c)) {
+    if (!add_message(c, CHAT_SYSTEM, "", 0, error)) return false;
+    const ChatMessage added = c->messages[c->count - 1];
+    memmove(c->messages + 1, c->messages, (c->count - 1) * sizeof *c->messages);
+    c->messages[0] = added;
+    if (c->first) c->first++;
+  }
+  const size_t size = strlen(text);
+  uint8_t *copy = (uint8_t *)strdup(text);
+  if (!copy) return error_memory(error, "a message");
+  c->bytes += size - c->messages[0].size;
+  free(c->messages[0].text);
+  c->messages[0] = (ChatMessage){CHAT_SYSTEM, copy, size};
+  c->held = 0;
+  return true;
+}
+
+static bool reset(Session *s, const char *argument, Error *error) {
+  (void)argument, (void)error;
+  drop_messages(&s->chat, has_system(&s->chat));
+  s->chat.first = 0;
+  return true;
+}
+
+static const char *const role_names[CHAT_ROLES] = {"system", "user", "assistant"};
+
+static bool show(Session *s, const char *argument, Error *error) {
+  (void)argument;
+  for (const ChatMessage *m = s->chat.messages; m < s->chat.messages + s->chat.count; m++) {
+    printf("%s: ", role_names[m->role]);
+    fwrite(m->text, 1, m->size, stdout);
+    putchar('\n');
+  }
+  program_flush(s->p);
+  return program_check(s->p, error);
+}
+
+/* Writes the chat as a line of JSON, from which ./train learns. */
+static bool save(Session *s, const char *path, Error *error) {
+  json_t *messages = json_array();
+  for (const ChatMessage *m = s->chat.messages; m < s->chat.messages + s->chat.count; m++)
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role_names[m->role], "content",
+                                              completion_string(m->text, m->size, NULL)));
+  json_t *line = json_pack("{s:o}", "messages", messages);
+  char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+  const size_t size = text ? strlen(text) : 0;
+  if (text) text[size] = '\n'; /* in place of the 0 */
+  const bool ok = text ? session_save(s, path, text, size + 1, error) : error_memory(error, "a chat");
+  free(text);
+  json_decref(line);
+  return ok;
+}
+
+static bool take_turns(Session *s, const Record *record, Error *error) {
+  ChatSession *c = &s->chat;
+  size_t count = record->turn_count;
+  while (count && record->turns[count - 1].role == CHAT_USER) count--; /* a question is still to be asked */
+  drop_messages(c, 0);
+  c->first = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!add_message(c, record->turns[i].role, record->turns[i].text, record->turns[i].size, error)) return false;
+  console_note(&s->p->console, "%s", text_plural((double)count, "message").text);
+  return true;
+}
+
+static bool load(Session *s, const char *path, Error *error) {
+  MappedFile file;
+  Record record = {0};
+  size_t at, size;
+  if (!*path) return fail(error, EXIT_USAGE, "/load FILE: the name of a file is missing");
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  at = utf8_mark(file.bytes, file.size);
+  bool ok = at < file.size || fail(error, EXIT_INPUT, "/load: %s is empty", path);
+  const uint8_t *line = ok ? line_take(file.bytes, file.size, &at, &size) : NULL;
+  json_t *object = line ? line_object(line, size, path, 1, error) : NULL;
+  ok = object &&
+       (conversation_is(object) ||
+        fail(error, EXIT_INPUT, "/load: the first line of %s is no conversation; it needs \"messages\"", path));
+  ok = ok && conversation_take(&record, object, false, path, 1, error) && take_turns(s, &record, error);
+  json_decref(object);
+  record_free(&record);
+  file_unmap(&file);
+  return ok;
+}
+
+/* ---- the kind ---- */
+
+static const SessionCommand commands[] = {
+    {"retry", "", "another answer, with the next seed", retry},
+    {"undo", "", "take back the last message and its answer", undo},
+    {"reset", "", "begin a new chat; the system prompt stays", reset},
+    {"system", " TEXT", "set the system prompt; without TEXT print it", set_system},
+    {"text", "", "print the chat so far", show},
+    {"save", " FILE", "write the chat to a file, which train can learn from", save},
+    {"load", " FILE", "go on with the chat in the first line of a file", load},
+    {0}};
+
+const SessionKind session_of_chat = {
+    .greeting = "type a message and the model answers; /help lists the commands",
+    .help = "Type a message: the model answers, and remembers the chat as far as its context reaches.",
+    .commands = commands,
+    .take = take_message};

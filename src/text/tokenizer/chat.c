@@ -1,0 +1,464 @@
+#include "text/tokenizer/chat.h"
+
+#include "text/tokenizer/internal.h"
+#include "base/json.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the forms ---- */
+
+#define BOS "\1" /* the token that texts begin with */
+#define EOS "\2" /* the token that ends texts */
+
+enum { MARKS = 3, PARTS = 8 };
+
+/* A form is that of a template that contains all of its marks, and not `without`; of several, the first one counts. */
+typedef struct ChatForm {
+  const char *name;
+  const char *marks[MARKS], *without;
+  const char *start;                                  /* before the first turn */
+  const char *before[CHAT_ROLES], *after[CHAT_ROLES]; /* around a content; NULL: there is no such role */
+  const char *finish;                                 /* after the last turn */
+  const char *system;                                 /* the default system prompt; NULL: none */
+  bool trims;                                         /* contents lose white space at both ends */
+  bool alternates;                                    /* a user's turn comes first, and then every second time */
+  bool thinks;                                        /* the last answer has its thoughts, or empty ones */
+} ChatForm;
+
+#define CHATML                                                                                                         \
+  .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},                                 \
+  .after = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"}
+#define QWEN_PROMPT "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+#define SMOLLM_PROMPT "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+#define HELPFUL "You are a helpful assistant"
+#define LLAMA(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA_DATES "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+#define EMPTY_THOUGHTS "<think>\n\n</think>\n\n"
+
+static const ChatForm forms[] = {
+    {.name = "Qwen 3",
+     .marks = {"<|im_start|>", "reasoning_content", "<think>"},
+     CHATML,
+     .thinks = true,
+     .without = "strftime_now"},
+    {.name = "Qwen 2.5", .marks = {"<|im_start|>", QWEN_PROMPT}, CHATML, .system = QWEN_PROMPT},
+    {.name = "SmolLM 2",
+     .marks = {"<|im_start|>", SMOLLM_PROMPT},
+     CHATML,
+     .system = SMOLLM_PROMPT,
+     .without = "strftime_now"},
+    {.name = "Qwen 2", .marks = {"<|im_start|>", HELPFUL ".<|im_end|>"}, CHATML, .system = HELPFUL "."},
+    {.name = "Qwen 1.5", .marks = {"<|im_start|>", HELPFUL "<|im_end|>"}, CHATML, .system = HELPFUL},
+    {.name = "Phi 4",
+     .marks = {"<|im_start|>", "<|im_sep|>"},
+     .before = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>", "<|im_start|>assistant<|im_sep|>"},
+     .after = {"<|im_end|>", "<|im_end|>", "<|im_end|>"}},
+    {.name = "LFM2", .marks = {"<|im_start|>", "bos_token"}, CHATML, .start = BOS, .without = "strftime_now"},
+    {.name = "ChatML", .marks = {"<|im_start|>"}, CHATML, .without = "strftime_now"},
+    {.name = "Llama 3.1",
+     .marks = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"},
+     .start = BOS,
+     .before = {LLAMA("system") LLAMA_DATES, LLAMA("user"), LLAMA("assistant")},
+     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
+     .system = "",
+     .trims = true},
+    {.name = "Llama 3",
+     .marks = {"<|start_header_id|>"},
+     .start = BOS,
+     .before = {LLAMA("system"), LLAMA("user"), LLAMA("assistant")},
+     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
+     .trims = true,
+     .without = "strftime_now"},
+    {.name = "Gemma",
+     .marks = {"<start_of_turn>"},
+     .start = BOS,
+     .before = {NULL, "<start_of_turn>user\n", "<start_of_turn>model\n"},
+     .after = {NULL, "<end_of_turn>\n", "<end_of_turn>\n"},
+     .trims = true,
+     .alternates = true},
+    {.name = "Phi 3",
+     .marks = {"<|user|>\n", "<|end|>", "eos_token"},
+     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
+     .after = {"<|end|>\n", "<|end|>\n", "<|end|>\n"},
+     .finish = EOS},
+    {.name = "Zephyr",
+     .marks = {"<|user|>\n", "<|assistant|>", "eos_token"},
+     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
+     .after = {EOS "\n", EOS "\n", EOS "\n"}},
+    {.name = "Mistral",
+     .marks = {"[INST] ", " [/INST]"},
+     .start = BOS,
+     .before = {NULL, "[INST] ", ""},
+     .after = {NULL, " [/INST]", EOS},
+     .alternates = true,
+     .without = "<<SYS>>"},
+    {.name = "Mistral 0.3",
+     .marks = {"[INST] ", "[/INST]"},
+     .start = BOS,
+     .before = {NULL, "[INST] ", " "},
+     .after = {NULL, "[/INST]", EOS},
+     .alternates = true,
+     .without = "<<SYS>>"},
+};
+
+#define OWN_TEMPLATE                                                                                                   \
+  "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "    \
+  "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+
+/* Returns whether a template contains a text, whose newlines may be written as \n there. */
+static bool has(const char *jinja, const char *text) {
+  for (; *jinja; jinja++) {
+    const char *at = jinja, *wanted = text;
+    while (*wanted && *at) {
+      const bool escaped = *wanted == '\n' && at[0] == '\\' && at[1] == 'n';
+      if (!escaped && *at != *wanted) break;
+      at += escaped ? 2 : 1;
+      wanted++;
+    }
+    if (!*wanted) return true;
+  }
+  return false;
+}
+
+static const ChatForm *form_of(const char *jinja) {
+  for (const ChatForm *form = forms; form < forms + sizeof forms / sizeof *forms; form++) {
+    bool is = !form->without || !has(jinja, form->without);
+    for (int i = 0; is && i < MARKS && form->marks[i]; i++) is = has(jinja, form->marks[i]);
+    if (is) return form;
+  }
+  return NULL;
+}
+
+/* ---- a form for a tokenizer ---- */
+
+/* A text of a form as special tokens and texts between them. */
+typedef struct Part {
+  const AddedToken *token; /* NULL: a text */
+  const char *text;
+  size_t size;
+} Part;
+typedef struct Parts {
+  Part parts[PARTS];
+  int count;
+} Parts;
+
+struct Chat {
+  const ChatForm *form;
+  const Tokenizer *tokenizer;
+  Parts start, before[CHAT_ROLES], after[CHAT_ROLES], finish;
+};
+
+/* Returns the longest added token that the text begins with; NULL: none. */
+static const AddedToken *token_at(const Tokenizer *t, const char *text) {
+  const AddedToken *longest = NULL;
+  if (*text == *BOS) return tokenizer_added(t, t->begin);
+  if (*text == *EOS) return tokenizer_added(t, t->end);
+  for (const AddedToken *entry = t->added; entry < t->added + t->added_count; entry++)
+    if (*entry->text && strncmp(text, entry->text, strlen(entry->text)) == 0 &&
+        (!longest || strlen(entry->text) > strlen(longest->text)))
+      longest = entry;
+  return longest;
+}
+
+static bool divide(const Tokenizer *t, const char *text, Parts *out, Error *error) {
+  bool open = false; /* the last part is a text that goes on */
+  for (; text && *text;) {
+    const AddedToken *token = token_at(t, text);
+    const bool named = *text == *BOS || *text == *EOS;
+    if (named && !token)
+      return fail(error, EXIT_CHECKPOINT, "its template begins with a token, and the tokenizer does not name it");
+    const size_t size = token && !named ? strlen(token->text) : 1;
+    if (open && !token) out->parts[out->count - 1].size++;
+    else if (out->count == PARTS) return fail(error, EXIT_INTERNAL, "a chat form of more than %d parts", PARTS);
+    else out->parts[out->count++] = (Part){token, text, size};
+    open = !token;
+    text += size;
+  }
+  return true;
+}
+
+static bool divide_form(Chat *chat, Error *error) {
+  const ChatForm *form = chat->form;
+  const Tokenizer *t = chat->tokenizer;
+  bool ok = divide(t, form->start, &chat->start, error) && divide(t, form->finish, &chat->finish, error);
+  for (int role = 0; ok && role < CHAT_ROLES; role++)
+    ok = divide(t, form->before[role], &chat->before[role], error) &&
+         divide(t, form->after[role], &chat->after[role], error);
+  const Part *end = &chat->after[CHAT_ASSISTANT].parts[0];
+  if (ok && !end->token)
+    return fail(error, EXIT_CHECKPOINT, "the tokenizer does not have %s, which ends a turn of its chat template",
+                form->after[CHAT_ASSISTANT]);
+  return ok;
+}
+
+bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error) {
+  *out = NULL;
+  const char *jinja = tokenizer_chat_template(tokenizer);
+  if (!jinja)
+    return fail(error, EXIT_CHECKPOINT,
+                "the tokenizer has no chat template, which conversations need; give a chat model, or prompts and "
+                "responses (--prompt-field, --response-field)");
+  const ChatForm *form = form_of(jinja);
+  if (!form)
+    return fail(error, EXIT_CHECKPOINT,
+                "the chat template of the tokenizer (\"%.60s...\") is none of those that are supported: ChatML, Llama "
+                "3, Gemma, Zephyr, Phi and Mistral; give prompts and responses (--prompt-field, --response-field)",
+                text_one_line(jinja, 60).text);
+  Chat *chat = calloc(1, sizeof *chat);
+  if (!chat) return error_memory(error, "a chat template");
+  chat->form = form;
+  chat->tokenizer = tokenizer;
+  if (divide_form(chat, error)) {
+    *out = chat;
+    return true;
+  }
+  free(chat);
+  return false;
+}
+
+void chat_close(Chat *chat) { free(chat); }
+const char *chat_name(const Chat *chat) { return chat->form->name; }
+
+/* ---- pieces ---- */
+
+void chat_text_free(ChatText *text) {
+  free(text->text.bytes);
+  free(text->pieces);
+  *text = (ChatText){0};
+}
+
+static ChatPiece *new_piece(ChatText *out, int32_t id, Error *error) {
+  if (!array_reserve(&out->pieces, &out->capacity, out->count + 1, sizeof *out->pieces)) {
+    error_memory(error, "a conversation");
+    return NULL;
+  }
+  ChatPiece *piece = &out->pieces[out->count++];
+  *piece = (ChatPiece){.id = id, .begin = out->text.size, .end = out->text.size, .learned = out->text.size};
+  return piece;
+}
+
+bool chat_text_add_token(ChatText *out, int32_t id, bool in_loss, Error *error) {
+  ChatPiece *piece = new_piece(out, id, error);
+  if (piece) piece->in_loss = in_loss;
+  return piece;
+}
+
+bool chat_text_add(ChatText *out, const uint8_t *bytes, size_t size, bool in_loss, Error *error) {
+  ChatPiece *piece = new_piece(out, -1, error);
+  if (!piece || !byte_buffer_add(&out->text, bytes, size, error)) return false;
+  piece->end = out->text.size;
+  if (!in_loss) piece->learned = piece->end;
+  return true;
+}
+
+/* The pieces of one conversation while they are made. */
+typedef struct Writer {
+  ChatText *out;
+  size_t first;    /* piece of the conversation */
+  bool opens;      /* the next piece opens a user's turn */
+  bool skip_space; /* the last token takes the white space after it */
+  Error *error;
+} Writer;
+
+static bool is_space(uint8_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
+
+/* Adds to the last piece if that is a text, else begins one. */
+static bool write_text(Writer *w, const uint8_t *bytes, size_t size, bool learned) {
+  ChatText *out = w->out;
+  for (; w->skip_space && size && is_space(*bytes); bytes++) size--;
+  if (!size) return true;
+  w->skip_space = false;
+  ChatPiece *piece = out->count > w->first ? &out->pieces[out->count - 1] : NULL;
+  if (!piece || piece->id >= 0) piece = new_piece(out, -1, w->error);
+  if (!piece) return false;
+  piece->opens = piece->opens || w->opens;
+  w->opens = false;
+  const bool none = piece->learned == piece->end;
+  if (!byte_buffer_add(&out->text, bytes, size, w->error)) return false;
+  piece->end = out->text.size;
+  if (none && !learned) piece->learned = piece->end;
+  return true;
+}
+
+static bool write_token(Writer *w, const AddedToken *token, bool in_loss) {
+  ChatText *out = w->out;
+  ChatPiece *last = out->count > w->first ? &out->pieces[out->count - 1] : NULL;
+  if (token->lstrip && last && last->id < 0)
+    while (last->end > last->begin && is_space(out->text.bytes[last->end - 1])) last->end--;
+  if (last && last->learned > last->end) last->learned = last->end;
+  if (!chat_text_add_token(out, token->id, in_loss, w->error)) return false;
+  out->pieces[out->count - 1].opens = w->opens;
+  w->opens = false;
+  w->skip_space = token->rstrip;
+  return true;
+}
+
+/* Writes a text of the form; the loss counts its first token if `in_loss`. */
+static bool write_parts(Writer *w, const Parts *parts, bool in_loss) {
+  for (int i = 0; i < parts->count; i++) {
+    const Part *part = &parts->parts[i];
+    if (part->token ? !write_token(w, part->token, in_loss && i == 0)
+                    : !write_text(w, (const uint8_t *)part->text, part->size, false))
+      return false;
+  }
+  return true;
+}
+
+/* Qwen 3 drops the thoughts of answers, but those of the last one, which are empty if there are none. */
+static bool write_thoughts(Writer *w, ChatTurn *turn, bool last, bool learned) {
+  static const char end[] = "</think>";
+  const size_t size = sizeof end - 1;
+  size_t at = turn->size;
+  while (at > 0 && (at < size || memcmp(turn->text + at - size, end, size) != 0)) at--;
+  if (last) return at || write_text(w, (const uint8_t *)EMPTY_THOUGHTS, sizeof EMPTY_THOUGHTS - 1, learned);
+  for (; at && at < turn->size && turn->text[at] == '\n'; at++) {
+  }
+  turn->text += at;
+  turn->size -= at;
+  return true;
+}
+
+static bool write_turn(Writer *w, const Chat *chat, ChatTurn turn, bool last, bool all) {
+  const bool learned = all || turn.role == CHAT_ASSISTANT;
+  w->opens = turn.role == CHAT_USER;
+  for (; chat->form->trims && turn.size && is_space(turn.text[0]); turn.text++) turn.size--;
+  while (chat->form->trims && turn.size && is_space(turn.text[turn.size - 1])) turn.size--;
+  return write_parts(w, &chat->before[turn.role], false) &&
+         (!chat->form->thinks || turn.role != CHAT_ASSISTANT || write_thoughts(w, &turn, last, learned)) &&
+         write_text(w, turn.text, turn.size, learned) && write_parts(w, &chat->after[turn.role], learned);
+}
+
+static bool check_turns(const ChatForm *form, const ChatTurn *turns, size_t count, Error *error) {
+  const bool prompt = count > 0 && turns[0].role == CHAT_SYSTEM;
+  if (prompt && !form->before[CHAT_SYSTEM])
+    return fail(error, EXIT_INPUT,
+                "the chat template of the model (%s) has no system prompt; put it into the first message of the user",
+                form->name);
+  for (size_t i = prompt; form->alternates && i < count; i++)
+    if (turns[i].role != ((i - prompt) % 2 ? CHAT_ASSISTANT : CHAT_USER))
+      return fail(error, EXIT_INPUT,
+                  "the chat template of the model (%s) begins with the user, who then speaks every second time; "
+                  "message %zu is of the other side",
+                  form->name, i + 1);
+  return true;
+}
+
+bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
+                 Error *error) {
+  const ChatForm *form = chat->form;
+  Writer w = {.out = out, .first = out->count, .error = error};
+  const bool adds = form->system && !(count > 0 && turns[0].role == CHAT_SYSTEM);
+  bool ok = check_turns(form, turns, count, error) && write_parts(&w, &chat->start, false);
+  if (adds) {
+    const ChatTurn prompt = {CHAT_SYSTEM, (const uint8_t *)form->system, strlen(form->system)};
+    ok = ok && write_turn(&w, chat, prompt, false, all);
+  }
+  for (size_t i = 0; ok && i < count; i++) ok = write_turn(&w, chat, turns[i], i + 1 == count, all);
+  /* The space before an answer, as in Mistral 0.3, is a part of its first token. */
+  const bool begins = reply && !is_space((uint8_t)*form->before[CHAT_ASSISTANT]);
+  return ok && (!begins || write_parts(&w, &chat->before[CHAT_ASSISTANT], false)) &&
+         (reply || write_parts(&w, &chat->finish, false));
+}
+
+/* ---- ids ---- */
+
+size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count) {
+  size_t same = 0;
+  while (same < count && same < head_count && ids[same] == head[same]) same++;
+  return same;
+}
+
+static bool add_marks(ByteBuffer *out, uint8_t mark, size_t count, Error *error) {
+  for (size_t i = 0; out && i < count; i++)
+    if (!byte_buffer_add(out, &mark, 1, error)) return false;
+  return true;
+}
+
+static bool encode_piece(Tokenizer *t, const ChatText *text, const ChatPiece *piece, BpeIds *ids, ByteBuffer *in_loss,
+                         Error *error) {
+  const uint8_t *bytes = text->text.bytes;
+  const size_t before = ids->count;
+  BpeIds head = {0};
+  if (piece->id >= 0) return bpe_ids_sink(ids, &piece->id, 1, error) && add_marks(in_loss, piece->in_loss, 1, error);
+  bool ok = tokenizer_encode(t, bytes + piece->begin, piece->end - piece->begin, ids, error);
+  const size_t count = ids->count - before;
+  size_t unlearned = piece->learned == piece->end ? count : 0;
+  if (ok && piece->learned > piece->begin && piece->learned < piece->end) {
+    ok = tokenizer_encode(t, bytes + piece->begin, piece->learned - piece->begin, &head, error);
+    if (ok) unlearned = chat_unlearned(ids->ids + before, count, head.ids, head.count);
+  }
+  free(head.ids);
+  return ok && add_marks(in_loss, 0, unlearned, error) && add_marks(in_loss, 1, count - unlearned, error);
+}
+
+/* Encodes and frees the pieces, without special tokens in contents. */
+static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, ByteBuffer *in_loss, Error *error) {
+  const bool special = t->takes_special;
+  bool ok = true;
+  tokenizer_set_special(t, false);
+  for (size_t i = 0; ok && i < text->count; i++) ok = encode_piece(t, text, &text->pieces[i], ids, in_loss, error);
+  tokenizer_set_special(t, special);
+  chat_text_free(text);
+  return ok;
+}
+
+bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
+                 ByteBuffer *in_loss, Error *error) {
+  ChatText text = {0};
+  if (chat_render(chat, turns, count, false, reply, &text, error))
+    return encode_text(tokenizer, &text, ids, in_loss, error);
+  chat_text_free(&text);
+  return false;
+}
+
+bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
+                      Error *error) {
+  ChatText text = {0};
+  Writer w = {.out = &text, .error = error};
+  Parts after = chat->after[CHAT_ASSISTANT];
+  if (ended) { /* the model has drawn the first part */
+    w.skip_space = after.parts[0].token->rstrip;
+    memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
+  }
+  if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) &&
+      write_parts(&w, &chat->before[CHAT_ASSISTANT], false))
+    return encode_text(tokenizer, &text, ids, NULL, error);
+  chat_text_free(&text);
+  return false;
+}
+
+int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
+bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
+
+/* ---- the form of new models ---- */
+
+static bool add_token(json_t *tokens, int32_t id, const char *text) {
+  json_t *token = json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", id, "content", text, "single_word", 0,
+                            "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
+  return json_array_append_new(tokens, token) == 0;
+}
+
+bool chat_extend_tokenizer(Tokenizer **tokenizer, Error *error) {
+  Tokenizer *old = *tokenizer, *new = NULL;
+  char *text = NULL;
+  size_t size;
+  int32_t next = old->bpe->tokens.size;
+  if (old->bpe->level == WORD_LEVEL_IDS)
+    return fail(error, EXIT_INPUT, "--tokenizer ids is for a text of ids, not for conversations; leave it out");
+  if (!tokenizer_text(old, &text, &size, error)) return false;
+  json_t *root = json_parse(text, size, 0, NULL, TOKENIZER_JSON, error);
+  free(text);
+  if (!root) return false;
+  if (old->added_count && old->added[old->added_count - 1].id >= next) next = old->added[old->added_count - 1].id + 1;
+  json_t *tokens = json_object_get(root, "added_tokens");
+  const bool added = add_token(tokens, next, "<|im_start|>") && add_token(tokens, next + 1, "<|im_end|>");
+  text = added ? json_text(root, JSON_INDENT(2), TOKENIZER_JSON, error) : NULL;
+  json_decref(root);
+  if (!text) return error->code || error_memory(error, TOKENIZER_JSON);
+  if (!json_read_tokenizer(&new, text, strlen(text), TOKENIZER_JSON, next + 1, error)) return false;
+  tokenizer_free(old);
+  *tokenizer = new;
+  return tokenizer_set_chat_template(new, OWN_TEMPLATE, error);
+}

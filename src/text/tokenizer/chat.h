@@ -1,0 +1,80 @@
+/* Conversations as tokens: the forms in which chat models expect turns, and the ids of a conversation in such a form.
+ * Only the texts of a form become special tokens; a content never does, whatever it says. The ids are those of
+ * transformers' apply_chat_template() for contents without the texts of special tokens. */
+#ifndef INKLING_TEXT_TOKENIZER_CHAT_H
+#define INKLING_TEXT_TOKENIZER_CHAT_H
+
+#include "base/array.h"
+#include "base/error.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES } ChatRole;
+
+typedef struct ChatTurn {
+  ChatRole role;
+  const uint8_t *text; /* UTF-8 */
+  size_t size;
+} ChatTurn;
+
+/* What one conversation consists of: special tokens, and texts that are encoded without them. */
+typedef struct ChatPiece {
+  int32_t id;        /* of a token; -1: a text */
+  bool in_loss;      /* of a token: the loss counts it */
+  bool opens;        /* a user's turn begins, so that a cut conversation may go on here after its system prompt */
+  size_t begin, end; /* of a text: its bytes in ChatText.text */
+  size_t learned;    /* of a text: the first byte that the loss counts; `end`: none */
+} ChatPiece;
+
+/* Conversations in order. Begins as {0}, freed by chat_text_free. */
+typedef struct ChatText {
+  ByteBuffer text;
+  ChatPiece *pieces; /* [count] */
+  size_t count, capacity;
+} ChatText;
+void chat_text_free(ChatText *text);
+/* Adds a token. EXIT_MEMORY. */
+bool chat_text_add_token(ChatText *text, int32_t id, bool in_loss, Error *error);
+/* Adds a text as a piece of its own. EXIT_MEMORY. */
+bool chat_text_add(ChatText *text, const uint8_t *bytes, size_t size, bool in_loss, Error *error);
+
+/* The form of a tokenizer's chat template. */
+typedef struct Chat Chat;
+
+/* Recognizes the template of the tokenizer, which must outlive *out. EXIT_CHECKPOINT: it has none, or one that is not
+ * supported; EXIT_MEMORY. Freed by chat_close. */
+bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error);
+void chat_close(Chat *chat);             /* NULL is harmless */
+const char *chat_name(const Chat *chat); /* "ChatML" */
+
+/* Appends the pieces of a conversation: with the form's default system prompt if it has none and the form adds one.
+ * The loss counts the assistant's contents and the tokens that end them, or with `all` those of every turn. `reply`:
+ * the text goes on to where the assistant's next turn begins. EXIT_INPUT for turns that the form cannot have;
+ * EXIT_MEMORY. */
+bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
+                 Error *error);
+
+/* Appends the ids of a conversation to `ids`, and for each whether the loss counts it to `in_loss`, which may be NULL.
+ * `tokenizer`: that of chat_open(). Errors as above, and those of tokenizer_encode(). */
+bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
+                 ByteBuffer *in_loss, Error *error);
+
+/* Appends the ids that follow an answer of the model: the token that ends it unless `ended`, which says that the answer
+ * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the conversation
+ * so far, unless chat_rewrites(). Errors as above. */
+bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
+                      Error *error);
+int32_t chat_end(const Chat *chat);   /* the token that ends an answer */
+bool chat_rewrites(const Chat *chat); /* the form changes answers once they are not the last one */
+
+/* Returns how many of the ids of a text piece are before its learned part: those that it has in common with `head`, the
+ * ids of only the bytes before that part. A token that has bytes of both counts as learned. */
+size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count);
+
+/* Replaces a tokenizer by one that also has <|im_start|> and <|im_end|>, the new end token, and the ChatML template.
+ * EXIT_INPUT for a vocabulary of ids; EXIT_MEMORY. */
+bool chat_extend_tokenizer(Tokenizer **tokenizer, Error *error);
+
+#endif

@@ -1,0 +1,456 @@
+#!/usr/bin/env python3
+"""Tests conversations: their tokens against transformers' apply_chat_template, their loss against PyTorch, and what is
+refused.
+
+    tests/chat.py     # BIN: the directory of train (default: .)
+
+Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+
+try:
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import numpy
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers.utils import logging
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+except ImportError as missing:
+    print(f"skipped chat: {missing.name} is missing\ndone")
+    sys.exit(0)
+
+warnings.filterwarnings("ignore")
+logging.disable_progress_bar()
+TRAIN = os.path.join(os.path.abspath(os.environ.get("BIN", ".")), "train")
+TINY = ["--layers", "1", "--heads", "2", "--dim", "32", "--steps", "1", "--sample-tokens", "0", "--device", "cpu",
+        "--dtype", "f32", "--threads", "1", "--quiet"]
+WORDS = "the cat sat on a mat and went home where are you now fine thanks Ümläut 猫 12 (x)".split()
+failed = False
+
+
+def check(name, ok, why=""):
+    global failed
+    failed |= not ok
+    print(f"ok {name}" if ok else f"not ok {name}: {str(why)[:600]!r}", flush=True)
+
+
+def train(*flags):
+    return subprocess.run([TRAIN, *flags], capture_output=True, text=True, timeout=120, check=False)
+
+
+def content(rng, ragged):
+    text = " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, 9)))
+    if ragged and rng.random() < 0.3:
+        text = rng.choice(["\n", "\n\n", " ", "  ", "\t"]) + text
+    if ragged and rng.random() < 0.3:
+        text += rng.choice(["\n", "\n\n", " ", ".\n"])
+    return text
+
+
+def conversations(seed, count, system=True, ragged=True):
+    """Lists of messages; all words are in the first one."""
+    rng = random.Random(seed)
+    made = []
+    for i in range(count):
+        messages = [{"role": "system", "content": content(rng, ragged)}] if system and rng.random() < 0.4 else []
+        for _ in range(rng.randint(1, 4)):
+            messages.append({"role": "user", "content": content(rng, ragged)})
+            messages.append({"role": "assistant", "content": content(rng, ragged)})
+        if i == 0:
+            messages[-1]["content"] = " ".join(WORDS)
+        if i % 10 == 9:
+            messages.append({"role": "user", "content": "and then"})
+        made.append(messages)
+    return made
+
+
+def write(path, made):
+    with open(path, "w", encoding="utf-8") as file:
+        for messages in made:
+            file.write(json.dumps({"messages": messages}) + "\n")
+
+
+def read_tokens(path):
+    """The documents of a token file: lists of ids, of whether the loss counts each, and of places of turns."""
+    data = open(path, "rb").read()
+    width, mask = numpy.frombuffer(data, "<u4", 2, 8).tolist()
+    vocab = int(numpy.frombuffer(data, "<i4", 1, 56)[0])
+    words = numpy.frombuffer(data, f"<u{width}", offset=80)
+    bit = 1 << (8 * width - 1) if mask else 0
+    made = [([], [], [])]
+    for word in words.tolist():
+        token = word & ~bit
+        if token == vocab - 2:
+            made.append(([], [], []))
+        elif token == vocab - 1:
+            made[-1][2].append(len(made[-1][0]))
+        else:
+            made[-1][0].append(token)
+            made[-1][1].append(not word & bit)
+    return made[:-1]
+
+
+def in_loss(tokenizer, messages, ids, end, trims):
+    """Which tokens overlap a content of the assistant, or the token that ends it."""
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    assert offsets["input_ids"] == ids
+    spans, at = [], 0
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        said = message["content"].strip() if trims else message["content"]
+        head = tokenizer.apply_chat_template(messages[:i], tokenize=False, add_generation_prompt=True)
+        at = text.find(said + end, max(at, len(head)))
+        spans.append((at, at + len(said) + len(end)))
+    return [any(a < stop and b > begin for begin, stop in spans) for a, b in offsets["offset_mapping"]]
+
+
+def ids_of(tokenizer, messages, **options):
+    out = tokenizer.apply_chat_template(messages, tokenize=True, **options)
+    return out if isinstance(out, list) else out["input_ids"]
+
+
+def check_tokens(name, run, made, end, masks=True, trims=False):
+    tokenizer = AutoTokenizer.from_pretrained(run)
+    documents = read_tokens(f"{run}/tokens.bin")
+    check(f"{name}: conversations", len(documents) == len(made), len(documents))
+    wrong = [(ids, ids_of(tokenizer, messages)) for (ids, _, _), messages in zip(documents, made)
+             if ids != ids_of(tokenizer, messages)]
+    check(f"{name}: the ids of apply_chat_template", not wrong, wrong[:1])
+    if not masks or wrong:
+        return
+    wrong = [(messages, counted) for (ids, counted, _), messages in zip(documents, made)
+             if counted != in_loss(tokenizer, messages, ids, end, trims)]
+    check(f"{name}: the loss counts answers and their ends", not wrong, wrong[:1])
+
+
+# ---- new models ----
+
+def new_models():
+    made = conversations(1, 200)
+    write("chats.jsonl", made)
+    kinds = {"byte": made, "bpe": made, "chars": made, "words": conversations(2, 200, ragged=False)}
+    for kind, texts in kinds.items():
+        write("kind.jsonl", texts)
+        out = train("kind.jsonl", *TINY, "--ctx", "512", "--tokenizer", kind, "--val-frac", "0", "--out", f"{kind}.run")
+        check(f"{kind}: a run", out.returncode == 0, out.stderr)
+        if out.returncode == 0:
+            check_tokens(kind, f"{kind}.run", texts, "<|im_end|>", kind in ("byte", "bpe"))
+    tokenizer = AutoTokenizer.from_pretrained("bpe.run")
+    check("eos_token ends a turn", tokenizer.eos_token == "<|im_end|>", tokenizer.eos_token)
+    config = json.load(open("bpe.run/tokenizer_config.json", encoding="utf-8"))
+    check("both files have the template", config["chat_template"] == open("bpe.run/chat_template.jinja").read())
+    out = train("chats.jsonl", *TINY, "--tokenizer", "ids", "--out", "ids.run")
+    check("no vocabulary of ids", out.returncode == 3 and "--tokenizer ids" in out.stderr, out.stderr)
+    out = train("chats.jsonl", *TINY, "--ctx", "512", "--tokenizer", "byte", "--val-frac", "0", "--train-on", "all",
+                "--out", "all.run")
+    ids, counted, _ = read_tokens("all.run/tokens.bin")[0]
+    text = bytes(i for i, c in zip(ids, counted) if c and i < 256).decode()
+    check("--train-on all", text == "".join(m["content"] for m in made[0]), text)
+    out = train("--resume=bpe.run", "--steps", "2", "--device", "cpu", "--quiet")
+    check("a run is resumed", out.returncode == 0, out.stderr)
+    out = train("chats.jsonl", *TINY, "--init", "bpe.run", "--out", "again.run", *["--ctx", "256"])
+    check("a run is fine-tuned", out.returncode == 0, out.stderr)
+
+
+def special_texts():
+    said = "x<|im_end|>\n<|im_start|>system\ny<|endoftext|>"
+    write("special.jsonl", [[{"role": "user", "content": said}, {"role": "assistant", "content": said}]] * 3)
+    out = train("special.jsonl", *TINY[:-1], "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out",
+                "special.run")
+    ids, _, _ = read_tokens("special.run/tokens.bin")[0]
+    check("and are mentioned", "<|im_start|> 6 times" in out.stderr, out.stderr)
+    check("special tokens in contents stay text", [i for i in ids if i > 255] == [257, 258, 257, 258], out.stderr)
+    with open("plain.txt", "w", encoding="utf-8") as file:
+        file.write("one <|im_start|>two<|im_end|> three\n" * 40)
+    for flags, found in ([], 0), (["--special"], 40):
+        out = train("plain.txt", *TINY, "--ctx", "16", "--init", "byte.run", "--val-frac", "0", *flags, "--out",
+                    f"plain{found}.run")
+        words = numpy.frombuffer(open(f"plain{found}.run/tokens.bin", "rb").read(), "<u2", offset=80)
+        check(f"a plain text {flags}", (words == 257).sum() == found, out.stderr)
+    out = subprocess.run([TRAIN, "plain.txt", *TINY[:-1], "--ctx", "16", "--init", "byte.run", "--out", "noted.run"],
+                         capture_output=True, text=True, timeout=120, check=False)
+    check("special tokens in a plain text are mentioned", "<|im_start|> 36 times" in out.stderr and
+          "--special" in out.stderr, out.stderr)
+
+
+def other_forms():
+    """The same conversations in other fields and files, with documents and pairs in one folder."""
+    made = conversations(3, 20, system=False, ragged=False)
+    pairs = [[messages[0], messages[1]] for messages in made]
+    os.makedirs("same", exist_ok=True)
+    names = {"user": "human", "assistant": "gpt"}
+    sharegpt = [{"conversations": [{"from": names[m["role"]], "value": m["content"]} for m in t]} for t in pairs]
+    alpaca = [{"instruction": q["content"].split(" ", 1)[0], "input": q["content"].partition(" ")[2],
+               "output": a["content"]} for q, a in pairs]
+    joined = [[{"role": "user", "content": q["content"].replace(" ", "\n", 1)}, a] for q, a in pairs]
+    parts = [{"messages": [{"role": m["role"], "content": [{"type": "text", "text": m["content"][:3]},
+                                                          {"type": "text", "text": m["content"][3:]}]}
+                           for m in t]} for t in pairs]
+    lines = "\n\n".join("\n".join(f"{'Ann' if m['role'] == 'assistant' else 'Bob'}: {m['content']}" for m in t)
+                        for t in pairs)
+    forms = {"sharegpt.jsonl": ("\n".join(map(json.dumps, sharegpt)), pairs, []),
+             "alpaca.json": (json.dumps(alpaca, indent=1), joined, []),
+             "parts.jsonl": ("\n".join(map(json.dumps, parts)), pairs, []),
+             "lines.txt": (lines, pairs, ["--speaker", "Ann"]), "lines.chat": (lines, pairs, ["--speaker", "Ann"])}
+    for name, (text, expected, flags) in forms.items():
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+        out = train(name, *TINY, "--ctx", "512", "--tokenizer", "byte", "--val-frac", "0", *flags, "--out",
+                    f"{name}.run")
+        check(f"{name}: a run", out.returncode == 0, out.stderr)
+        if out.returncode == 0:
+            check_tokens(name, f"{name}.run", expected, "<|im_end|>")
+    with open("same/a.jsonl", "w", encoding="utf-8") as file:
+        file.write("\n".join(map(json.dumps, sharegpt)) + '\n{"text": "a document"}\n')
+    with open("same/b.tsv", "w", encoding="utf-8") as file:
+        file.write("ask=\tanswer\n")
+    with open("same/c.txt", "w", encoding="utf-8") as file:
+        file.write("a text")
+    out = train("same", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--out", "same.run")
+    check("mixed documents: a run", out.returncode == 0, out.stderr)
+    found = read_tokens("same.run/tokens.bin")[-3:]
+    shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in found]
+    check("mixed documents: texts", shown == ["a document", "ask=answer", "a text"], shown)
+    check("mixed documents: loss", [sum(c) for _, c, _ in found] == [11, 7, 7], found)
+    with open("long.json", "w", encoding="utf-8") as file:
+        json.dump(alpaca * 5, file, indent=2)
+    out = train("long.json", *TINY, "--ctx", "256", "--tokenizer", "byte", "--out", "long.run")
+    parts = [read_tokens(f"long.run/{name}") for name in ("tokens.bin", "val.tokens.bin")]
+    check("an array is cut between records", [len(p) for p in parts] in ([90, 10], [89, 11], [91, 9]), out.stderr)
+
+
+# ---- the loss ----
+
+def kept(ids, turns, ctx):
+    """The indices that are kept of a conversation: its system prompt and its newest turns."""
+    if len(ids) - 1 <= ctx:
+        return list(range(len(ids)))
+    for turn in turns:
+        if turns[0] + len(ids) - turn - 1 <= ctx:
+            return list(range(turns[0])) + list(range(turn, len(ids)))
+    return []
+
+
+def losses():
+    write("loss.jsonl", conversations(5, 120))
+    write("val.jsonl", conversations(6, 80))
+    for ctx in 512, 96:
+        run = f"loss{ctx}.run"
+        out = train("loss.jsonl", "--val", "val.jsonl", *TINY, "--arch", "llama", "--ctx", str(ctx), "--tokenizer",
+                    "bpe", "--vocab-size", "300", "--lr", "1e-2", "--out", run)
+        check(f"context {ctx}: a run", out.returncode == 0, out.stderr)
+        model = AutoModelForCausalLM.from_pretrained(run).double()
+        total, count, cut = 0.0, 0, 0
+        for ids, counted, turns in read_tokens(f"{run}/val.tokens.bin"):
+            chosen = kept(ids, turns, ctx)
+            cut += len(chosen) < len(ids)
+            targets = [ids[i] if counted[i] else -100 for i in chosen][1:]
+            if not any(t >= 0 for t in targets):
+                continue
+            logits = model(torch.tensor([[ids[i] for i in chosen]])[:, :-1]).logits[0]
+            total += torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="sum").item()
+            count += sum(t >= 0 for t in targets)
+        result = json.load(open(f"{run}/result.json", encoding="utf-8"))["kept"]
+        check(f"context {ctx}: some are cut", (cut > 0) == (ctx < 512), cut)
+        check(f"context {ctx}: the loss of PyTorch", abs(result["loss"] - total / count) < 1e-6,
+              (result, total / count))
+
+
+# ---- what is refused ----
+
+def shown_and_exported():
+    out = train("special.jsonl", "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--dry-run", "--show", "1",
+                "--device", "cpu")
+    shown = [line.strip().rstrip("↵") for line in out.stdout.splitlines()]
+    check("--show: answers count", shown[1:5] == ["-- document 1 begins", "-- not in the loss", "<|im_start|>user",
+                                                 "x<|im_end|>"] and "-- in the loss" in shown, out.stdout)
+    generate = os.path.join(os.path.dirname(TRAIN), "generate")
+    out = subprocess.run([generate, "bpe.run", "--export", "exported", "--quiet"], capture_output=True, text=True,
+                         timeout=120, check=False)
+    check("an export has the template", AutoTokenizer.from_pretrained("exported").chat_template ==
+          AutoTokenizer.from_pretrained("bpe.run").chat_template, out.stderr)
+    result = json.load(open("loss512.run/result.json", encoding="utf-8"))["kept"]["loss"]
+    out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype",
+                          "f32"], capture_output=True, text=True, timeout=120, check=False)
+    check("--score gives the loss of answers", out.returncode == 0 and
+          abs(json.loads(out.stdout)["val_loss"] - result) < 1e-5, (out.stdout, out.stderr, result))
+
+
+def bad_files():
+    def chat(*messages, **more):
+        return json.dumps({"messages": list(messages), **more})
+
+    def said(role, text, **more):
+        return {"role": role, "content": text, **more}
+    ask, answer = said("user", "a"), said("assistant", "b")
+    picture = {"type": "image_url", "image_url": {"url": "x"}}
+    cases = [
+        (chat(ask), "without an answer"), (chat(), "without an answer"),
+        (chat(ask, answer, answer), "second in a row of the assistant"),
+        (chat(ask, ask, answer), "second in a row of the user"), (chat(ask, said("tool", "x"), answer), '"tool"'),
+        (chat(ask, said("Assistant", "x")), '"Assistant"'), (chat({"content": "x"}, answer), "has no role"),
+        (chat(said("user", [{"type": "text", "text": "x"}, picture]), answer), '"image_url"'),
+        (chat(said("user", []), answer), "is empty"), (chat(said("user", ""), answer), "is empty"),
+        (chat(ask, said("assistant", "")), "is empty"), (chat(ask, said("assistant", None)), "null"),
+        (chat(ask, {"role": "assistant"}), "nothing"), (chat(ask, said("assistant", 3)), "a number"),
+        (chat(ask, said("assistant", None, tool_calls=[{"id": 1}])), "calls a tool"),
+        (chat(ask, answer, said("system", "x"), answer), "system prompt"),
+        ('{"messages": "x"}', "a string as messages"),
+        ('{"messages": [1, 2]}', "not an object"), ('{"messages": {"role": "user"}}', "an object as messages"),
+        ('{"conversations": [{"from": "human", "value": "x"}, {"from": "bing", "value": "y"}]}', '"bing"'),
+        ('{"instruction": "x", "output": null}', "null"), ('{"instruction": "", "output": "y"}', "is empty"),
+        (chat(ask, answer)[:-2], "not valid JSON"), ('{"document": "x"}', 'no field "text"'),
+    ]
+    good = chat(ask, answer)
+    for i, (line, why) in enumerate(cases):
+        with open("bad.jsonl", "w", encoding="utf-8") as file:
+            file.write(f"{good}\n{line}\n{good}\n")
+        out = train("bad.jsonl", *TINY, "--ctx", "64", "--out", f"bad{i}.run")
+        told = out.stderr.strip().splitlines()
+        check(f"refused: {why} ({i})", out.returncode == 3 and len(told) == 1 and "bad.jsonl, line 2" in told[0]
+              and why in told[0] and not os.path.exists(f"bad{i}.run/model.safetensors"), (out.returncode, out.stderr))
+    for text, flags, why in (("Ann: x\nno name\n", ["--speaker", "Ann"], "line 2"),
+                             ("Ann: x\n\nBob: y\n", ["--speaker", "Ann"], "line 3"), ("Ann: x\n", [], "--speaker")):
+        with open("bad.chat", "w", encoding="utf-8") as file:
+            file.write(text)
+        out = train("bad.chat", *TINY, "--ctx", "64", *flags, "--out", "badchat.run")
+        check(f"refused: {why} of lines", out.returncode == 3 and why in out.stderr, out.stderr)
+    out = train("chats.jsonl", *TINY, "--pack", "stream", "--out", "stream.run")
+    check("refused: --pack stream", out.returncode == 2 and "--pack stream" in out.stderr, out.stderr)
+
+
+# ---- models of others ----
+
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
+          "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+def with_default(prompt):
+    return ("{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n" + prompt + "<|im_end|>\n' }}{% endif %}"
+            + CHATML)
+
+
+QWEN3 = """{%- set ns = namespace(last=0) %}{%- for message in messages %}{%- if message.role == 'user' %}
+{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}{%- for message in messages %}
+{%- if message.role != 'assistant' %}{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+{%- else %}{%- set content = message.content %}{%- set reasoning_content = '' %}{%- if '</think>' in content %}
+{%- set reasoning_content = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
+{%- if loop.index0 > ns.last and (loop.last or reasoning_content) %}{{- '<|im_start|>assistant\n<think>\n' +
+reasoning_content.strip('\n') + '\n</think>\n\n' + content + '<|im_end|>\n' }}
+{%- else %}{{- '<|im_start|>assistant\n' + content + '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"""
+LLAMA3 = ("{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n"
+          "\n' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token "
+          "+ content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>"
+          "assistant<|end_header_id|>\n\n' }}{% endif %}")
+LLAMA31 = ("{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|"
+           "trim %}{%- set messages = messages[1:] %}{%- else %}{%- set system_message = '' %}{%- endif %}"
+           "{{- '<|start_header_id|>system<|end_header_id|>\n\n' }}{{- 'Cutting Knowledge Date: December 2023\n' }}"
+           "{{- 'Today Date: 26 Jul 2024\n\n' }}{{- system_message }}{{- '<|eot_id|>' }}{%- for message in messages %}"
+           "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
+           "'<|eot_id|>' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant"
+           "<|end_header_id|>\n\n' }}{%- endif %}")
+GEMMA = ("{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}"
+         "{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] "
+         "| trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}"
+         "{% endif %}")
+ZEPHYR = ("{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + "
+          "eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}"
+          "\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n"
+          "{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}")
+MISTRAL = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + "
+           "message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + "
+           "eos_token }}{% endif %}{% endfor %}")
+MISTRAL3 = ("{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'user' %}{{- '[INST] ' + "
+            "message['content'] + '[/INST]' }}{%- else %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
+            "{%- endfor %}")
+PHI3 = ("{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + message['content'] + "
+        "'<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif "
+        "message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor"
+        " %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}")
+PHI4 = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
+        "'<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}")
+IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+HEADERS = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
+FAMILIES = {  # template, special tokens, bos, eos, the text that ends a turn, whether there are system prompts
+    "Qwen 3": (QWEN3, IM, None, "<|im_end|>", "<|im_end|>", True),
+    "Qwen 2.5": (with_default("You are Qwen, created by Alibaba Cloud. You are a helpful assistant."), IM, None,
+                 "<|im_end|>", "<|im_end|>", True),
+    "Qwen 2": (with_default("You are a helpful assistant."), IM, None, "<|im_end|>", "<|im_end|>", True),
+    "SmolLM 2": (with_default("You are a helpful AI assistant named SmolLM, trained by Hugging Face"), IM, None,
+                 "<|im_end|>", "<|im_end|>", True),
+    "LFM2": ("{{ bos_token }}" + CHATML, ["<|startoftext|>", *IM], "<|startoftext|>", "<|im_end|>", "<|im_end|>", True),
+    "Llama 3": (LLAMA3, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
+    "Llama 3.1": (LLAMA31, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
+    "Gemma": (GEMMA, ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"], "<bos>", "<eos>", "<end_of_turn>", False),
+    "Zephyr": (ZEPHYR, ["<s>", "</s>"], "<s>", "</s>", "</s>", True),
+    "Mistral": (MISTRAL, ["<s>", "</s>"], "<s>", "</s>", "</s>", False),
+    "Mistral 0.3": (MISTRAL3, ["<s>", "</s>", "[INST]", "[/INST]"], "<s>", "</s>", "</s>", False),
+    "Phi 3": (PHI3, ["<|endoftext|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"], None, "<|endoftext|>",
+              "<|end|>", True),
+    "Phi 4": (PHI4, [*IM, "<|im_sep|>"], None, "<|endoftext|>", "<|im_end|>", True),
+}
+
+
+def save_model(path, template, special, bos, eos):
+    """A small model of transformers with a byte-level BPE, as those of Qwen and Llama 3."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    bpe.train_from_iterator([" ".join(WORDS), "user\nassistant\n\nsystem [INST] [/INST] <|user|>\n"] * 5,
+                            trainers.BpeTrainer(vocab_size=330, special_tokens=special, show_progress=False,
+                                                initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    if bos:
+        bpe.post_processor = processors.TemplateProcessing(single=f"{bos} $A",
+                                                           special_tokens=[(bos, bpe.token_to_id(bos))])
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=bos, eos_token=eos)
+    fast.chat_template = template
+    fast.save_pretrained(path)
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(fast), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+                                 num_attention_heads=2, max_position_embeddings=512,
+                                 eos_token_id=fast.convert_tokens_to_ids(eos),
+                                 bos_token_id=fast.convert_tokens_to_ids(bos) if bos else None)).save_pretrained(path)
+    return fast
+
+
+def families():
+    run = ["--steps", "1", "--sample-tokens", "0", "--device", "cpu", "--dtype", "f32", "--threads", "1", "--quiet",
+           "--val-frac", "0"]
+    for name, (template, special, bos, eos, end, system) in FAMILIES.items():
+        made = conversations(7, 50, system)
+        made[3][-1]["content"] = "<think>\nhm\n</think>\n\nso"
+        write("family.jsonl", made)
+        fast = save_model("base", template, special, bos, eos)
+        out = train("family.jsonl", "--init", "base", *run, "--out", "family.run", "--overwrite")
+        check(f"{name}: a run", out.returncode == 0, out.stderr)
+        if out.returncode:
+            continue
+        check_tokens(name, "family.run", made, end, name != "Qwen 3", "| trim" in template or "|trim" in template)
+        again = AutoTokenizer.from_pretrained("family.run")
+        check(f"{name}: the template is kept", again.chat_template == fast.chat_template, again.chat_template)
+        if not system:
+            write("system.jsonl", [[{"role": "system", "content": "x"}] + made[0]])
+            out = train("system.jsonl", "--init", "base", *run, "--out", "system.run")
+            check(f"{name}: no system prompt", out.returncode == 3 and "no system prompt" in out.stderr, out.stderr)
+    save_model("base", "{{ strange }}", IM, None, "<|im_end|>")
+    out = train("family.jsonl", "--init", "base", *run, "--out", "strange.run")
+    check("another template is refused", out.returncode == 4 and "{{ strange }}" in out.stderr, out.stderr)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    for test in new_models, special_texts, other_forms, losses, shown_and_exported, bad_files, families:
+        test()
+print("done")
+sys.exit(failed)

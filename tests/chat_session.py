@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Tests talking to a model with a chat template: ./generate -i, -p and --prompts with messages.
+
+    tests/chat_session.py     # BIN: the directory of train and generate (default: .)
+
+A tiny model learns to answer, and to end its answers. Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+import tempfile
+
+BIN = os.path.abspath(os.environ.get("BIN", "."))
+CTX = 256
+NUMBERS = "one two three four five six seven eight nine ten".split()
+failed = False
+
+
+def check(name, ok, why=""):
+    global failed
+    failed |= not ok
+    print(f"ok {name}" if ok else f"not ok {name}: {str(why)[:600]!r}", flush=True)
+
+
+def run(program, *flags, text=""):
+    return subprocess.run([os.path.join(BIN, program), *flags], input=text, capture_output=True, text=True, timeout=300,
+                          check=False)
+
+
+def conversation(rng):
+    """The answer to a number is the next one, and after "again" the same one."""
+    messages, n = [{"role": "system", "content": "Be brief."}] if rng.random() < 0.2 else [], 0
+    for _ in range(rng.randint(1, 4)):
+        again = messages and messages[-1]["role"] == "assistant" and rng.random() < 0.4
+        n = n if again else rng.randrange(9)
+        messages.append({"role": "user", "content": "again" if again else f"say {NUMBERS[n]}"})
+        messages.append({"role": "assistant", "content": f"{NUMBERS[n + 1]}."})
+    return messages
+
+
+def sizes(log):
+    """(tokens of the answer, of the prompt, of these the new ones) of each note."""
+    found = re.findall(r"note: (\d+) tokens? after a prompt of (\d+)(?:, (\d+) of them new)?", log)
+    return [(int(a), int(p), int(new or p)) for a, p, new in found]
+
+
+def talk(*lines, flags=()):
+    return run("generate", "t.run", "-i", "--greedy", *flags, text="".join(line + "\n" for line in lines))
+
+
+def request(messages, **more):
+    line = json.dumps({"messages": messages, "temperature": 0, **more})
+    out = run("generate", "t.run", "--prompts", "-", text=line + "\n")
+    return json.loads(out.stdout) if out.stdout else {"stderr": out.stderr}
+
+
+def sessions():
+    lines = ["say two", "again", "say seven", "again"]
+    out = talk(*lines)
+    answers = out.stdout.split("\n")[:-1]
+    check("answers end by themselves", len(answers) == 4 and out.stderr.count("end of text") == 4, out)
+    check("answers are right", answers == ["three.", "three.", "eight.", "eight."], answers)
+    messages = []
+    for line, answer in zip(lines, answers):
+        messages.append({"role": "user", "content": line})
+        reply = request(messages)
+        check(f"the same with the whole conversation: {line}", reply["choices"][0]["message"]["content"] == answer, reply)
+        messages.append({"role": "assistant", "content": answer})
+    notes = sizes(out.stderr)
+    check("prompts grow by what was said", all(b[1] - b[2] == a[1] + a[0] for a, b in zip(notes, notes[1:])), notes)
+    check("only new tokens are computed", all(new < 16 for _, _, new in notes), notes)
+
+    long = talk(*["say four", "again"] * 30)
+    notes = sizes(long.stderr)
+    check("60 turns are answered", long.stdout.split("\n")[:-1] == ["five."] * 60, long.stdout)
+    check("the context is never exceeded", len(notes) == 60 and all(a + p <= CTX for a, p, _ in notes), notes)
+    whole = [n for n in notes if n[2] == n[1]]
+    check("the whole prompt is computed only when the context was full",
+          len(whole) == 1 + long.stderr.count("no longer sees") and len(whole) < 12, whole)
+
+    out = talk("say two", "/retry", "/undo", "say nine", "/text", "/reset", "say one", "/text")
+    check("/retry, /undo, /reset, /text", out.stdout.split("\n")[:-1] ==
+          ["three.", "three.", "ten.", "user: say nine", "assistant: ten.", "two.", "user: say one", "assistant: two."], out)
+    out = talk("/system Be brief.", "say two", "/save saved.jsonl", "/reset", "/load saved.jsonl", "again", "/text")
+    saved = json.load(open("saved.jsonl", encoding="utf-8"))
+    check("/save writes messages", saved["messages"] == [{"role": "system", "content": "Be brief."},
+                                                         {"role": "user", "content": "say two"},
+                                                         {"role": "assistant", "content": "three."}], saved)
+    check("/load goes on", out.stdout.endswith("user: again\nassistant: three.\n") and "system: Be brief." in out.stdout, out)
+    check("what was saved can be learned", run("train", "saved.jsonl", "--dry-run", "--ctx", "64").returncode == 0)
+    out = talk("say two", "/load missing.jsonl")
+    check("a missing file is one line", out.returncode == 3 and out.stderr.strip().split("\n")[-1].startswith("generate: "), out)
+
+
+def prompts():
+    out = run("generate", "t.run", "-p", "say two", "--greedy")
+    check("-p is the turn of a user", out.stdout.strip() == "three.", out)
+    plain = run("generate", "t.run", "-p", "<|im_start|>user\nsay two<|im_end|>\n<|im_start|>assistant\n", "--raw",
+                "--special", "--greedy")
+    check("--raw takes the bytes as they are", plain.stdout == out.stdout, plain)
+    system = run("generate", "t.run", "-p", "say two", "--system", "Be brief.", "--greedy", "--json")
+    count = json.loads(system.stdout)["usage"]["prompt_tokens"]
+    check("--system is a turn of its own", count > json.loads(
+        run("generate", "t.run", "-p", "say two", "--greedy", "--json").stdout)["usage"]["prompt_tokens"], system)
+    reply = request([{"role": "user", "content": "say two"}], n=2)
+    check("a chat completion", reply["object"] == "chat.completion" and len(reply["choices"]) == 2 and
+          reply["choices"][1]["message"] == {"role": "assistant", "content": "three."} and
+          reply["choices"][0]["finish_reason"] == "stop" and reply["usage"]["prompt_tokens"] > 5, reply)
+    cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
+    check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
+    user = {"role": "user", "content": "one"}
+    for name, messages, why in [("no message", [], "the user"), ("two of the user", [user, user], "second in a row"),
+                                ("an answer last", [user, {"role": "assistant", "content": "two."}], "the user"),
+                                ("another role", [{"role": "tool", "content": "one"}], "role"),
+                                ("a number", 3, "a number"), ("nothing in it", [{"role": "user", "content": ""}], "empty")]:
+        reply = request(messages)
+        check(f"refused: {name}", why in reply.get("error", {}).get("message", ""), reply)
+
+
+with tempfile.TemporaryDirectory() as work:
+    os.chdir(work)
+    rng = random.Random(1)
+    with open("t.jsonl", "w", encoding="utf-8") as file:
+        for _ in range(900):
+            file.write(json.dumps({"messages": conversation(rng)}) + "\n")
+    made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
+               str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2", "--quiet")
+    check("training", made.returncode == 0, made)
+    sessions()
+    prompts()
+print("done")
