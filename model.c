@@ -109,13 +109,16 @@ static void linear(const Pass *p, void *out, const void *in, Linear w) {
   p->ops->linear(p->context, out, in, p->params, w, p->rows);
 }
 
-/* Computes the gradient of w from dout [N][outputs] and in [N][inputs]. */
+/* Computes the gradient of w from dout [N][outputs] and in [N][inputs], on a GPU beside later operations. So what it
+ * reads is overwritten only after Backend.join(): before each sublayer in stack_backward(), all calls but the last are
+ * over. The last one of a sublayer reads an array that the next sublayer does not overwrite: `in`, din or dkeys. */
 static void weight_gradient(const Pass *p, Linear w, const void *dout, const void *in) {
   p->ops->linear_backward_weight(p->context, p->params, w, dout, in, p->rows, p->accumulate);
 }
 
 /* Computes din [N][inputs] from dout [N][outputs]; `add`: adds it to din. */
 static void input_gradient(const Pass *p, void *din, const void *dout, Linear w, bool add) {
+  if (add) p->ops->join(p->context, 1); /* din may be the dbranch of the sublayer */
   p->ops->linear_backward_input(p->context, din, dout, p->params, w, p->rows, add);
 }
 
@@ -491,6 +494,7 @@ static void embedding_backward(const Pass *p, bool written) {
 static void reduce_bucket(const Pass *p, int bucket) {
   const ParameterTable *t = &p->model->table;
   if (!p->reduce) return;
+  p->ops->join(p->context, 0);
   const int first = bucket ? t->bucket_ends[bucket - 1] : 0;
   p->ops->peers_reduce(p->context, p->params, first, t->bucket_ends[bucket] - first);
 }
@@ -502,11 +506,14 @@ static void stack_backward(const Pass *p) {
   bool before = norms_inputs(p->config);
   for (int i = stack->count - 1; i >= 0; i--) {
     const Sublayer *w = &stack->sublayers[i];
+    p->ops->join(p->context, 1);
     const void *dbranch = add_branch_backward(p, i);
     if (i + 1 < stack->count && w[1].layer > w->layer) reduce_bucket(p, stack->first_layer + w[1].layer);
     sublayers[w->kind].backward(p, w, &p->activations[i], dbranch, before ? s->dn : s->dx, !before);
   }
+  p->ops->join(p->context, 1);
   if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->activations[0], norm_at(p, 0), NULL);
+  p->ops->join(p->context, 0); /* a tied head and the embedding have one gradient */
   if (stack->count) reduce_bucket(p, stack->first_layer);
   embedding_backward(p, p->config->tie); /* a tied head has begun the gradient */
 }
@@ -590,6 +597,7 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   const int rows = p.rows, vocab = p.config->vocab;
   for (int row = 0; row < rows; row += s->head_rows) {
     void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
+    if (row && p.train) p.ops->join(p.context, 0); /* the gradient of the head has read the logits */
     p.rows = rows - row < s->head_rows ? rows - row : s->head_rows;
     linear(&p, s->logits, n, head);
     if (logits) download_logits(&p, row, p.rows, logits);

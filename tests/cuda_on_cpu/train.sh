@@ -80,7 +80,7 @@ check "the same resumed: auto takes the CPU" says 0 "ffn 44 .*computing on the C
 # Cards with ever less too little memory: the run that would be replaced is still there, whatever ran out.
 fingerprint() { find "$1" -type f ! -name .lock -exec cksum {} + | sort; }
 too_small() {
-  fails=20000 works=60000
+  fails=20000 works=160000
   fingerprint f32.run >before
   while [ $((works - fails)) -gt 2 ]; do
     size=$(((fails + works) / 2))
@@ -94,7 +94,7 @@ too_small() {
     fi
     rm -rf copy.run
   done
-  [ "$works" -lt 60000 ]
+  [ "$works" -lt 160000 ]
 }
 resumed() { # resumed WORDS FLAGS...: goes on with a run of 4 steps or 50, and says so
   words=$1

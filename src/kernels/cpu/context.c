@@ -167,6 +167,11 @@ void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argu
 void CPU(mark)(Context *c) { (void)c; }
 void CPU(wait)(Context *c) { (void)c; } /* submit() has run the step */
 
+void CPU(join)(Context *c, int running) {
+  (void)c;
+  (void)running;
+}
+
 void CPU(drop)(Context *c, CapturedGraph **slot) {
   (void)c;
   *slot = NULL;

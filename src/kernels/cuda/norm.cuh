@@ -12,7 +12,8 @@
  * backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in every pass, from the cache.
  *
  * dweight and dbias are summed in two steps of fixed order: every block sums its rows into a row of partial sums
- * [blocks][C], whose columns are then summed. The number of blocks depends on the shape and the device. */
+ * [blocks][C], whose columns are summed later (columns.cuh). The number of blocks depends on the shape and the
+ * device. */
 #ifndef INKLING_KERNELS_CUDA_NORM_CUH
 #define INKLING_KERNELS_CUDA_NORM_CUH
 
@@ -437,11 +438,9 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
   const bool biased = norm_has_bias(norm->kind);
-  int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
-    blocks = (int)grid.x;
-    p.partial = (float *)scratch(c, (biased ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
+    p.partial = partial_sums(c, gradient.weight, biased ? gradient.bias : NULL, (int)grid.x, dim, accumulate);
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
@@ -454,8 +453,6 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
       if (!short_rows) run(norm_backward_long<T, center>, 1, 4);
     });
   });
-  add_parts(c, "gradients of the norm", gradient.weight, biased ? gradient.bias : NULL, p.partial, blocks, dim,
-            accumulate);
 }
 
 void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
