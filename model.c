@@ -13,17 +13,18 @@
 /* ---- upload: the tokens of a batch, and their order for the gradient of the embedding ---- */
 
 void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t rows, int length) {
-  const int32_t *host[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    m->first_keys,
-                                       b->source_tokens, b->source_positions, b->source_begin, b->source_end,
-                                       b->cross_begin,   b->cross_end};
+  const int32_t *arrays[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    NULL,
+                                         b->source_tokens, b->source_positions, b->source_begin, b->source_end,
+                                         b->cross_begin,   b->cross_end};
   const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
-  int32_t **device[TOKEN_ARRAYS];
-  model_token_arrays(m, device);
-  for (int64_t i = 0; b->positions && i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - b->positions[from + i];
-  for (int i = 0; i < count; i++) {
-    const int32_t *begin = host[i] == m->first_keys ? host[i] : host[i] + from;
-    m->ops->upload(m->context, *device[i], begin, (size_t)rows * sizeof(int32_t));
+  int32_t *to = m->host_tokens;
+  for (int i = 0; i < count; i++, to += m->token_capacity) {
+    if (arrays[i]) memcpy(to, arrays[i] + from, (size_t)rows * sizeof *to);
+    else /* key_begin */
+      for (int64_t row = 0; row < rows; row++) to[row] = (int32_t)(row % length) - b->positions[from + row];
   }
+  const int64_t numbers = (count - 1) * m->token_capacity + rows;
+  m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, m->host_tokens, (size_t)numbers * sizeof *to);
 }
 
 /* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
@@ -39,8 +40,7 @@ static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32
 void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out) {
   size_t count = (size_t)kinds + 1;
   counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
-  m->ops->upload(m->context, out.offsets, m->sorted, count * sizeof(int32_t));
-  m->ops->upload(m->context, out.order, m->sorted + count, (size_t)rows * sizeof(int32_t));
+  m->ops->upload(m->context, out.offsets, m->sorted, (count + (size_t)rows) * sizeof(int32_t));
 }
 
 static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
