@@ -502,6 +502,7 @@ void cuda_info(Context *c, ContextInfo *out) {
   out->head_dim_multiple = WIDTH_MULTIPLE;
   out->head_dim_max = HEAD_DIM_MAX;
   out->width_multiple = WIDTH_MULTIPLE;
+  out->dim_max = NORM_DIM_MAX;
 }
 
 #define ROW(function) .function = cuda_##function,

@@ -354,6 +354,7 @@ typedef struct ContextInfo {
                                           GiB (ulimit -v)"; "": only the device's memory bounds it */
   int head_dim_multiple, head_dim_max; /* supported sizes of attention heads */
   int width_multiple;                  /* C and F are multiples of this: see Alignment above */
+  int dim_max;                         /* C is at most this */
 } ContextInfo;
 
 typedef struct CapturedGraph CapturedGraph; /* private to a backend; the CPU has none */
@@ -400,8 +401,8 @@ typedef struct Backend {
   /* Runs step(c, argument). Every run with the same slot performs the same operations on the same pointers with the
    * same descriptors, so a backend may store a captured graph there (*slot is NULL before the first run). */
   void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
-  /* Later operations wait for the calls of linear_backward_weight() so far, except the last `running` ones, 0 or 1. With
-   * 0 the gradients of all parameters are complete. submit() ends and download() begins with join(c, 0). */
+  /* Later operations wait for the calls of linear_backward_weight() so far, except the last `running` ones, 0 or 1.
+   * With 0 the gradients of all parameters are complete. submit() ends and download() begins with join(c, 0). */
   void (*join)(Context *c, int running);
   void (*mark)(Context *c); /* for wait() */
   void (*wait)(Context *c); /* waits for the work before the last mark, and for none after it */

@@ -75,6 +75,7 @@ free='json.load(sys.stdin)["memory_bytes"]["free"]'
 check "a display keeps a fifth of the memory" [ $(($(plan EMU_SM=90 "$free") - $(plan EMU_DISPLAY=1 "$free"))) -eq $(((4 << 30) / 5)) ]
 # Sizes that the card cannot work with: a new run ends before anything is written, an older one goes on the CPU.
 check "an ffn that CUDA refuses" says 2 "ffn 44 is not supported on CUDA" "$train" text.txt $flags --ffn 44 --out odd
+check "a dim that CUDA refuses" says 2 "dim 8200 is not supported on CUDA.*at most 8192" "$train" text.txt $flags --dim 8200 --heads 100 --dry-run --device cuda
 check "the same on the CPU" run odd --ffn 44 --steps 2 --device cpu
 check "the same resumed: auto takes the CPU" says 0 "ffn 44 .*computing on the CPU" "$train" --resume=odd.run --steps 3 --device auto
 # Cards with ever less too little memory: the run that would be replaced is still there, whatever ran out.

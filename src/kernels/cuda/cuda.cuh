@@ -143,7 +143,7 @@ enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
 
 /* Whether heads of `dim` numbers are supported; if not, sets the context's error. */
 bool check_head_size(Context *c, int dim);
-enum { HEAD_DIM_MAX = 128 };
+enum { HEAD_DIM_MAX = 128, NORM_DIM_MAX = 8192 };
 
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <class... P, class... A>
