@@ -179,6 +179,7 @@ void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
 }
 
 void cuda_download(Context *c, void *host, const void *device, size_t bytes) {
+  cuda_join(c, 0);
   if (c->error.code || !bytes) return;
   check(c, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
   check(c, wait_for(c, c->stream, cudaStreamQuery, cudaStreamSynchronize), "the work before a download");
@@ -260,11 +261,16 @@ void cuda_report(Context *c, const StepState *state) {
   if (!c->capturing) count_reports(c, 1);
 }
 
+static void run_step(Context *c, StepFunction step, void *argument) {
+  step(c, argument);
+  cuda_join(c, 0);
+}
+
 static void capture(Context *c, CapturedGraph *captured, StepFunction step, void *argument) {
   cudaGraph_t graph = NULL;
   if (!check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal), "capture of a step")) return;
   c->capturing = true;
-  step(c, argument);
+  run_step(c, step, argument);
   c->capturing = false;
   cudaError_t status = cudaStreamEndCapture(c->stream, &graph);
   if (check(c, status, "capture of a step"))
@@ -276,12 +282,12 @@ static void capture(Context *c, CapturedGraph *captured, StepFunction step, void
 void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argument) {
   if (c->error.code) return;
   if (c->peers && !c->nccl) { /* the step waits for the host */
-    step(c, argument);
+    run_step(c, step, argument);
     return;
   }
   if (!*slot) {
     int64_t before = c->reports.issued;
-    step(c, argument);
+    run_step(c, step, argument);
     *slot = new (std::nothrow) CapturedGraph();
     if (!*slot) return;
     (*slot)->reports = (int)(c->reports.issued - before);
@@ -324,6 +330,22 @@ static bool peers_open(Context *c) {
          check(c, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "a stream") &&
          check(c, cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming), "an event") &&
          check(c, cudaEventCreateWithFlags(&c->added, cudaEventDisableTiming), "an event");
+}
+
+static bool branch_open(Context *c) {
+  Branch *b = &c->branch;
+  bool ok = check(c, cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream");
+  for (cudaEvent_t *event : {&b->begin, &b->done[0], &b->done[1]})
+    ok = ok && check(c, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "an event");
+  return ok;
+}
+
+/* After an error it may still be running. */
+static void branch_close(Branch *b) {
+  for (cudaEvent_t event : {b->begin, b->done[0], b->done[1]})
+    if (event) cudaEventDestroy(event);
+  if (b->stream) cudaStreamSynchronize(b->stream);
+  if (b->stream) cudaStreamDestroy(b->stream);
 }
 
 static void peers_close(Context *c) {
@@ -410,6 +432,7 @@ void cuda_close(Context *c) {
   }
   peers_close(c);
   if (c->stream) cudaStreamSynchronize(c->stream); /* after an error, what ends now */
+  branch_close(&c->branch);
   gemm_close(c->gemm);
   staging_close(&c->staging);
   reports_close(&c->reports);
@@ -451,8 +474,8 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   c->dtype = options->dtype;
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
-      check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && staging_open(c) &&
-      reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+      check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && branch_open(c) &&
+      staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
     *out = c;
     return true;
   }
@@ -479,6 +502,7 @@ void cuda_info(Context *c, ContextInfo *out) {
   out->head_dim_multiple = WIDTH_MULTIPLE;
   out->head_dim_max = HEAD_DIM_MAX;
   out->width_multiple = WIDTH_MULTIPLE;
+  out->dim_max = NORM_DIM_MAX;
 }
 
 #define ROW(function) .function = cuda_##function,

@@ -354,6 +354,7 @@ typedef struct ContextInfo {
                                           GiB (ulimit -v)"; "": only the device's memory bounds it */
   int head_dim_multiple, head_dim_max; /* supported sizes of attention heads */
   int width_multiple;                  /* C and F are multiples of this: see Alignment above */
+  int dim_max;                         /* C is at most this */
 } ContextInfo;
 
 typedef struct CapturedGraph CapturedGraph; /* private to a backend; the CPU has none */
@@ -400,6 +401,9 @@ typedef struct Backend {
   /* Runs step(c, argument). Every run with the same slot performs the same operations on the same pointers with the
    * same descriptors, so a backend may store a captured graph there (*slot is NULL before the first run). */
   void (*submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argument);
+  /* Later operations wait for the calls of linear_backward_weight() so far, except the last `running` ones, 0 or 1.
+   * With 0 the gradients of all parameters are complete. submit() ends and download() begins with join(c, 0). */
+  void (*join)(Context *c, int running);
   void (*mark)(Context *c); /* for wait() */
   void (*wait)(Context *c); /* waits for the work before the last mark, and for none after it */
   /* Drops the captured graph; called before anything in it changes or is released. *slot becomes NULL. */
@@ -454,7 +458,8 @@ typedef struct Backend {
   /* dx[N][K] (+)= dy[N][M] W. */
   void (*linear_backward_input)(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
                                 bool accumulate);
-  /* Gradients: of W, fp32 [M][K] (+)= dy^T x; of b, fp32 [M] (+)= the sum of the rows of dy. */
+  /* Gradients: of W, fp32 [M][K] (+)= dy^T x; of b, fp32 [M] (+)= the sum of the rows of dy. It may run beside later
+   * operations, until join(): dy and x must not change meanwhile. */
   void (*linear_backward_weight)(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate);
 
@@ -616,7 +621,8 @@ typedef struct Backend {
 /* clang-format off */
 #define BACKEND_LIST(G, T) \
   G(open) G(close) G(info) T(peak_flops) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) G(copy) \
-  T(refresh_parameters) G(release_parameters) G(submit) G(mark) G(wait) G(drop) T(report) G(poll) T(step_begin) \
+  T(refresh_parameters) G(release_parameters) G(submit) T(join) G(mark) G(wait) G(drop) T(report) G(poll) \
+  T(step_begin) \
   T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
   G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) T(head_norm_backward) \
   G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) G(activation) \

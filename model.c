@@ -13,17 +13,18 @@
 /* ---- upload: the tokens of a batch, and their order for the gradient of the embedding ---- */
 
 void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t rows, int length) {
-  const int32_t *host[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    m->first_keys,
-                                       b->source_tokens, b->source_positions, b->source_begin, b->source_end,
-                                       b->cross_begin,   b->cross_end};
+  const int32_t *arrays[TOKEN_ARRAYS] = {b->tokens,        b->targets,          b->positions,    NULL,
+                                         b->source_tokens, b->source_positions, b->source_begin, b->source_end,
+                                         b->cross_begin,   b->cross_end};
   const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
-  int32_t **device[TOKEN_ARRAYS];
-  model_token_arrays(m, device);
-  for (int64_t i = 0; b->positions && i < rows; i++) m->first_keys[i] = (int32_t)(i % length) - b->positions[from + i];
-  for (int i = 0; i < count; i++) {
-    const int32_t *begin = host[i] == m->first_keys ? host[i] : host[i] + from;
-    m->ops->upload(m->context, *device[i], begin, (size_t)rows * sizeof(int32_t));
+  int32_t *to = m->host_tokens;
+  for (int i = 0; i < count; i++, to += m->token_capacity) {
+    if (arrays[i]) memcpy(to, arrays[i] + from, (size_t)rows * sizeof *to);
+    else /* key_begin */
+      for (int64_t row = 0; row < rows; row++) to[row] = (int32_t)(row % length) - b->positions[from + row];
   }
+  const int64_t numbers = (count - 1) * m->token_capacity + rows;
+  m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, m->host_tokens, (size_t)numbers * sizeof *to);
 }
 
 /* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
@@ -39,8 +40,7 @@ static void counting_sort(const int32_t *tokens, int64_t count, int vocab, int32
 void model_upload_order(Model *m, const int32_t *numbers, int64_t rows, int kinds, RowOrder out) {
   size_t count = (size_t)kinds + 1;
   counting_sort(numbers, rows, kinds, m->sorted, m->sorted + count);
-  m->ops->upload(m->context, out.offsets, m->sorted, count * sizeof(int32_t));
-  m->ops->upload(m->context, out.order, m->sorted + count, (size_t)rows * sizeof(int32_t));
+  m->ops->upload(m->context, out.offsets, m->sorted, (count + (size_t)rows) * sizeof(int32_t));
 }
 
 static void upload_orders(Model *m, const TokenBatch *step, int64_t from, int64_t rows) {
@@ -109,13 +109,16 @@ static void linear(const Pass *p, void *out, const void *in, Linear w) {
   p->ops->linear(p->context, out, in, p->params, w, p->rows);
 }
 
-/* Computes the gradient of w from dout [N][outputs] and in [N][inputs]. */
+/* Computes the gradient of w from dout [N][outputs] and in [N][inputs], on a GPU beside later operations. So what it
+ * reads is overwritten only after Backend.join(): before each sublayer in stack_backward(), all calls but the last are
+ * over. The last one of a sublayer reads an array that the next sublayer does not overwrite: `in`, din or dkeys. */
 static void weight_gradient(const Pass *p, Linear w, const void *dout, const void *in) {
   p->ops->linear_backward_weight(p->context, p->params, w, dout, in, p->rows, p->accumulate);
 }
 
 /* Computes din [N][inputs] from dout [N][outputs]; `add`: adds it to din. */
 static void input_gradient(const Pass *p, void *din, const void *dout, Linear w, bool add) {
+  if (add) p->ops->join(p->context, 1); /* din may be the dbranch of the sublayer */
   p->ops->linear_backward_input(p->context, din, dout, p->params, w, p->rows, add);
 }
 
@@ -491,6 +494,7 @@ static void embedding_backward(const Pass *p, bool written) {
 static void reduce_bucket(const Pass *p, int bucket) {
   const ParameterTable *t = &p->model->table;
   if (!p->reduce) return;
+  p->ops->join(p->context, 0);
   const int first = bucket ? t->bucket_ends[bucket - 1] : 0;
   p->ops->peers_reduce(p->context, p->params, first, t->bucket_ends[bucket] - first);
 }
@@ -502,11 +506,14 @@ static void stack_backward(const Pass *p) {
   bool before = norms_inputs(p->config);
   for (int i = stack->count - 1; i >= 0; i--) {
     const Sublayer *w = &stack->sublayers[i];
+    p->ops->join(p->context, 1);
     const void *dbranch = add_branch_backward(p, i);
     if (i + 1 < stack->count && w[1].layer > w->layer) reduce_bucket(p, stack->first_layer + w[1].layer);
     sublayers[w->kind].backward(p, w, &p->activations[i], dbranch, before ? s->dn : s->dx, !before);
   }
+  p->ops->join(p->context, 1);
   if (before) norm_backward(p, s->dx, NULL, s->dn, s->dx, &p->activations[0], norm_at(p, 0), NULL);
+  p->ops->join(p->context, 0); /* a tied head and the embedding have one gradient */
   if (stack->count) reduce_bucket(p, stack->first_layer);
   embedding_backward(p, p->config->tie); /* a tied head has begun the gradient */
 }
@@ -590,6 +597,7 @@ void model_head(const Pass *pass, StepState *state, float smoothing, float *logi
   const int rows = p.rows, vocab = p.config->vocab;
   for (int row = 0; row < rows; row += s->head_rows) {
     void *n = element(m, p.activations[p.stack->count].n, (int64_t)row * p.config->dim);
+    if (row && p.train) p.ops->join(p.context, 0); /* the gradient of the head has read the logits */
     p.rows = rows - row < s->head_rows ? rows - row : s->head_rows;
     linear(&p, s->logits, n, head);
     if (logits) download_logits(&p, row, p.rows, logits);

@@ -308,7 +308,8 @@ bool has_head_size(const Fixture *f, int head_dim) {
 int fitting_width(const Fixture *f, int width) {
   ContextInfo info;
   f->backend->info(f->context, &info);
-  return (width + info.width_multiple - 1) / info.width_multiple * info.width_multiple;
+  const int fits = (width + info.width_multiple - 1) / info.width_multiple * info.width_multiple;
+  return fits < info.dim_max ? fits : info.dim_max;
 }
 
 double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad) {

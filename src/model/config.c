@@ -139,6 +139,9 @@ bool model_check_device(const ModelConfig *config, const ContextInfo *device, Er
     if (widths[i].size % device->width_multiple)
       return fail(error, EXIT_USAGE, "%s %d is not supported on %s: use a multiple of %d", widths[i].name,
                   widths[i].size, device->device, device->width_multiple);
+  if (config->dim > device->dim_max)
+    return fail(error, EXIT_USAGE, "dim %d is not supported on %s: use at most %d", config->dim, device->device,
+                device->dim_max);
   if (config->rotary_dims % (device->head_dim_multiple / 2))
     return fail(error, EXIT_USAGE, "%d rotated numbers of a head are not supported on %s: use a multiple of %d",
                 config->rotary_dims, device->device, device->head_dim_multiple / 2);

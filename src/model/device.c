@@ -4,13 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void model_token_arrays(Model *m, int32_t **out[TOKEN_ARRAYS]) {
-  StackInput *text = &m->inputs[DECODER_STACK], *source = &m->inputs[ENCODER_STACK];
-  int32_t **all[] = {&text->tokens,      &m->targets,        &text->positions, &text->key_begin, &source->tokens,
-                     &source->positions, &source->key_begin, &source->key_end, &m->cross_begin,  &m->cross_end};
-  memcpy(out, all, sizeof all);
-}
-
 static float *arena_of(Model *m, ArenaKind which) {
   float *arenas[] = {m->params.master, m->params.grad, m->params.m, m->params.v};
   return arenas[which];
@@ -57,19 +50,23 @@ bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   return model_check_backend(m, error);
 }
 
+/* All arrays are one block, so that one upload fills them. */
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
+  StackInput *text = &m->inputs[DECODER_STACK], *source = &m->inputs[ENCODER_STACK];
+  int32_t **arrays[TOKEN_ARRAYS] = {&text->tokens,   &m->targets,        &text->positions,   &text->key_begin,
+                                    &source->tokens, &source->positions, &source->key_begin, &source->key_end,
+                                    &m->cross_begin, &m->cross_end};
+  const int count = has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
   if (rows <= m->token_capacity) return true;
+  rows = round_up64(rows, 64);
+  const size_t bytes = (size_t)count * (size_t)rows * sizeof(int32_t);
   for (int i = 0; i < GRAPH_UPDATE; i++) m->ops->drop(m->context, &m->graphs[i]);
-  int32_t **arrays[TOKEN_ARRAYS];
-  model_token_arrays(m, arrays);
-  for (int i = 0; i < (has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS); i++) {
-    m->ops->release(m->context, *arrays[i]);
-    *arrays[i] = m->ops->alloc(m->context, "tokens of a batch", (size_t)rows * sizeof(int32_t));
-  }
-  free(m->first_keys);
-  m->first_keys = malloc((size_t)rows * sizeof(int32_t));
-  if (!m->first_keys)
-    return fail(error, EXIT_MEMORY, "out of memory for the positions of %lld tokens", (long long)rows);
+  m->ops->release(m->context, text->tokens);
+  int32_t *block = m->ops->alloc(m->context, "tokens of a batch", bytes);
+  for (int i = 0; i < count; i++) *arrays[i] = block ? block + i * rows : NULL;
+  free(m->host_tokens);
+  m->host_tokens = calloc(1, bytes);
+  if (!m->host_tokens) return fail(error, EXIT_MEMORY, "out of memory for %lld tokens", (long long)rows);
   m->token_capacity = rows;
   return model_check_backend(m, error);
 }

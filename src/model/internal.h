@@ -72,7 +72,7 @@ typedef struct Activations {
 
 /* The numbers of a batch, sorted: the rows of number v are order[offsets[v] .. offsets[v+1]). */
 typedef struct RowOrder {
-  int32_t *offsets, *order; /* device [numbers + 1], [N] */
+  int32_t *offsets, *order; /* device [numbers + 1], [N], one after the other */
 } RowOrder;
 
 /* What a stack reads of a batch, on the device: arrays of [token_capacity]. */
@@ -98,7 +98,7 @@ struct Model {
   StepState *state, *eval_state;
   StackInput inputs[STACKS];
   int32_t *targets, *cross_begin, *cross_end; /* device [token_capacity] */
-  int32_t *first_keys;                        /* host staging for the decoder's key_begin */
+  int32_t *host_tokens;                       /* host [TOKEN_ARRAYS][token_capacity], as the arrays are on the device */
   int64_t token_capacity;
   Activations train, eval;
   void *train_memory, *eval_memory;
@@ -141,9 +141,8 @@ static inline bool model_check_backend(Model *m, Error *error) {
   return m->ops->poll(m->context, NULL, 0, false, error) >= 0;
 }
 
-/* The arrays of a TokenBatch on the device: those of a decoder alone, and all. */
+/* The arrays of a TokenBatch on the device, one after the other: those of a decoder alone, and all. */
 enum { TEXT_ARRAYS = 4, TOKEN_ARRAYS = 10 };
-void model_token_arrays(Model *m, int32_t **out[TOKEN_ARRAYS]);
 
 /* Allocates memory for the tokens of `rows` rows and drops the graphs that read the earlier memory. */
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error);

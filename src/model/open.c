@@ -88,16 +88,14 @@ void model_close(Model *m) {
                     m->state,         m->eval_state,     m->train_memory, m->eval_memory, m->lr_table, m->target_count};
   for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) m->ops->release(m->context, memory[i]);
   for (const StackInput *in = m->inputs; in < m->inputs + STACKS; in++) {
-    void *orders[] = {in->order.offsets, in->order.order, in->position_order.offsets, in->position_order.order};
-    for (int i = 0; i < 4; i++) m->ops->release(m->context, orders[i]);
+    m->ops->release(m->context, in->order.offsets);
+    m->ops->release(m->context, in->position_order.offsets);
   }
-  int32_t **arrays[TOKEN_ARRAYS];
-  model_token_arrays(m, arrays);
-  for (int i = 0; i < TOKEN_ARRAYS; i++) m->ops->release(m->context, *arrays[i]);
+  m->ops->release(m->context, m->inputs[DECODER_STACK].tokens);
   free(m->train.all);
   free(m->eval.all);
   free(m->sorted);
-  free(m->first_keys);
+  free(m->host_tokens);
   parameter_table_free(&m->table);
   free(m);
 }
@@ -121,8 +119,8 @@ static bool upload_schedule(Model *m, Error *error) {
 
 /* Allocates the order of `rows` numbers below `kinds`. */
 static RowOrder reserve_order(Model *m, const char *name, int kinds, int64_t rows) {
-  return (RowOrder){m->ops->alloc(m->context, name, ((size_t)kinds + 1) * sizeof(int32_t)),
-                    m->ops->alloc(m->context, name, (size_t)rows * sizeof(int32_t))};
+  int32_t *offsets = m->ops->alloc(m->context, name, ((size_t)kinds + 1 + (size_t)rows) * sizeof(int32_t));
+  return (RowOrder){offsets, offsets ? offsets + kinds + 1 : NULL};
 }
 
 /* Without packed documents the positions are the same in every batch. */

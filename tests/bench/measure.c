@@ -177,9 +177,11 @@ typedef struct Repeat {
 } Repeat;
 
 static void repeat(Context *c, void *argument) {
-  (void)c;
   const Repeat *r = argument;
-  for (int i = 0; i < r->calls; i++) r->k->run(r->b, r->k->operands, i % r->k->operands->sets);
+  for (int i = 0; i < r->calls; i++) {
+    r->k->run(r->b, r->k->operands, i % r->k->operands->sets);
+    r->b->ops->join(c, 0);
+  }
 }
 
 static double timed(Bench *b, CapturedGraph **slot, Repeat *r, int submits, Error *error) {

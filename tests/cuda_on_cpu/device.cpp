@@ -23,7 +23,7 @@ static bool flag(const char *name, const char *on, const char *off) {
 
 static Options read_options() {
   Options o = {};
-  const char *order = environment("EMU_ORDER");
+  const char *order = environment("EMU_ORDER"), *streams = environment("EMU_STREAMS");
   o.seed = 1;
   if (strcmp(order, "rev") == 0) o.order = ORDER_REVERSE;
   else if (strncmp(order, "rand:", 5) == 0) {
@@ -31,7 +31,8 @@ static Options read_options() {
     o.seed = unsigned(atoi(order + 5)) * 2654435761u | 1;
   } else if (*order && strcmp(order, "fwd") != 0) refuse_option("EMU_ORDER", "fwd, rev, rand:SEED");
   o.eager_copies = flag("EMU_CPASYNC", "eager", "late");
-  o.lazy_streams = flag("EMU_STREAMS", "lazy", "eager");
+  if (strncmp(streams, "random:", 7) == 0) o.stream_seed = unsigned(atoi(streams + 7)) * 2654435761u | 1;
+  else o.lazy_streams = flag("EMU_STREAMS", "lazy", "eager");
   o.host_guard = flag("EMU_HOSTGUARD", "1", "0");
   o.memory_kib = *environment("EMU_MEMORY_KIB") ? unsigned(atoi(environment("EMU_MEMORY_KIB"))) : 4u << 20;
   o.unequal = flag("EMU_UNEQUAL", "1", "0");

@@ -41,6 +41,8 @@
 #define __host__
 #define __constant__
 #define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
 #define __forceinline__ inline
 /* One block is alive at a time, so a static variable is the copy of exactly one block. (thread_local would say so too,
  * but gets no redzones from AddressSanitizer.) */

@@ -43,14 +43,15 @@ inline float cut_to_float(double x) {
 enum Order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
 
 struct Options {
-  Order order;         /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
-  unsigned seed;       /* never 0 */
-  bool eager_copies;   /* EMU_CPASYNC=eager */
-  bool lazy_streams;   /* EMU_STREAMS=lazy */
-  bool host_guard;     /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
-  unsigned memory_kib; /* EMU_MEMORY_KIB: of the card */
-  bool unequal;        /* EMU_UNEQUAL=1: every rank adds products in an order of its own, as unequal cards do */
-  bool verbose;        /* EMU_VERBOSE=1: a line for every launch */
+  Order order;          /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
+  unsigned seed;        /* never 0 */
+  bool eager_copies;    /* EMU_CPASYNC=eager */
+  bool lazy_streams;    /* EMU_STREAMS=lazy */
+  unsigned stream_seed; /* EMU_STREAMS=random:SEED; 0: not random */
+  bool host_guard;      /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
+  unsigned memory_kib;  /* EMU_MEMORY_KIB: of the card */
+  bool unequal;         /* EMU_UNEQUAL=1: every rank adds products in an order of its own, as unequal cards do */
+  bool verbose;         /* EMU_VERBOSE=1: a line for every launch */
 };
 const Options &options();
 

@@ -409,6 +409,42 @@ static bool run_result_not_waited_for(bool broken) {
   return true;
 }
 
+static __global__ void write_number(int *to, int value) { *to = value; }
+
+/* A second stream reads a number, which the first one overwrites without waiting for it. */
+static bool run_overwritten_early(bool broken) {
+  Device<int> number(1), seen(1);
+  cudaStream_t stream, side;
+  cudaEvent_t written, read;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  for (cudaStream_t *s : {&stream, &side}) EXPECT_CUDA(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking));
+  for (cudaEvent_t *e : {&written, &read}) EXPECT_CUDA(cudaEventCreateWithFlags(e, cudaEventDisableTiming));
+  EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  EXPECT_CUDA(launch(stream, write_number, 1, 1, 0, number.data, 1));
+  EXPECT_CUDA(cudaEventRecord(written, stream));
+  EXPECT_CUDA(cudaStreamWaitEvent(side, written, 0));
+  EXPECT_CUDA(cudaMemcpyAsync(seen.data, number.data, sizeof(int), cudaMemcpyDeviceToDevice, side));
+  EXPECT_CUDA(cudaEventRecord(read, side));
+  if (!broken) EXPECT_CUDA(cudaStreamWaitEvent(stream, read, 0));
+  EXPECT_CUDA(launch(stream, write_number, 1, 1, 0, number.data, 2));
+  EXPECT_CUDA(cudaStreamWaitEvent(stream, read, 0));
+  EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
+  EXPECT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  for (int i = 0; i < 20; i++) {
+    int got = 0;
+    EXPECT_CUDA(cudaGraphLaunch(executable, stream));
+    EXPECT_CUDA(cudaStreamSynchronize(stream));
+    seen.get(&got);
+    EXPECT(got == 1);
+  }
+  EXPECT_CUDA(cudaGraphExecDestroy(executable));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  for (cudaEvent_t e : {written, read}) EXPECT_CUDA(cudaEventDestroy(e));
+  for (cudaStream_t s : {stream, side}) EXPECT_CUDA(cudaStreamDestroy(s));
+  return true;
+}
+
 /* A recording is replayed after what it copies to was freed. */
 static bool run_stale_recording(bool broken) {
   cudaStream_t stream;
@@ -487,6 +523,7 @@ const PlantedBug planted_bugs[] = {
     {"host_touches_device", run_host_touches_device, NULL, "use-after-poison", NULL, "EMU_HOSTGUARD=1"},
     {"staging_reuse", run_staging_reuse, WRONG, WRONG, WRONG, "EMU_STREAMS=lazy"},
     {"result_not_waited_for", run_result_not_waited_for, WRONG, WRONG, WRONG, "EMU_STREAMS=lazy"},
+    {"overwritten_early", run_overwritten_early, WRONG, WRONG, WRONG, "EMU_STREAMS=random:1"},
     {"stale_recording", run_stale_recording, "was freed", "was freed", "was freed", ""},
     {"use_after_free", run_use_after_free, NULL, "heap-use-after-free", "past the end of device memory", ""},
     {NULL, NULL, NULL, NULL, NULL, NULL},

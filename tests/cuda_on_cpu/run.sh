@@ -26,7 +26,7 @@ if [ "${1:-}" = --job ]; then
   start=$(date +%s)
   case $label in
     fwd) export EMU_ORDER=fwd ;;
-    rev) export EMU_ORDER=rev EMU_CPASYNC=eager ;;
+    rev) export EMU_ORDER=rev EMU_CPASYNC=eager EMU_STREAMS=random:5 ;;
     rand) export EMU_ORDER=rand:7 EMU_STREAMS=lazy ;;
     sm86) export EMU_SM=86 ;;
     address) export EMU_ORDER=rev EMU_STREAMS=lazy EMU_HOSTGUARD=1 ;;

@@ -1,35 +1,41 @@
 /* Streams, events, recordings. A stream is a queue of functions. They run at once, or with EMU_STREAMS=lazy not before
- * the host waits for them (or asks: every question that is answered by "not ready" lets one of them run), so that a
- * wait that is missing shows. A stream that waits for an event of one that is captured is captured with it, until that
- * one waits for it in turn; lazily, what it does in between happens then. */
+ * the host waits for them (or asks: every question that is answered by "not ready" lets one of them run), or with
+ * EMU_STREAMS=random:SEED whenever chance has it, so that a wait that is missing shows. A stream that waits for an event
+ * of one that is captured is captured with it, until that one waits for it in turn. A recording knows what each of its
+ * functions waits for. A launch runs them in the order in which they were recorded; lazily, those of streams that joined
+ * the capture as late as possible; or in a random order that the events allow. */
 #include "tests/cuda_on_cpu/internal.h"
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <random>
 #include <string>
 
 using Work = std::function<void()>;
 
+struct Node {
+  Work work;
+  std::vector<size_t> after; /* the nodes that it waits for, which come earlier */
+  const CUstream_st *stream; /* that recorded it */
+  bool forked;
+};
+
 struct CUgraph_st {
-  std::vector<Work> work;
+  std::vector<Node> nodes;
   bool meets = false; /* other processes: run_at_once() */
 };
-struct CUgraphExec_st {
-  std::vector<Work> work;
-  bool meets;
-};
+struct CUgraphExec_st : CUgraph_st {};
 
 struct CUstream_st {
   std::deque<Work> queue;
-  CUgraph_st *recording;           /* NULL: not being captured */
-  bool spoilt;                     /* ... and something forbidden was done */
-  bool relaxed;                    /* captured in relaxed mode */
-  bool blocking;                   /* waits for the legacy default stream, and that one for it */
-  bool forked = false;             /* captured because of an event of another stream */
-  std::vector<Work> unjoined = {}; /* forked: what nobody has waited for */
-  bool loose = false;              /* ... or that has not even an event behind it */
+  CUgraph_st *recording;         /* NULL: not being captured */
+  bool spoilt;                   /* ... and something forbidden was done */
+  bool relaxed;                  /* captured in relaxed mode */
+  bool blocking;                 /* waits for the legacy default stream, and that one for it */
+  bool forked = false;           /* captured because of an event of another stream */
+  std::vector<size_t> last = {}; /* captured: the nodes that the next one waits for */
 };
 
 /* One cudaEventRecord(). */
@@ -42,6 +48,7 @@ struct Mark {
 struct CUevent_st {
   bool timing;
   CUstream_st *captured;      /* last recorded in the capture of this stream: only captured streams can wait for it */
+  std::vector<size_t> nodes;  /* ... and what it stands for there */
   std::shared_ptr<Mark> mark; /* the newest; NULL: never recorded */
 };
 
@@ -66,8 +73,22 @@ static void run_one(CUstream_st *s) {
   if (--depth == 0) guard_device_memory(true);
 }
 
+static unsigned random_number() {
+  static std::minstd_rand numbers(options().stream_seed);
+  return unsigned(numbers());
+}
+
+/* A stream with work: `s`, which has some, or with random streams any. */
+static CUstream_st *next_stream(CUstream_st *s) {
+  if (!options().stream_seed) return s;
+  std::vector<CUstream_st *> ready = {s};
+  for (CUstream_st *other : streams())
+    if (other != s && !other->queue.empty()) ready.push_back(other);
+  return ready[random_number() % ready.size()];
+}
+
 static void finish(CUstream_st *s) {
-  while (!s->queue.empty()) run_one(s);
+  while (!s->queue.empty()) run_one(next_stream(s));
 }
 
 static void finish(Mark *mark) {
@@ -106,14 +127,55 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
   if (!stream) return enqueue_legacy(std::move(work));
   if (stream->spoilt) return failure(cudaErrorStreamCaptureInvalidated);
   if (stream->recording) {
-    std::vector<Work> &to = stream->forked && options().lazy_streams ? stream->unjoined : stream->recording->work;
-    to.push_back(std::move(work));
-    stream->loose = stream->forked;
+    std::vector<Node> &nodes = stream->recording->nodes;
+    nodes.push_back({std::move(work), stream->last, stream, stream->forked});
+    stream->last = {nodes.size() - 1};
     return cudaSuccess;
   }
   stream->queue.push_back(std::move(work));
-  if (!options().lazy_streams) finish(stream);
+  if (options().stream_seed)
+    while (!stream->queue.empty() && random_number() % 2) run_one(next_stream(stream));
+  else if (!options().lazy_streams) finish(stream);
   return cudaSuccess;
+}
+
+/* The next node of a launch. `ready`: those that wait for nothing, ascending. A random order often stays with a stream,
+ * so that one can be far ahead of another. */
+static size_t next_node(const std::vector<Node> &nodes, const std::vector<size_t> &ready, size_t previous) {
+  if (options().stream_seed) {
+    for (size_t i : ready)
+      if (nodes[i].stream == nodes[previous].stream && random_number() % 4) return i;
+    return ready[random_number() % ready.size()];
+  }
+  if (options().lazy_streams)
+    for (size_t i : ready)
+      if (!nodes[i].forked) return i;
+  return ready[0];
+}
+
+static std::vector<size_t> order_of(const std::vector<Node> &nodes) {
+  std::vector<size_t> order;
+  std::vector<bool> done(nodes.size());
+  while (order.size() < nodes.size()) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < nodes.size(); i++)
+      if (!done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(), [&](size_t j) { return done[j]; }))
+        ready.push_back(i);
+    order.push_back(next_node(nodes, ready, order.empty() ? 0 : order.back()));
+    done[order.back()] = true;
+  }
+  return order;
+}
+
+/* Whether the nodes `last` wait, directly or not, for all others. */
+static bool joined(const std::vector<Node> &nodes, const std::vector<size_t> &last) {
+  std::vector<bool> reached(nodes.size());
+  for (size_t i : last) reached[i] = true;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    if (!reached[i]) return false;
+    for (size_t j : nodes[i].after) reached[j] = true;
+  }
+  return true;
 }
 
 void run_at_once(cudaStream_t stream) {
@@ -190,7 +252,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-  *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr, nullptr};
+  *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr, {}, nullptr};
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
@@ -204,7 +266,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (!event) return failure(cudaErrorInvalidResourceHandle);
   event->captured = stream && stream->recording ? stream : nullptr;
-  if (event->captured) return stream->loose = false, cudaSuccess; /* an edge of the graph */
+  if (event->captured) { /* edges of the graph */
+    event->nodes = stream->last;
+    return cudaSuccess;
+  }
   auto mark = std::make_shared<Mark>();
   mark->stream = stream;
   event->mark = mark;
@@ -235,23 +300,24 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 /* Forks where the stream was not captured, and joins where the event's stream had been forked. */
-static cudaError_t wait_captured(CUstream_st *stream, CUstream_st *other) {
+static cudaError_t wait_captured(CUstream_st *stream, const CUevent_st &event) {
+  CUstream_st *other = event.captured;
   if (!other->recording) return failure(cudaErrorCapturedEvent);
   if (!stream->recording) {
     if (!stream->queue.empty()) finish(stream); /* before the capture */
     stream->recording = other->recording;
     stream->forked = true;
-    stream->spoilt = stream->loose = false;
+    stream->spoilt = false;
+    stream->last.clear();
   }
   if (stream->recording != other->recording) return spoil(stream, cudaErrorStreamCaptureMerge);
-  for (Work &work : other->unjoined) stream->recording->work.push_back(std::move(work));
-  other->unjoined.clear();
+  stream->last.insert(stream->last.end(), event.nodes.begin(), event.nodes.end());
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (!event) return failure(cudaErrorInvalidResourceHandle);
-  if (event->captured) return stream ? wait_captured(stream, event->captured) : failure(cudaErrorStreamCaptureImplicit);
+  if (event->captured) return stream ? wait_captured(stream, *event) : failure(cudaErrorStreamCaptureImplicit);
   if (stream && stream->recording) return spoil(stream, cudaErrorStreamCaptureIsolation);
   const std::shared_ptr<Mark> mark = event->mark;
   return mark ? enqueue(stream, [mark] { finish(mark.get()); }) : cudaSuccess;
@@ -272,6 +338,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (stream->recording) return failure(cudaErrorIllegalState);
   stream->recording = new CUgraph_st;
   stream->spoilt = false;
+  stream->last.clear();
   stream->relaxed = mode == cudaStreamCaptureModeRelaxed;
   return cudaSuccess;
 }
@@ -280,14 +347,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   *graph = nullptr;
   if (!stream || !stream->recording || stream->forked) return failure(cudaErrorIllegalState);
   CUgraph_st *recording = stream->recording;
-  bool spoilt = stream->spoilt, unjoined = false;
+  const bool unjoined = !joined(recording->nodes, stream->last);
+  bool spoilt = stream->spoilt;
   for (CUstream_st *s : streams()) {
     if (s == stream || s->recording != recording) continue;
-    unjoined = unjoined || s->loose || !s->unjoined.empty();
     spoilt = spoilt || s->spoilt;
     s->recording = nullptr;
-    s->forked = s->loose = s->spoilt = false;
-    s->unjoined.clear();
+    s->forked = s->spoilt = false;
   }
   stream->recording = nullptr;
   stream->spoilt = false;
@@ -313,15 +379,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
   *executable = nullptr;
   if (!graph) return failure(cudaErrorInvalidValue);
-  *executable = new CUgraphExec_st{graph->work, graph->meets};
+  *executable = new CUgraphExec_st{*graph};
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (!executable) return failure(cudaErrorInvalidValue);
   cudaError_t status = cudaSuccess;
-  for (const Work &work : executable->work)
-    if (status == cudaSuccess) status = enqueue(stream, work);
+  for (size_t i : order_of(executable->nodes))
+    if (status == cudaSuccess) status = enqueue(stream, executable->nodes[i].work);
   if (executable->meets && status == cudaSuccess) run_at_once(stream);
   return status;
 }

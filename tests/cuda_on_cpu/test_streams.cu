@@ -202,15 +202,40 @@ bool test_lazy_streams() {
   return true;
 }
 
+/* Two streams without an event between them: each is in order, and both may be first. */
+bool test_random_streams() {
+  Stream s, other;
+  Device<int> list(8);
+  bool first[2] = {false, false};
+  for (int i = 0; i < 50; i++) {
+    int got[8] = {}, last[2] = {0, 0};
+    list.set(got);
+    for (int value : {1, 2, 3})
+      for (int stream = 0; stream < 2; stream++)
+        EXPECT_CUDA(launch(stream ? other.handle : s.handle, append, 1, 1, 0, list.data, 10 * stream + value));
+    EXPECT_CUDA(cudaStreamSynchronize(s.handle));
+    EXPECT_CUDA(cudaStreamSynchronize(other.handle));
+    list.get(got);
+    EXPECT(got[0] == 6);
+    for (int k = 1; k <= 6; k++) EXPECT(got[k] % 10 == ++last[got[k] / 10]);
+    first[got[1] / 10] = true;
+  }
+  EXPECT(first[0] && first[1]);
+  return true;
+}
+
 } // namespace
 
 const Test stream_tests[] = {
     {"recording", test_recording, NULL},
     {"recording, lazy", test_recording, "EMU_STREAMS=lazy"},
     {"fork and join", test_fork_and_join, NULL},
+    {"fork and join, lazy", test_fork_and_join, "EMU_STREAMS=lazy"},
+    {"fork and join, random", test_fork_and_join, "EMU_STREAMS=random:1"},
     {"what captures refuse", test_what_captures_refuse, NULL},
     {"events", test_events, NULL},
     {"events, lazy", test_events, "EMU_STREAMS=lazy"},
     {"lazy streams", test_lazy_streams, "EMU_STREAMS=lazy"},
+    {"random streams", test_random_streams, "EMU_STREAMS=random:1"},
     {NULL, NULL, NULL},
 };

@@ -75,12 +75,13 @@ free='json.load(sys.stdin)["memory_bytes"]["free"]'
 check "a display keeps a fifth of the memory" [ $(($(plan EMU_SM=90 "$free") - $(plan EMU_DISPLAY=1 "$free"))) -eq $(((4 << 30) / 5)) ]
 # Sizes that the card cannot work with: a new run ends before anything is written, an older one goes on the CPU.
 check "an ffn that CUDA refuses" says 2 "ffn 44 is not supported on CUDA" "$train" text.txt $flags --ffn 44 --out odd
+check "a dim that CUDA refuses" says 2 "dim 8200 is not supported on CUDA.*at most 8192" "$train" text.txt $flags --dim 8200 --heads 100 --dry-run --device cuda
 check "the same on the CPU" run odd --ffn 44 --steps 2 --device cpu
 check "the same resumed: auto takes the CPU" says 0 "ffn 44 .*computing on the CPU" "$train" --resume=odd.run --steps 3 --device auto
 # Cards with ever less too little memory: the run that would be replaced is still there, whatever ran out.
 fingerprint() { find "$1" -type f ! -name .lock -exec cksum {} + | sort; }
 too_small() {
-  fails=20000 works=60000
+  fails=20000 works=160000
   fingerprint f32.run >before
   while [ $((works - fails)) -gt 2 ]; do
     size=$(((fails + works) / 2))
@@ -94,7 +95,7 @@ too_small() {
     fi
     rm -rf copy.run
   done
-  [ "$works" -lt 60000 ]
+  [ "$works" -lt 160000 ]
 }
 resumed() { # resumed WORDS FLAGS...: goes on with a run of 4 steps or 50, and says so
   words=$1
@@ -106,6 +107,6 @@ resumed() { # resumed WORDS FLAGS...: goes on with a run of 4 steps or 50, and s
 check "resuming on another device says so" resumed "it will not continue exactly" --dtype f32
 if [ "$steps" -eq 50 ]; then
   check "out of memory leaves the old run" too_small
-  check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=lazy "$train" text.txt $flags --quiet --out again.run --device cuda --dtype f32
+  check "CUDA trains again" env EMU_ORDER=rand:3 EMU_STREAMS=random:3 "$train" text.txt $flags --quiet --out again.run --device cuda --dtype f32
   check "same seed, same bytes, in any order" cmp f32.run/model.safetensors again.run/model.safetensors
 fi

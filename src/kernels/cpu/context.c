@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -84,6 +85,7 @@ void CPU(info)(Context *c, ContextInfo *out) {
   out->head_dim_multiple = 2;
   out->head_dim_max = HEAD_DIM_LIMIT;
   out->width_multiple = 1;
+  out->dim_max = INT_MAX;
   const AvailableMemory free = free_memory(c);
   out->free_bytes = free.bytes < 0 ? 0 : free.bytes < (double)(SIZE_MAX / 4) ? (size_t)free.bytes : SIZE_MAX / 4;
   snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
@@ -166,6 +168,11 @@ void CPU(submit)(Context *c, CapturedGraph **slot, StepFunction step, void *argu
 
 void CPU(mark)(Context *c) { (void)c; }
 void CPU(wait)(Context *c) { (void)c; } /* submit() has run the step */
+
+void CPU(join)(Context *c, int running) {
+  (void)c;
+  (void)running;
+}
 
 void CPU(drop)(Context *c, CapturedGraph **slot) {
   (void)c;

@@ -1,6 +1,6 @@
-/* Sums of the columns of an array: gradients of norm weights and of biases. Two steps in a fixed order: blocks sum
- * their rows into partial sums [parts][cols], fp32, whose columns are then summed. The number of parts depends on the
- * shape and the device. */
+/* Sums of the columns of arrays: gradients of norm weights, convolutions and biases. Two steps in a fixed order: blocks
+ * sum their rows into partial sums [parts][cols], fp32, in memory from partial_sums(). cuda_join() sums the columns of
+ * all of them in one launch. The number of parts depends on the shape and the device. */
 #ifndef INKLING_KERNELS_CUDA_COLUMNS_CUH
 #define INKLING_KERNELS_CUDA_COLUMNS_CUH
 
@@ -42,37 +42,69 @@ __global__ void __launch_bounds__(COLUMNS_BLOCK)
   }
 }
 
-/* out [cols] (+)= the sums of the columns of partial [rows][cols]; with gridDim.y = 2, `second` (+)= those of a second
- * array that follows. A block takes 32 columns; each warp sums every 32nd row, and the first warp adds these sums. */
-__global__ void __launch_bounds__(1024)
-    sum_columns(float *out, float *second, const float *partial, int rows, int cols, bool accumulate) {
+/* Sum number blockIdx.y. A block takes 32 columns; each warp sums every 32nd row, and the first warp adds these
+ * sums. */
+__global__ void __launch_bounds__(1024) sum_columns(const __grid_constant__ ColumnSums list) {
   __shared__ float part[32][33];
+  const ColumnSum s = list.sums[blockIdx.y];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, col = (int)blockIdx.x * 32 + lane;
-  if (blockIdx.y) out = second, partial += (int64_t)rows * cols;
+  if ((int)blockIdx.x * 32 >= s.cols) return;
   float sum = 0;
-  if (col < cols) {
+  if (col < s.cols) {
 #pragma unroll 4
-    for (int row = warp; row < rows; row += 32) sum += partial[(int64_t)row * cols + col];
+    for (int row = warp; row < s.rows; row += 32) sum += s.partial[(int64_t)row * s.cols + col];
   }
   part[warp][lane] = sum;
   __syncthreads();
-  if (warp || col >= cols) return;
-  sum = accumulate ? out[col] : 0.0f;
+  if (warp || col >= s.cols) return;
+  sum = s.accumulate ? s.out[col] : 0.0f;
 #pragma unroll
   for (int i = 0; i < 32; i++) sum += part[i][lane];
-  out[col] = sum;
+  s.out[col] = sum;
 }
 
 } // namespace
 
-/* out (+)= the column sums of partial [parts][cols]; `second` not NULL: likewise of the array that follows. */
-static void add_parts(Context *c, const char *what, float *out, float *second, const float *partial, int parts,
-                      int cols, bool accumulate) {
-  launch(c, what, sum_columns, dim3((unsigned)divide_up(cols, 32), second ? 2 : 1), 1024, 0, out, second, partial,
-         parts, cols, accumulate);
+void cuda_join(Context *c, int running) {
+  Branch *b = &c->branch;
+  PartialSums *p = &c->partial;
+  const int64_t over = b->begun - running;
+  if (over > b->joined) {
+    check(c, cudaStreamWaitEvent(c->stream, b->done[(over - 1) % 2], 0), "weight gradients");
+    b->joined = over;
+  }
+  if (running || !p->count) return;
+  int cols = 0;
+  for (int i = 0; i < p->count; i++) cols = p->list.sums[i].cols > cols ? p->list.sums[i].cols : cols;
+  launch(c, "sums of columns", sum_columns, dim3((unsigned)divide_up(cols, 32), (unsigned)p->count), 1024, 0, p->list);
+  p->count = 0, p->used = 0;
 }
 
-/* out fp32 [cols] (+)= the sum of the rows of from [rows][cols] dt, of any shape; rows > 0. */
+/* Returns memory for partial sums [parts][cols], and if `second` is not NULL for as many more. The caller fills it with
+ * its next launch. cuda_join(c, 0) writes the sums of the columns to `out` and `second`, or adds them. NULL, with the
+ * context's error set, when out of memory. The memory grows as scratch() does. */
+static float *partial_sums(Context *c, float *out, float *second, int parts, int cols, bool accumulate) {
+  const size_t least = 16 << 20;
+  PartialSums *p = &c->partial;
+  ColumnSum *const sums = p->list.sums;
+  const size_t count = (size_t)parts * (size_t)cols, bytes = (second ? 2 : 1) * count * sizeof(float);
+  bool fits = p->used + bytes <= p->bytes && p->count + 2 <= ColumnSums::CAPACITY;
+  for (int i = 0; i < p->count; i++) fits = fits && sums[i].out != out; /* sums of several chunks of rows */
+  if (!fits) cuda_join(c, 0);
+  if (bytes > p->bytes) {
+    p->bytes = bytes > least ? bytes : least;
+    p->memory = (char *)cuda_alloc(c, "partial sums of gradients", p->bytes);
+  }
+  if (c->error.code) return NULL;
+  float *const memory = (float *)(p->memory + p->used);
+  sums[p->count++] = {out, memory, parts, cols, accumulate};
+  if (second) sums[p->count++] = {second, memory + count, parts, cols, accumulate};
+  p->used += (bytes + 255) / 256 * 256;
+  return memory;
+}
+
+/* out fp32 [cols] (+)= the sum of the rows of from [rows][cols] dt, of any shape; rows > 0. Runs beside later
+ * operations. */
 static void add_rows(Context *c, const char *what, float *out, const void *from, int rows, int cols, bool accumulate) {
   /* a warp adds at least 4 rows, to be worth its block */
   const int64_t most = divide_up(rows, 4 * COLUMNS_WARPS);
@@ -83,10 +115,11 @@ static void add_rows(Context *c, const char *what, float *out, const void *from,
     const int64_t wanted = divide_up(8 * (int64_t)c->processors, tiles);
     const int rows_of_part = (int)divide_up(rows, wanted < most ? wanted : most),
               parts = (int)divide_up(rows, rows_of_part);
-    float *partial = (float *)scratch(c, (size_t)parts * (size_t)cols * sizeof(float));
-    launch(c, what, vectors ? sum_rows<T, VECTOR<T>> : sum_rows<T, 1>, dim3((unsigned)tiles, (unsigned)parts),
-           COLUMNS_BLOCK, 0, partial, (const T *)from, rows, cols, rows_of_part);
-    add_parts(c, what, out, NULL, partial, parts, cols, accumulate);
+    float *const partial = partial_sums(c, out, NULL, parts, cols, accumulate);
+    beside(c, [&] {
+      launch(c, what, vectors ? sum_rows<T, VECTOR<T>> : sum_rows<T, 1>, dim3((unsigned)tiles, (unsigned)parts),
+             COLUMNS_BLOCK, 0, partial, (const T *)from, rows, cols, rows_of_part);
+    });
   });
 }
 

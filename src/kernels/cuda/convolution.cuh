@@ -12,7 +12,7 @@
  * and x until then.
  *
  * dkernel is summed in two steps of fixed order: the warps of a block add their sums into a row of partial sums
- * [parts][3C], whose columns are then summed (columns.cuh). */
+ * [parts][3C], whose columns are summed later (columns.cuh). */
 #ifndef INKLING_KERNELS_CUDA_CONVOLUTION_CUH
 #define INKLING_KERNELS_CUDA_CONVOLUTION_CUH
 
@@ -247,9 +247,8 @@ void cuda_convolution_backward(Context *c, void *dbcx, float *dkernel, const voi
     const dim3 grid = convolution_grid(p);
     const int width = CONVOLUTION_TAPS * v->dim;
     p.dbcx = static_cast<T *>(dbcx), p.dy = static_cast<const T *>(dy);
-    p.partial = (float *)scratch(c, (size_t)grid.y * (size_t)width * sizeof(float));
+    p.partial = partial_sums(c, dkernel, NULL, (int)grid.y, width, accumulate);
     launch(c, "convolution_backward", convolution_backward<T>, grid, CONVOLUTION_BLOCK, 0, p);
-    add_parts(c, "gradients of the convolution", dkernel, NULL, p.partial, (int)grid.y, width, accumulate);
   });
 }
 

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 typedef __nv_bfloat16 bf16;
@@ -49,6 +50,36 @@ struct Reports {
   int64_t issued, finished, taken;
 };
 
+/* Work that runs beside later operations, on a stream of its own; see beside(). */
+struct Branch {
+  cudaStream_t stream;
+  void *workspace;       /* of its matrix products; NULL: nothing has run there */
+  cudaEvent_t begin;     /* the stream waits for it */
+  cudaEvent_t done[2];   /* the ends of the last two pieces of work: of number n, [n % 2] */
+  int64_t begun, joined; /* pieces of work, and those that the context's stream has waited for */
+};
+
+/* out [cols] (+)= the sums of the columns of partial [rows][cols]. */
+struct ColumnSum {
+  float *out;
+  const float *partial;
+  int rows, cols;
+  bool accumulate;
+};
+
+/* Sums that are still to be added, all by one launch (kernels/cuda/columns.cuh). */
+struct ColumnSums {
+  enum { CAPACITY = 120 }; /* the arguments of a kernel have at most 4096 bytes */
+  ColumnSum sums[CAPACITY];
+};
+
+struct PartialSums {
+  char *memory; /* of `bytes`, of which `used` belong to `count` sums */
+  size_t bytes, used;
+  int count;
+  ColumnSums list;
+};
+
 /* A block of memory from cuda_alloc() or cuda_alloc_shared(). */
 struct Block {
   size_t bytes;
@@ -69,8 +100,11 @@ struct Context {
   int shared_bytes; /* shared memory that a block can have */
   char name[128];
   cudaStream_t stream;
+  void *workspace;  /* of matrix products on the stream */
   cudaEvent_t mark; /* of cuda_mark() */
-  bool capturing;   /* the stream is captured: nothing may be allocated or waited for */
+  Branch branch;
+  PartialSums partial;
+  bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   std::unordered_map<void *, Block> allocations;
   ParameterLists *lists; /* of all trained parameters */
@@ -91,6 +125,16 @@ bool check(Context *c, cudaError_t status, const char *what);
  * NULL, with the context's error set, when out of memory. */
 void *scratch(Context *c, size_t bytes);
 
+/* Runs submit(), which launches kernels and matrix products, on the stream of the branch: after the work submitted so
+ * far, and beside what follows until cuda_join(). Not for operations that use scratch(). */
+bool branch_begin(Context *c);
+void branch_end(Context *c);
+template <class F> void beside(Context *c, F submit) {
+  if (!branch_begin(c)) return;
+  submit();
+  branch_end(c);
+}
+
 /* Whether `sizes` (lengths and strides of rows) are multiples of WIDTH_MULTIPLE elements and `pointers` of 16 bytes, as
  * kernels.h guarantees. If not, sets the context's error, which names the operation, and launch() does nothing. */
 bool require_alignment(Context *c, const char *operation, std::initializer_list<int64_t> sizes,
@@ -99,7 +143,7 @@ enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
 
 /* Whether heads of `dim` numbers are supported; if not, sets the context's error. */
 bool check_head_size(Context *c, int dim);
-enum { HEAD_DIM_MAX = 128 };
+enum { HEAD_DIM_MAX = 128, NORM_DIM_MAX = 8192 };
 
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <class... P, class... A>
@@ -145,6 +189,7 @@ template <class Paths, class Symbols> const char *load_functions(const Paths &pa
 template <class F> float fastest_of(Context *c, int repeats, F run) {
   float best = INFINITY;
   cudaEvent_t start = NULL, stop = NULL;
+  cudaDeviceSynchronize(); /* other streams would take a part of the device */
   bool ok = check(c, cudaEventCreate(&start), "speed test") && check(c, cudaEventCreate(&stop), "speed test");
   for (int i = 0; i <= repeats && ok; i++) {
     float ms = INFINITY;

@@ -98,7 +98,6 @@ struct GemmPlan {
 struct Gemm {
   CublasLt library;
   cublasLtHandle_t handle;
-  void *workspace;
   bool autotune;
   std::map<GemmKey, GemmPlan> plans;
   std::map<GemmKey, cublasLtMatmulAlgo_t> choices; /* of an earlier run */
@@ -164,7 +163,7 @@ static bool gemm_open(Context *c, bool autotune, const char *tuning) {
   if (!g) return check(c, cudaErrorMemoryAllocation, "matrix products");
   if (!cublaslt_load(&g->library, &c->error) || !gemm_check(c, g->library.create(&g->handle), NULL)) return false;
   g->autotune = autotune;
-  g->workspace = cuda_alloc(c, "workspace of the matrix products", GEMM_WORKSPACE);
+  c->workspace = cuda_alloc(c, "workspace of the matrix products", GEMM_WORKSPACE);
   read_tuning(c, tuning);
   return !c->error.code;
 }
@@ -217,7 +216,7 @@ static bool describe(Context *c, const GemmKey &k, GemmPlan *plan) {
 static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
                                const GemmOperands &o) {
   return c->gemm->library.matmul(c->gemm->handle, plan.desc, &o.alpha, o.a, plan.a, o.b, plan.b, &o.beta, o.c, plan.d,
-                                 o.d, plan.d, algorithm, c->gemm->workspace, GEMM_WORKSPACE, c->stream);
+                                 o.d, plan.d, algorithm, c->workspace, GEMM_WORKSPACE, c->stream);
 }
 
 /* Returns the fastest algorithm. Runs write to the output, which the product overwrites later, or to a copy if it is
@@ -314,6 +313,26 @@ static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   gemm_check(c, multiply(c, *plan, &plan->algorithm, o), &key);
 }
 
+/* ---- the branch ---- */
+
+bool branch_begin(Context *c) {
+  Branch *b = &c->branch;
+  if (!b->workspace) b->workspace = cuda_alloc(c, "workspace of the weight gradients", GEMM_WORKSPACE);
+  if (c->error.code || !check(c, cudaEventRecord(b->begin, c->stream), "weight gradients") ||
+      !check(c, cudaStreamWaitEvent(b->stream, b->begin, 0), "weight gradients"))
+    return false;
+  std::swap(c->stream, b->stream);
+  std::swap(c->workspace, b->workspace);
+  return true;
+}
+
+void branch_end(Context *c) {
+  Branch *b = &c->branch;
+  check(c, cudaEventRecord(b->done[b->begun++ % 2], c->stream), "weight gradients");
+  std::swap(c->stream, b->stream);
+  std::swap(c->workspace, b->workspace);
+}
+
 /* ---- the operations ---- */
 
 /* NULL when the layer does not have the matrix. */
@@ -355,6 +374,8 @@ static void clear_gradient(Context *c, const Parameters *params, Matrix w) {
 void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear layer, const void *dy, const void *x,
                                  int rows, bool accumulate) {
   const Matrix w = layer.weight;
+  if (layer.bias.rows && rows)
+    add_rows(c, "bias gradient", params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
   if (rows == 0 && !accumulate) clear_gradient(c, params, w), clear_gradient(c, params, layer.bias);
   if (rows == 0) return;
   GemmKey key = {};
@@ -364,8 +385,7 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear la
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
   const float beta = accumulate;
   float *const dw = params->grad + w.offset;
-  gemm(c, key, c->gemm->autotune, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta});
-  if (layer.bias.rows) add_rows(c, "bias gradient", params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
+  beside(c, [&] { gemm(c, key, c->gemm->autotune, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta}); });
 }
 
 namespace {

@@ -280,9 +280,8 @@ void cuda_head_norm_backward(Context *c, void *dqkv, float *dweight, const void 
       p.rows = rows, p.lanes = lanes_of_head(norm->head_dim, part);
       const int width = 2 * norm->head_dim;
       const dim3 grid = loop_grid(c, divide_up((int64_t)rows * norm->heads, HEADS_BLOCK / p.lanes), HEADS_BLOCKS);
-      p.partial = (float *)scratch(c, (size_t)grid.x * (size_t)width * sizeof(float));
+      p.partial = partial_sums(c, dweight, NULL, (int)grid.x, width, accumulate);
       launch(c, "head_norm_backward", head_norm_backward<T, part>, grid, HEADS_BLOCK, 0, p);
-      add_parts(c, "gradients of the norms of heads", dweight, NULL, p.partial, (int)grid.x, width, accumulate);
     });
   });
 }

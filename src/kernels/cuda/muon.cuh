@@ -1,5 +1,6 @@
 /* Muon (Jordan et al. 2024). All matrices [rows][cols] of a shape, from all layers, are one strided batch X in dt, so
- * an update has 18 launches for every shape of the model (LLaMA: 54, for C x C, F x C and C x F):
+ * an update has 18 launches for every shape of the model (LLaMA: 54, for C x C, F x C and C x F). Every second shape runs
+ * beside the others, if that takes little memory:
  *
  *   momentum    g = clip*grad;  m = mu*m + (1-mu)*g;  X = mu*m + (1-mu)*g, and the sums of its squares, in fp32 before
  *               it is rounded
@@ -12,7 +13,8 @@
  * Bytes per parameter with X in bf16 (fp32): momentum reads 8 and writes 6 (8), normalize reads 2 (4) and writes 2 (4),
  * finish reads 6 (8) and writes 6 (4); a step of the iteration reads X four times and writes it once, and moves 6 s/l
  * times as many numbers for G and T. Scratch: X and X' of the largest batch, and T of the batch with the most s x s
- * numbers; G uses the memory of X', which is written later. In bf16 about 2.4 bytes for every parameter of a LLaMA.
+ * numbers; G uses the memory of X', which is written later. In bf16 about 2.4 bytes for every parameter of a LLaMA, and
+ * as much again for the shapes that run beside others.
  *
  * Values that depend on the step come from StepState. When it is halted, scratch is still normalized and multiplied,
  * but its contents are not used. */
@@ -25,6 +27,7 @@
 namespace {
 
 constexpr int MUON_BLOCK = 256;
+constexpr int64_t MUON_BESIDE = 64 << 20;         /* bytes of scratch space with which shapes run beside others */
 constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements for a block at least; blocks of a matrix at most */
 
 /* The batch of a launch. Block (i, j) computes part j of matrix i; the parts, and with them the bits of the sums,
@@ -118,8 +121,10 @@ static int64_t muon_parts(const MuonBatch &batch) {
   return parts < MUON_PARTS ? parts : MUON_PARTS;
 }
 
-/* False, with the context's error set, when out of memory. */
-template <class T> static bool muon_scratch(Context *c, const std::vector<MuonBatch> &batches, MuonScratch<T> *out) {
+/* Returns the number of batches that run at once, each with scratch space of its own: 1 or 2. 0, with the context's
+ * error set, when out of memory. */
+template <class T>
+static int muon_scratch(Context *c, const std::vector<MuonBatch> &batches, MuonScratch<T> (&out)[2]) {
   int64_t sizes[] = {0, 0, 0}; /* X, T, sums; bytes */
   for (const MuonBatch &batch : batches) {
     const int64_t side = batch.rows < batch.cols ? batch.rows : batch.cols, count = batch.count;
@@ -129,11 +134,14 @@ template <class T> static bool muon_scratch(Context *c, const std::vector<MuonBa
     for (int i = 0; i < 3; i++)
       if (wanted[i] > sizes[i]) sizes[i] = divide_up(wanted[i], 256) * 256;
   }
-  char *memory = (char *)scratch(c, (size_t)(2 * sizes[0] + sizes[1] + sizes[2]));
-  if (!memory) return false;
-  *out = {(T *)memory, (T *)(memory + sizes[0]), (T *)(memory + 2 * sizes[0]),
-          (double *)(memory + 2 * sizes[0] + sizes[1])};
-  return true;
+  const int64_t bytes = 2 * sizes[0] + sizes[1] + sizes[2];
+  const int lanes = batches.size() > 1 && bytes <= MUON_BESIDE ? 2 : 1;
+  char *memory = (char *)scratch(c, (size_t)(lanes * bytes));
+  if (!memory) return 0;
+  for (int i = 0; i < lanes; i++, memory += bytes)
+    out[i] = {(T *)memory, (T *)(memory + sizes[0]), (T *)(memory + 2 * sizes[0]),
+              (double *)(memory + 2 * sizes[0] + sizes[1])};
+  return lanes;
 }
 
 /* For cuBLASLt X is column-major [cols][rows]; G and T are symmetric. The result is in s->x. */
@@ -189,10 +197,15 @@ void cuda_muon(Context *c, const StepState *state, const Parameters *params, con
   const ParameterLists *lists = (const ParameterLists *)params->backend_data;
   if (c->error.code || lists->batches.empty()) return;
   with_element(c, [&](auto element) {
-    MuonScratch<decltype(element)> s;
-    if (!muon_scratch(c, lists->batches, &s)) return;
-    for (const MuonBatch &batch : lists->batches) update_batch(c, state, params, muon, batch, s);
+    MuonScratch<decltype(element)> s[2];
+    const int lanes = muon_scratch(c, lists->batches, s);
+    for (int i = 0; lanes && i < (int)lists->batches.size(); i++) {
+      const auto update = [&] { update_batch(c, state, params, muon, lists->batches[(size_t)i], s[i % lanes]); };
+      if (i % lanes) beside(c, update);
+      else update();
+    }
   });
+  cuda_join(c, 0);
 }
 
 #endif

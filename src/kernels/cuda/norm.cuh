@@ -9,10 +9,11 @@
  *
  * LANES threads, a warp or a block, work on a row; each holds E of its numbers in registers between the passes that sum
  * and the pass that writes, so each array is read or written once (forward: 2 reads and 2 writes of N*C numbers;
- * backward: 3 reads, 1 or 2 writes). Rows of more than 8192 numbers are read again in every pass, from the cache.
+ * backward: 3 reads, 1 or 2 writes), and has at most NORM_DIM_MAX numbers.
  *
  * dweight and dbias are summed in two steps of fixed order: every block sums its rows into a row of partial sums
- * [blocks][C], whose columns are then summed. The number of blocks depends on the shape and the device. */
+ * [blocks][C], whose columns are summed later (columns.cuh). The number of blocks depends on the shape and the
+ * device. */
 #ifndef INKLING_KERNELS_CUDA_NORM_CUH
 #define INKLING_KERNELS_CUDA_NORM_CUH
 
@@ -22,6 +23,7 @@
 namespace {
 
 constexpr int NORM_BLOCK = 256;
+static_assert(NORM_DIM_MAX == 32 * NORM_BLOCK, "the longest row that fits in the registers of a block");
 
 /* The distribution of a row: LANES threads hold up to E numbers each, in vectors. */
 template <int LANES_, int E_> struct RowShape {
@@ -141,30 +143,6 @@ template <class T, class Shape, bool CENTER> __global__ void __launch_bounds__(N
     const int at = (lane + i * LANES) * N;
     if (at < p.dim) normalize<CENTER>(p, x[i], mean, rstd, row, at);
   }
-}
-
-/* Rows that do not fit in registers: a block for each, which reads x_out again. */
-template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_forward_long(NormForward p) {
-  constexpr int N = VECTOR<T>;
-  const int row = (int)blockIdx.x, first = (int)threadIdx.x * N;
-  const T *from = static_cast<const T *>(p.x_in) + (int64_t)row * p.dim;
-  float sum = 0, mean = 0;
-  for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-    Pack<T, N> x = load_pack<N>(from + at), added = {};
-    if (p.branch) added = load_pack<N>(static_cast<const T *>(p.branch) + (int64_t)row * p.dim + at);
-    sum = add_first<CENTER>(sum, add_branch(p, x, added, row, at));
-  }
-  sum = block_sum<NORM_BLOCK>(sum);
-  if (p.branch) from = static_cast<const T *>(p.x_out) + (int64_t)row * p.dim; /* a thread reads only its own writes */
-  if constexpr (CENTER) {
-    mean = sum / (float)p.dim;
-    sum = 0;
-    for (int at = first; at < p.dim; at += NORM_BLOCK * N) sum = add_squares<true>(sum, load_pack<N>(from + at), mean);
-    sum = block_sum<NORM_BLOCK>(sum);
-  }
-  const float rstd = finish_stats<CENTER>(p, sum, mean, row, threadIdx.x == 0);
-  for (int at = first; at < p.dim; at += NORM_BLOCK * N)
-    normalize<CENTER>(p, load_pack<N>(from + at), mean, rstd, row, at);
 }
 
 /* x_out = x_in + dropout(branch); branch is not NULL; x_in NULL: zero. */
@@ -332,51 +310,18 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>()))
   if constexpr (CENTER) add_groups<Shape, N>(partial + (int64_t)gridDim.x * p.dim, p.dim, sums.dbias);
 }
 
-/* Rows that do not fit in registers: a block for each; its sums of dweight and dbias are in memory. */
-template <class T, bool CENTER> __global__ void __launch_bounds__(NORM_BLOCK) norm_backward_long(NormBackward p) {
-  constexpr int N = VECTOR<T>;
-  float *partial = p.partial + (int64_t)blockIdx.x * p.dim; /* a thread uses only its own columns */
-  float *partial_bias = partial + (int64_t)gridDim.x * p.dim;
-  const int first = (int)threadIdx.x * N;
-  NormSums<N, CENTER> sums = {};
-  for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-    store<N>(partial + at, sums.dweight);
-    if constexpr (CENTER) store<N>(partial_bias + at, sums.dbias);
-  }
-  for (int row = (int)blockIdx.x; row < p.rows; row += (int)gridDim.x) {
-    const int64_t start = (int64_t)row * p.dim;
-    const T *dy = static_cast<const T *>(p.dy) + start, *x = static_cast<const T *>(p.x) + start;
-    NormRow r = {CENTER ? p.stats.mean[row] : 0.0f, p.stats.rstd[row], 0, 0};
-    sums.along = sums.g = 0;
-    for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-      load<N>(sums.dweight, partial + at);
-      if constexpr (CENTER) load<N>(sums.dbias, partial_bias + at);
-      add_products(sums, 0, p, load_pack<N>(dy + at), load_pack<N>(x + at), r, at);
-      store<N>(partial + at, sums.dweight);
-      if constexpr (CENTER) store<N>(partial_bias + at, sums.dbias);
-    }
-    finish_row<NORM_BLOCK>(r, sums, p.dim);
-    for (int at = first; at < p.dim; at += NORM_BLOCK * N) {
-      const Pack<T, N> dx = write_dx<CENTER>(p, load_pack<N>(dy + at), load_pack<N>(x + at), r, row, at,
-                                             [&] { return load_pack<N>(static_cast<const T *>(p.dres) + start + at); });
-      if (p.dbranch) write_dbranch(p, dx, row, at);
-    }
-  }
-}
-
 } // namespace
 
-/* Calls f with the RowShape for rows of `dim`; false when they do not fit in registers. */
-template <class F> static bool with_row_shape(int dim, F f) {
+/* Calls f with the RowShape for rows of `dim`; sets the context's error when they do not fit in registers. */
+template <class F> static void with_row_shape(Context *c, int dim, F f) {
   if (dim <= 32 * 8) f(RowShape<32, 8>());
   else if (dim <= 32 * 16) f(RowShape<32, 16>());
   else if (dim <= 32 * 24) f(RowShape<32, 24>());
   else if (dim <= 32 * 32) f(RowShape<32, 32>());
   else if (dim <= NORM_BLOCK * 8) f(RowShape<NORM_BLOCK, 8>());
   else if (dim <= NORM_BLOCK * 16) f(RowShape<NORM_BLOCK, 16>());
-  else if (dim <= NORM_BLOCK * 32) f(RowShape<NORM_BLOCK, 32>());
-  else return false;
-  return true;
+  else if (dim <= NORM_DIM_MAX) f(RowShape<NORM_BLOCK, 32>());
+  else if (!c->error.code) fail(&c->error, EXIT_USAGE, "dim %d: CUDA has up to %d", dim, NORM_DIM_MAX);
 }
 
 /* Whether a product can include the norm: rstd is a factor of the sum (kernels/cuda/decode.cuh). */
@@ -389,12 +334,11 @@ static void launch_norm(Context *c, const char *operation, NormForward p, const 
   with_element(c, [&](auto element) {
     with_constant(norm_has_mean(norm->kind), [&](auto center) {
       using T = decltype(element);
-      const bool short_rows = with_row_shape(p.dim, [&](auto s) {
+      with_row_shape(c, p.dim, [&](auto s) {
         using Shape = decltype(s);
         const unsigned blocks = (unsigned)divide_up(p.rows, Shape::ROWS);
         launch(c, operation, norm_forward<T, Shape, center>, blocks, NORM_BLOCK, 0, p);
       });
-      if (!short_rows) launch(c, operation, norm_forward_long<T, center>, (unsigned)p.rows, NORM_BLOCK, 0, p);
     });
   });
 }
@@ -437,25 +381,20 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
   const bool biased = norm_has_bias(norm->kind);
-  int blocks = 0;
   const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
     const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
-    blocks = (int)grid.x;
-    p.partial = (float *)scratch(c, (biased ? 2 : 1) * (size_t)blocks * (size_t)dim * sizeof(float));
+    p.partial = partial_sums(c, gradient.weight, biased ? gradient.bias : NULL, (int)grid.x, dim, accumulate);
     launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
   };
   with_element(c, [&](auto element) {
     with_constant(norm_has_mean(norm->kind), [&](auto center) {
       using T = decltype(element);
-      const bool short_rows = with_row_shape(dim, [&](auto s) {
+      with_row_shape(c, dim, [&](auto s) {
         using Shape = decltype(s);
         run(norm_backward<T, Shape, center>, Shape::ROWS, norm_blocks<T, Shape, center>());
       });
-      if (!short_rows) run(norm_backward_long<T, center>, 1, 4);
     });
   });
-  add_parts(c, "gradients of the norm", gradient.weight, biased ? gradient.bias : NULL, p.partial, blocks, dim,
-            accumulate);
 }
 
 void cuda_decode_norm(Context *c, void *y, const void *x, const Norm *norm, int rows, int dim) {
