@@ -393,6 +393,7 @@ static bool describe_device(Context *c) {
   c->processors = properties.multiProcessorCount;
   c->capability = 10 * properties.major + properties.minor;
   c->shared_bytes = (int)properties.sharedMemPerBlockOptin;
+  c->l2_bytes = properties.l2CacheSize;
   c->reserved_bytes = reserved_bytes(device, properties.totalGlobalMem);
   if (c->capability < 80)
     return fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,

@@ -132,6 +132,12 @@ typedef struct Parameters {
 
 /* ---- descriptors of operations (host) ---- */
 
+/* Elements of the copy that GEMMs read, `count` from `offset` on, which the next operations need. */
+typedef struct Upcoming {
+  const Parameters *params;
+  size_t offset, count;
+} Upcoming;
+
 /* A [batch][row][head][D] array with any strides; the D elements of a head are contiguous. Packed QKV, a KV cache and
  * plain [N][H*D] are all views. */
 typedef struct View {
@@ -572,9 +578,9 @@ typedef struct Backend {
                      const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r], or over counts[r] of them (counts int32
    * [rows] or NULL).  out, q [rows][H*D] dt. Positions are on the device, so a graph is captured for the cache's
-   * capacity. */
+   * capacity. `next` NULL, or weights that a device may bring into its cache meanwhile. */
   void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const int32_t *counts, const Sequences *s);
+                           const int32_t *counts, const Upcoming *next, const Sequences *s);
   /* x[r] += W in[r] + b: the attention output or the MLP output.  x [rows][M], in [rows][K] dt. */
   void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
                           const Sequences *s);

@@ -202,6 +202,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   p->major = card().capability / 10;
   p->minor = card().capability % 10;
   p->multiProcessorCount = PROCESSORS;
+  p->l2CacheSize = 1 << 20;
   p->warpSize = 32;
   p->maxThreadsPerBlock = MAX_THREADS;
   p->maxThreadsPerMultiProcessor = card().threads_per_processor;

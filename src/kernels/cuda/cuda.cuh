@@ -67,6 +67,7 @@ struct Context {
   int processors;   /* streaming multiprocessors */
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
   int shared_bytes; /* shared memory that a block can have */
+  int l2_bytes;     /* the cache that all multiprocessors share */
   char name[128];
   cudaStream_t stream;
   cudaEvent_t mark; /* of cuda_mark() */
