@@ -250,6 +250,7 @@ int cuda_poll(Context *c, StepReport *out, int capacity, bool wait, Error *error
 
 struct CapturedGraph {
   CapturedGraph *next;   /* in the list of the context */
+  bool prepared;         /* the first run has been made */
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* of one run */
 };
@@ -280,19 +281,34 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     return;
   }
   if (!*slot) {
-    int64_t before = c->reports.issued;
-    step(c, argument);
     *slot = new (std::nothrow) CapturedGraph();
-    if (!*slot) return;
-    (*slot)->reports = (int)(c->reports.issued - before);
+    if (!*slot) return step(c, argument);
     (*slot)->next = c->graphs;
     c->graphs = *slot;
+  }
+  CapturedGraph *const captured = *slot;
+  if (!captured->prepared) {
+    const int64_t before = c->reports.issued;
+    step(c, argument);
+    captured->reports = (int)(c->reports.issued - before);
+    captured->prepared = true;
     return;
   }
-  if (!(*slot)->graph) capture(c, *slot, step, argument);
+  if (!captured->graph) capture(c, captured, step, argument);
   if (c->error.code) return;
-  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
-  count_reports(c, (*slot)->reports);
+  check(c, cudaGraphLaunch(captured->graph, c->stream), "a captured step");
+  count_reports(c, captured->reports);
+}
+
+/* Graphs hold algorithms: they are captured again, after a first run that makes the plans. */
+void cuda_tune(Context *c, const char *choices, bool measure) {
+  settle(c);
+  for (CapturedGraph *captured = c->graphs; captured; captured = captured->next) {
+    if (captured->graph) cudaGraphExecDestroy(captured->graph);
+    captured->graph = NULL;
+    captured->prepared = false;
+  }
+  gemm_tune(c, choices, measure);
 }
 
 void cuda_mark(Context *c) {
@@ -453,7 +469,7 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
       check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && staging_open(c) &&
-      reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+      reports_open(c) && peers_open(c) && gemm_open(c)) {
     *out = c;
     return true;
   }

@@ -335,12 +335,10 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
-  DType weights;      /* CPU: a narrower dtype for read-only weights; refresh_parameters() rounds its copy. DTYPE_F32 =
+  DType weights;     /* CPU: a narrower dtype for read-only weights; refresh_parameters() rounds its copy. DTYPE_F32 =
                          as dtype; others need dtype f32 */
-  int threads;        /* CPU: 0 = as many as the process may use */
-  bool autotune;      /* GPU: choose GEMM algorithms by measuring them, not by the library's heuristic */
-  const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
-  Collective *peers;  /* processes that train the same model, each with a part of every step's sequences; NULL = none.
+  int threads;       /* CPU: 0 = as many as the process may use */
+  Collective *peers; /* processes that train the same model, each with a part of every step's sequences; NULL = none.
                          All of them call the operations that are marked "all processes", in the same order */
 } ContextOptions;
 
@@ -381,8 +379,12 @@ typedef struct Backend {
   /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line.
    * Too low after an error, which poll() returns. */
   double (*peak_flops)(Context *c);
-  /* Returns the choices of autotune so far, as lines of text for ContextOptions.tuning. They are valid on the same kind
-   * of device with the same library and ignored elsewhere. NULL when nothing was tuned. The caller frees it. */
+  /* Forgets how GEMMs were computed. Those that `choices` has (tuning() of any context, or NULL) use its algorithms;
+   * others use the fastest that is measured at their first use, if `measure`, or the first one of the library. */
+  void (*tune)(Context *c, const char *choices, bool measure);
+  /* Returns the choices that were used since tune(), as lines of text that the caller frees. They are valid on the same
+   * kind of device with the same library, which the first line names, and ignored elsewhere. NULL: this backend has
+   * nothing to choose, or memory is out. */
   char *(*tuning)(Context *c);
 
   /* -- memory -- */
@@ -621,9 +623,9 @@ typedef struct Backend {
  * that a decoder needs. */
 /* clang-format off */
 #define BACKEND_LIST(G, T) \
-  G(open) G(close) G(info) T(peak_flops) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) G(copy) \
-  T(refresh_parameters) G(release_parameters) G(submit) G(mark) G(wait) G(drop) T(report) G(poll) T(step_begin) \
-  T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
+  G(open) G(close) G(info) T(peak_flops) T(tune) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) \
+  G(copy) T(refresh_parameters) G(release_parameters) G(submit) G(mark) G(wait) G(drop) T(report) G(poll) \
+  T(step_begin) T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
   G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) T(head_norm_backward) \
   G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) G(activation) \
   T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) T(peers_reduce) \

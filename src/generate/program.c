@@ -43,7 +43,7 @@ bool program_open_model(Program *p, Error *error) {
                  "--special",
                  m->dir);
   return prompt_make_rules(p, error) &&
-         device_open(&p->settings.machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
+         device_open(&p->settings.machine, &m->config, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }
 
