@@ -625,13 +625,13 @@ typedef struct Backend {
 #define BACKEND_LIST(G, T) \
   G(open) G(close) G(info) T(peak_flops) T(tune) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) \
   G(copy) T(refresh_parameters) G(release_parameters) G(submit) G(mark) G(wait) G(drop) T(report) G(poll) \
-  T(step_begin) T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
-  G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) T(head_norm_backward) \
-  G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) G(activation) \
-  T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) T(peers_reduce) \
-  T(peers_gather) T(peers_broadcast) T(peers_collect) T(peers_deal) G(decode_embedding) G(decode_norm) G(decode_qkv) \
-  G(decode_attention) G(decode_residual) G(decode_linear) G(decode_convolution) G(decode_mlp) G(decode_logits) \
-  G(sample) G(cache_store) G(convolution_store)
+  T(step_begin) T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) \
+  G(residual_add) G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) \
+  T(head_norm_backward) G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) \
+  G(activation) T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) \
+  T(peers_reduce) T(peers_gather) T(peers_broadcast) T(peers_collect) T(peers_deal) G(decode_embedding) \
+  G(decode_norm) G(decode_qkv) G(decode_attention) G(decode_residual) G(decode_linear) G(decode_convolution) \
+  G(decode_mlp) G(decode_logits) G(sample) G(cache_store) G(convolution_store)
 #define BACKEND_NOTHING(name)
 #define BACKEND_FUNCTIONS(X) BACKEND_LIST(X, X)
 #define BACKEND_GENERATION_FUNCTIONS(X) BACKEND_LIST(X, BACKEND_NOTHING)
