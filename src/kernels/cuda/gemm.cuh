@@ -126,7 +126,7 @@ static void read_choices(Context *c, const char *text) {
   tuning_header(c, header, sizeof header);
   size_t length = strlen(header);
   if (strncmp(text, header, length) != 0 || text[length] != '\n') return;
-  for (const char *at = text + length + 1, *end; (end = strchr(at, '\n')); at = end + 1) {
+  for (const char *at = text + length + 1, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
     int64_t number[GEMM_KEY_FIELDS + 1];
     char *next = (char *)at;
     for (int64_t &n : number) n = strtoll(next, &next, 10);
