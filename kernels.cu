@@ -251,6 +251,7 @@ int cuda_poll(Context *c, StepReport *out, int capacity, bool wait, Error *error
 
 struct CapturedGraph {
   CapturedGraph *next;   /* in the list of the context */
+  bool prepared;         /* the first run has been made */
   cudaGraphExec_t graph; /* NULL until the second run */
   int reports;           /* of one run */
 };
@@ -286,19 +287,34 @@ void cuda_submit(Context *c, CapturedGraph **slot, StepFunction step, void *argu
     return;
   }
   if (!*slot) {
-    int64_t before = c->reports.issued;
-    run_step(c, step, argument);
     *slot = new (std::nothrow) CapturedGraph();
-    if (!*slot) return;
-    (*slot)->reports = (int)(c->reports.issued - before);
+    if (!*slot) return run_step(c, step, argument);
     (*slot)->next = c->graphs;
     c->graphs = *slot;
+  }
+  CapturedGraph *const captured = *slot;
+  if (!captured->prepared) {
+    const int64_t before = c->reports.issued;
+    run_step(c, step, argument);
+    captured->reports = (int)(c->reports.issued - before);
+    captured->prepared = true;
     return;
   }
-  if (!(*slot)->graph) capture(c, *slot, step, argument);
+  if (!captured->graph) capture(c, captured, step, argument);
   if (c->error.code) return;
-  check(c, cudaGraphLaunch((*slot)->graph, c->stream), "a captured step");
-  count_reports(c, (*slot)->reports);
+  check(c, cudaGraphLaunch(captured->graph, c->stream), "a captured step");
+  count_reports(c, captured->reports);
+}
+
+/* Graphs hold algorithms: they are captured again, after a first run that makes the plans. */
+void cuda_tune(Context *c, const char *choices, bool measure) {
+  settle(c);
+  for (CapturedGraph *captured = c->graphs; captured; captured = captured->next) {
+    if (captured->graph) cudaGraphExecDestroy(captured->graph);
+    captured->graph = NULL;
+    captured->prepared = false;
+  }
+  gemm_tune(c, choices, measure);
 }
 
 void cuda_mark(Context *c) {
@@ -415,6 +431,7 @@ static bool describe_device(Context *c) {
   c->processors = properties.multiProcessorCount;
   c->capability = 10 * properties.major + properties.minor;
   c->shared_bytes = (int)properties.sharedMemPerBlockOptin;
+  c->l2_bytes = properties.l2CacheSize;
   c->reserved_bytes = reserved_bytes(device, properties.totalGlobalMem);
   if (c->capability < 80)
     return fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
@@ -475,7 +492,7 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   c->peers = options->peers;
   if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
       check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && branch_open(c) &&
-      staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c, options->autotune, options->tuning)) {
+      staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c)) {
     *out = c;
     return true;
   }

@@ -132,6 +132,12 @@ typedef struct Parameters {
 
 /* ---- descriptors of operations (host) ---- */
 
+/* Elements of the copy that GEMMs read, `count` from `offset` on, which the next operations need. */
+typedef struct Upcoming {
+  const Parameters *params;
+  size_t offset, count;
+} Upcoming;
+
 /* A [batch][row][head][D] array with any strides; the D elements of a head are contiguous. Packed QKV, a KV cache and
  * plain [N][H*D] are all views. */
 typedef struct View {
@@ -329,12 +335,10 @@ typedef struct Context Context; /* a device, its memory, its streams; one host t
 
 typedef struct ContextOptions {
   DType dtype;
-  DType weights;      /* CPU: a narrower dtype for read-only weights; refresh_parameters() rounds its copy. DTYPE_F32 =
+  DType weights;     /* CPU: a narrower dtype for read-only weights; refresh_parameters() rounds its copy. DTYPE_F32 =
                          as dtype; others need dtype f32 */
-  int threads;        /* CPU: 0 = as many as the process may use */
-  bool autotune;      /* GPU: choose GEMM algorithms by measuring them, not by the library's heuristic */
-  const char *tuning; /* choices of an earlier context (Backend.tuning) to continue with; NULL = none */
-  Collective *peers;  /* processes that train the same model, each with a part of every step's sequences; NULL = none.
+  int threads;       /* CPU: 0 = as many as the process may use */
+  Collective *peers; /* processes that train the same model, each with a part of every step's sequences; NULL = none.
                          All of them call the operations that are marked "all processes", in the same order */
 } ContextOptions;
 
@@ -376,8 +380,12 @@ typedef struct Backend {
   /* Measures the dense multiply-add rate of the compute dtype in FLOP/s, the "speed of light" of the progress line.
    * Too low after an error, which poll() returns. */
   double (*peak_flops)(Context *c);
-  /* Returns the choices of autotune so far, as lines of text for ContextOptions.tuning. They are valid on the same kind
-   * of device with the same library and ignored elsewhere. NULL when nothing was tuned. The caller frees it. */
+  /* Forgets how GEMMs were computed. Those that `choices` has (tuning() of any context, or NULL) use its algorithms;
+   * others use the fastest that is measured at their first use, if `measure`, or the first one of the library. */
+  void (*tune)(Context *c, const char *choices, bool measure);
+  /* Returns the choices that were used since tune(), as lines of text that the caller frees. They are valid on the same
+   * kind of device with the same library, which the first line names, and ignored elsewhere. NULL: this backend has
+   * nothing to choose, or memory is out. */
   char *(*tuning)(Context *c);
 
   /* -- memory -- */
@@ -577,9 +585,9 @@ typedef struct Backend {
                      const Sequences *s);
   /* out[r] = softmax(scale * q K^T) V over cache positions 0..position[r], or over counts[r] of them (counts int32
    * [rows] or NULL).  out, q [rows][H*D] dt. Positions are on the device, so a graph is captured for the cache's
-   * capacity. */
+   * capacity. `next` NULL, or weights that a device may bring into its cache meanwhile. */
   void (*decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const int32_t *counts, const Sequences *s);
+                           const int32_t *counts, const Upcoming *next, const Sequences *s);
   /* x[r] += W in[r] + b: the attention output or the MLP output.  x [rows][M], in [rows][K] dt. */
   void (*decode_residual)(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
                           const Sequences *s);
@@ -620,16 +628,15 @@ typedef struct Backend {
  * that a decoder needs. */
 /* clang-format off */
 #define BACKEND_LIST(G, T) \
-  G(open) G(close) G(info) T(peak_flops) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) G(copy) \
-  T(refresh_parameters) G(release_parameters) G(submit) T(join) G(mark) G(wait) G(drop) T(report) G(poll) \
-  T(step_begin) \
-  T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) G(residual_add) \
-  G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) T(head_norm_backward) \
-  G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) G(activation) \
-  T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) T(peers_reduce) \
-  T(peers_gather) T(peers_broadcast) T(peers_collect) T(peers_deal) G(decode_embedding) G(decode_norm) G(decode_qkv) \
-  G(decode_attention) G(decode_residual) G(decode_linear) G(decode_convolution) G(decode_mlp) G(decode_logits) \
-  G(sample) G(cache_store) G(convolution_store)
+  G(open) G(close) G(info) T(peak_flops) T(tune) T(tuning) G(alloc) G(alloc_shared) G(release) G(upload) G(download) \
+  G(copy) T(refresh_parameters) G(release_parameters) G(submit) T(join) G(mark) G(wait) G(drop) T(report) G(poll) \
+  T(step_begin) T(next_micro_batch) G(embedding) T(embedding_backward) G(residual_norm) T(residual_norm_backward) \
+  G(residual_add) G(linear) T(linear_backward_input) T(linear_backward_weight) G(rope) G(head_norm) \
+  T(head_norm_backward) G(attention) T(attention_backward) T(attention_map) G(convolution) T(convolution_backward) \
+  G(activation) T(activation_backward) T(cross_entropy) T(distill) T(loss_sum) T(clip) T(muon) T(adamw) \
+  T(peers_reduce) T(peers_gather) T(peers_broadcast) T(peers_collect) T(peers_deal) G(decode_embedding) \
+  G(decode_norm) G(decode_qkv) G(decode_attention) G(decode_residual) G(decode_linear) G(decode_convolution) \
+  G(decode_mlp) G(decode_logits) G(sample) G(cache_store) G(convolution_store)
 #define BACKEND_NOTHING(name)
 #define BACKEND_FUNCTIONS(X) BACKEND_LIST(X, X)
 #define BACKEND_GENERATION_FUNCTIONS(X) BACKEND_LIST(X, BACKEND_NOTHING)

@@ -416,8 +416,9 @@ static bool run(void *context, Error *error) {
   model_files_close(r->base.files);
   model_files_close(r->teacher.files);
   r->base.files = r->teacher.files = NULL;
+  if (!run_warm_up(r, error)) return false;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_warm_up(r, error) && run_alone(r, run_begin_directory, error) && train(r, error);
+  return run_alone(r, run_begin_directory, error) && train(r, error);
 }
 
 static void close_run(Run *r, ExitCode outcome) {
@@ -427,6 +428,7 @@ static void close_run(Run *r, ExitCode outcome) {
   collective_abort(r->peers, outcome);
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
+  free(r->device.tuning);
   run_close_data(&r->text);
   model_files_close(r->teacher.files);
   model_files_close(r->base.files);

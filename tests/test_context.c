@@ -1,6 +1,7 @@
 /* A context apart from operations: memory, uploads of any size, captured graphs, reports, tuning. On every backend. */
 #include "tests/backends.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,6 +165,7 @@ static void test_captured_graphs(void **state) {
   StepReport reports[REPORT_RING];
   double *expected = NULL, *doubled = random_values(f, 2, (size_t)N * K);
   for (int i = 0; i < 4; i++) {
+    if (i == 2) ops->tune(c, NULL, false); /* it is captured once more */
     ops->submit(c, &slot, work_step, &work);
     double *y = array_read(f, &work.y);
     if (i == 0) expected = y;
@@ -245,39 +247,27 @@ static void test_reports_overflow(void **state) {
 
 /* ---- tuning ---- */
 
-/* `text` with the last 8 numbers of every line, which are the algorithm, replaced by zeros; malloc. */
-static char *without_algorithms(const char *text) {
-  char *out = malloc(strlen(text) + 1), *to = out;
+/* `text` with `choice` as the last number of every line but the first; malloc. */
+static char *with_choices(const char *text, const char *choice) {
+  char *out = calloc(2 * strlen(text) + 1, 1), *to = out;
   assert_non_null(out);
-  for (const char *line = text; *line;) {
-    const char *end = line + strcspn(line, "\n"), *at = end;
-    for (int blanks = 0; at > line && blanks < 8;) blanks += *--at == ' ';
-    if (line == text) at = end; /* the header */
-    memcpy(to, line, (size_t)(at - line));
-    to += at - line;
-    if (at < end) to = stpcpy(to, " 0 0 0 0 0 0 0 0");
-    *to++ = '\n';
-    line = end + 1;
+  for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+    const char *at = end;
+    while (line > text && at > line && at[-1] != ' ') at--;
+    to += sprintf(to, "%.*s%s\n", (int)(at - line), line, line > text ? choice : "");
   }
-  *to = '\0';
   return out;
 }
 
-static void other_context(Fixture *f, bool autotune, const char *tuning) {
-  Error error = {0};
-  ContextOptions options = {.dtype = f->dtype, .autotune = autotune, .tuning = tuning};
-  Context *made = NULL;
-  assert_true(f->backend->open(&made, &options, &error));
-  f->context = made;
-}
-
-/* Runs products in a separate context, y [N][M] and after it an accumulated gradient [M][K], and returns the choices of
- * autotune. */
+/* Runs products in a separate context, y [N][M] and after it an accumulated gradient [M][K], and returns the choices
+ * that were used. */
 enum { PRODUCTS = N * M + M * K };
-static char *tuned_products(Fixture *f, bool autotune, const char *tuning, double *products) {
+static char *tuned_products(Fixture *f, const char *choices, bool measure, double *products) {
+  Error error = {0};
   Fixture own = {.backend = f->backend, .dtype = f->dtype};
   Parameters params;
-  other_context(&own, autotune, tuning);
+  assert_true(f->backend->open(&own.context, &(ContextOptions){.dtype = f->dtype}, &error));
+  own.backend->tune(own.context, choices, measure);
   Work work = work_new(&own, &params);
   work_step(own.context, &work);
   memcpy(products, array_read(&own, &work.y), (size_t)N * M * sizeof *products);
@@ -287,33 +277,44 @@ static char *tuned_products(Fixture *f, bool autotune, const char *tuning, doubl
   return text;
 }
 
+/* Uses `choices`, which is freed, and expects `want` of the choices that were used, with their last numbers as X. */
+static void expect_choices(Fixture *f, const char *name, char *choices, bool measure, const char *want,
+                           const double *plain) {
+  double *products = host_values(f, PRODUCTS);
+  char *used = tuned_products(f, choices, measure, products), *shown = with_choices(used, "X");
+  expect_close(f, name, products, plain, PRODUCTS, 1e-6);
+  if (strcmp(shown, want) != 0) fail_msg("%s: the choices are\n%snot\n%s", name, shown, want);
+  free(choices);
+  free(used);
+  free(shown);
+}
+
 /* Choices are kept as text, and a context that receives them makes the same choices again. */
 static void test_tuning(void **state) {
   Fixture *f = *state;
   double *plain = host_values(f, PRODUCTS), *tuned = host_values(f, PRODUCTS);
-  char *none = tuned_products(f, false, NULL, plain), *text = tuned_products(f, true, NULL, tuned);
-  assert_null(none);
-  expect_close(f, "a tuned product", tuned, plain, N * M, 1e-6);
-  expect_close(f, "a tuned product that is added", tuned + N * M, plain + N * M, M * K, 1e-6);
+  char *none = tuned_products(f, NULL, false, plain), *text = tuned_products(f, NULL, true, tuned);
+  expect_close(f, "tuned products", tuned, plain, PRODUCTS, 1e-6);
+  assert_int_equal(!text, !none);
   if (!text) return; /* a backend without choices */
-  char *again = tuned_products(f, true, text, tuned);
+  char *all = with_choices(text, "X"), *again = tuned_products(f, text, false, tuned);
   assert_string_equal(again, text);
-  char *damaged = tuned_products(f, true, "cublaslt of another world\n1 2 3\n", tuned);
-  assert_non_null(damaged);
-  char *hostile = without_algorithms(text);
-  char *chosen = tuned_products(f, true, hostile, tuned);
-  assert_non_null(chosen);
-  assert_string_not_equal(chosen, hostile);
-  expect_close(f, "products after a choice that does not run", tuned, plain, PRODUCTS, 1e-6);
-  text[strlen(text) / 2] = '\0'; /* cut off in the middle of a line */
-  char *cut = tuned_products(f, true, text, tuned);
-  assert_non_null(cut);
-  free(text);
+  assert_ptr_equal(strchr(none, '\n'), none + strlen(none) - 1); /* the first line alone */
+  assert_true(strlen(all) > strlen(none));
+  expect_choices(f, "choices of another device", strdup("cublaslt of another world\n1 2 3\n"), true, all, plain);
+  expect_choices(f, "the same, nothing is measured", strdup("cublaslt of another world\n1 2 3\n"), false, none, plain);
+  expect_choices(f, "choices that do not exist", with_choices(text, "15"), true, all, plain);
+  expect_choices(f, "the same, nothing is measured", with_choices(text, "15"), false, none, plain);
+  expect_choices(f, "huge choices", with_choices(text, "99999999999999999999"), false, none, plain);
+  expect_choices(f, "negative choices", with_choices(text, "-1"), false, none, plain);
+  expect_choices(f, "choices that are no numbers", with_choices(text, "x"), true, all, plain);
+  expect_choices(f, "lines that are too long", with_choices(text, "0 0"), false, none, plain);
+  expect_choices(f, "lines that are too short", with_choices(text, ""), false, none, plain);
+  text[strlen(text) / 2] = '\0';
+  expect_choices(f, "half of the text", text, true, all, plain);
+  free(none);
+  free(all);
   free(again);
-  free(damaged);
-  free(cut);
-  free(hostile);
-  free(chosen);
 }
 
 int main(void) {

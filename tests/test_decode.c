@@ -188,13 +188,15 @@ static Results decode(Machine *m, const Shape *s, const Sequence *q, int rows) {
   void *residual = machine_put_rows(m, x_values, rows, s->dim), *down = machine_put_rows(m, x_values, rows, s->dim);
   float *logits = machine_put(m, KIND_F32, NULL, (size_t)(rows * s->vocab));
   Rope rope = {.table = layer.rope_table};
+  const size_t output = w[PART_OUTPUT].matrix.offset;
+  const Upcoming next = {&layer.params, output, layer.params.count - output};
   const Embedding e = table_of(w[PART_TABLE].matrix);
   const MlpShape mlp = {ACTIVATION_SILU, true, s->ffn};
   const Norm *norm = &layer.norm;
   m->ops->decode_embedding(m->context, embedded, &layer.params, &e, &seq);
   m->ops->decode_qkv(m->context, query, &cache, x, norm, &layer.params, layer_of(w[PART_QKV].matrix), NULL, &rope,
                      &seq);
-  m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, NULL, &seq);
+  m->ops->decode_attention(m->context, attention, query_in, &cache, s->heads, 0.25f, NULL, &next, &seq);
   m->ops->decode_residual(m->context, residual, in, &layer.params, layer_of(w[PART_OUTPUT].matrix), &seq);
   m->ops->decode_mlp(m->context, hidden, x, norm, &layer.params, layer_of(w[PART_GATE_UP].matrix), &mlp, &seq);
   m->ops->decode_residual(m->context, down, down_in, &layer.params, layer_of(w[PART_DOWN].matrix), &seq);
@@ -298,7 +300,7 @@ static void test_decode_attention_sizes(void **state) {
                        s.capacity, 1, sizes[i]};
       Sequences seq = {.rows = 1, .capacity = 1, .positions = machine_put_ints(&m, &position, 1)};
       void *q = machine_put_rows(&m, query, 1, width), *out = machine_put_rows(&m, NULL, 1, width);
-      m.ops->decode_attention(m.context, out, q, &cache, s.heads, 0.25f, NULL, &seq);
+      m.ops->decode_attention(m.context, out, q, &cache, s.heads, 0.25f, NULL, NULL, &seq);
       expect_close(f, "attention", machine_get_rows(&m, out, 1, width), attended(f, &s, query, keys, values, counts[j]),
                    (size_t)width, TOLERANCE_F32);
       machine_close(&m);

@@ -214,7 +214,7 @@ static double *run_attention(Machine *m, const Part *k, const int *ids, int rows
                          s->kv_heads, s->head_dim};
   void *q = put_rows(m, k->x, ids, rows, query), *out = put_rows(m, NULL, ids, rows, query);
   const Sequences sequences = sequences_new(m, ids, rows, 1);
-  m->ops->decode_attention(m->context, out, q, &cache, s->heads, 0.25f, device_counts, &sequences);
+  m->ops->decode_attention(m->context, out, q, &cache, s->heads, 0.25f, device_counts, NULL, &sequences);
   return machine_get_rows(m, out, rows, query);
 }
 

@@ -63,6 +63,16 @@ bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error) {
   return ok;
 }
 
+char *file_read_text(const char *path, size_t limit) {
+  Error ignored = {0};
+  MappedFile file;
+  if (!file_map(&file, path, EXIT_INPUT, &ignored)) return NULL;
+  char *text = file.size <= limit ? calloc(file.size + 1, 1) : NULL;
+  if (text && file.size) memcpy(text, file.bytes, file.size);
+  file_unmap(&file);
+  return text;
+}
+
 void file_forget(const void *begin, size_t size) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t first = ((uintptr_t)begin + page - 1) / page * page, end = ((uintptr_t)begin + size) / page * page;

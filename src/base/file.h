@@ -18,6 +18,9 @@ typedef struct MappedFile {
  * error. */
 bool file_map(MappedFile *out, const char *path, ExitCode code, Error *error);
 void file_unmap(MappedFile *file);
+/* Returns the bytes of a regular file of at most `limit` bytes, with a zero after them, for free(). NULL: there is no
+ * such file, or memory is out. */
+char *file_read_text(const char *path, size_t limit);
 /* Tells the kernel that a part of a map will not be read soon, so that its pages may leave memory. */
 void file_forget(const void *begin, size_t size);
 

@@ -13,15 +13,12 @@ const char *const weight_dtype_choices[] = {"auto", "f32", "bf16", "int8", NULL}
 
 /* Returns the options of a context. When weights are only read, a CPU stores them in the requested dtype and computes
  * in f32. */
-static ContextOptions context_options(const char *device, const char *isa, const DeviceSettings *settings,
-                                      const char *tuning) {
+static ContextOptions context_options(const char *device, const char *isa, const DeviceSettings *settings) {
   const DType natural = backend_natural_dtype(device, isa);
   ContextOptions options = {.dtype = settings->dtype ? (DType)(settings->dtype - 1) : natural,
                             .weights = DTYPE_F32,
                             .threads = settings->threads,
-                            .autotune = settings->autotune,
-                            .peers = settings->peers,
-                            .tuning = tuning};
+                            .peers = settings->peers};
   if (settings->reads_only && strcmp(device, "cpu") == 0) {
     options.weights = settings->dtype ? options.dtype : DTYPE_F32;
     options.dtype = DTYPE_F32;
@@ -82,8 +79,8 @@ static bool no_backend(const char *device, const char *isa, DType dtype, Error *
 
 /* Opens the best backend of one device; NULL, with the reason. */
 static Context *open_device(const char *device, const char *isa, const DeviceSettings *settings,
-                            const ModelConfig *model, const char *tuning, const Backend **backend, Error *error) {
-  const ContextOptions options = context_options(device, isa, settings, tuning);
+                            const ModelConfig *model, const Backend **backend, Error *error) {
+  const ContextOptions options = context_options(device, isa, settings);
   *backend = backend_find(device, isa, 1u << options.dtype);
   if (!*backend) return no_backend(device, isa, options.dtype, error), NULL;
   return open_backend(*backend, &options, model, error);
@@ -105,8 +102,8 @@ static void say_skipped(Console *console, const DeviceSettings *settings, const 
   if (why->code && !missing) console_warning(console, "%s; computing on the CPU", why->text);
 }
 
-bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
-                 const Backend **backend, Context **context, Error *error) {
+bool device_open(const DeviceSettings *settings, const ModelConfig *model, Console *console, const Backend **backend,
+                 Context **context, Error *error) {
   const char *isa = settings->isa ? settings->isa : getenv("INKLING_ISA");
   if (isa && !*isa) isa = NULL; /* set but empty */
   Error skipped = {0};          /* why the better device cannot be used */
@@ -115,7 +112,7 @@ bool device_open(const DeviceSettings *settings, const ModelConfig *model, const
     const bool cpu = strcmp(*device, "cpu") == 0;
     if (settings->device && strcmp(*device, device_choices[settings->device]) != 0) continue;
     if (!settings->device && !cpu && !backend_find(*device, NULL, ~0u)) continue; /* this build has no such backend */
-    *context = open_device(*device, isa, settings, model, tuning, backend, &why);
+    *context = open_device(*device, isa, settings, model, backend, &why);
     if (*context) say_skipped(console, settings, &skipped);
     if (*context) return true;
     if (settings->device) return fail(error, why.code, "%s%s", why.text, cpu ? "" : "; use --device cpu");

@@ -1,4 +1,4 @@
-/* Selection of the backend: --device, --isa, --dtype, --threads, --autotune. */
+/* Selection of the backend: --device, --isa, --dtype, --threads. */
 #ifndef INKLING_CLI_DEVICE_H
 #define INKLING_CLI_DEVICE_H
 
@@ -17,7 +17,7 @@ typedef struct DeviceSettings {
   bool reads_only;   /* no training: on a CPU, dtype applies only to the weights */
   const char *isa;   /* the highest Backend.isa allowed on a CPU; NULL: $INKLING_ISA, or any */
   int threads;       /* 0 = all that are available to the process */
-  bool autotune;
+  bool autotune;     /* ./train measures algorithms of GEMMs */
   Collective *peers; /* ContextOptions.peers */
 } DeviceSettings;
 
@@ -35,8 +35,8 @@ void device_limit_threads(DeviceSettings *settings, Console *console);
 
 /* Opens the named backend, or with auto the best one that supports `model` (NULL: unknown). Notes on `console` name
  * skipped backends and the reason; without training only those that should have worked. The dtype is the named one, or
- * with auto the native one. `tuning`: ContextOptions.tuning. EXIT_USAGE when this build or machine does not have it. */
-bool device_open(const DeviceSettings *settings, const ModelConfig *model, const char *tuning, Console *console,
-                 const Backend **backend, Context **context, Error *error);
+ * with auto the native one. EXIT_USAGE when this build or machine does not have it. */
+bool device_open(const DeviceSettings *settings, const ModelConfig *model, Console *console, const Backend **backend,
+                 Context **context, Error *error);
 
 #endif

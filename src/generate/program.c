@@ -50,7 +50,7 @@ bool program_open_model(Program *p, Error *error) {
   Console *console = &p->console;
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
   return open_chat(p, error) && prompt_make_rules(p, error) &&
-         device_open(&p->settings.machine, &m->config, NULL, console, &m->backend, &m->context, error) &&
+         device_open(&p->settings.machine, &m->config, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }
 

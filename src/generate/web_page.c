@@ -241,7 +241,7 @@ static bool open_on_cpu(Program *p, Error *error) {
   for (machine.device = 0; strcmp(device_choices[machine.device], "cpu") != 0;) machine.device++;
   if (!options_typed(&p->options, "dtype"))
     for (machine.dtype = 0; strcmp(weight_dtype_choices[machine.dtype], "int8") != 0;) machine.dtype++;
-  return device_open(&machine, &p->model.config, NULL, &p->console, &p->model.backend, &p->model.context, error);
+  return device_open(&machine, &p->model.config, &p->console, &p->model.backend, &p->model.context, error);
 }
 
 /* Returns the title of --title, in which newlines are spaces, or the default when it is blank. */

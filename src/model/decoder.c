@@ -351,18 +351,21 @@ static void decode_sublayer(Decoder *d, const Sublayer *w, const Norm *norm) {
   const Rope rope = rope_table_of(m, NULL);
   const HeadNorm heads = head_norm_of(m, w);
   const Convolution convolution = convolution_of(m, w, NULL);
+  const bool attends = w->kind == SUBLAYER_SELF || w->kind == SUBLAYER_CROSS;
+  const Upcoming next = attends ? weights_after_attention(m, w) : (Upcoming){NULL, 0, 0};
   switch (w->kind) {
   case SUBLAYER_SELF:
     k->decode_qkv(m->context, d->q, &d->caches[w->layer], d->x, norm, &m->params, w->in, g->qk_norm ? &heads : NULL,
                   w->rope ? &rope : NULL, s);
-    k->decode_attention(m->context, d->middle, d->q, &d->caches[w->layer], g->heads, scale, NULL, s);
+    k->decode_attention(m->context, d->middle, d->q, &d->caches[w->layer], g->heads, scale, NULL, &next, s);
     break;
   case SUBLAYER_CONVOLUTION:
     k->decode_convolution(m->context, d->middle, &d->states[w->layer], d->x, norm, &m->params, w->in, &convolution, s);
     break;
   case SUBLAYER_CROSS:
     k->decode_linear(m->context, d->q, d->x, norm, &m->params, w->in, s);
-    k->decode_attention(m->context, d->middle, d->q, &d->memories[w->layer], g->heads, scale, d->source_counts, s);
+    k->decode_attention(m->context, d->middle, d->q, &d->memories[w->layer], g->heads, scale, d->source_counts, &next,
+                        s);
     break;
   default: k->decode_mlp(m->context, d->middle, d->x, norm, &m->params, w->in, &mlp, s);
   }

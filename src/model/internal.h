@@ -198,6 +198,13 @@ static inline float *gradient_of(const Model *m, VectorGroup group) {
   return group.matrix.rows ? m->params.grad + group.matrix.offset : NULL;
 }
 
+/* The weights of a layer after those of its attention's inputs. They follow each other in the arenas. */
+static inline Upcoming weights_after_attention(const Model *m, const Sublayer *attention) {
+  const size_t begin = attention->out.weight.offset;
+  const Matrix last = attention[1].out.weight; /* a mixer is not the last sublayer */
+  return (Upcoming){&m->params, begin, last.offset + (size_t)last.rows * (size_t)last.cols - begin};
+}
+
 /* Return what operations read of the table. */
 static inline Norm norm_of(const Model *m, NormParameters norm) {
   return (Norm){m->config.norm, vectors_of(m, norm.weight), vectors_of(m, norm.bias), m->config.norm_eps};

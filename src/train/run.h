@@ -87,6 +87,7 @@ typedef struct RunDevice {
   const Backend *backend;
   Context *context;
   ContextInfo info; /* as it was opened; run_device_now() has changing values such as free memory */
+  char *tuning;     /* Backend.tuning() of rank 0 after the warm-up; NULL: not yet, or --no-autotune */
   double peak_flops;
   size_t available; /* free bytes before the model was allocated */
 } RunDevice;
@@ -311,7 +312,7 @@ bool run_open_device(Run *r, Error *error);
 /* Compares the device with that of rank 0, adds up the speed of all, and counts their machines. EXIT_USAGE. */
 bool run_compare_devices(Run *r, Error *error);
 ContextInfo run_device_now(const RunDevice *device);
-bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* the choices of --autotune so far */
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error); /* RunDevice.tuning, if there is any */
 /* Checks that the run fits into the memory that is free now, as far as it can be planned. EXIT_MEMORY. */
 bool run_check_memory(Run *r, Error *error);
 bool run_start_model(Run *r, Error *error);

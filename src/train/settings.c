@@ -22,6 +22,7 @@ enum { EXCLUSIVE_LENGTH = 1, EXCLUSIVE_BATCH = 2 };
 /* Of the options whose default is not automatic. */
 static const TrainSettings defaults = {.val_frac = 0.1,
                                        .model = {.norm_eps = 1e-5f},
+                                       .machine = {.autotune = true},
                                        .momentum = 0.9f,
                                        .min_lr_frac = 0.1f,
                                        .beta1 = 0.9f,
@@ -356,7 +357,7 @@ static void add_output_options(Options *options, TrainSettings *s) {
       DEVICE_ROWS(&s->machine, dtype_choices, "auto: bf16 on a GPU or an AMD CPU with AVX512-BF16, else f32",
                   "compute dtype; master weights stay f32"),
       FLAG("autotune", &s->machine.autotune,
-           "time the GEMM algorithms on a GPU and record the fastest in the run's autotune.txt"),
+           "time the GEMM algorithms on a GPU, once for each shape, and use the fastest"),
       TEXT("gpus", &s->gpus, "N|all", NULL, "number of GPUs on this machine to train on, one process each",
            .transient = true),
       FLAG("no-shard", &s->no_shard, "replicate the optimizer state in all processes, instead of sharding it (ZeRO-1)"),

@@ -10,29 +10,109 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "base/user_cache.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tuning: the GEMM algorithms that --autotune has chosen ---- */
+/* ---- tuning: the GEMM algorithms that are the fastest on this device ---- */
 
-bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
-  char *tuning = device->backend->tuning(device->context);
-  bool ok = !tuning || file_write_in(dir, CHECKPOINT_TUNING, tuning, strlen(tuning), error);
+/* The user's file for the device and library that the first line of `tuning` names. */
+typedef struct TuningName {
+  char text[32];
+} TuningName;
+
+static TuningName tuning_name(const char *tuning) {
+  TuningName name;
+  snprintf(name.text, sizeof name.text, "gemm-%016" PRIx64 ".txt", checksum_xxh64(tuning, strcspn(tuning, "\n"), 0));
+  return name;
+}
+
+/* Returns whether both begin with the same line. */
+static bool same_device(const char *a, const char *b) {
+  const size_t line = strcspn(a, "\n");
+  return strcspn(b, "\n") == line && memcmp(a, b, line) == 0;
+}
+
+/* Returns the choices of the run that is resumed; NULL, with a warning, if they are not valid here. */
+static char *choices_of_run(Run *r, const char *tuning) {
+  char *text = file_read_text(path_in(r->files.dir, CHECKPOINT_TUNING).text, 1 << 20);
+  if (text && same_device(text, tuning)) return text;
+  console_warning(&r->console,
+                  "%s/" CHECKPOINT_TUNING " is %s: GEMM algorithms are chosen again, so sums may be in another order",
+                  r->files.dir, text ? "of another GPU or another version of cuBLAS" : "missing");
+  free(text);
+  return NULL;
+}
+
+/* Sends a text of rank 0 to all ranks; NULL becomes an empty one. */
+static bool broadcast_choices(const Run *r, char **text, Error *error) {
+  if (run_leads(r->peers) && !*text) *text = calloc(1, 1);
+  if (run_leads(r->peers) && !*text) error_memory(error, "the choices of GEMM algorithms");
+  size_t size = *text ? strlen(*text) : 0;
+  return run_agree(r->peers, error) && collective_broadcast_text(r->peers, text, &size, error);
+}
+
+/* Rank 0 measures in the warm-up what neither the resumed run nor earlier runs of the user have measured. */
+static bool begin_tuning(Run *r, Error *error) {
+  RunDevice *d = &r->device;
+  const bool leads = run_leads(r->peers);
+  if (!r->settings.machine.autotune) return true;
+  char *tuning = leads ? d->backend->tuning(d->context) : NULL, *text = NULL;
+  if (tuning && r->settings.resume) d->tuning = choices_of_run(r, tuning);
+  if (tuning) text = d->tuning ? strdup(d->tuning) : user_cache_read(tuning_name(tuning).text);
+  const bool ok = broadcast_choices(r, &text, error);
+  if (ok) d->backend->tune(d->context, text, leads);
   free(tuning);
+  free(text);
   return ok;
 }
 
-/* Returns NULL if there is no usable file: then the algorithms are chosen again. */
-static char *read_tuning(const char *dir) {
-  enum { LIMIT = 1 << 20 }; /* a shape takes about 200 bytes */
-  Error ignored = {0};
-  MappedFile file = {0};
-  const bool found = file_map(&file, path_in(dir, CHECKPOINT_TUNING).text, EXIT_CHECKPOINT, &ignored);
-  char *text = found && file.size < LIMIT ? calloc(file.size + 1, 1) : NULL;
-  if (text && file.size) memcpy(text, file.bytes, file.size);
-  file_unmap(&file);
-  return text;
+/* Returns the lines of `old` and those of `text` that it lacks, for free(); NULL: out of memory. */
+static char *join_lines(const char *old, const char *text) {
+  char *all = calloc(strlen(old) + strlen(text) + 2, 1), *to = all;
+  if (!all) return NULL;
+  to += sprintf(to, "%s%s", old, *old && old[strlen(old) - 1] != '\n' ? "\n" : "");
+  for (const char *line = text, *next; *line; line = next) {
+    next = line + strcspn(line, "\n") + 1; /* tuning() ends each line */
+    memcpy(to, line, (size_t)(next - line));
+    to[next - line] = '\0';
+    if (strstr(old, to)) *to = '\0';
+    else to += next - line;
+  }
+  return all;
+}
+
+/* Adds choices to the user's file, which may have those of other models. */
+static void keep_choices(const char *text) {
+  const TuningName name = tuning_name(text);
+  char *old = user_cache_read(name.text), *all = join_lines(old && same_device(old, text) ? old : "", text);
+  if (all && (!old || strcmp(all, old) != 0)) user_cache_write(name.text, all);
+  free(all);
+  free(old);
+}
+
+/* From here on all ranks use the algorithms that rank 0 has used in the warm-up, and no others: what an earlier run has
+ * measured besides changes nothing. */
+static bool end_tuning(Run *r, Error *error) {
+  RunDevice *d = &r->device;
+  if (!r->settings.machine.autotune) return true;
+  char *used = run_leads(r->peers) ? d->backend->tuning(d->context) : NULL;
+  char *all = used ? join_lines(d->tuning ? d->tuning : "", used) : NULL;
+  free(used);
+  free(d->tuning);
+  d->tuning = all;
+  if (!broadcast_choices(r, &d->tuning, error)) return false;
+  if (run_leads(r->peers) && *d->tuning) keep_choices(d->tuning);
+  d->backend->tune(d->context, d->tuning, false);
+  return true;
+}
+
+bool run_save_tuning(const RunDevice *device, const char *dir, Error *error) {
+  return !device->tuning || !*device->tuning ||
+         file_write_in(dir, CHECKPOINT_TUNING, device->tuning, strlen(device->tuning), error);
 }
 
 /* ---- device ---- */
@@ -53,26 +133,13 @@ static int threads_for(const TrainSettings *s, Collective *peers) {
   return all > same ? all / same : 1;
 }
 
-/* A resumed run uses the algorithms that it was tuned to, on a device that can compute its model. */
 bool run_open_device(Run *r, Error *error) {
   DeviceSettings machine = r->settings.machine;
-  const bool resumes = r->settings.resume && run_leads(r->peers);
   r->text.threads = machine.threads = threads_for(&r->settings, r->peers);
   machine.peers = r->peers->size > 1 ? r->peers : NULL;
   r->text.threads = threads_count(r->text.threads);
-  char *tuning = resumes && machine.autotune ? read_tuning(r->files.dir) : NULL;
-  const bool untuned = resumes && machine.autotune && !tuning;
-  bool ok = device_open(&machine, run_base(r), tuning, &r->console, &r->device.backend, &r->device.context, error);
-  free(tuning);
-  if (!ok) return false;
+  if (!device_open(&machine, run_base(r), &r->console, &r->device.backend, &r->device.context, error)) return false;
   r->device.info = run_device_now(&r->device);
-  if (machine.autotune && !r->device.info.accelerator)
-    console_note(&r->console, "--autotune has nothing to choose on the CPU");
-  else if (untuned)
-    console_warning(&r->console,
-                    "%s/" CHECKPOINT_TUNING
-                    " is missing: GEMM algorithms are chosen again, so sums may be in another order",
-                    r->files.dir);
   return true;
 }
 
@@ -80,6 +147,7 @@ bool run_compare_devices(Run *r, Error *error) {
   RunDevice *device = &r->device;
   const ContextInfo *mine = &device->info;
   ContextInfo first = *mine;
+  if (!begin_tuning(r, error)) return false;
   double sums[] = {device->backend->peak_flops(device->context), r->peers->node_rank == 0};
   device->backend->poll(device->context, NULL, 0, false, error);
   collective_broadcast(r->peers, &first, sizeof first);
@@ -185,7 +253,8 @@ bool run_warm_up(Run *r, Error *error) {
   run_fill_batch(r, r->progress.step + 1, &batch, error);
   if (!run_agree(r->peers, error)) return false;
   model_train_step(r->model.on_device, &batch);
-  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) return append_fitting_batch(r, error);
+  if (model_reports(r->model.on_device, reports, REPORT_RING, true, error) < 0) append_fitting_batch(r, error);
+  if (!run_agree(r->peers, error) || !end_tuning(r, error)) return false;
   run_upload_state(&r->model, r->progress.step);
   return true;
 }

@@ -82,6 +82,7 @@ static void measure_decoding(Bench *b, const Settings *s, BenchModel *list, int 
   for (int i = 0; i < wanted_count && (operations || listed(s->only, "token")); i++) {
     bench_decode(b, wanted[i], wanted[i]->batch, !operations);
     if (!s->shape_text) bench_decode(b, wanted[i], b->quick ? 3 : 8, !operations);
+    if (!s->shape_text && !b->quick && b->accelerator) bench_decode(b, wanted[i], 64, !operations);
     bench_unload(b, wanted[i]);
   }
 }

@@ -34,8 +34,10 @@ static void call_decode_normed_qkv(Bench *b, const Operands *o, int set) {
 
 static void call_decode_attention(Bench *b, const Operands *o, int set) {
   const ModelConfig *c = &o->model->config;
-  b->ops->decode_attention(b->c, o->array[0][2], o->array[0][1], &o->caches[layer_of(o, set)], c->heads,
-                           1.0f / sqrtf((float)c->head_dim), NULL, &o->sequences);
+  const int layer = layer_of(o, set);
+  const Upcoming next = weights_after_attention(o->model, bench_sublayer(o->model, layer, SUBLAYER_SELF));
+  b->ops->decode_attention(b->c, o->array[0][2], o->array[0][1], &o->caches[layer], c->heads,
+                           1.0f / sqrtf((float)c->head_dim), NULL, &next, &o->sequences);
 }
 
 static void call_decode_output(Bench *b, const Operands *o, int set) {

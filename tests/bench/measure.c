@@ -53,9 +53,10 @@ static void *upload_random(Bench *b, size_t bytes, bool floats) {
 }
 
 bool bench_open(Bench *b, Error *error) {
-  ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .threads = b->threads, .autotune = b->autotune};
+  ContextOptions options = {.dtype = b->dtype, .weights = b->weights, .threads = b->threads};
   owned_count = 0;
   if (!b->ops->open(&b->c, &options, error)) return false;
+  b->ops->tune(b->c, NULL, b->autotune);
   b->random_bytes = b->quick ? 64 << 10 : 16 << 20;
   b->random_floats = upload_random(b, b->random_bytes, true);
   b->random_compute = b->dtype == DTYPE_F32 ? b->random_floats : upload_random(b, b->random_bytes, false);

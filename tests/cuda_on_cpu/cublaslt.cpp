@@ -39,7 +39,7 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "fits");
 static const uint64_t MAGIC = 0x656D752D67656D6Du;
-enum { CANDIDATES = 3 };
+enum { CANDIDATES = emu::GEMM_CANDIDATES };
 
 static bool from_heuristic(const Algorithm &a) {
   return a.magic == MAGIC && a.number < CANDIDATES && a.align_a && a.align_b && a.align_c && a.align_d;
@@ -181,11 +181,12 @@ struct SumOrder {
   bool backward;
 };
 
-static SumOrder order_of(const Product &p) {
+static SumOrder order_of(const Product &p, uint64_t algorithm) {
   const uint64_t hash = (uint64_t(p.m) * 31 + uint64_t(p.n) * 17 + uint64_t(p.k) * 7) * 0x9E3779B97F4A7C15u;
   const int64_t group = p.a.type == CUDA_R_32F ? 1 : 16;
   const int64_t parts = p.k >= 64 ? int64_t(1) << (hash >> 60) % 3 : 1;
-  return {parts + (emu::options().unequal ? emu::rank : 0), group, (hash >> 59 & 1) != 0};
+  const int64_t more = (emu::options().unequal ? emu::rank : 0) + (*emu::options().gemm_ms ? int64_t(algorithm) : 0);
+  return {parts + more, group, (hash >> 59 & 1) != 0};
 }
 
 /* sums [m] = the products of column j with l = begin .. end */
@@ -203,14 +204,14 @@ static void add_part(std::vector<float> &sums, std::vector<double> &wide, const 
 }
 
 /* D = alpha * op(A) op(B) + beta * C, and the bias [m] in every column, of matrix number `number` of the batch */
-static void multiply(const Product &p, int64_t number, double alpha, double beta, const void *a, const void *b,
-                     const void *c, void *d) {
+static void multiply(const Product &p, uint64_t algorithm, int64_t number, double alpha, double beta, const void *a,
+                     const void *b, const void *c, void *d) {
   const std::vector<double> columns =
       unpack(a, p.a, number * p.a.stride, p.description.transpose_a == CUBLAS_OP_N); /* [k][m] */
   const std::vector<double> factors =
       unpack(b, p.b, number * p.b.stride, p.description.transpose_b == CUBLAS_OP_N); /* [n][k] */
   const int64_t first_c = number * p.c.stride, first_d = number * p.d.stride;
-  const SumOrder order = order_of(p);
+  const SumOrder order = order_of(p, algorithm);
   const int64_t part = ((p.k + order.parts - 1) / order.parts + order.group - 1) / order.group * order.group;
   std::vector<float> sums(static_cast<size_t>(p.m)), parts(sums);
   std::vector<double> wide(sums.size());
@@ -366,24 +367,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result) {
-  Product product;
-  Algorithm algorithm;
-  if (!handle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
-  if (!algo || !result) return refuse(CUBLAS_STATUS_INVALID_VALUE, "arguments of the check");
-  const cublasStatus_t status = make_product(&product, desc, a, b, c, d);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  memcpy(&algorithm, algo, sizeof algorithm);
-  if (!from_heuristic(algorithm) || !made_for(algorithm, product))
-    return CUBLAS_STATUS_NOT_SUPPORTED; /* what the check is for: no complaint */
-  memset(result, 0, sizeof *result);
-  result->algo = *algo;
-  result->workspaceSize = algorithm.workspace;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
@@ -413,8 +396,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (emu::options().verbose)
       fprintf(stderr, "emu: product of %lld x %lld x %lld\n", (long long)product.m, (long long)product.n,
               (long long)product.k);
+    emu::pretended_ms += emu::options().gemm_ms[(algorithm.number + uint64_t(emu::rank)) % CANDIDATES];
     if (needed) memset(workspace, 0xFF, needed); /* nobody else may keep anything there */
-    for (int64_t i = 0; i < product.d.batch; i++) multiply(product, i, double(scale), double(keep), a, b, c, d);
+    for (int64_t i = 0; i < product.d.batch; i++)
+      multiply(product, algorithm.number, i, double(scale), double(keep), a, b, c, d);
   });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -36,11 +36,15 @@ static Options read_options() {
   o.host_guard = flag("EMU_HOSTGUARD", "1", "0");
   o.memory_kib = *environment("EMU_MEMORY_KIB") ? unsigned(atoi(environment("EMU_MEMORY_KIB"))) : 4u << 20;
   o.unequal = flag("EMU_UNEQUAL", "1", "0");
+  float *const ms = o.gemm_ms;
+  if (*environment("EMU_GEMM_MS") && sscanf(environment("EMU_GEMM_MS"), "%f,%f,%f", ms, ms + 1, ms + 2) != 3)
+    refuse_option("EMU_GEMM_MS", "three numbers, as 9,8,7");
   o.verbose = flag("EMU_VERBOSE", "1", "0");
   return o;
 }
 
 int rank = 0;
+double pretended_ms = 0;
 
 const Options &options() {
   static const Options the_options = read_options();
@@ -203,6 +207,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   p->major = card().capability / 10;
   p->minor = card().capability % 10;
   p->multiProcessorCount = PROCESSORS;
+  p->l2CacheSize = 1 << 20;
   p->warpSize = 32;
   p->maxThreadsPerBlock = MAX_THREADS;
   p->maxThreadsPerMultiProcessor = card().threads_per_processor;

@@ -42,6 +42,8 @@ inline float cut_to_float(double x) {
 
 enum Order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
 
+enum { GEMM_CANDIDATES = 3 };
+
 struct Options {
   Order order;          /* EMU_ORDER=fwd|rev|rand:SEED: of blocks, warps and lanes */
   unsigned seed;        /* never 0 */
@@ -51,11 +53,15 @@ struct Options {
   bool host_guard;      /* EMU_HOSTGUARD=1, with AddressSanitizer: host code must not touch device memory */
   unsigned memory_kib;  /* EMU_MEMORY_KIB: of the card */
   bool unequal;         /* EMU_UNEQUAL=1: every rank adds products in an order of its own, as unequal cards do */
-  bool verbose;         /* EMU_VERBOSE=1: a line for every launch */
+  /* EMU_GEMM_MS=A,B,C: what each algorithm for a matrix product takes, on events; they then add in orders of their own.
+   * Rank r begins with number r. */
+  float gemm_ms[GEMM_CANDIDATES];
+  bool verbose; /* EMU_VERBOSE=1: a line for every launch */
 };
 const Options &options();
 
-extern int rank; /* in the last communicator */
+extern int rank;            /* in the last communicator */
+extern double pretended_ms; /* by which the clock of events is ahead: EMU_GEMM_MS */
 
 struct Card { /* EMU_SM=80|86|89|90 */
   int capability;

@@ -40,6 +40,9 @@ inline uint4 load16_ordered(const void *global, bool pred) {
   return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
 }
 
+/* Reads a byte, for the sanitizers. */
+inline void prefetch_l2(const void *global) { (void)*static_cast<const volatile char *>(global); }
+
 inline int64_t nanoseconds() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

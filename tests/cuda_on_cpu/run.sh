@@ -18,6 +18,7 @@ programs="$programs test_kernels_convolution"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
 orders=${ORDERS:-fwd rev rand}
+export XDG_CACHE_HOME=/dev/null # the user's choices of algorithms stay as they are
 last=${orders##* }
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL

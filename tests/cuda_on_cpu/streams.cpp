@@ -43,6 +43,7 @@ struct Mark {
   CUstream_st *stream; /* to run while not reached */
   bool reached;
   std::chrono::steady_clock::time_point time;
+  double pretended_ms; /* more */
 };
 
 struct CUevent_st {
@@ -276,6 +277,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return enqueue(stream, [mark] {
     mark->reached = true;
     mark->time = std::chrono::steady_clock::now();
+    mark->pretended_ms = emu::pretended_ms;
   });
 }
 
@@ -327,7 +329,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
   if (!from || !to || !from->timing || !to->timing || !from->mark || !to->mark)
     return failure(cudaErrorInvalidResourceHandle);
   if (!from->mark->reached || !to->mark->reached) return failure(cudaErrorNotReady);
-  *milliseconds = std::chrono::duration<float, std::milli>(to->mark->time - from->mark->time).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(to->mark->time - from->mark->time).count() +
+                  float(to->mark->pretended_ms - from->mark->pretended_ms);
   return cudaSuccess;
 }
 

@@ -10,6 +10,7 @@ train=$build/train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+export XDG_CACHE_HOME="$work/cache"
 
 check() { # check NAME COMMAND...
   name=$1
@@ -73,6 +74,56 @@ check "a card that the driver compiles for" [ "$(plan EMU_SM=120 "'compiled by i
 check "a later card of the same kind" [ "$(plan EMU_SM=89 "'compiled' in json.load(sys.stdin)['device']")" = False ]
 free='json.load(sys.stdin)["memory_bytes"]["free"]'
 check "a display keeps a fifth of the memory" [ $(($(plan EMU_SM=90 "$free") - $(plan EMU_DISPLAY=1 "$free"))) -eq $(((4 << 30) / 5)) ]
+# Tuned products, where one algorithm adds in another order than the next: tuned NAME MILLISECONDS CACHE FLAGS...
+tuned() {
+  name=$1 times=$2 cache=$3
+  shift 3
+  EMU_GEMM_MS=$times XDG_CACHE_HOME=$cache run "$name" --device cuda --dtype f32 --layers 1 --steps 2 "$@"
+}
+# A run used CHOICE for all products, and has the weights of another run: used NAME CHOICE OTHER
+used() {
+  got=$(tail -n +2 "$1.run/autotune.txt" | sed 's/.* //' | sort -u | tr '\n' ' ')
+  echo "choices $got"
+  [ "$got" = "$2 " ] && cmp "$1.run/model.safetensors" "$3.run/model.safetensors"
+}
+check "the fastest algorithm is measured" tuned first 1000,990,900 "$work/c1"
+check "and used" used first 2 first
+file=$(ls "$work"/c1/inkling/gemm-*.txt)
+check "the user's file" cmp "$file" first.run/autotune.txt
+check "nobody else can read it" [ "$(stat -c %a "$work/c1" "$work/c1/inkling" | sort -u)" = 700 ]
+check "another run uses the same" tuned again 1000,500,900 "$work/c1"
+check "with the same bytes" used again 2 first
+check "a gain of less than 3 % is none" tuned near 1000,980,975 "$work/c2"
+check "products without tuning" tuned plain 1000,500,900 "$work/c3" --no-autotune
+check "are those of the first algorithm" used near 0 plain
+check "and leave no file in the run" [ ! -e plain.run/autotune.txt ]
+check "nor in the user's directory" [ ! -e "$work/c3" ]
+check "they differ" sh -c '! cmp -s first.run/model.safetensors plain.run/model.safetensors'
+# What stands in the user's file, if it is not what we wrote: broken NAME COMMAND, which writes it
+broken() {
+  mkdir -p "$work/$1/inkling"
+  what=$1 place=$work/$1/inkling/${file##*/}
+  shift
+  "$@" >"$place"
+  check "a file that is $what" tuned "$what" 1000,990,900 "$work/$what"
+  check "a file that is $what: measured again" used "$what" 2 first
+  check "a file that is $what: has all choices then" [ -z "$(grep -Fxvf "$place" "$file")" ]
+}
+broken empty true
+broken text cat text.txt
+broken foreign sed '1s/on .*/on a GeForce 256/' "$file"
+broken cut head -c 500 "$file"
+# shellcheck disable=SC2016 # $ is of sed
+broken absent sed '2,$ s/ [0-9]*$/ 9/' "$file"
+check "choices that did not exist" tuned repaired 1000,500,900 "$work/absent"
+check "are measured once" used repaired 2 first
+check "no place for the user's file" tuned homeless 1000,990,900 /dev/null
+check "tunes this run" used homeless 2 first
+check "a run is stopped" tuned parts 1000,990,900 "$work/c1" --stop-at 1
+check "it goes on with its own choices" env EMU_GEMM_MS=1000,500,900 "$train" --resume=parts.run --quiet
+check "to the same bytes" used parts 2 first
+rm parts.run/autotune.txt
+check "without them it says so" says 0 "autotune.txt is missing" "$train" --resume=parts.run --steps 3 --quiet
 # Sizes that the card cannot work with: a new run ends before anything is written, an older one goes on the CPU.
 check "an ffn that CUDA refuses" says 2 "ffn 44 is not supported on CUDA" "$train" text.txt $flags --ffn 44 --out odd
 check "a dim that CUDA refuses" says 2 "dim 8200 is not supported on CUDA.*at most 8192" "$train" text.txt $flags --dim 8200 --heads 100 --dry-run --device cuda

@@ -91,6 +91,12 @@ void CPU(info)(Context *c, ContextInfo *out) {
   snprintf(out->limit, sizeof out->limit, "%s", memory_limit_text(&free).text);
 }
 
+void CPU(tune)(Context *c, const char *choices, bool measure) {
+  (void)c;
+  (void)choices;
+  (void)measure;
+}
+
 char *CPU(tuning)(Context *c) {
   (void)c;
   return NULL;

@@ -139,7 +139,8 @@ static void attend_heads(const void *job, int begin, int end, int thread) {
 }
 
 void CPU(decode_attention)(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const int32_t *counts, const Sequences *s) {
+                           const int32_t *counts, const Upcoming *next, const Sequences *s) {
+  (void)next; /* the processor's own prefetching is enough */
   if (c->error.code) return;
   int64_t work = 0, pieces = (int64_t)s->rows * heads;
   for (int r = 0; r < s->rows; r++)

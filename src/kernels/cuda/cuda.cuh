@@ -98,6 +98,7 @@ struct Context {
   int processors;   /* streaming multiprocessors */
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
   int shared_bytes; /* shared memory that a block can have */
+  int l2_bytes;     /* the cache that all multiprocessors share */
   char name[128];
   cudaStream_t stream;
   void *workspace;  /* of matrix products on the stream */

@@ -4,10 +4,10 @@
  *   x, out [rows][C]   q [rows][H*D]   h [rows][F]   logits [rows][V]   w [M][K]   bias [M]
  *
  * A token costs one read of all weights, which the sequences share, and 5 launches per layer. All products are one
- * block function: a block multiplies 32 sequences at a time by 16 rows of w, its warps divide the depth, and the tensor
- * cores multiply weights as they come from memory. A lane reads 8 neighbors of a row in bf16, where mma.m16n8k16 wants
- * two pairs for each of two multiplications. So the order within a step of the depth is permuted, in x and w alike,
- * which leaves the sum as it is.
+ * block function: a block multiplies 32 sequences at a time by 16 rows of w, or by 8 where blocks would be few. Its
+ * warps divide the depth, and the tensor cores multiply weights as they come from memory. A lane reads 8 neighbors of a
+ * row in bf16, where mma.m16n8k16 wants two pairs for each of two multiplications. So the order within a step of the
+ * depth is permuted, in x and w alike, which leaves the sum as it is.
  *
  * An RMSNorm before a product needs no separate pass, because 1/rms is a factor of the sum:
  *
@@ -32,7 +32,7 @@ namespace {
 
 /* ---- products ---- */
 
-constexpr int BLOCK_OUTPUTS = 16, TILE_ROWS = 16; /* rows of w, and sequences that an mma multiplies */
+constexpr int TILE_OUTPUTS = 8, TILE_ROWS = 16; /* rows of w, and sequences that an mma multiplies */
 constexpr int PRODUCT_WARPS = 8, PRODUCT_BLOCK = 32 * PRODUCT_WARPS;
 constexpr int PRODUCT_TILES = 2; /* of sequences, which share the weights in registers */
 constexpr int PRODUCT_ROWS = PRODUCT_TILES * TILE_ROWS;
@@ -55,19 +55,21 @@ template <class T> struct DecodeLayer {
   __device__ __forceinline__ float bias_of(int64_t output) const { return bias ? to_float(bias[output]) : 0.0f; }
 };
 
-/* d[16 sequences][16 outputs] += x w^T over a step of the depth, 4 packs: lane 4 g + c has pack c of rows g and g + 8
- * of x and of w. d[o] is columns 8 o .. 8 o + 8, laid out as in mma_bf16(). */
-__device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<bf16, 8> (&x)[2],
-                                              const Pack<bf16, 8> (&w)[2]) {
+/* d[16 sequences][8 TILES outputs] += x w^T over a step of the depth, 4 packs: lane 4 g + c has pack c of rows g and
+ * g + 8 of x and of w. d[o] is columns 8 o .. 8 o + 8, laid out as in mma_bf16(). */
+template <int TILES>
+__device__ __forceinline__ void multiply_step(float (&d)[TILES][4], const Pack<bf16, 8> (&x)[2],
+                                              const Pack<bf16, 8> (&w)[TILES]) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const uint32_t a[4] = {x[0].word[i], x[1].word[i], x[0].word[i + 1], x[1].word[i + 1]};
 #pragma unroll
-    for (int o = 0; o < 2; o++) mma_bf16(d[o], a, w[o].word[i], w[o].word[i + 1]);
+    for (int o = 0; o < TILES; o++) mma_bf16(d[o], a, w[o].word[i], w[o].word[i + 1]);
   }
 }
-__device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<float, 4> (&x)[2],
-                                              const Pack<float, 4> (&w)[2]) {
+template <int TILES>
+__device__ __forceinline__ void multiply_step(float (&d)[TILES][4], const Pack<float, 4> (&x)[2],
+                                              const Pack<float, 4> (&w)[TILES]) {
   const int lane = (int)threadIdx.x % 32, row = lane & ~3, column = lane % 4 * 8;
   const auto from = [](const Pack<float, 4> &pack, int i, int other) {
     return __shfl_sync(0xFFFFFFFFu, number(pack, i), other);
@@ -78,7 +80,7 @@ __device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<float
     for (int i = 0; i < 4; i++) {
       const float low = from(x[0], i, row + c), high = from(x[1], i, row + c);
 #pragma unroll
-      for (int o = 0; o < 2; o++) {
+      for (int o = 0; o < TILES; o++) {
         const float even = from(w[o], i, column + c), odd = from(w[o], i, column + 4 + c);
         d[o][0] = fmaf(low, even, d[o][0]), d[o][1] = fmaf(low, odd, d[o][1]);
         d[o][2] = fmaf(high, even, d[o][2]), d[o][3] = fmaf(high, odd, d[o][3]);
@@ -87,24 +89,23 @@ __device__ __forceinline__ void multiply_step(float (&d)[2][4], const Pack<float
 }
 
 /* What a warp sums over its steps of the depth; square: of this lane's packs of two rows of x. */
-struct WarpSums {
-  float product[PRODUCT_TILES][2][4], square[PRODUCT_TILES][2];
-};
+template <int TILES> struct WarpSums { float product[PRODUCT_TILES][TILES][4], square[PRODUCT_TILES][2]; };
 
 /* Adds the steps from `k` on, one of every PRODUCT_WARPS. x: this lane's rows of each tile, any row for those beyond
  * the last sequence; `tiles` have sequences. w: likewise its rows. Beyond the depth weights are zeros, so any numbers
  * will do for x. */
-template <bool NORM, class T>
-__device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&x)[PRODUCT_TILES][2], const T *const (&w)[2],
-                                          const DecodeInput<T> &in, int tiles, int k) {
+template <bool NORM, int TILES, class T>
+__device__ __forceinline__ void add_steps(WarpSums<TILES> &sums, const T *const (&x)[PRODUCT_TILES][2],
+                                          const T *const (&w)[TILES], const DecodeInput<T> &in, int tiles, int k) {
   constexpr int N = VECTOR<T>, STRIDE = PRODUCT_WARPS * 4 * N;
-  constexpr int BATCH = NORM || sizeof(T) == 4 ? 2 : 3; /* steps whose weights are requested together: registers */
+  /* steps whose weights are requested together: as many as fit the registers */
+  constexpr int BATCH = NORM || sizeof(T) == 4 ? 4 - TILES : 9 - 3 * TILES;
   for (int step = 0; step < in.depth; step += BATCH * STRIDE, k += BATCH * STRIDE) { /* as often in all lanes */
-    Pack<T, N> weights[BATCH][2];
+    Pack<T, N> weights[BATCH][TILES];
 #pragma unroll
     for (int b = 0; b < BATCH; b++)
 #pragma unroll
-      for (int o = 0; o < 2; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, k + b * STRIDE < in.depth);
+      for (int o = 0; o < TILES; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, k + b * STRIDE < in.depth);
 #pragma unroll
     for (int n = 0; n < PRODUCT_TILES; n++) {
       if (n >= tiles) break;
@@ -134,22 +135,22 @@ __device__ __forceinline__ void add_steps(WarpSums &sums, const T *const (&x)[PR
 }
 
 /* Computes units of a layer for all sequences. A unit is OUT rows of w, output_of(unit, 0 .. OUT), that one thread
- * finishes: finish(unit, sequence, the outputs). A block has as many of the `units` as fit 16 rows of w; the grid is
- * product_grid(). */
-template <bool NORM, int OUT, class T, class O, class F>
+ * finishes: finish(unit, sequence, the outputs). A block has as many of the `units` as fit 8 TILES rows of w; the grid
+ * is that of with_product(). */
+template <bool NORM, int OUT, int TILES, class T, class O, class F>
 __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const DecodeInput<T> &in, int units, O output_of,
                                          F finish) {
-  constexpr int UNITS = BLOCK_OUTPUTS / OUT;
-  constexpr int WIDTH = BLOCK_OUTPUTS + 8; /* so that the stores of a warp go to all banks */
+  constexpr int BLOCK_OUTPUTS = TILE_OUTPUTS * TILES, UNITS = BLOCK_OUTPUTS / OUT;
+  constexpr int WIDTH = 16 * TILES - 8; /* 8 or 24: so that the stores of a warp go to all banks */
   alignas(8) __shared__ float sum[PRODUCT_WARPS][PRODUCT_ROWS][WIDTH];
   __shared__ float square[PRODUCT_WARPS][PRODUCT_ROWS];
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = lane / 4, c = lane % 4;
   const int first_unit = (int)blockIdx.x * UNITS, own = (int)threadIdx.x % BLOCK_OUTPUTS;
   const bool finishes = own < UNITS && first_unit + own < units;
-  const T *w[2];
+  const T *w[TILES];
   float bias[OUT] = {};
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < TILES; i++) {
     const int output = row + 8 * i, unit = min(output / OUT, min(UNITS, units - first_unit) - 1);
     w[i] = layer.w + (int64_t)output_of(first_unit + unit, output % OUT) * in.depth;
   }
@@ -159,7 +160,7 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
   for (int first = 0; first < in.rows; first += PRODUCT_ROWS) {
     const int rows = min(in.rows - first, PRODUCT_ROWS);
     const T *x[PRODUCT_TILES][2];
-    WarpSums sums = {};
+    WarpSums<TILES> sums = {};
 #pragma unroll
     for (int n = 0; n < 2 * PRODUCT_TILES; n++)
       x[n / 2][n % 2] = in.x + (int64_t)min(first + n * 8 + row, in.rows - 1) * in.depth;
@@ -168,7 +169,7 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
     for (int n = 0; n < 2 * PRODUCT_TILES; n++) {
       const int r = n * 8 + row;
 #pragma unroll
-      for (int o = 0; o < 2; o++) {
+      for (int o = 0; o < TILES; o++) {
         const float *const two = &sums.product[n / 2][o][n % 2 * 2];
         store<2>(&sum[warp][r][8 * o + 2 * c], {two[0], two[1]});
       }
@@ -195,9 +196,6 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
     __syncthreads();
   }
 }
-
-/* The grid for a product with `units` of `out` rows of w. */
-dim3 product_grid(int units, int out) { return dim3((unsigned)divide_up(units, BLOCK_OUTPUTS / out)); }
 
 /* ---- the operations ---- */
 
@@ -229,7 +227,7 @@ template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p)
 
 /* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A unit is a pair (pair_of()) of a head, whose numbers
  * are rotated together. Heads of w: H of queries, G of keys, G of values. */
-template <class T, bool NORM>
+template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, int dims,
                       const float *table, const int32_t *positions) {
@@ -238,7 +236,7 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     const HeadPair pair = pair_of(unit % half, dim, dims);
     return unit / half * dim + (o ? pair.high : pair.low);
   };
-  products<NORM, 2>(layer, in, units, output_of, [&](int unit, int row, const float(&out)[2]) {
+  products<NORM, 2, TILES>(layer, in, units, output_of, [&](int unit, int row, const float(&out)[2]) {
     const int position = positions[row], head = unit / half, i = unit % half;
     const HeadPair pair = pair_of(i, dim, dims);
     float low = out[0], high = out[1];
@@ -283,12 +281,12 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
 }
 
 /* y = c * s with b, c, x = W n + b, and z of this position to the state. A unit is the rows i, C + i and 2C + i. */
-template <class T, bool NORM>
+template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_convolution_kernel(T *y, ConvolutionState state, DecodeInput<T> in, DecodeLayer<T> layer,
                               const float *kernel, int dim, const int32_t *positions) {
   const auto output_of = [&](int i, int part) { return part * dim + i; };
-  products<NORM, 3>(layer, in, dim, output_of, [&](int i, int row, const float(&bcx)[3]) {
+  products<NORM, 3, TILES>(layer, in, dim, output_of, [&](int i, int row, const float(&bcx)[3]) {
     const int position = positions[row];
     if (position < 0) return;
     T *const z = static_cast<T *>(state.z) + row * state.slot + i;
@@ -303,11 +301,12 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
 }
 
 /* h = act(u), or act(gate) * up, with u = W n + b. A unit is the rows i (gate) and F + i (up), or 2i and 2i + 1. */
-template <class T, bool NORM>
+template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_mlp_kernel(T *h, DecodeInput<T> in, DecodeLayer<T> layer, MlpShape mlp) {
   const auto output_of = [&](int i, int part) { return mlp.gated ? part * mlp.ffn + i : 2 * i + part; };
-  products<NORM, 2>(layer, in, mlp.gated ? mlp.ffn : mlp.ffn / 2, output_of, [&](int i, int row, const float(&u)[2]) {
+  const int units = mlp.gated ? mlp.ffn : mlp.ffn / 2;
+  products<NORM, 2, TILES>(layer, in, units, output_of, [&](int i, int row, const float(&u)[2]) {
     T *const to = h + (int64_t)row * mlp.ffn + output_of(i, 0);
     const float a = decode_activation(mlp.activation, u[0]);
     to[0] = from_float<T>(mlp.gated ? a * u[1] : a);
@@ -316,22 +315,24 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
 }
 
 /* out[r][m] = W n + b, ADD: out += W n + b */
-template <class T, class Out, bool NORM, bool ADD>
+template <class T, class Out, bool NORM, bool ADD, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
     decode_linear_kernel(Out *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
   const auto output_of = [](int m, int) { return m; };
-  products<NORM, 1>(layer, in, outputs, output_of, [&](int m, int row, const float(&y)[1]) {
+  products<NORM, 1, TILES>(layer, in, outputs, output_of, [&](int m, int row, const float(&y)[1]) {
     Out *const to = out + (int64_t)row * outputs + m;
     *to = from_float<Out>(ADD ? to_float(*to) + y[0] : y[0]);
   });
 }
 
-/* Calls f(T(), NORM, input, layer) for products of `x` with rows of a layer; NORM, whether there is an RMSNorm, is a
- * constant. */
+/* Calls f(T(), NORM, TILES, grid, input, layer) for products of `x` with units of `out` rows of a layer; NORM, whether
+ * there is an RMSNorm, and TILES are constants. Where there are few blocks, blocks of 8 rows use more of the
+ * multiprocessors. */
 template <bool NORM, class F>
 void with_product(Context *c, const char *operation, const void *x, const Norm *norm, const Parameters *params,
-                  Linear layer, int rows, F f) {
+                  Linear layer, int rows, int out, F f) {
   if (c->error.code || rows < 1) return;
+  const auto blocks = [&](int tiles) { return divide_up(layer.weight.rows / out, TILE_OUTPUTS * tiles / out); };
   with_element(c, [&](auto e) {
     using T = decltype(e);
     DecodeInput<T> input = {static_cast<const T *>(x), NULL, 0, rows, layer.weight.cols};
@@ -339,7 +340,10 @@ void with_product(Context *c, const char *operation, const void *x, const Norm *
     DecodeLayer<T> weights = {compute_matrix<T>(params, layer.weight), NULL};
     if (layer.bias.rows) weights.bias = compute_matrix<T>(params, layer.bias);
     require_alignment(c, operation, {input.depth}, {x, input.norm_weight, weights.w});
-    f(e, std::bool_constant<NORM>(), input, weights);
+    with_constant(rows <= TILE_ROWS && 2 * blocks(2) < 3 * c->processors, [&](auto few) {
+      constexpr std::integral_constant<int, few ? 1 : 2> tiles;
+      f(e, std::bool_constant<NORM>(), tiles, dim3((unsigned)blocks(tiles)), input, weights);
+    });
   });
 }
 
@@ -363,7 +367,7 @@ void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const 
  * first `taken` bytes, which f uses. */
 template <class F>
 static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
-                            const Parameters *params, Linear layer, int rows, F f, size_t taken = 0) {
+                            const Parameters *params, Linear layer, int rows, int out, F f, size_t taken = 0) {
   if (norm && !fits_product(norm)) {
     const int dim = layer.weight.cols;
     const size_t before = (size_t)divide_up((int64_t)taken, 256) * 256;
@@ -372,8 +376,8 @@ static void with_normalized(Context *c, const char *operation, const void *x, co
     cuda_decode_norm(c, y, x, norm, rows, dim);
     x = y, norm = NULL;
   }
-  if (norm) with_product<true>(c, operation, x, norm, params, layer, rows, f);
-  else with_product<false>(c, operation, x, NULL, params, layer, rows, f);
+  if (norm) with_product<true>(c, operation, x, norm, params, layer, rows, out, f);
+  else with_product<false>(c, operation, x, NULL, params, layer, rows, out, f);
 }
 
 /* Normalized heads need all numbers of a head: the product goes to scratch space, in fp32. */
@@ -385,11 +389,11 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
   const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
   if (!check_head_size(c, cache->head_dim)) return;
   require_alignment(c, name, {}, {q, cache->k, cache->v, head_norm->weight, rope ? rope->table : NULL});
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
     using T = decltype(e);
     float *const qkv = (float *)scratch(c, bytes);
-    launch(c, name, decode_linear_kernel<T, float, normed, false>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, qkv, in,
-           weights, outputs);
+    launch(c, name, decode_linear_kernel<T, float, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, qkv, in, weights,
+           outputs);
     const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
     const int both = cache->head_dim | dims; /* its largest power of two divides both */
     with_part<float>(both, [&](auto part) {
@@ -398,7 +402,7 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
              cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, dims, rope ? rope->table : NULL, s->positions);
     });
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, run, bytes);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 1, run, bytes);
 }
 
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
@@ -408,66 +412,66 @@ void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, c
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
   const int dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, name, decode_qkv_kernel<T, normed>, product_grid(outputs / 2, 2), PRODUCT_BLOCK, 0, q, cache_of<T>(cache),
-           in, weights, heads, dims, rope ? rope->table : NULL, s->positions);
+    launch(c, name, decode_qkv_kernel<T, normed, tiles>, grid, PRODUCT_BLOCK, 0, q, cache_of<T>(cache), in, weights,
+           heads, dims, rope ? rope->table : NULL, s->positions);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 2, run);
 }
 
 void cuda_decode_convolution(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
                              const Parameters *params, Linear layer, const Convolution *v, const Sequences *s) {
   const char *const name = "decode_convolution";
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
-    launch(c, name, decode_convolution_kernel<decltype(e), normed>, product_grid(v->dim, 3), PRODUCT_BLOCK, 0, y,
-           *state, in, weights, v->kernel, v->dim, s->positions);
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
+    launch(c, name, decode_convolution_kernel<decltype(e), normed, tiles>, grid, PRODUCT_BLOCK, 0, y, *state, in,
+           weights, v->kernel, v->dim, s->positions);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 3, run);
 }
 
 void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
                           const Sequences *s) {
   const char *const name = "decode_residual";
   const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto normed, auto input, auto weights) {
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto input, auto weights) {
     using T = decltype(e);
-    launch(c, name, decode_linear_kernel<T, T, normed, true>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, x, input,
-           weights, outputs);
+    launch(c, name, decode_linear_kernel<T, T, normed, true, tiles>, grid, PRODUCT_BLOCK, 0, x, input, weights,
+           outputs);
   };
-  with_product<false>(c, name, in, NULL, params, layer, s->rows, run);
+  with_product<false>(c, name, in, NULL, params, layer, s->rows, 1, run);
 }
 
 void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                         const Sequences *s) {
   const char *const name = "decode_linear";
   const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
     using T = decltype(e);
-    launch(c, name, decode_linear_kernel<T, T, normed, false>, product_grid(outputs, 1), PRODUCT_BLOCK, 0, out, in,
-           weights, outputs);
+    launch(c, name, decode_linear_kernel<T, T, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, out, in, weights,
+           outputs);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 1, run);
 }
 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                      const MlpShape *mlp, const Sequences *s) {
   const char *const name = "decode_mlp";
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
-    launch(c, name, decode_mlp_kernel<decltype(e), normed>, product_grid(layer.weight.rows / 2, 2), PRODUCT_BLOCK, 0, h,
-           in, weights, *mlp);
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
+    launch(c, name, decode_mlp_kernel<decltype(e), normed, tiles>, grid, PRODUCT_BLOCK, 0, h, in, weights, *mlp);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, run);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 2, run);
 }
 
 void cuda_decode_logits(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
                         Linear layer, int vocab, int rows) {
   const char *const name = "decode_logits";
-  const auto run = [&](auto e, auto normed, auto in, auto weights) {
-    launch(c, name, decode_linear_kernel<decltype(e), float, normed, false>, product_grid(vocab, 1), PRODUCT_BLOCK, 0,
-           logits, in, weights, vocab);
+  layer.weight.rows = vocab; /* not the padded one */
+  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
+    launch(c, name, decode_linear_kernel<decltype(e), float, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, logits, in,
+           weights, vocab);
   };
-  with_normalized(c, name, x, norm, params, layer, rows, run);
+  with_normalized(c, name, x, norm, params, layer, rows, 1, run);
 }
 
 #endif

@@ -103,16 +103,32 @@ __device__ __forceinline__ int keys_of(int64_t row, const int32_t *counts, const
   return min(count, capacity);
 }
 
+/* Memory that the kernels after this one read. */
+struct Ahead {
+  const char *data;
+  int64_t bytes; /* 0: none */
+};
+
+constexpr int PREFETCH_LINE = 128; /* bytes */
+
+/* Blocks `number` of `blocks` bring it into L2 together. */
+__device__ __forceinline__ void prefetch(const Ahead &ahead, int number, int blocks) {
+  const int64_t step = (int64_t)blocks * blockDim.x * PREFETCH_LINE;
+  int64_t at = ((int64_t)number * blockDim.x + threadIdx.x) * PREFETCH_LINE;
+  for (; at < ahead.bytes; at += step) prefetch_l2(ahead.data + at);
+}
+
 /* out[r][h] = softmax(scale * q K^T) V over the first keys_of(r) positions. A block for each sequence and query head;
  * the heads of a group read the same keys at the same time, from L2. LANES lanes work on a key, each with a pack of its
  * numbers; such a group of lanes takes every WORKERS-th key. The states are merged first within the warp, then over the
- * warps in rising order. */
+ * warps in rising order. Further blocks only prefetch. */
 template <class T, int LANES>
 __global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
     decode_attention_kernel(T *out, const T *q, Cache<T> cache, const int32_t *counts, const int32_t *positions,
-                            int heads, float scale) {
+                            int heads, float scale, Ahead ahead, int pairs) {
   constexpr int N = VECTOR<T>;
   __shared__ float values[ATTENTION_WARPS][HEAD_DIM_MAX], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];
+  if ((int)blockIdx.x >= pairs) return prefetch(ahead, (int)blockIdx.x - pairs, (int)gridDim.x - pairs);
   const int64_t row = (int)blockIdx.x / heads;
   const int head = (int)blockIdx.x % heads, group = head / (heads / cache.kv_heads), dim = cache.head_dim;
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, at = lane % LANES * N;
@@ -166,8 +182,8 @@ __global__ void cache_store_kernel(Cache<T> cache, int64_t slot, Rows<T> k, Rows
 } // namespace
 
 void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *cache, int heads, float scale,
-                           const int32_t *counts, const Sequences *s) {
-  const int dim = cache->head_dim;
+                           const int32_t *counts, const Upcoming *next, const Sequences *s) {
+  const int dim = cache->head_dim, pairs = s->rows * heads;
   if (!check_head_size(c, dim)) return;
   require_alignment(c, "decode_attention", {dim}, {q, cache->k, cache->v});
   with_element(c, [&](auto e) {
@@ -177,8 +193,16 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
     if (packs > 8) kernel = decode_attention_kernel<T, 16>;
     if constexpr (sizeof(T) == 4)
       if (packs > 16) kernel = decode_attention_kernel<T, 32>;
-    launch(c, "decode_attention", kernel, (unsigned)(s->rows * heads), 32 * ATTENTION_WARPS, 0, out, q,
-           cache_of<T>(cache), counts, s->positions, heads, scale * LOG2_E);
+    Ahead ahead = {};
+    if (next) {
+      const T *const weights = static_cast<const T *>(next->params->compute) + next->offset;
+      ahead = {reinterpret_cast<const char *>(weights), (int64_t)(next->count * sizeof(T))};
+    }
+    /* what does not fit would only replace what is needed sooner */
+    const int idle = ahead.bytes > c->l2_bytes / 2 ? 0 : c->processors - pairs;
+    const unsigned blocks = (unsigned)(pairs + (ahead.bytes && idle > 0 ? idle : 0));
+    launch(c, "decode_attention", kernel, blocks, 32 * ATTENTION_WARPS, 0, out, q, cache_of<T>(cache), counts,
+           s->positions, heads, scale * LOG2_E, ahead, pairs);
   });
 }
 

@@ -13,8 +13,8 @@
  *
  * Products are summed in fp32 (fp32 inputs without TF32). A plan (descriptors and algorithm) is made once for every
  * combination of shape, strides, types and alignments, never during a capture. The algorithm is the first one of the
- * library's heuristic, or with autotune the fastest of the first ones. The library is loaded when a context is opened:
- * it is half a gigabyte, and programs that do not use it should not wait for it. */
+ * library's heuristic or, after cuda_tune(), the fastest of the first ones. The library is loaded when a context is
+ * opened: it is half a gigabyte, and programs that do not use it should not wait for it. */
 #ifndef INKLING_KERNELS_CUDA_GEMM_CUH
 #define INKLING_KERNELS_CUDA_GEMM_CUH
 
@@ -38,7 +38,7 @@
   X(layout_create, cublasLtMatrixLayoutCreate) X(layout_destroy, cublasLtMatrixLayoutDestroy) \
   X(layout_set, cublasLtMatrixLayoutSetAttribute) X(preference_create, cublasLtMatmulPreferenceCreate) \
   X(preference_destroy, cublasLtMatmulPreferenceDestroy) X(preference_set, cublasLtMatmulPreferenceSetAttribute) \
-  X(heuristic, cublasLtMatmulAlgoGetHeuristic) X(check, cublasLtMatmulAlgoCheck) X(matmul, cublasLtMatmul)
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic) X(matmul, cublasLtMatmul)
 /* clang-format on */
 
 struct CublasLt {
@@ -67,7 +67,8 @@ static bool cublaslt_load(CublasLt *out, Error *error) {
 
 /* ---- plans ---- */
 
-enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5 };
+enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5, GEMM_LIBRARY_CHOICE = -1 };
+constexpr float GEMM_GAIN = 0.03f; /* by which another algorithm must be faster than the first one */
 
 /* The arguments of a plan; all int64, so that it has no padding and can be compared and printed as an array. */
 struct GemmKey {
@@ -92,15 +93,15 @@ struct GemmPlan {
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
-  bool tuned;
+  int choice; /* its place in the heuristic's list, if it was measured; GEMM_LIBRARY_CHOICE: it was not */
 };
 
 struct Gemm {
   CublasLt library;
   cublasLtHandle_t handle;
-  bool autotune;
+  bool measures; /* plans without a choice */
   std::map<GemmKey, GemmPlan> plans;
-  std::map<GemmKey, cublasLtMatmulAlgo_t> choices; /* of an earlier run */
+  std::map<GemmKey, int> choices; /* GemmPlan.choice of plans to come */
 };
 
 static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
@@ -113,68 +114,73 @@ static bool gemm_check(Context *c, cublasStatus_t status, const GemmKey *key) {
 
 /* Writes the first line of stored choices, which are valid only for this device, library and GemmKey. */
 static void tuning_header(Context *c, char *out, size_t size) {
-  snprintf(out, size, "cublaslt %zu, keys of %d, on %s", c->gemm->library.version(), (int)GEMM_KEY_FIELDS, c->name);
+  snprintf(out, size, "cublaslt %zu, first %d, keys of %d, on %s", c->gemm->library.version(), (int)GEMM_CANDIDATES,
+           (int)GEMM_KEY_FIELDS, c->name);
 }
 
-/* Reads a line for each product: its key, and the algorithm as 8 hexadecimal words. Lines that do not parse, and
- * algorithms that cannot run, are ignored. */
-static void read_tuning(Context *c, const char *text) {
+/* Reads a line for each product: its key, and the place of the algorithm in the heuristic's list. The last line of a
+ * product counts; lines that do not parse are ignored. */
+static void read_choices(Context *c, const char *text) {
   char header[256];
   tuning_header(c, header, sizeof header);
   size_t length = strlen(header);
-  if (!text || strncmp(text, header, length) != 0 || text[length] != '\n') return;
-  static_assert(sizeof(cublasLtMatmulAlgo_t) == 8 * sizeof(uint64_t), "cuBLASLt: stored by its words");
-  for (const char *at = text + length + 1; *at;) {
-    GemmKey key = {};
-    cublasLtMatmulAlgo_t algorithm = {};
-    int64_t *field = (int64_t *)&key;
-    char *end = (char *)at;
-    bool good = true;
-    for (int i = 0; i < GEMM_KEY_FIELDS && good; i++, at = end) field[i] = strtoll(at, &end, 10), good = end != at;
-    for (int i = 0; i < 8 && good; i++, at = end) algorithm.data[i] = strtoull(at, &end, 16), good = end != at;
-    if (!good || *end != '\n') return;
-    c->gemm->choices[key] = algorithm;
-    at = end + 1;
+  if (strncmp(text, header, length) != 0 || text[length] != '\n') return;
+  for (const char *at = text + length + 1, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+    int64_t number[GEMM_KEY_FIELDS + 1];
+    char *next = (char *)at;
+    for (int64_t &n : number) n = strtoll(next, &next, 10);
+    const int64_t choice = number[GEMM_KEY_FIELDS];
+    if (next != end || choice < 0 || choice >= GEMM_CANDIDATES) continue;
+    GemmKey key;
+    memcpy(&key, number, sizeof key);
+    c->gemm->choices[key] = (int)choice;
   }
 }
 
 char *cuda_tuning(Context *c) {
-  size_t tuned = 0, size = 512;
-  for (const auto &[key, plan] : c->gemm->plans) tuned += plan.tuned;
-  if (!tuned) return NULL;
-  size += tuned * (GEMM_KEY_FIELDS + 8) * 24;
-  char *text = (char *)malloc(size), *at = text;
+  enum { LINE = GEMM_KEY_FIELDS * 21 + 8 };
+  char *text = (char *)malloc(256 + c->gemm->plans.size() * LINE), *at = text;
   if (!text) return NULL;
   tuning_header(c, text, 256);
   at += strlen(text);
   *at++ = '\n';
+  *at = '\0';
   for (const auto &[key, plan] : c->gemm->plans) {
-    if (!plan.tuned) continue;
+    if (plan.choice == GEMM_LIBRARY_CHOICE) continue;
     const int64_t *field = (const int64_t *)&key;
     for (int i = 0; i < GEMM_KEY_FIELDS; i++) at += sprintf(at, "%lld ", (long long)field[i]);
-    for (int i = 0; i < 8; i++)
-      at += sprintf(at, "%llx%c", (unsigned long long)plan.algorithm.data[i], i < 7 ? ' ' : '\n');
+    at += sprintf(at, "%d\n", plan.choice);
   }
   return text;
 }
 
-static bool gemm_open(Context *c, bool autotune, const char *tuning) {
-  Gemm *g = c->gemm = new (std::nothrow) Gemm();
-  if (!g) return check(c, cudaErrorMemoryAllocation, "matrix products");
-  if (!cublaslt_load(&g->library, &c->error) || !gemm_check(c, g->library.create(&g->handle), NULL)) return false;
-  g->autotune = autotune;
-  c->workspace = cuda_alloc(c, "workspace of the matrix products", GEMM_WORKSPACE);
-  read_tuning(c, tuning);
-  return !c->error.code;
-}
-
-static void gemm_close(Gemm *g) {
-  if (!g) return;
+static void forget_plans(Gemm *g) {
   for (const auto &[key, plan] : g->plans) {
     if (plan.desc) g->library.desc_destroy(plan.desc);
     for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.d})
       if (layout) g->library.layout_destroy(layout);
   }
+  g->plans.clear();
+}
+
+static void gemm_tune(Context *c, const char *choices, bool measure) {
+  forget_plans(c->gemm);
+  c->gemm->choices.clear();
+  c->gemm->measures = measure;
+  if (choices) read_choices(c, choices);
+}
+
+static bool gemm_open(Context *c) {
+  Gemm *g = c->gemm = new (std::nothrow) Gemm();
+  if (!g) return check(c, cudaErrorMemoryAllocation, "matrix products");
+  if (!cublaslt_load(&g->library, &c->error) || !gemm_check(c, g->library.create(&g->handle), NULL)) return false;
+  c->workspace = cuda_alloc(c, "workspace of the matrix products", GEMM_WORKSPACE);
+  return !c->error.code;
+}
+
+static void gemm_close(Gemm *g) {
+  if (!g) return;
+  forget_plans(g);
   if (g->handle) g->library.destroy(g->handle);
   delete g;
 }
@@ -219,8 +225,9 @@ static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtM
                                  o.d, plan.d, algorithm, c->workspace, GEMM_WORKSPACE, c->stream);
 }
 
-/* Returns the fastest algorithm. Runs write to the output, which the product overwrites later, or to a copy if it is
- * also an input; without memory for the copy the result is the first algorithm, the heuristic's choice. */
+/* Returns the fastest algorithm, or the first one, the heuristic's choice, if none is faster by GEMM_GAIN: measuring
+ * again would give the same. Runs write to the output, which the product overwrites later, or to a copy if it is also
+ * an input; without memory for the copy the result is the first algorithm. */
 static int fastest(Context *c, const GemmKey &k, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results,
                    int count, GemmOperands o) {
   const int64_t others = k.batch > 1 ? (k.batch - 1) * k.stride_d : 0;
@@ -239,30 +246,17 @@ static int fastest(Context *c, const GemmKey &k, const GemmPlan &plan, const cub
   for (int i = 0; i < count; i++) {
     const float ms =
         fastest_of(c, GEMM_REPEATS, [&] { return multiply(c, plan, &results[i].algo, o) == CUBLAS_STATUS_SUCCESS; });
-    if (ms < best_ms) best = i, best_ms = ms;
+    if (ms < best_ms) best = i, best_ms = i ? ms : ms * (1 - GEMM_GAIN);
   }
   cudaFree(spare);
   return best;
 }
 
-/* Uses an earlier run's choice for this product; false when there is none, or it cannot run. */
-static bool use_choice(Context *c, const GemmKey &key, GemmPlan *plan) {
-  const Gemm *g = c->gemm;
-  const auto choice = g->choices.find(key);
-  cublasLtMatmulHeuristicResult_t result = {};
-  if (choice == g->choices.end() ||
-      g->library.check(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &choice->second, &result) !=
-          CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > GEMM_WORKSPACE)
-    return false;
-  plan->algorithm = choice->second;
-  return plan->tuned = true;
-}
-
 static bool choose_algorithm(Context *c, const GemmKey &k, GemmPlan *plan, bool tune, const GemmOperands &o) {
   const Gemm *g = c->gemm;
   const CublasLt &l = g->library;
-  if (use_choice(c, k, plan)) return true;
+  const auto choice = g->choices.find(k);
+  const bool chosen = choice != g->choices.end();
   cublasLtMatmulPreference_t preference = NULL;
   const size_t workspace = GEMM_WORKSPACE;
   const uint32_t align_a = (uint32_t)k.align_a, align_b = (uint32_t)k.align_b;
@@ -287,16 +281,18 @@ static bool choose_algorithm(Context *c, const GemmKey &k, GemmPlan *plan, bool 
   cublasLtMatmulHeuristicResult_t results[GEMM_CANDIDATES];
   int found = 0;
   cublasStatus_t status = l.heuristic(g->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference,
-                                      tune ? (int)GEMM_CANDIDATES : 1, results, &found);
+                                      chosen || tune ? (int)GEMM_CANDIDATES : 1, results, &found);
   l.preference_destroy(preference);
   if (status == CUBLAS_STATUS_SUCCESS) status = found ? results[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
   if (!gemm_check(c, status, &k)) return false;
-  plan->algorithm = results[tune ? fastest(c, k, *plan, results, found, o) : 0].algo;
-  plan->tuned = tune;
+  if (chosen && choice->second < found && results[choice->second].state == CUBLAS_STATUS_SUCCESS)
+    plan->choice = choice->second;
+  else if (tune) plan->choice = fastest(c, k, *plan, results, found, o);
+  plan->algorithm = results[plan->choice == GEMM_LIBRARY_CHOICE ? 0 : plan->choice].algo;
   return !c->error.code;
 }
 
-/* Runs a product. `tune`: autotunes if it must make the plan. */
+/* Runs a product. `tune`: measures if it must make the plan and has no choice. */
 static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   if (c->error.code || !key.m || !key.n) return;
   if (!o.c) o.c = o.d; /* not read, but must not be NULL */
@@ -306,6 +302,7 @@ static void gemm(Context *c, GemmKey key, bool tune, GemmOperands o) {
   key.epilogue = o.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   const auto [found, is_new] = c->gemm->plans.try_emplace(key);
   GemmPlan *plan = &found->second;
+  if (is_new) plan->choice = GEMM_LIBRARY_CHOICE;
   if (is_new && !describe(c, key, plan)) return;
   const auto attribute = CUBLASLT_MATMUL_DESC_BIAS_POINTER;
   if (o.bias && !gemm_check(c, c->gemm->library.desc_set(plan->desc, attribute, &o.bias, sizeof o.bias), &key)) return;
@@ -350,7 +347,7 @@ void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, L
   key.m = w.rows, key.n = rows, key.k = w.cols;
   key.lda = w.cols, key.ldb = w.cols, key.ldd = w.rows;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  gemm(c, key, c->gemm->autotune, {.d = y, .a = weights_of(c, params, w), .b = x, .bias = bias});
+  gemm(c, key, c->gemm->measures, {.d = y, .a = weights_of(c, params, w), .b = x, .bias = bias});
 }
 
 void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
@@ -361,7 +358,7 @@ void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Para
   key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
   key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
   const float beta = accumulate;
-  gemm(c, key, c->gemm->autotune, {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = beta});
+  gemm(c, key, c->gemm->measures, {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = beta});
 }
 
 /* Sums over no rows are 0. */
@@ -385,7 +382,7 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear la
   key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
   const float beta = accumulate;
   float *const dw = params->grad + w.offset;
-  beside(c, [&] { gemm(c, key, c->gemm->autotune, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta}); });
+  beside(c, [&] { gemm(c, key, c->gemm->measures, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta}); });
 }
 
 namespace {

@@ -146,7 +146,7 @@ static int muon_scratch(Context *c, const std::vector<MuonBatch> &batches, MuonS
 
 /* For cuBLASLt X is column-major [cols][rows]; G and T are symmetric. The result is in s->x. */
 template <class T> static void orthogonalize(Context *c, const MuonBatch &batch, MuonScratch<T> *s) {
-  const bool tall = batch.rows > batch.cols, tune = c->gemm->autotune;
+  const bool tall = batch.rows > batch.cols, tune = c->gemm->measures;
   const int64_t rows = batch.rows, cols = batch.cols, side = tall ? cols : rows, size = rows * cols;
   GemmKey gram = {}, square = {}, product = {};
   gram.bytes_in = gram.bytes_out = sizeof(T);

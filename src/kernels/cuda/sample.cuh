@@ -5,8 +5,9 @@
  * bias -> penalties -> top-k -> top-p -> min-p -> temperature -> draw, as in kernels.h, by the rules of
  * kernels/cpu/sample.c. Nothing is sorted or moved. A filter only raises the cut: the smallest logit that stays, and
  * the number of tokens equal to it that stay. It finds the cut by bisecting the range of fp32 numbers, counting (top-k)
- * or summing (top-p) the tokens from the middle on. Each step reads all logits, which stay in the caches, until there
- * are few candidates, which are compared with each other.
+ * or summing (top-p) the tokens from the middle on. Each step reads all logits, which stay in the caches, until the
+ * tokens that can remain fit shared memory: later steps read only these. The last candidates for a cut are compared
+ * with each other.
  *
  * Probabilities are summed as integers, in units of 2^-40 of the largest one. The order of such a sum does not matter,
  * so the token does not depend on the size of the block or the order of its threads. */
@@ -46,9 +47,14 @@ __device__ __forceinline__ Mass weight_of(uint32_t key, float max, float tempera
 
 /* ---- one row, which all THREADS threads of a block work on ---- */
 
+/* The tokens that a stage reads: all of a row, or a list of those that can remain, with rising ids. */
 struct Row {
   float *logits;
-  int vocab;
+  int count;
+  const uint2 *list; /* shared: key, id; NULL: all tokens */
+  __device__ __forceinline__ uint2 token(int i) const {
+    return list ? list[i] : make_uint2(key_of(logits[i]), (unsigned)i);
+  }
 };
 
 /* The remaining tokens: those above `key`, and the first `ties` of those equal to it. */
@@ -58,11 +64,17 @@ struct Cut {
 };
 constexpr Mass ALL = ~(Mass)0;
 
-/* Calls f(key, id) for the tokens begin <= id < end, adjacent tokens in adjacent lanes, with several loads in flight;
- * key is that of -infinity beyond the end. */
+/* Calls f(key, id) in this warp for tokens begin + lane, begin + lane + stride, ... before `end`, with several loads in
+ * flight. All lanes call f equally often for a whole row; key is that of -infinity beyond the end. */
 template <class F> __device__ __forceinline__ void for_tokens(const Row &row, int begin, int end, int stride, F f) {
   constexpr int BATCH = 8;
-  for (int first = begin; first < end; first += BATCH * stride) {
+  const int lane = (int)threadIdx.x % 32;
+  if (row.list) {
+    for (int i = begin + lane; i < end; i += stride) f(row.list[i].x, (int)row.list[i].y);
+    return;
+  }
+  for (; begin < end; begin += BATCH * stride) {
+    const int first = begin + lane;
     float logit[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++) logit[i] = first + i * stride < end ? row.logits[first + i * stride] : -INFINITY;
@@ -71,9 +83,13 @@ template <class F> __device__ __forceinline__ void for_tokens(const Row &row, in
   }
 }
 
-/* The same for all tokens of the row, divided among the threads of the block. */
+/* The same for all tokens from `begin` on, divided among the threads of the block. */
+template <int THREADS, class F> __device__ __forceinline__ void for_block(const Row &row, int begin, int end, F f) {
+  for_tokens(row, begin + (int)threadIdx.x / 32 * 32, end, THREADS, f);
+}
+
 template <int THREADS, class F> __device__ __forceinline__ void for_row(const Row &row, F f) {
-  for_tokens(row, (int)threadIdx.x, row.vocab, THREADS, f);
+  for_block<THREADS>(row, 0, row.count, f);
 }
 
 template <int THREADS> __device__ __forceinline__ Mass block_max(Mass x) {
@@ -106,6 +122,69 @@ template <int THREADS, class F> __device__ __forceinline__ Tally tally_from(cons
   return {block_sum<THREADS>(count), block_sum<THREADS>(mass)};
 }
 
+/* ---- cumulative sums ---- */
+
+/* Returns the sum of a over the lanes up to this one. */
+__device__ __forceinline__ Mass warp_prefix(Mass a) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const Mass before = __shfl_up_sync(0xFFFFFFFFu, a, offset);
+    if ((int)threadIdx.x % 32 >= offset) a += before;
+  }
+  return a;
+}
+
+/* Returns to lane l of every warp what the last lane of warp l has. */
+template <int THREADS> __device__ __forceinline__ Mass of_warps(Mass a) {
+  __shared__ Mass last[THREADS / 32];
+  const int lane = (int)threadIdx.x % 32;
+  if (lane == 31) last[threadIdx.x / 32] = a;
+  __syncthreads();
+  a = lane < THREADS / 32 ? last[lane] : 0;
+  __syncthreads();
+  return a;
+}
+
+/* ---- narrowing ---- */
+
+constexpr int LISTED = 2048; /* tokens in the list */
+constexpr int SET_WORDS = 4096, SET_TOKENS = 32 * SET_WORDS;
+
+/* A bit for each token. The parts of a larger vocabulary use it one after the other. */
+__device__ __forceinline__ uint32_t *token_set() {
+  __shared__ uint32_t words[SET_WORDS];
+  return words;
+}
+
+/* Returns the number of tokens with at least `key`. If they fit the list, the row becomes this list. */
+template <int THREADS> __device__ __forceinline__ int narrow(Row &row, uint32_t key) {
+  static_assert(SET_TOKENS % (8 * THREADS) == 0, "whole batches of for_tokens()");
+  __shared__ uint2 list[LISTED];
+  uint32_t *const set = token_set();
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  int count = 0;
+  for (int begin = 0; begin < row.count; begin += SET_TOKENS) {
+    const int end = min(row.count, begin + SET_TOKENS);
+    for_block<THREADS>(row, begin, end, [&](uint32_t k, int id) {
+      const unsigned kept = __ballot_sync(0xFFFFFFFFu, k >= key);
+      if (lane == 0) set[(id - begin) / 32] = kept;
+    });
+    __syncthreads();
+    for (int first = begin; first < end; first += 32 * THREADS) { /* a word for each thread */
+      int id = first + 32 * (int)threadIdx.x;
+      uint32_t word = id < end ? set[(id - begin) / 32] : 0;
+      const Mass own = warp_prefix((Mass)__popc(word)), warps = warp_prefix(of_warps<THREADS>(own));
+      const Mass before = __shfl_sync(0xFFFFFFFFu, warps, warp ? warp - 1 : 0);
+      int at = count + (int)own - __popc(word) + (warp ? (int)before : 0);
+      for (; word && at < LISTED; word &= word - 1, at++) list[at] = row.token(id + __ffs((int)word) - 1);
+      count += (int)__shfl_sync(0xFFFFFFFFu, warps, 31);
+    }
+  }
+  __syncthreads();
+  if (count <= LISTED) row.list = list, row.count = count;
+  return count;
+}
+
 /* ---- the cut of a filter ---- */
 
 constexpr int RANKED = 127; /* candidates for a cut that are compared with each other */
@@ -113,8 +192,8 @@ constexpr int RANKED = 127; /* candidates for a cut that are compared with each 
 /* Finds the shortest prefix of the tokens, by falling logit, whose mass reaches `target` > 0. max is the largest key;
  * the `count` tokens from `low` on, with at most low_ties equal to low, reach the target. */
 template <int THREADS, class F>
-__device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max,
-                                        double target, F mass_of) {
+__device__ __forceinline__ Cut find_cut(Row &row, uint32_t low, Mass low_ties, Mass count, uint32_t max, double target,
+                                        F mass_of) {
   static_assert(RANKED < THREADS, "a thread for each candidate, and one for low");
   __shared__ uint32_t keys[RANKED];
   __shared__ Mass masses[RANKED];
@@ -128,6 +207,7 @@ __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_t
     const bool reached = (double)tally.mass >= target;
     if (reached) low = middle, low_ties = ALL, count = tally.count;
     else high = middle, above = tally.mass, count_above = tally.count;
+    if (reached && count <= LISTED && !row.list) narrow<THREADS>(row, low);
     middle = low + (high - low) / 2;
   }
   if (threadIdx.x == 0) candidates = 0;
@@ -163,31 +243,14 @@ __device__ __forceinline__ Cut find_cut(const Row &row, uint32_t low, Mass low_t
 
 /* ---- finding a token by a cumulative sum ---- */
 
-/* Returns the sum of a over the lanes up to this one. */
-__device__ __forceinline__ Mass warp_prefix(Mass a) {
-#pragma unroll
-  for (int offset = 1; offset < 32; offset *= 2) {
-    const Mass before = __shfl_up_sync(0xFFFFFFFFu, a, offset);
-    if ((int)threadIdx.x % 32 >= offset) a += before;
-  }
-  return a;
-}
-
 /* Returns the masses of consecutive segments of the row, `segment` tokens from `begin` on for each warp, to all warps:
  * lane l has that of segment l. */
 template <int THREADS, class F>
 __device__ __forceinline__ Mass segment_masses(const Row &row, int begin, int end, int segment, F mass_of) {
-  __shared__ Mass sums[THREADS / 32];
-  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-  const int from = begin + warp * segment, to = from + segment < end ? from + segment : end;
+  const int from = begin + (int)threadIdx.x / 32 * segment, to = min(from + segment, end);
   Mass sum = 0;
-  for_tokens(row, from + lane, to, 32, [&](uint32_t key, int id) { sum += mass_of(key, id); });
-  sum = warp_sum(sum);
-  if (lane == 0) sums[warp] = sum;
-  __syncthreads();
-  sum = lane < THREADS / 32 ? sums[lane] : 0;
-  __syncthreads();
-  return sum;
+  for_tokens(row, from, to, 32, [&](uint32_t key, int id) { sum += mass_of(key, id); });
+  return of_warps<THREADS>(warp_sum(sum));
 }
 
 /* Returns the first token at which the cumulative sum of mass_of(key, id), in the order of ids, exceeds aim_of(total);
@@ -195,14 +258,16 @@ __device__ __forceinline__ Mass segment_masses(const Row &row, int begin, int en
  * segment of the token, until a lane has one token. All warps compute the same, so no result is exchanged. */
 template <int THREADS, class F, class A> __device__ __forceinline__ int locate(const Row &row, F mass_of, A aim_of) {
   const int lane = (int)threadIdx.x % 32;
-  int begin = 0, end = row.vocab, segment = 0;
+  int begin = 0, end = row.count, segment = 0;
   Mass aim = 0;
   while (segment != 1) {
     const bool first = segment == 0;
     Mass sum;
     segment = first || end - begin > 32 ? (end - begin + THREADS - 1) / THREADS * 32 : 1;
-    if (segment == 1) sum = begin + lane < end ? mass_of(key_of(row.logits[begin + lane]), begin + lane) : 0;
-    else sum = segment_masses<THREADS>(row, begin, end, segment, mass_of);
+    if (segment == 1) {
+      const uint2 token = row.token(min(begin + lane, end - 1));
+      sum = begin + lane < end ? mass_of(token.x, (int)token.y) : 0;
+    } else sum = segment_masses<THREADS>(row, begin, end, segment, mass_of);
     sum = warp_prefix(sum);
     const Mass total = __shfl_sync(0xFFFFFFFFu, sum, 31);
     if (first) aim = aim_of(total);
@@ -214,7 +279,7 @@ template <int THREADS, class F, class A> __device__ __forceinline__ int locate(c
     begin += hit * segment;
     end = end - begin < segment ? end : begin + segment;
   }
-  return begin;
+  return (int)row.token(begin).y;
 }
 
 /* ---- the stages, in their order ---- */
@@ -223,7 +288,7 @@ template <int THREADS> __device__ __forceinline__ void add_bias(const Row &row, 
   if (!bias.counts) return;
   const int64_t first = r * bias.capacity, end = first + bias.counts[r];
   for (int64_t i = first + threadIdx.x; i < end; i += THREADS)
-    if (bias.tokens[i] >= 0 && bias.tokens[i] < row.vocab) row.logits[bias.tokens[i]] += bias.values[i];
+    if (bias.tokens[i] >= 0 && bias.tokens[i] < row.count) row.logits[bias.tokens[i]] += bias.values[i];
   __syncthreads();
 }
 
@@ -237,10 +302,9 @@ struct Recent {
  * vocabulary is divided into parts. */
 template <int THREADS>
 __device__ __forceinline__ void penalize_once(const Row &row, const Recent &recent, const Sampling &sampling) {
-  constexpr int WORDS = 4096, TOKENS = 32 * WORDS;
-  __shared__ uint32_t seen[WORDS];
-  for (int begin = 0; begin < row.vocab; begin += TOKENS) {
-    const int tokens = row.vocab - begin < TOKENS ? row.vocab - begin : TOKENS;
+  uint32_t *const seen = token_set();
+  for (int begin = 0; begin < row.count; begin += SET_TOKENS) {
+    const int tokens = min(row.count - begin, SET_TOKENS);
     for (int i = (int)threadIdx.x; i < (tokens + 31) / 32; i += THREADS) seen[i] = 0;
     __syncthreads();
     for (int i = (int)threadIdx.x; i < recent.n; i += THREADS) {
@@ -267,16 +331,16 @@ __device__ __forceinline__ void penalize(const Row &row, const int32_t *ring, in
   if (sampling.frequency_penalty == 0.0f) return;
   for (int i = (int)threadIdx.x; i < n; i += THREADS) {
     const int32_t token = ring[(length - n + i) % capacity];
-    if (token >= 0 && token < row.vocab) atomicAdd(&row.logits[token], -sampling.frequency_penalty);
+    if (token >= 0 && token < row.count) atomicAdd(&row.logits[token], -sampling.frequency_penalty);
   }
   __syncthreads();
 }
 
 /* The k-th largest logit is at least the k-th largest of the threads' own maxima: this bound excludes nearly all tokens
  * before any is counted. */
-template <int THREADS> __device__ __forceinline__ Cut top_k(const Row &row, uint32_t own_max, uint32_t max, int k) {
+template <int THREADS> __device__ __forceinline__ Cut top_k(Row &row, uint32_t own_max, uint32_t max, int k) {
   uint32_t low = LOWEST_KEY, high = max + 1;
-  if (k <= 0 || k >= row.vocab) return {LOWEST_KEY, ALL};
+  if (k <= 0 || k >= row.count) return {LOWEST_KEY, ALL};
   if (__syncthreads_count(own_max >= LOWEST_KEY) >= k)
     while (high - low > 1) {
       const uint32_t middle = low + (high - low) / 2;
@@ -284,13 +348,13 @@ template <int THREADS> __device__ __forceinline__ Cut top_k(const Row &row, uint
       else high = middle;
     }
   const auto one = [](uint32_t) { return (Mass)1; };
-  const Mass count = tally_from<THREADS>(row, low, one).count;
-  if (count <= (Mass)k) return {low, ALL};
-  return find_cut<THREADS>(row, low, ALL, count, max, (double)k, one);
+  const int count = narrow<THREADS>(row, low);
+  if (count <= k) return {low, ALL};
+  return find_cut<THREADS>(row, low, ALL, (Mass)count, max, (double)k, one);
 }
 
 /* Probabilities are relative to the tokens that top-k left. */
-template <int THREADS> __device__ __forceinline__ Cut top_p(const Row &row, Cut cut, uint32_t max, float p) {
+template <int THREADS> __device__ __forceinline__ Cut top_p(Row &row, Cut cut, uint32_t max, float p) {
   const float max_logit = logit_of(max);
   const auto weight = [&](uint32_t key) { return weight_of(key, max_logit, 1.0f); };
   if (!(p < 1.0f)) return cut;
@@ -322,7 +386,7 @@ __device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float
   if (cut.ties != ALL)
     last_tie = locate<THREADS>(
         row, [&](uint32_t key, int) { return (Mass)(key == cut.key); }, [&](Mass) { return cut.ties - 1; });
-  if (last_tie < 0) last_tie = row.vocab;
+  if (last_tie < 0) last_tie = INT32_MAX;
   return locate<THREADS>(
       row,
       [&](uint32_t key, int id) {
@@ -335,8 +399,7 @@ __device__ __forceinline__ int draw(const Row &row, Cut cut, uint32_t max, float
 /* ---- a row ---- */
 
 /* Returns the next token of row r, or -1 when its logits are not finite. */
-template <int THREADS>
-__device__ __forceinline__ int choose(const Sequences &s, int64_t r, const Row &row, int length) {
+template <int THREADS> __device__ __forceinline__ int choose(const Sequences &s, int64_t r, Row row, int length) {
   const Sampling sampling = s.sampling[r];
   add_bias<THREADS>(row, s.bias, r);
   penalize<THREADS>(row, s.tokens + r * s.capacity, s.capacity, length, sampling);
@@ -365,7 +428,7 @@ __global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *
   const int32_t length = s.lengths[r];
   int32_t token = -1;
   const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
-  if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab}, length);
+  if (runs) token = choose<THREADS>(s, r, {logits + r * vocab, vocab, NULL}, length);
   __syncthreads(); /* all threads have read before the writes below */
   if (threadIdx.x != 0) return;
   s.drawn[2 * r + (length & 1)] = token;
