@@ -11,7 +11,7 @@ VERSION := $(shell cat VERSION)$(if $(COMMIT), ($(COMMIT)))
 # Of the release, from its heading "## 1.0.0 (2026-11-30)".
 DATE := $(shell sed -n 's/^\#\# $(firstword $(VERSION)) (\(.*\))$$/\1/p' CHANGELOG.md)
 
-.PHONY: all demo demo-page demo-pairs deps clean help
+.PHONY: all demo demo-page demo-chat demo-pairs deps clean help
 .DELETE_ON_ERROR:
 #? Build
 #? make | build ./train and ./generate, and a library for each MPI that is found
@@ -117,6 +117,7 @@ $(eval $(call remade_for,version,$(VERSION)))
 
 #? make demo [MINUTES=3] | train on a sample corpus (at most 1.5 minutes) and show what the model learned
 #? make demo-page | train a small model on the corpus and write it as a page for browsers (0.6 MB, for a release)
+#? make demo-chat [MINUTES=3] | train on generated conversations (at most 1.5 minutes) and count right answers
 #? make demo-pairs | train an encoder-decoder to reverse strings (half a minute)
 deps:
 	@CC="$(CC)" CPPFLAGS="$(CPPFLAGS)" scripts/install-deps.sh $(DEPS)
@@ -128,6 +129,9 @@ demo-page: deps
 	@$(MAKE) --no-print-directory wasm train $(BUILD)/stories
 	@scripts/demo.sh $(BUILD)/stories --layers 2 --dim 64 --vocab-size 512
 	./generate demo/stories.run --html demo/stories.html --title Stories
+demo-chat: deps
+	@$(MAKE) --no-print-directory train generate $(BUILD)/talks
+	@scripts/demo_chat.sh $(BUILD)/talks
 demo-pairs: deps
 	@$(MAKE) --no-print-directory train generate $(BUILD)/pairs
 	@scripts/demo_pairs.sh $(BUILD)/pairs

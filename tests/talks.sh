@@ -105,6 +105,13 @@ check "every right answer counts" right "Welcome, Ida! I am Rufus."
 check "not only one" right "Hello, Ida! I am Milo."
 wrong() { ! right "$1"; }
 check "a character of no story is wrong" wrong "Hello, Ida! I am Max."
+completion() { # completion ANSWER REASON
+  printf '{"messages": [%s], "choices": [{"message": {"content": "%s"}, "finish_reason": "%s"}]}\n' "$hello" "$1" "$2" >one.jsonl
+  "$talks" --check one.jsonl
+}
+check "a chat completion" test "$(completion "Hello, Ida! I am Milo." stop)" = '{"answers": 1, "right": 1}'
+check "one that does not end" test "$(completion "Hello, Ida! I am Milo." length)" = '{"answers": 1, "right": 0}'
+check "a wrong one" test "$(completion "Hello, Ida! I am Max." stop)" = '{"answers": 1, "right": 0}'
 long=$(awk 'BEGIN { for (i = 0; i < 3000; i++) printf "a" }')
 printf '{"messages": [%s], "answer": "%s"}\n' "$hello" "$long" >one.jsonl
 check "a long answer is wrong" test "$("$talks" --check one.jsonl)" = '{"answers": 1, "right": 0}'

@@ -8,9 +8,10 @@
  * with one right answer. The answers use what was said before: the user's name and favorite thing, and who the
  * character is.
  *
- * --check reads lines like those of the test set with the answers of a model, and prints how many are right. An answer
- * is right if some conversation of the grammar (tables.c) begins with these messages and this answer. In a line without
- * the key "answer", the assistant's messages are the answers.
+ * --check reads lines like those of the test set with the answers of a model, or chat completions as ./generate --prompts
+ * prints them, and prints how many are right. An answer is right if some conversation of the grammar (tables.c) begins
+ * with these messages and this answer, and if the model has ended it. In a line without an answer of either form, the
+ * assistant's messages are the answers.
  *
  * No conversation of the test set has a name and a favorite thing that the training set has together: a model cannot
  * know them by heart (see is_of_test()).
@@ -224,9 +225,18 @@ static char letter_of(const char *role) {
   return 0;
 }
 
+/* Returns the answer of a line; NULL: it has none apart from its messages. *cut: the model did not end it. */
+static const json_t *answer_of(const json_t *line, bool *cut) {
+  const json_t *choice = json_array_get(line_value(line, "choices"), 0);
+  const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
+  *cut = choice && (!reason || strcmp(reason, "stop") != 0);
+  return choice ? json_object_get(json_object_get(choice, "message"), "content") : line_value(line, "answer");
+}
+
 /* Judges the answers of one line. EXIT_INPUT for a line of another form. */
 static bool check_line(const json_t *line, LineName name, Talk *t, Answers *all, Answers *right, Error *error) {
-  const json_t *answer = line_value(line, "answer"), *messages = line_value(line, "messages"), *message;
+  bool cut;
+  const json_t *answer = answer_of(line, &cut), *messages = line_value(line, "messages"), *message;
   size_t i;
   t->length = 0;
   t->foreign = false;
@@ -243,6 +253,7 @@ static bool check_line(const json_t *line, LineName name, Talk *t, Answers *all,
     return fail(error, EXIT_INPUT, "%s needs \"messages\", a list, and \"answer\", a string", name.text);
   if (answer) {
     add_message(t, 'A', answer);
+    t->foreign = t->foreign || cut;
     judge(t, all, right);
   }
   return true;
