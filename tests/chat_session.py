@@ -120,6 +120,19 @@ def prompts():
         check(f"refused: {name}", why in reply.get("error", {}).get("message", ""), reply)
 
 
+def files_for_others():
+    run("train", "t.jsonl", "--out", "b.run", "--tokenizer", "byte", "--layers", "1", "--heads", "1", "--dim", "32", "--steps", "1",
+        "--sample-tokens", "0", "--quiet")
+    out = run("generate", "b.run", "--gguf", "t.gguf", "--modelfile", "Modelfile")
+    template = json.load(open("b.run/tokenizer_config.json", encoding="utf-8"))["chat_template"].encode()
+    key, length = b"tokenizer.chat_template", len(template).to_bytes(8, "little")
+    check("the GGUF has the template", key + (8).to_bytes(4, "little") + length + template in open("t.gguf", "rb").read(), out)
+    want = ('TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ else }}{{ end }}<|im_start|>user\n'
+            '{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>\n"""\nPARAMETER stop "<|im_end|>"\n')
+    check("the Modelfile has it", want in open("Modelfile", encoding="utf-8").read(), open("Modelfile", encoding="utf-8").read())
+    check("llama.cpp's command is a chat", out.stdout.startswith("llama-cli -m t.gguf -cnv"), out)
+
+
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
     rng = random.Random(1)
@@ -131,4 +144,5 @@ with tempfile.TemporaryDirectory() as work:
     check("training", made.returncode == 0, made)
     sessions()
     prompts()
+    files_for_others()
 print("done")

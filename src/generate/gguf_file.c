@@ -67,14 +67,60 @@ static void write_stop(FILE *out, const Tokenizer *tokenizer, int32_t id) {
   if (text && text_is_plain(text) && !strchr(text, '"')) fprintf(out, "PARAMETER stop \"%s\"\n", text);
 }
 
-/* Describes a model that continues texts: an unchanged prompt, no turns, and the sampling of ./generate. */
-static bool write_modelfile(const Program *p, Error *error) {
+/* Adds a conversation of ollama's variables in the form of a chat template, without the token that begins texts, which
+ * ollama adds. */
+static bool add_chat(const Chat *chat, const Tokenizer *t, bool has_system, ByteBuffer *out, Error *error) {
+  const ChatTurn turns[] = {{CHAT_SYSTEM, (const uint8_t *)"{{ .System }}", 13},
+                            {CHAT_USER, (const uint8_t *)"{{ .Prompt }}", 13},
+                            {CHAT_ASSISTANT, (const uint8_t *)"{{ .Response }}", 15}};
+  ChatText text = {0};
+  bool ok = chat_render(chat, turns + !has_system, 2 + has_system, false, false, &text, error);
+  for (size_t i = 0; ok && i < text.count; i++) {
+    const ChatPiece *piece = &text.pieces[i];
+    const char *special = piece->id >= 0 ? tokenizer_special(t, piece->id) : NULL;
+    if (special && piece->id != tokenizer_begin(t)) ok = byte_buffer_add(out, special, strlen(special), error);
+    if (piece->id < 0) ok = byte_buffer_add(out, text.text.bytes + piece->begin, piece->end - piece->begin, error);
+  }
+  chat_text_free(&text);
+  return ok;
+}
+
+/* Writes the chat template of a tokenizer as ollama's. What conversations with and without a system prompt have in
+ * common at their ends follows what differs. */
+static bool write_chat(FILE *out, const Tokenizer *tokenizer, Error *error) {
+  ByteBuffer with = {0}, without = {0};
+  Chat *chat = NULL;
+  bool ok = chat_open(&chat, tokenizer, error) && add_chat(chat, tokenizer, false, &without, error);
+  Error refused = {0}; /* a form without a system prompt */
+  const bool has_system = ok && add_chat(chat, tokenizer, true, &with, &refused);
+  size_t same = 0;
+  while (has_system && same < with.size && same < without.size &&
+         with.bytes[with.size - 1 - same] == without.bytes[without.size - 1 - same])
+    same++;
+  if (!has_system) same = without.size;
+  if (ok) fputs("TEMPLATE \"\"\"", out);
+  if (has_system)
+    fprintf(out, "{{ if .System }}%.*s{{ else }}%.*s{{ end }}", (int)(with.size - same), (char *)with.bytes,
+            (int)(without.size - same), (char *)without.bytes);
+  if (ok) fprintf(out, "%.*s\"\"\"\n", (int)same, (char *)without.bytes + without.size - same);
+  free(with.bytes);
+  free(without.bytes);
+  chat_close(chat);
+  return ok;
+}
+
+/* Describes a model that continues texts or answers in turns, with the sampling of ./generate. ollama recognizes a
+ * template that we do not know, or not, by itself. */
+static bool write_modelfile(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   const EndTokens *others = tokenizer_other_ends(p->model.tokenizer);
   FileWriter file;
   if (!file_writer_begin(&file, s->modelfile, error)) return false;
   write_from(file.stream, s->gguf, s->modelfile);
-  fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
+  Error unknown = {0};
+  if (!tokenizer_chat_template(p->model.tokenizer)) fputs("TEMPLATE \"{{ .Prompt }}\"\n", file.stream);
+  else if (!write_chat(file.stream, p->model.tokenizer, &unknown))
+    console_note(&p->console, "%s has no TEMPLATE: %s", s->modelfile, unknown.text);
   write_stop(file.stream, p->model.tokenizer, tokenizer_end(p->model.tokenizer));
   for (int i = 0; i < others->count; i++) write_stop(file.stream, p->model.tokenizer, others->ids[i]);
   fprintf(file.stream, "PARAMETER num_ctx %d\n", p->model.config.ctx);
@@ -88,9 +134,10 @@ static bool write_modelfile(const Program *p, Error *error) {
 
 /* ---- the mode ---- */
 
-static void print_commands(const GenerateSettings *s, int ctx) {
-  printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", text_shell_word(s->gguf, 250).text,
-         ctx);
+static void print_commands(const GenerateSettings *s, const LoadedModel *m) {
+  const ShellWord file = text_shell_word(s->gguf, 250);
+  if (tokenizer_chat_template(m->tokenizer)) printf("llama-cli -m %s -cnv -c %d\n", file.text, m->config.ctx);
+  else printf("llama-completion -m %s -no-cnv -c %d -n 200 -p 'Once upon a time'\n", file.text, m->config.ctx);
   if (s->modelfile) printf("ollama create my-model -f %s\n", text_shell_word(s->modelfile, 250).text);
 }
 
@@ -122,6 +169,6 @@ bool program_gguf(Program *p, Error *error) {
   console_note(&p->console, "%s: %s, %d tensors as %s, of the architecture that llama.cpp calls %s", s->gguf,
                text_bytes((double)facts.bytes).text, facts.tensors, gguf_type_names[s->gguf_type], facts.architecture);
   for (int i = 0; i < facts.note_count; i++) console_note(&p->console, "%s", facts.notes[i]);
-  if (!p->console.quiet) print_commands(s, p->model.config.ctx);
+  if (!p->console.quiet) print_commands(s, &p->model);
   return program_check(p, error);
 }

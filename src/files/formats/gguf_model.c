@@ -257,6 +257,8 @@ static void add_special_tokens(GgufHeader *h, const GgufModel *m) {
   for (int i = 0; i < tokens.others.count && i < 2; i++) gguf_key_u32(h, others[i], (uint32_t)tokens.others.ids[i]);
   gguf_key_bool(h, "tokenizer.ggml.add_bos_token", begin >= 0);
   gguf_key_bool(h, "tokenizer.ggml.add_eos_token", false);
+  if (tokenizer_chat_template(m->tokenizer))
+    gguf_key_text(h, "tokenizer.chat_template", tokenizer_chat_template(m->tokenizer));
 }
 
 /* ---- data ---- */
