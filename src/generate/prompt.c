@@ -148,7 +148,7 @@ static bool encode_turn(const Program *p, const void *text, size_t size, BpeIds 
   const char *prompt = p->settings.system;
   ChatTurn turns[2];
   size_t count = 0;
-  if (prompt) turns[count++] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
+  if (prompt && *prompt) turns[count++] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
   if (size) turns[count++] = (ChatTurn){CHAT_USER, text, size};
   return chat_encode(m->chat, m->tokenizer, turns, count, true, out, NULL, error);
 }
