@@ -121,6 +121,9 @@ def prompts():
     check("a chat completion", reply["object"] == "chat.completion" and len(reply["choices"]) == 2 and
           reply["choices"][1]["message"] == {"role": "assistant", "content": "three."} and
           reply["choices"][0]["finish_reason"] == "stop" and reply["usage"]["prompt_tokens"] > 5, reply)
+    out = run("generate", "t.run", "--prompts", "-", "--system", "Be brief.", "--greedy",
+              text=json.dumps({"messages": [{"role": "user", "content": "say two"}]}) + "\n")
+    check("--system is for requests without one", json.loads(out.stdout)["usage"]["prompt_tokens"] == count, out)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
     check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
     user = {"role": "user", "content": "one"}
