@@ -91,6 +91,18 @@ def sessions():
                                                          {"role": "assistant", "content": "three."}], saved)
     check("/load goes on", out.stdout.endswith("user: again\nassistant: three.\n") and "system: Be brief." in out.stdout, out)
     check("what was saved can be learned", run("train", "saved.jsonl", "--dry-run", "--ctx", "64").returncode == 0)
+    out = talk("say two", "/reset", "/text", "say one", "/text", flags=["--system", "Be brief."])
+    check("--system begins a chat and stays", out.stdout.split("\n")[:-1] ==
+          ["three.", "system: Be brief.", "two.", "system: Be brief.", "user: say one", "assistant: two."], out)
+    out = talk("/n 0", "say two", "/n 5", "say one", "/save part.jsonl", "/load part.jsonl", "/text")
+    check("/save leaves out what has no answer", out.stdout == "\ntwo.\nuser: say one\nassistant: two.\n", out)
+    with open("long.jsonl", "w", encoding="utf-8") as file:
+        json.dump({"messages": [{"role": "user", "content": "say two"}, {"role": "assistant", "content": "three."}] * 10000}, file)
+    out = talk("/load long.jsonl", "say nine", "again")
+    notes = sizes(out.stderr)
+    check("a chat of 20000 messages", len(notes) == 2 and CTX // 3 < notes[0][1] <= CTX // 2 and notes[1][2] < 16, out)
+    out = talk("/system nonsense")
+    check("a system prompt that cannot be encoded", out.returncode == 3 and "nonsense" in out.stderr, out)
     out = talk("say two", "/load missing.jsonl")
     check("a missing file is one line", out.returncode == 3 and out.stderr.strip().split("\n")[-1].startswith("generate: "), out)
 
@@ -109,6 +121,9 @@ def prompts():
     check("a chat completion", reply["object"] == "chat.completion" and len(reply["choices"]) == 2 and
           reply["choices"][1]["message"] == {"role": "assistant", "content": "three."} and
           reply["choices"][0]["finish_reason"] == "stop" and reply["usage"]["prompt_tokens"] > 5, reply)
+    out = run("generate", "t.run", "--prompts", "-", "--system", "Be brief.", "--greedy",
+              text=json.dumps({"messages": [{"role": "user", "content": "say two"}]}) + "\n")
+    check("--system is for requests without one", json.loads(out.stdout)["usage"]["prompt_tokens"] == count, out)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
     check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
     user = {"role": "user", "content": "one"}

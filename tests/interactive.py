@@ -10,6 +10,7 @@ Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -213,6 +214,36 @@ def interrupts(generate, folder):
     check("SIGTERM ends an answer", s.end() == 128 + signal.SIGTERM)
 
 
+def chats(generate, folder):
+    """A model with a chat template, which has not learned to end its answers."""
+    with open(os.path.join(folder, "chat.jsonl"), "w", encoding="ascii") as file:
+        for i in range(100):
+            file.write(json.dumps({"messages": [{"role": "user", "content": f"{i}"}, {"role": "assistant", "content": f"{i + 1}"}]}) + "\n")
+    subprocess.run([os.path.join(os.path.dirname(generate), "train"), "chat.jsonl", "--layers", "1", "--heads", "2", "--dim", "32",
+                    "--ctx", "192", "--batch", "8", "--steps", "2", "--tokenizer", "byte", "--sample-tokens", "0", "--device", "cpu",
+                    "--quiet", "--out", "chat.run"], cwd=folder, check=True)
+    s = Session([generate, "chat.run", "-i", "-n", "100000000", "--ignore-eos", "--device", "cpu"], folder)
+    s.wait(rb"> ")
+    for _ in range(2):
+        before = len(s.out())
+        s.type(b"1\r")
+        end = time.monotonic() + SECONDS
+        while len(s.out()) < before + 20 and time.monotonic() < end:
+            time.sleep(0.01)
+        s.type(b"\x03")
+        s.wait(rb"stopped: interrupted")
+        s.wait(rb"> ")
+    s.say(b"/n 2", rb"/n 2\r\n")
+    check("Ctrl-C stops an answer, and the next message is answered", s.say(b"2").group(1) == b"length")
+    s.say(b"/reset", rb"/reset\r\n")
+    sizes = [int(s.say(b"3", rb"after a prompt of (\d+)").group(1))]
+    s.say(b"x" * 200, rb"this message makes \d+ tokens, more than the context of 192 holds")
+    sizes.append(int(s.say(b"4", rb"after a prompt of (\d+)").group(1)))
+    check("after a message that is too long, the chat goes on", sizes[1] > 2 * sizes[0], sizes)
+    s.type(b"\x04")
+    check("Ctrl-D ends a chat with 0", s.end() == 0)
+
+
 def dumb(generate, folder):
     """The programs must write only what the terminal supports: escape codes, non-ASCII characters, columns."""
     train = os.path.join(os.path.dirname(generate), "train")
@@ -290,7 +321,7 @@ def main():
         subprocess.run([os.path.join(programs, "train"), "text.txt", "--layers", "1", "--heads", "2", "--dim", "32", "--ctx", "64",
                         "--batch", "8", "--steps", "60", "--tokenizer", "byte", "--device", "cpu", "--quiet", "--out", "a.run"],
                        cwd=folder, check=True)
-        for test in (texts, editing, interrupts, dumb, scripts):
+        for test in (texts, editing, interrupts, chats, dumb, scripts):
             try:
                 test(generate, folder)
             except TimeoutError as error:

@@ -22,7 +22,7 @@ static void drop_messages(ChatSession *c, size_t count) {
     c->bytes -= last->size;
     free(last->text);
   }
-  if (c->first > c->count) c->first = 0;
+  if (c->first >= c->count) c->first = 0;
   c->held = 0;
 }
 
@@ -50,21 +50,47 @@ static size_t room(const Program *p) {
   return (size_t)(most >= 0 && most < quarter ? most : quarter) + 1;
 }
 
+/* Encodes turns in place of what the decoder has. */
+static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error *error) {
+  const LoadedModel *m = &s->p->model;
+  BpeIds *ids = &s->p->prompt.tokens.decoder;
+  s->chat.held = ids->count = 0;
+  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
+}
+
 /* Encodes the system prompt, if there is one, and the messages from c->first on. */
 static bool encode_messages(Session *s, Error *error) {
   const ChatSession *c = &s->chat;
-  const LoadedModel *m = &s->p->model;
-  BpeIds *ids = &s->p->prompt.tokens.decoder;
   ChatTurn *turns = malloc((c->count + 1) * sizeof *turns);
   size_t count = 0;
   if (!turns) return error_memory(error, "a chat");
   for (size_t i = 0; i < c->count; i++)
     if (i >= c->first || c->messages[i].role == CHAT_SYSTEM)
       turns[count++] = (ChatTurn){c->messages[i].role, c->messages[i].text, c->messages[i].size};
-  ids->count = 0;
-  const bool ok = chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
+  const bool ok = encode_turns(s, turns, count, error);
   free(turns);
   return ok;
+}
+
+/* Encodes the messages from the first one of the user at `from` or later. */
+static bool encode_from(Session *s, size_t from, Error *error) {
+  ChatSession *c = &s->chat;
+  while (from + 1 < c->count && c->messages[from].role != CHAT_USER) from++;
+  c->first = from;
+  return encode_messages(s, error);
+}
+
+/* Drops the oldest messages, until half of the context is free or only the last one is left. */
+static bool drop_oldest(Session *s, Error *error) {
+  const size_t half = (size_t)s->p->model.config.ctx / 2;
+  size_t least = s->chat.first + 1, most = s->chat.count - 1;
+  while (least < most) {
+    const size_t middle = least + (most - least) / 2;
+    if (!encode_from(s, middle, error)) return false;
+    if (s->p->prompt.tokens.decoder.count > half) least = middle + 1;
+    else most = middle;
+  }
+  return encode_from(s, most, error);
 }
 
 /* Encodes the chat, without its oldest messages if the context is full: then half of it becomes free. */
@@ -72,17 +98,13 @@ static bool encode_newest(Session *s, Error *error) {
   ChatSession *c = &s->chat;
   const size_t ctx = (size_t)s->p->model.config.ctx, before = c->first;
   const BpeIds *ids = &s->p->prompt.tokens.decoder;
-  c->held = 0;
   if (!encode_messages(s, error)) return false;
   if (ids->count + room(s->p) <= ctx) return true;
-  while (ids->count > ctx / 2 && c->first + 1 < c->count) {
-    do c->first++;
-    while (c->messages[c->first].role != CHAT_USER);
-    if (!encode_messages(s, error)) return false;
-  }
-  if (ids->count >= ctx)
-    return fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count,
-                ctx);
+  bool ok = before + 1 >= c->count || drop_oldest(s, error);
+  if (ok && ids->count >= ctx)
+    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count, ctx);
+  if (!ok) c->first = before; /* the message that did not fit is taken back, the others stay */
+  if (!ok) return false;
   if (c->first > before)
     console_note(&s->p->console, "the context of %zu tokens is full: the model no longer sees the first %zu messages",
                  ctx, c->first - has_system(c));
@@ -171,6 +193,9 @@ static bool set_system(Session *s, const char *text, Error *error) {
                  has_system(c) ? (int)c->messages[0].size : 0, has_system(c) ? (char *)c->messages[0].text : "");
     return true;
   }
+  const size_t size = strlen(text);
+  const ChatTurn turn = {CHAT_SYSTEM, (const uint8_t *)text, size};
+  if (!encode_turns(s, &turn, 1, error)) return false; /* the template may have none */
   if (!has_system(c)) {
     if (!add_message(c, CHAT_SYSTEM, "", 0, error)) return false;
     const ChatMessage added = c->messages[c->count - 1];
@@ -178,14 +203,17 @@ static bool set_system(Session *s, const char *text, Error *error) {
     c->messages[0] = added;
     if (c->first) c->first++;
   }
-  const size_t size = strlen(text);
   uint8_t *copy = (uint8_t *)strdup(text);
   if (!copy) return error_memory(error, "a message");
   c->bytes += size - c->messages[0].size;
   free(c->messages[0].text);
   c->messages[0] = (ChatMessage){CHAT_SYSTEM, copy, size};
-  c->held = 0;
   return true;
+}
+
+static bool begin(Session *s, Error *error) {
+  const char *prompt = s->p->settings.system;
+  return !prompt || !*prompt || set_system(s, prompt, error);
 }
 
 static bool reset(Session *s, const char *argument, Error *error) {
@@ -208,12 +236,14 @@ static bool show(Session *s, const char *argument, Error *error) {
   return program_check(s->p, error);
 }
 
-/* Writes the chat as a line of JSON, from which ./train learns. */
+/* Writes the chat as a line of JSON, from which ./train learns: without empty answers and what was asked. */
 static bool save(Session *s, const char *path, Error *error) {
+  const ChatMessage *end = s->chat.messages + s->chat.count;
   json_t *messages = json_array();
-  for (const ChatMessage *m = s->chat.messages; m < s->chat.messages + s->chat.count; m++)
-    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role_names[m->role], "content",
-                                              completion_string(m->text, m->size, NULL)));
+  for (const ChatMessage *m = s->chat.messages; m < end; m++)
+    if (m->size && (m + 1 == end || m[1].size))
+      json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role_names[m->role], "content",
+                                                completion_string(m->text, m->size, NULL)));
   json_t *line = json_pack("{s:o}", "messages", messages);
   char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
   const size_t size = text ? strlen(text) : 0;
@@ -226,8 +256,12 @@ static bool save(Session *s, const char *path, Error *error) {
 
 static bool take_turns(Session *s, const Record *record, Error *error) {
   ChatSession *c = &s->chat;
-  size_t count = record->turn_count;
+  size_t count = record->turn_count, size = 0;
   while (count && record->turns[count - 1].role == CHAT_USER) count--; /* a question is still to be asked */
+  for (size_t i = 0; i < count; i++) size += record->turns[i].size;
+  if (size > SESSION_LIMIT)
+    return fail(error, EXIT_INPUT, "/load: the chat does not fit into the %d MiB of a session", SESSION_LIMIT >> 20);
+  if (!encode_turns(s, record->turns, count, error)) return false; /* the template or the vocabulary may lack it */
   drop_messages(c, 0);
   c->first = 0;
   for (size_t i = 0; i < count; i++)
@@ -272,4 +306,5 @@ const SessionKind session_of_chat = {
     .greeting = "type a message and the model answers; /help lists the commands",
     .help = "Type a message: the model answers, and remembers the chat as far as its context reaches.",
     .commands = commands,
+    .begin = begin,
     .take = take_message};

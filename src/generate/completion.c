@@ -215,13 +215,11 @@ static void note_number(Program *p, const Completion *c, const json_t *object) {
 }
 
 static bool encode_messages(const Program *p, Completion *c, const json_t *object, Error *why) {
-  const LoadedModel *m = &p->model;
   Record record = {0};
-  BpeIds *ids = &c->tokens.decoder;
   bool ok = conversation_take(&record, object, false, "the request", c->line, why);
   if (ok && (!record.turn_count || record.turns[record.turn_count - 1].role != CHAT_USER))
     ok = fail(why, EXIT_INPUT, "the last message must be the user's");
-  ok = ok && chat_encode(m->chat, m->tokenizer, record.turns, record.turn_count, true, ids, NULL, why) &&
+  ok = ok && prompt_encode_turns(p, record.turns, record.turn_count, &c->tokens.decoder, why) &&
        prompt_fit(p, &c->tokens, why);
   record_free(&record);
   return ok;

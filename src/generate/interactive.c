@@ -195,6 +195,7 @@ bool program_interactive(Program *p, Error *error) {
   p->settings.truncate_prompt = 1; /* a text longer than the context loses its beginning */
   bool ok = line_input_open_session(&s.input, error);
   if (ok) greet(&s);
+  ok = ok && (!s.kind->begin || s.kind->begin(&s, error));
   if (ok && p->prompt.text.size) {
     program_write(p, p->prompt.text.bytes, p->prompt.text.size);
     if (p->model.chat) putchar('\n');

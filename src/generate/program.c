@@ -33,14 +33,21 @@ bool program_open_files(Program *p, const char *dir, Error *error) {
   return true;
 }
 
-/* Opens the form of the chat template, if prompts are turns. */
+/* Opens the form of the chat template, if prompts are turns. The token that ends a turn of the assistant then ends texts,
+ * also in models whose files do not say so. */
 static bool open_chat(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   const GenerateSettings *s = &p->settings;
+  EndTokens ends = *tokenizer_other_ends(m->tokenizer);
   Error why = {0};
-  if (!s->raw && tokenizer_chat_template(m->tokenizer) && !chat_open(&m->chat, m->tokenizer, &why)) {
+  const bool turns = !s->raw && !m->config.encoder_layers && tokenizer_chat_template(m->tokenizer);
+  if (turns && !chat_open(&m->chat, m->tokenizer, &why)) {
     if (why.code == EXIT_MEMORY) return fail(error, why.code, "%s", why.text);
     console_note(&p->console, "prompts are plain text: %s", why.text);
+  }
+  if (m->chat && !tokenizer_is_end(m->tokenizer, chat_end(m->chat)) && ends.count < END_TOKENS) {
+    ends.ids[ends.count++] = chat_end(m->chat);
+    tokenizer_set_other_ends(m->tokenizer, &ends);
   }
   return m->chat || !s->system || fail(error, EXIT_USAGE, "--system is for models with a chat template");
 }

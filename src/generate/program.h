@@ -133,6 +133,9 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
  * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
+/* Appends the ids of a conversation up to where the answer begins, with --system if it has no system prompt. For models
+ * with a chat template. Errors of chat_encode(). */
+bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error);
 /* The same for ids that were encoded otherwise: makes them fit into the context. EXIT_INPUT. */
 bool prompt_fit(const Program *p, PromptTokens *tokens, Error *error);
 

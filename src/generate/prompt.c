@@ -142,15 +142,17 @@ bool prompt_fit(const Program *p, PromptTokens *tokens, Error *error) {
          fit(p, p->model.config.encoder_layers ? "answer" : "prompt", &tokens->decoder, error);
 }
 
-/* Encodes a text as the turn of a user. */
-static bool encode_turn(const Program *p, const void *text, size_t size, BpeIds *out, Error *error) {
+bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error) {
   const LoadedModel *m = &p->model;
   const char *prompt = p->settings.system;
-  ChatTurn turns[2];
-  size_t count = 0;
-  if (prompt) turns[count++] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
-  if (size) turns[count++] = (ChatTurn){CHAT_USER, text, size};
-  return chat_encode(m->chat, m->tokenizer, turns, count, true, out, NULL, error);
+  const bool adds = prompt && *prompt && !(count && turns[0].role == CHAT_SYSTEM);
+  ChatTurn *all = malloc((count + 1) * sizeof *all);
+  if (!all) return error_memory(error, "a conversation");
+  if (adds) all[0] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
+  if (count) memcpy(all + adds, turns, count * sizeof *all);
+  const bool ok = chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, NULL, error);
+  free(all);
+  return ok;
 }
 
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
@@ -163,8 +165,9 @@ bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens
   out->source.count = out->decoder.count = 0;
   if (!encoder && s->answer)
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
+  const ChatTurn turn = {CHAT_USER, text, size};
   const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
-                  (m->chat ? encode_turn(p, text, size, &out->decoder, error)
+                  (m->chat ? prompt_encode_turns(p, &turn, size > 0, &out->decoder, error)
                            : generation_encode(&with, text, size, answer.bytes, answer.size, out, error)) &&
                   prompt_fit(p, out, error);
   free(answer.bytes);

@@ -53,8 +53,9 @@ typedef struct SessionCommand {
 
 /* A kind of session: what its lines and commands do. */
 typedef struct SessionKind {
-  const char *greeting, *help;    /* help: what a line does */
-  const SessionCommand *commands; /* the last one has no name */
+  const char *greeting, *help;                   /* help: what a line does */
+  const SessionCommand *commands;                /* the last one has no name */
+  bool (*begin)(Session *session, Error *error); /* NULL: there is nothing to do */
   bool (*take)(Session *session, const uint8_t *line, size_t size, Error *error);
 } SessionKind;
 

@@ -95,7 +95,7 @@ static void add_text_options(Options *options, GenerateSettings *s) {
       TEXT("file", &s->prompt_file, "FILE", NULL, "file that contains the prompt (-: standard input)", .letter = 'f',
            .modes = MODES_READING & ~(MODE_PROMPTS | MODE_EXPORT), .common = true),
       TEXT("system", &s->system, NULL, NULL, "system prompt, for models with a chat template",
-           .modes = MODES_READING & ~MODE_DUMP),
+           .modes = MODES_READING & ~MODE_DUMP, .excludes = "raw"),
       FLAG("raw", &s->raw,
            "give the prompt as it is to a model with a chat template; otherwise it is the turn of a user",
            .modes = MODES_READING),

@@ -345,6 +345,13 @@ static bool check_turns(const ChatForm *form, const ChatTurn *turns, size_t coun
   return true;
 }
 
+/* Goes on to where the assistant's turn begins. The space before an answer, as in Mistral 0.3, is a part of its first
+ * token. */
+static bool write_reply(Writer *w, const Chat *chat) {
+  return is_space((uint8_t)*chat->form->before[CHAT_ASSISTANT]) ||
+         write_parts(w, &chat->before[CHAT_ASSISTANT], false);
+}
+
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
                  Error *error) {
   const ChatForm *form = chat->form;
@@ -356,10 +363,7 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
     ok = ok && write_turn(&w, chat, prompt, false, all);
   }
   for (size_t i = 0; ok && i < count; i++) ok = write_turn(&w, chat, turns[i], i + 1 == count, all);
-  /* The space before an answer, as in Mistral 0.3, is a part of its first token. */
-  const bool begins = reply && !is_space((uint8_t)*form->before[CHAT_ASSISTANT]);
-  return ok && (!begins || write_parts(&w, &chat->before[CHAT_ASSISTANT], false)) &&
-         (reply || write_parts(&w, &chat->finish, false));
+  return ok && (reply ? write_reply(&w, chat) : write_parts(&w, &chat->finish, false));
 }
 
 /* ---- ids ---- */
@@ -422,8 +426,7 @@ bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *tu
     w.skip_space = after.parts[0].token->rstrip;
     memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
   }
-  if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) &&
-      write_parts(&w, &chat->before[CHAT_ASSISTANT], false))
+  if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) && write_reply(&w, chat))
     return encode_text(tokenizer, &text, ids, NULL, error);
   chat_text_free(&text);
   return false;
