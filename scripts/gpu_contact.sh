@@ -30,6 +30,7 @@ summary=$out/summary.txt
 for file in "$log" "$results" "$summary"; do : >"$file"; done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache # the first run measures its GEMMs
 failed=0
 
 # Where cuBLASLt is. Only our programs search there: PyTorch brings its own.
@@ -44,7 +45,7 @@ done
 ours() { LD_LIBRARY_PATH=$here/lib:$lt "$@"; }
 bench() { ours "$here/bench_kernels" --device cuda ${quick:+"$quick"} "$@"; }
 export -f ours bench
-export here lt quick work python out PYTHONUNBUFFERED=1
+export here lt quick work python out results PYTHONUNBUFFERED=1
 
 wanted() { case " $steps " in *" $1 "*) true ;; *) false ;; esac }
 json_text() { tr -d '\000-\037' <<<"$1" | sed 's/\\/\\\\/g; s/"/\\"/g' | cut -c1-400; }
@@ -140,12 +141,13 @@ like() {
   trains "$name-cpu" --device cpu --dtype f32 --steps "$count" "$@" &&
     trains "$name-gpu" --device cuda --dtype f32 --steps "$count" "$@" && agree "$name-cpu" "$name-gpu" "$tolerance" "$count"
 }
-# bf16 TOLERANCE STEPS FLAG...: bf16 twice, the same losses and weights, and near fp32
+# bf16 TOLERANCE STEPS FLAG...: bf16 twice by the same GEMM algorithms, the same losses and weights, and near fp32
 bf16() {
-  local tolerance=$1 count=$2 i
+  local tolerance=$1 count=$2
   shift 2
-  for i in 1 2; do trains "bf16-$i" --device cuda --dtype bf16 --steps "$count" "$@" || return; done
-  trains bf16-f32 --device cuda --dtype f32 --steps "$count" "$@" && agree bf16-1 bf16-2 0 "$count" &&
+  trains bf16-1 --device cuda --dtype bf16 --steps "$count" "$@" &&
+    trains bf16-2 --device cuda --dtype bf16 --steps "$count" "$@" --config "$work/bf16-1.run/config.txt" &&
+    trains bf16-f32 --device cuda --dtype f32 --steps "$count" "$@" && agree bf16-1 bf16-2 0 "$count" &&
     cmp "$work/bf16-1.run/model.safetensors" "$work/bf16-2.run/model.safetensors" && agree bf16-f32 bf16-1 "$tolerance" "$count"
 }
 tests_of() { INKLING_TEST_BACKEND=cuda INKLING_GOLDEN="$here/golden" ours "$here/tests/$1"; }
@@ -164,13 +166,28 @@ phases = result["phases"]
 print(result["step"], f"steps in {sum(phases.values()):.2f} s:", ", ".join(f"{name} {s:.2f}" for name, s in phases.items()))
 ' "$work/default.run/result.json"
 }
-export -f trains agree like bf16 tests_of sanitized default_run
+# timed NAME PROGRAM FLAG...: the line of JSON that PROGRAM prints for --bench goes to the results, too
+timed() {
+  local name=$1 program=$2
+  shift 2
+  ours "$here/$program" "$@" --device cuda --quiet >"$work/timed.json" && "$python" -c '
+import json, sys
+row = json.load(open(sys.argv[1]))
+with open(sys.argv[2], "a") as results:
+    print(json.dumps({"kind": "timed", "name": sys.argv[3], **row}), file=results)
+print("%(tokens_per_s).0f tokens/s, %(step_ms).3f ms a step (%(step_ms_p10).3f to %(step_ms_p90).3f)" % row)
+' "$work/timed.json" "$results" "$name"
+}
+export -f trains agree like bf16 tests_of sanitized default_run timed
 
 small="--arch llama --preset nano --batch 12"
 wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
-chosen=
+baby="--arch llama --layers 6 --heads 6 --dim 384 --ctx 256 --batch 8" # steps of 2048 tokens
+large="--arch llama --layers 12 --heads 12 --dim 768 --ctx 1024 --batch 32"
+chosen='' timings=100 tunings="--autotune --no-autotune" optimizers="adamw muon" texts="1 8 64"
 if [ -n "$quick" ]; then
   small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small
+  baby="$small --tokenizer byte" large="$small --tokenizer byte" timings=2 tunings=--autotune optimizers=muon texts=1
   chosen="$small --steps 4 --tokenizer byte --val-frac 0.0005 --sample-tokens 2"
 fi
 
@@ -186,8 +203,29 @@ if wanted kernels; then
 fi
 if wanted speed; then
   ask "training speed" 90 bench --only train --json "$results"
-  # shellcheck disable=SC2086 # a list of flags
-  ask "a run with all defaults" 60 default_run $chosen
+  # shellcheck disable=SC2086 # lists of flags
+  {
+    ask "a run with all defaults" 60 default_run $chosen
+    if [ -z "$quick" ]; then
+      ask "the same again, its GEMMs measured" 60 default_run
+      ask "the same, --no-autotune" 60 default_run --no-autotune
+    fi
+    for tuning in $tunings; do for optimizer in $optimizers; do
+      name="steps of 2048 tokens, $optimizer, $tuning"
+      ask "$name" 40 timed "$name" train "$text" --bench $timings --optimizer $optimizer $tuning $baby
+    done; done
+    for tuning in $tunings; do for optimizer in $optimizers; do
+      name="12 layers x 768, $optimizer, $tuning"
+      ask "$name" 60 timed "$name" train "$text" --bench $((timings > 20 ? 20 : timings)) --optimizer $optimizer $tuning $large
+    done; done
+    if ask "a model to generate with" 60 trains decoded --device cuda --steps 1 $large; then
+      for rows in $texts; do
+        name="12 layers x 768, generating, texts at a time: $rows"
+        ask "$name" 100 timed "$name" generate "$work/decoded.run" --bench $timings -N "$rows"
+      done
+      rm -rf "$work/decoded.run"
+    fi
+  }
   ask "training speed, autotuned" 90 bench --only train --autotune --json "$results"
   ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
 fi

@@ -36,13 +36,18 @@ static bool same_device(const char *a, const char *b) {
   return strcspn(b, "\n") == line && memcmp(a, b, line) == 0;
 }
 
-/* Returns the choices of the run that is resumed; NULL, with a warning, if they are not valid here. */
+/* Returns the choices of the run that is resumed or, as --verify does, repeated by its config.txt. NULL: it has none that
+ * are valid here; a warning says so, unless --config is only a file without a run. */
 static char *choices_of_run(Run *r, const char *tuning) {
-  char *text = file_read_text(path_in(r->files.dir, CHECKPOINT_TUNING).text, 1 << 20);
+  const bool resumes = r->settings.resume;
+  if (!resumes && !r->options.config) return NULL;
+  const PathText dir = resumes ? (PathText){""} : path_directory(r->options.config);
+  const PathText path = path_in(resumes ? r->files.dir : dir.text, CHECKPOINT_TUNING);
+  char *text = file_read_text(path.text, 1 << 20);
   if (text && same_device(text, tuning)) return text;
-  console_warning(&r->console,
-                  "%s/" CHECKPOINT_TUNING " is %s: GEMM algorithms are chosen again, so sums may be in another order",
-                  r->files.dir, text ? "of another GPU or another version of cuBLAS" : "missing");
+  if (text || resumes)
+    console_warning(&r->console, "%s is %s: GEMM algorithms are chosen again, so sums may be in another order",
+                    path.text, text ? "of another GPU or another version of cuBLAS" : "missing");
   free(text);
   return NULL;
 }
@@ -55,13 +60,13 @@ static bool broadcast_choices(const Run *r, char **text, Error *error) {
   return run_agree(r->peers, error) && collective_broadcast_text(r->peers, text, &size, error);
 }
 
-/* Rank 0 measures in the warm-up what neither the resumed run nor earlier runs of the user have measured. */
+/* Rank 0 measures in the warm-up what its choices lack: those of the resumed or repeated run, or of the user's file. */
 static bool begin_tuning(Run *r, Error *error) {
   RunDevice *d = &r->device;
   const bool leads = run_leads(r->peers);
   if (!r->settings.machine.autotune) return true;
   char *tuning = leads ? d->backend->tuning(d->context) : NULL, *text = NULL;
-  if (tuning && r->settings.resume) d->tuning = choices_of_run(r, tuning);
+  if (tuning) d->tuning = choices_of_run(r, tuning);
   if (tuning) text = d->tuning ? strdup(d->tuning) : user_cache_read(tuning_name(tuning).text);
   const bool ok = broadcast_choices(r, &text, error);
   if (ok) d->backend->tune(d->context, text, leads);
@@ -101,11 +106,11 @@ static bool end_tuning(Run *r, Error *error) {
   if (!r->settings.machine.autotune) return true;
   char *used = run_leads(r->peers) ? d->backend->tuning(d->context) : NULL;
   char *all = used ? join_lines(d->tuning ? d->tuning : "", used) : NULL;
+  if (used && !d->tuning) keep_choices(used); /* a resumed or repeated run leaves them as they are */
   free(used);
   free(d->tuning);
   d->tuning = all;
   if (!broadcast_choices(r, &d->tuning, error)) return false;
-  if (run_leads(r->peers) && *d->tuning) keep_choices(d->tuning);
   d->backend->tune(d->context, d->tuning, false);
   return true;
 }
@@ -147,8 +152,8 @@ bool run_compare_devices(Run *r, Error *error) {
   RunDevice *device = &r->device;
   const ContextInfo *mine = &device->info;
   ContextInfo first = *mine;
-  if (!begin_tuning(r, error)) return false;
   double sums[] = {device->backend->peak_flops(device->context), r->peers->node_rank == 0};
+  if (!begin_tuning(r, error)) return false; /* drops the plans of the speed test, whose shapes a model may have */
   device->backend->poll(device->context, NULL, 0, false, error);
   collective_broadcast(r->peers, &first, sizeof first);
   collective_sum(r->peers, sums, 2);

@@ -93,6 +93,16 @@ check "the user's file" cmp "$file" first.run/autotune.txt
 check "nobody else can read it" [ "$(stat -c %a "$work/c1" "$work/c1/inkling" | sort -u)" = 700 ]
 check "another run uses the same" tuned again 1000,500,900 "$work/c1"
 check "with the same bytes" used again 2 first
+# What later runs of the user have measured does not count where a run is repeated.
+mkdir -p "$work/c4/inkling"
+others=$work/c4/inkling/${file##*/}
+sed '2,$ s/ [0-9]*$/ 1/' "$file" >"$others"
+cp "$others" others
+check "with other choices in the user's file" tuned other 1000,990,900 "$work/c4"
+check "the weights are others" sh -c '! cmp -s first.run/model.safetensors other.run/model.safetensors'
+check "--verify takes the run's own choices" says 0 "first.run is reproduced" env EMU_GEMM_MS=1000,500,900 \
+  XDG_CACHE_HOME="$work/c4" "$train" --verify first.run --quiet
+check "and leaves the user's as they are" cmp others "$others"
 check "a gain of less than 3 % is none" tuned near 1000,980,975 "$work/c2"
 check "products without tuning" tuned plain 1000,500,900 "$work/c3" --no-autotune
 check "are those of the first algorithm" used near 0 plain

@@ -199,11 +199,12 @@ void cuda_muon(Context *c, const StepState *state, const Parameters *params, con
   with_element(c, [&](auto element) {
     MuonScratch<decltype(element)> s[2];
     const int lanes = muon_scratch(c, lists->batches, s);
-    for (int i = 0; lanes && i < (int)lists->batches.size(); i++) {
-      const auto update = [&] { update_batch(c, state, params, muon, lists->batches[(size_t)i], s[i % lanes]); };
-      if (i % lanes) beside(c, update);
-      else update();
-    }
+    for (int lane = lanes - 1; lane >= 0; lane--) /* lane 1 first: it waits for the work before it */
+      for (int i = lane; i < (int)lists->batches.size(); i += lanes) {
+        const auto update = [&] { update_batch(c, state, params, muon, lists->batches[(size_t)i], s[lane]); };
+        if (lane) beside(c, update);
+        else update();
+      }
   });
   cuda_join(c, 0);
 }
