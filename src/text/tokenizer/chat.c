@@ -429,7 +429,42 @@ bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *tu
   return false;
 }
 
+/* ---- what fits into a context ---- */
+
+size_t chat_room(size_t ctx, int64_t most) {
+  return (most >= 0 && most < (int64_t)ctx / 4 ? (size_t)most : ctx / 4) + 1;
+}
+
+/* Encodes the system prompt, if there is one, and the messages after the first `dropped` ones. */
+static bool encode_rest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t dropped,
+                        BpeIds *ids, Error *error) {
+  ChatTurn *rest = malloc((count + 1) * sizeof *rest);
+  size_t kept = 0;
+  if (!rest) return error_memory(error, "a chat");
+  for (size_t i = 0; i < count; i++)
+    if (turns[i].role == CHAT_SYSTEM || i >= dropped + (turns[0].role == CHAT_SYSTEM)) rest[kept++] = turns[i];
+  ids->count = 0;
+  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, NULL, error);
+  free(rest);
+  return ok;
+}
+
+bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
+                        size_t room, size_t *dropped, BpeIds *ids, Error *error) {
+  const bool system = count && turns[0].role == CHAT_SYSTEM;
+  if (!encode_rest(chat, tokenizer, turns, count, *dropped, ids, error)) return false;
+  if (ids->count + room <= ctx) return true;
+  while (ids->count > ctx / 2 && *dropped + system + 1 < count) {
+    do ++*dropped;
+    while (*dropped + system + 1 < count && turns[*dropped + system].role != CHAT_USER);
+    if (!encode_rest(chat, tokenizer, turns, count, *dropped, ids, error)) return false;
+  }
+  return ids->count < ctx ||
+         fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count, ctx);
+}
+
 int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
+bool chat_has_system(const Chat *chat) { return chat->form->before[CHAT_SYSTEM] != NULL; }
 bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
 
 /* ---- the form of new models ---- */
