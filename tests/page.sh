@@ -55,6 +55,27 @@ done
 "$train" pairs.tsv $small --out pairs.run --arch original
 check "an encoder" page_equals pairs.run 12 int8
 
+# Chats, whose context becomes full. Greedy: a text that is not UTF-8 would be another one in the next message.
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "{\"messages\": [{\"role\": \"user\", \"content\": \"Is shop %d open?\"}, " \
+  "{\"role\": \"assistant\", \"content\": \"Until %d.\"}]}\n", i, i % 12 }' >chats.jsonl
+printf 'Is shop %d open?\n' 3 14 159 26 5 35 >said
+chat_equals() { # chat_equals RUN SYSTEM
+  page=pages/$1
+  "$generate" "$1" --html "$page.html" --title "$hostile" --system "$2" --quiet || return 1
+  cp said "$page.said"
+  { echo "/system $2"; cat said; } >lines
+  "$generate" "$1" -i --greedy -n 40 --dtype int8 --device cpu --isa v2 --threads 1 <lines 2>err >"$page.txt" || return 1
+  node "$here/tests/page.mjs" --chat "$page.html" 40 "$2" <said 2>dropped | cmp - "$page.txt" || return 1
+  grep -q 'of them new' err || return 1
+  last=$(sed -n 's/.*no longer sees the first \([0-9]*\).*/\1/p' err | tail -n 1)
+  [ "$(tail -n 1 dropped)" -eq "${last:-0}" ]
+}
+"$train" chats.jsonl $small --ctx 256 --out chat.run --tokenizer byte
+check "a chat, as in the terminal" chat_equals chat.run "Be brief."
+"$train" chats.jsonl $small --ctx 128 --out words-chat.run --tokenizer words --unk
+check "a chat in words" chat_equals words-chat.run "Be brief."
+refused "--system without a chat template" 2 "chat template" "$generate" byte.run --html page.html --system x
+
 # Tokenizers as those of Llama 3 and Llama 2
 cat >tokenizer.py <<'END'
 import os

@@ -3,6 +3,7 @@
 
 BROWSER: chromium or firefox-esr; python3-websocket is needed, too. For every NAME.prompt in DIR (UTF-8), the page
 NAME.html has to write NAME.txt, or the beginning of it, with the seed 7, no message in the console, and no request.
+For every NAME.said, the chat NAME.html has to answer its lines by NAME.txt, with the likeliest tokens.
 Then it opens damaged copies of the last page, which have to say so. --axe: also checks the pages with axe-core.
 --pictures: also writes NAME.png, of wide and narrow windows, light and dark. Prints `ok NAME` or `not ok NAME: why`,
 and the times until the page was ready and until its first token.
@@ -162,13 +163,47 @@ def write(browser, path, prompt):
     return browser.evaluate("document.querySelector('.output > span:last-child').textContent"), ready, first
 
 
+def talk(browser, path, axe, pictures):
+    """Sends the lines of NAME.said by Enter. Returns what went wrong."""
+    key = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+    enter = f"document.querySelector('#prompt').dispatchEvent({key})"
+    answers = "[...document.querySelectorAll('.written')].map(e => e.textContent.replace(/\\n?$/, '\\n')).join('')"
+    browser.open(path.with_suffix(".html").as_uri())
+    browser.wait(f"{STATE}.startsWith('Ready')")
+    browser.evaluate("document.querySelector('#tokens').value = 40; document.querySelector('#temp').value = 0;"
+                     "document.querySelector('input[type=checkbox]').click()")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        browser.evaluate(f"document.querySelector('#prompt').value = {json.dumps(line)}; {enter}")
+        browser.wait(f"!/^(Writing|Ready)/.test({STATE})")
+    expected, text = path.with_suffix(".txt").read_text(encoding="utf-8"), browser.evaluate(answers)
+    if text != expected:
+        return f"wrote {text!r}, not {expected!r}"
+    if pictures:
+        path.with_suffix(".png").write_bytes(base64.b64decode(browser.picture()))
+    problem = page_problem(browser, axe)
+    browser.evaluate("document.querySelectorAll('button')[4].click()")
+    return problem or ("" if browser.evaluate(answers) == "" else "Restart keeps answers")
+
+
+def page_problem(browser, axe):
+    if browser.messages:
+        return browser.messages[0]
+    if browser.evaluate(f"document.querySelectorAll({json.dumps(', '.join(HOSTILE))}).length"):
+        return "a text became markup"
+    if axe:
+        browser.evaluate(axe)
+        browser.evaluate("document.querySelector('details').open = true")
+        rules = browser.evaluate("axe.run().then(r => [r.passes.length, ...r.violations.map(v => v.id)].join(' '))")
+        if not (rules or "").isdigit():
+            return f"accessibility: {rules}"
+    return ""
+
+
 def problem_of(browser, text, expected, prompt, axe):
     # Bytes that are not UTF-8 become U+FFFD at each step, not over the whole text; the last character may be cut off.
     text, whole = text.replace("\ufffd", ""), expected.decode(errors="replace").replace("\ufffd", "")
     if not text or not whole.startswith(text) or len(whole) > len(text) + 4:
         return f"wrote {text[:60]!r}, not {expected[:60]!r}"
-    if browser.messages:
-        return browser.messages[0]
     if browser.evaluate("document.querySelector('.prompt').textContent") != prompt:
         return "the prompt is not shown as it is"
     for selector in HOSTILE:  # after each token was pointed at
@@ -177,13 +212,7 @@ def problem_of(browser, text, expected, prompt, axe):
                                if (document.querySelector('.side bdi *')) break; }}""")
         if browser.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"):
             return f"a text became markup: {selector}"
-    if axe:
-        browser.evaluate(axe)
-        browser.evaluate("document.querySelector('details').open = true")
-        rules = browser.evaluate("axe.run().then(r => [r.passes.length, ...r.violations.map(v => v.id)].join(' '))")
-        if not (rules or "").isdigit():
-            return f"accessibility: {rules}"
-    return ""
+    return page_problem(browser, axe)
 
 
 def buttons(browser):
@@ -249,6 +278,10 @@ def main():
             report(f"{args.browser}: {path.stem}", problem, f" (ready after {ready:.2f} s, first token {first:.2f} s)")
             if path.stem.startswith("byte"):
                 report(f"{args.browser}: buttons and keys", buttons(browser))
+        for said in sorted(args.directory.resolve().glob("*.said")):
+            browser.messages.clear()
+            axe = args.axe.read_text(encoding="utf-8") if args.axe else ""
+            report(f"{args.browser}: {said.stem}", talk(browser, said, axe, args.pictures))
         damaged(browser, path.with_suffix(".html"), args.directory.resolve())
     finally:
         browser.process.terminate()

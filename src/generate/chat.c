@@ -22,7 +22,7 @@ static void drop_messages(ChatSession *c, size_t count) {
     c->bytes -= last->size;
     free(last->text);
   }
-  if (c->first >= c->count) c->first = 0;
+  if (c->dropped + has_system(c) >= c->count) c->dropped = 0;
   c->held = 0;
 }
 
@@ -43,12 +43,7 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
 
 /* ---- what the model reads ---- */
 
-/* Returns the number of tokens that stay free for an answer. */
-static size_t room(const Program *p) {
-  const int64_t most = p->settings.tokens;
-  const int quarter = p->model.config.ctx / 4;
-  return (size_t)(most >= 0 && most < quarter ? most : quarter) + 1;
-}
+static size_t room(const Program *p) { return chat_room((size_t)p->model.config.ctx, p->settings.tokens); }
 
 /* Encodes turns in place of what the decoder has. */
 static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error *error) {
@@ -58,57 +53,23 @@ static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error 
   return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
 }
 
-/* Encodes the system prompt, if there is one, and the messages from c->first on. */
-static bool encode_messages(Session *s, Error *error) {
-  const ChatSession *c = &s->chat;
-  ChatTurn *turns = malloc((c->count + 1) * sizeof *turns);
-  size_t count = 0;
-  if (!turns) return error_memory(error, "a chat");
-  for (size_t i = 0; i < c->count; i++)
-    if (i >= c->first || c->messages[i].role == CHAT_SYSTEM)
-      turns[count++] = (ChatTurn){c->messages[i].role, c->messages[i].text, c->messages[i].size};
-  const bool ok = encode_turns(s, turns, count, error);
-  free(turns);
-  return ok;
-}
-
-/* Encodes the messages from the first one of the user at `from` or later. */
-static bool encode_from(Session *s, size_t from, Error *error) {
-  ChatSession *c = &s->chat;
-  while (from + 1 < c->count && c->messages[from].role != CHAT_USER) from++;
-  c->first = from;
-  return encode_messages(s, error);
-}
-
-/* Drops the oldest messages, until half of the context is free or only the last one is left. */
-static bool drop_oldest(Session *s, Error *error) {
-  const size_t half = (size_t)s->p->model.config.ctx / 2;
-  size_t least = s->chat.first + 1, most = s->chat.count - 1;
-  while (least < most) {
-    const size_t middle = least + (most - least) / 2;
-    if (!encode_from(s, middle, error)) return false;
-    if (s->p->prompt.tokens.decoder.count > half) least = middle + 1;
-    else most = middle;
-  }
-  return encode_from(s, most, error);
-}
-
-/* Encodes the chat, without its oldest messages if the context is full: then half of it becomes free. */
+/* Encodes the chat, without its oldest messages if the context is full. */
 static bool encode_newest(Session *s, Error *error) {
   ChatSession *c = &s->chat;
-  const size_t ctx = (size_t)s->p->model.config.ctx, before = c->first;
-  const BpeIds *ids = &s->p->prompt.tokens.decoder;
-  if (!encode_messages(s, error)) return false;
-  if (ids->count + room(s->p) <= ctx) return true;
-  bool ok = before + 1 >= c->count || drop_oldest(s, error);
-  if (ok && ids->count >= ctx)
-    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count, ctx);
-  if (!ok) c->first = before; /* the message that did not fit is taken back, the others stay */
-  if (!ok) return false;
-  if (c->first > before)
+  const LoadedModel *m = &s->p->model;
+  const size_t ctx = (size_t)m->config.ctx, before = c->dropped;
+  ChatTurn *turns = malloc((c->count + 1) * sizeof *turns);
+  c->held = 0;
+  if (!turns) return error_memory(error, "a chat");
+  for (size_t i = 0; i < c->count; i++)
+    turns[i] = (ChatTurn){c->messages[i].role, c->messages[i].text, c->messages[i].size};
+  const bool ok = chat_encode_newest(m->chat, m->tokenizer, turns, c->count, ctx, room(s->p), &c->dropped,
+                                     &s->p->prompt.tokens.decoder, error);
+  free(turns);
+  if (ok && c->dropped > before)
     console_note(&s->p->console, "the context of %zu tokens is full: the model no longer sees the first %zu messages",
-                 ctx, c->first - has_system(c));
-  return true;
+                 ctx, c->dropped);
+  return ok;
 }
 
 /* Makes p->prompt.tokens: what the decoder has, and the new message after it; or the whole chat. */
@@ -201,7 +162,6 @@ static bool set_system(Session *s, const char *text, Error *error) {
     const ChatMessage added = c->messages[c->count - 1];
     memmove(c->messages + 1, c->messages, (c->count - 1) * sizeof *c->messages);
     c->messages[0] = added;
-    if (c->first) c->first++;
   }
   uint8_t *copy = (uint8_t *)strdup(text);
   if (!copy) return error_memory(error, "a message");
@@ -219,7 +179,7 @@ static bool begin(Session *s, Error *error) {
 static bool reset(Session *s, const char *argument, Error *error) {
   (void)argument, (void)error;
   drop_messages(&s->chat, has_system(&s->chat));
-  s->chat.first = 0;
+  s->chat.dropped = 0;
   return true;
 }
 
@@ -263,7 +223,7 @@ static bool take_turns(Session *s, const Record *record, Error *error) {
     return fail(error, EXIT_INPUT, "/load: the chat does not fit into the %d MiB of a session", SESSION_LIMIT >> 20);
   if (!encode_turns(s, record->turns, count, error)) return false; /* the template or the vocabulary may lack it */
   drop_messages(c, 0);
-  c->first = 0;
+  c->dropped = 0;
   for (size_t i = 0; i < count; i++)
     if (!add_message(c, record->turns[i].role, record->turns[i].text, record->turns[i].size, error)) return false;
   console_note(&s->p->console, "%s", text_plural((double)count, "message").text);

@@ -33,9 +33,7 @@ bool program_open_files(Program *p, const char *dir, Error *error) {
   return true;
 }
 
-/* Opens the form of the chat template, if prompts are turns. The token that ends a turn of the assistant then ends texts,
- * also in models whose files do not say so. */
-static bool open_chat(Program *p, Error *error) {
+bool program_open_chat(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   const GenerateSettings *s = &p->settings;
   EndTokens ends = *tokenizer_other_ends(m->tokenizer);
@@ -56,7 +54,7 @@ bool program_open_model(Program *p, Error *error) {
   LoadedModel *m = &p->model;
   Console *console = &p->console;
   vocabulary_note_unused(console, m->dir, m->tokenizer, m->source_tokenizer);
-  return open_chat(p, error) && prompt_make_rules(p, error) &&
+  return program_open_chat(p, error) && prompt_make_rules(p, error) &&
          device_open(&p->settings.machine, &m->config, console, &m->backend, &m->context, error) &&
          model_files_load(m->files, &m->model, m->backend, m->context, error);
 }

@@ -91,6 +91,9 @@ bool program_bench(Program *p, Error *error);  /* the speed of generation, as a 
  * EXIT_CHECKPOINT, and the errors of opening a device and of prompt_make_rules(). */
 bool program_open_files(Program *p, const char *dir, Error *error);
 bool program_open_model(Program *p, Error *error);
+/* Opens the form of the chat template, if prompts are turns; program_open_model() does, too. EXIT_USAGE for --system
+ * without a template, EXIT_MEMORY. */
+bool program_open_chat(Program *p, Error *error);
 /* Frees everything that both have opened; harmless when nothing is open. */
 void program_close_model(Program *p);
 

@@ -38,10 +38,10 @@ typedef struct ChatMessage {
 typedef struct ChatSession {
   ChatMessage *messages; /* [count]; the first one may be a system prompt */
   size_t count, capacity;
-  size_t bytes; /* of all messages */
-  size_t first; /* the first message, without a system prompt, that the model still sees */
-  size_t held;  /* the first ids of the program's prompt, which are all that the decoder has; 0: it has others */
-  bool ended;   /* the model ended its last answer */
+  size_t bytes;   /* of all messages */
+  size_t dropped; /* the oldest messages, after a system prompt, that the model no longer sees */
+  size_t held;    /* the first ids of the program's prompt, which are all that the decoder has; 0: it has others */
+  bool ended;     /* the model ended its last answer */
 } ChatSession;
 
 typedef struct Session Session;

@@ -95,7 +95,7 @@ static void add_text_options(Options *options, GenerateSettings *s) {
       TEXT("file", &s->prompt_file, "FILE", NULL, "file that contains the prompt (-: standard input)", .letter = 'f',
            .modes = MODES_READING & ~(MODE_PROMPTS | MODE_EXPORT), .common = true),
       TEXT("system", &s->system, NULL, NULL, "system prompt, for models with a chat template",
-           .modes = MODES_READING & ~MODE_DUMP, .excludes = "raw"),
+           .modes = (MODES_READING & ~MODE_DUMP) | MODE_HTML, .excludes = "raw"),
       FLAG("raw", &s->raw,
            "give the prompt as it is to a model with a chat template; otherwise it is the turn of a user",
            .modes = MODES_READING),
@@ -281,7 +281,8 @@ static void add_mode_options(Options *options, GenerateSettings *s) {
            "write the model as one HTML file in which anybody can try it: it runs in a browser, offline. The weights "
            "have the type of --dtype, by default int8",
            .selects = MODE_HTML),
-      TEXT("title", &s->title, "TEXT", DEFAULT_TITLE, "title of the page of --html", .modes = MODE_HTML),
+      TEXT("title", &s->title, "TEXT", DEFAULT_TITLE, "title of the page of --html; in a chat the name of the model",
+           .modes = MODE_HTML),
       INT64("bench", &s->bench, 1, 1e7, NULL,
             "time the generation of N tokens and print one line of JSON instead of text", .transient = true,
             .selects = MODE_BENCH),

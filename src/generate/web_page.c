@@ -155,8 +155,10 @@ static bool make_facts(WebPage *w, Error *error) {
   if (*license.text) add_fact(facts, "license", "%s", license.text);
   for (const SamplingSetting *s = sampling_settings; s->name; s++)
     json_object_set_new(defaults, s->name, json_real(s->initial));
-  json_t *all = json_pack("{s:s, s:o, s:o, s:b}", "title", w->title.text, "facts", facts, "defaults", defaults, "pairs",
-                          m->config.encoder_layers > 0);
+  json_t *all = json_pack("{s:s, s:o, s:o, s:b, s:b}", "title", w->title.text, "facts", facts, "defaults", defaults,
+                          "pairs", m->config.encoder_layers > 0, "chat", m->chat != NULL);
+  if (all && m->chat && chat_has_system(m->chat))
+    json_object_set_new(all, "system", json_string(w->p->settings.system ? w->p->settings.system : ""));
   w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
   json_decref(result);
   json_decref(all);
@@ -260,8 +262,9 @@ bool program_html(Program *p, Error *error) {
     return fail(
         error, EXIT_USAGE,
         "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
-  const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && open_on_cpu(p, error) &&
-                  add_files(&w, error) && add_image(&w, error) && make_facts(&w, error) && write_page(&w, error);
+  const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && program_open_chat(p, error) &&
+                  open_on_cpu(p, error) && add_files(&w, error) && add_image(&w, error) && make_facts(&w, error) &&
+                  write_page(&w, error);
   free(w.pack.bytes);
   free(w.facts);
   return ok;

@@ -4,6 +4,8 @@
 #include "inference/generation.h"
 #include "model/decoder.h"
 #include "generate/pack.h"
+#include "text/tokenizer/bpe_encode.h"
+#include "text/tokenizer/chat.h"
 #include "tools/web/platform.h"
 
 #include <stdlib.h>
@@ -23,7 +25,12 @@ static Model *model;
 static Decoder *decoder;
 
 static Generation *generation; /* NULL: no text was begun */
-static Text text;              /* its prompt is owned */
+static Text text;              /* its prompt is owned; in a chat it has all ids of the decoder */
+
+static Chat *chat;      /* NULL: the model has no chat template that is supported */
+static ChatTurn *turns; /* [turn_count]; their texts are from module_allocate() */
+static size_t turn_count, turn_capacity;
+static size_t dropped; /* the oldest messages of the chat that the model no longer sees */
 
 extern const Backend cpu_generic_backend;
 
@@ -64,6 +71,8 @@ static bool open_tokenizers(void) {
   size_t ignored;
   if (!open_tokenizer(&tokenizer, TOKENIZER_JSON, config.config.vocab)) return false;
   config_file_set_ends(&config, tokenizer);
+  Error ignored_error = {0};
+  chat_open(&chat, tokenizer, &ignored_error);
   if (!config.config.encoder_layers) return true;
   source_tokenizer = tokenizer;
   return !platform_find(source, &ignored) || open_tokenizer(&source_tokenizer, source, config.config.source_vocab);
@@ -107,19 +116,26 @@ static bool fits(const char *what, const BpeIds *ids) {
               ctx);
 }
 
-EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_t *answer, size_t answer_size) {
+/* Ends the text so far; its prompt and the sampling stay. */
+static bool end_text(void) {
   const int vocab = config.config.vocab, ctx = config.config.ctx;
-  PromptTokens tokens = text.prompt;
   error = (Error){0};
   if (!decoder) return fail(&error, EXIT_INTERNAL, "no model is open");
   generation_close(generation);
   generation = NULL;
   generation_free_text(&text);
-  tokens.source.count = tokens.decoder.count = 0;
-  text = (Text){.sampling = text.sampling,
+  text = (Text){.prompt = text.prompt,
+                .sampling = text.sampling,
                 .max_tokens = -1,
                 .keep = ctx > 1 ? ctx / 2 : 1,
                 .alternatives = vocab < ALTERNATIVES ? vocab : ALTERNATIVES};
+  return true;
+}
+
+EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_t *answer, size_t answer_size) {
+  if (!end_text()) return false;
+  PromptTokens tokens = text.prompt;
+  tokens.source.count = tokens.decoder.count = 0;
   const PromptEncoder with = {source_tokenizer, tokenizer, config.tokens.start >= 0 ? config.tokens.start : 0};
   const bool ok = generation_encode(&with, prompt, size, answer, answer_size, &tokens, &error) &&
                   fits("question", &tokens.source) && fits(source_tokenizer ? "answer" : "prompt", &tokens.decoder);
@@ -130,10 +146,48 @@ EXPORT(begin) bool module_begin(const uint8_t *prompt, size_t size, const uint8_
 /* 1: a token was drawn; 0: the text has ended; -1: an error. */
 EXPORT(next) int module_next(void) {
   if (!generation) return fail(&error, EXIT_INTERNAL, "no text was begun") - 1;
+  const int64_t count = text.count;
   generation_drop_ready(&text); /* the page has them */
   text.ids.count = 0;
-  if (!text.ended && !generation_step(generation, &error)) return -1;
+  if ((!text.ended && !generation_step(generation, &error)) ||
+      (chat && text.count > count && !bpe_ids_sink(&text.prompt.decoder, &text.last, 1, &error))) {
+    text.prompt.decoder.count = 0;
+    return -1;
+  }
   return text.ids.count > 0;
+}
+
+/* ---- a chat ---- */
+
+EXPORT(dropped) size_t module_dropped(void) { return dropped; }
+
+EXPORT(forget) void module_forget(void) {
+  while (turn_count) free((void *)turns[--turn_count].text);
+}
+
+EXPORT(say) bool module_say(int role, uint8_t *message, size_t size) {
+  error = (Error){0};
+  if (role < 0 || role >= CHAT_ROLES) return fail(&error, EXIT_INPUT, "%d is no role", role);
+  if (!array_reserve(&turns, &turn_capacity, turn_count + 1, sizeof *turns)) return error_memory(&error, "a chat");
+  turns[turn_count++] = (ChatTurn){(ChatRole)role, message, size};
+  return true;
+}
+
+/* Begins an answer to the messages. What the decoder has stays there if the messages begin with these ids. */
+EXPORT(answer) bool module_answer(int most) {
+  const size_t ctx = (size_t)config.config.ctx;
+  BpeIds ids = {0};
+  if (!end_text()) return false;
+  if (!chat || !turn_count) return fail(&error, EXIT_INPUT, chat ? "no message" : "the model has no chat template");
+  if (dropped + (turns[0].role == CHAT_SYSTEM) >= turn_count) dropped = 0;
+  bool ok = chat_encode_newest(chat, tokenizer, turns, turn_count, ctx, chat_room(ctx, most), &dropped, &ids, &error);
+  const size_t held = text.prompt.decoder.count, bytes = held * sizeof *ids.ids;
+  if (ok && held && held < ids.count && !memcmp(ids.ids, text.prompt.decoder.ids, bytes)) text.cached = held;
+  free(text.prompt.decoder.ids);
+  text.prompt.decoder = ids;
+  ok = ok && generation_open(&generation, decoder, 1, tokenizer, &error) && generation_add(generation, &text, &error);
+  if (!ok) text.prompt.decoder.count = 0;
+  return ok;
 }
 
 EXPORT(text) const char *module_text(void) { return (char *)text.bytes.bytes; }

@@ -60,28 +60,40 @@ function fieldOf([id, label, attributes, explanation]) {
               make("p", {id: `${id}-help`}, explanation));
 }
 
+const systemField = make("textarea", {id: "system", dir: "auto", lang: "", "aria-describedby": "system-help"});
+systemField.value = facts.system ?? "";
 const prompt = make("textarea", {id: "prompt", dir: "auto", lang: "", spellcheck: "false", "aria-describedby": "keys"});
-const buttons = ["Write", "Stop", "Continue"].map(label => make("button", {type: "button"}, label));
-const [writeButton, stopButton, continueButton] = buttons;
-const settings = make("details", {}, make("summary", {}, "Settings"), make("p", {}, "The length applies at once, other changes to the next Write."),
-                      ...SETTINGS.map(fieldOf));
+const labels = facts.chat ? ["Send", "Stop", "Continue", "Copy", "Restart"] : ["Write", "Stop", "Continue"];
+const buttons = labels.map(label => make("button", {type: "button"}, label));
+const [writeButton, stopButton, continueButton, ...chatButtons] = buttons;
+const settings = make("details", {}, make("summary", {}, "Settings"),
+  make("p", {}, `The length applies at once, other changes to the next ${labels[0]}.`),
+  ...("system" in facts ? [make("label", {for: "system"}, "System prompt"), systemField,
+    make("p", {id: "system-help", class: "help"}, "It tells the model who it is or what to do.")] : []),
+  ...SETTINGS.map(fieldOf));
 const color = make("input", {type: "checkbox"});
 const form = make("form", {},
-  make("label", {for: "prompt"}, facts.pairs ? "Question" : "Beginning of the text"), prompt,
-  make("div", {class: "buttons"}, ...buttons), make("p", {id: "keys"}, "Ctrl+Enter writes, Escape stops."),
+  make("label", {for: "prompt"}, facts.chat ? "Message" : facts.pairs ? "Question" : "Beginning of the text"), prompt,
+  make("div", {class: "buttons"}, ...buttons), make("p", {id: "keys"}, facts.chat ?
+    "Enter sends, Shift+Enter begins a new line, Escape stops." : "Ctrl+Enter writes, Escape stops."),
   settings, make("label", {class: "check"}, color, "Color by surprise"));
 const state = make("span", {role: "status"}), speed = make("span", {});
-const before = make("span", {class: "prompt"}), written = make("span", {}); // children of written: the tokens
+const before = make("span", {class: "prompt"});
+let written = make("span", {class: "written"}); // its children are the tokens of the text, in a chat of the last answer
+const output = facts.chat ?
+  make("div", {class: "output chat", role: "region", "aria-label": "Chat", tabindex: 0, lang: ""}) :
+  make("div", {class: facts.pairs ? "output pairs" : "output", dir: "auto", lang: ""}, before, written);
 const side = make("div", {class: "side", "aria-live": "polite", "aria-atomic": "true"});
-const result = make("section", {hidden: ""}, make("h2", {}, facts.pairs ? "Answer" : "Text"),
+const result = make("section", {hidden: ""}, make("h2", {}, facts.chat ? "Chat" : facts.pairs ? "Answer" : "Text"),
   make("ul", {class: "legend"}, ...LEVELS.map(([, range], level) => make("li", {class: `h${level}`}, range))),
-  make("div", {class: facts.pairs ? "output pairs" : "output", dir: "auto", lang: ""}, before, written), side);
+  output, side);
 const about = make("section", {}, make("h2", {}, "About this model"), make("dl", {}, ...facts.facts.map(
   ([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {dir: "auto"}, value)))));
 
 for (const old of document.querySelectorAll("#damaged, main")) old.remove(); // main: a browser saved this page
-document.body.prepend(make("main", {}, make("h1", {dir: "auto"}, facts.title), form,
-                           make("p", {class: "state"}, state, " ", speed), result, about));
+const stateLine = make("p", {class: "state"}, state, " ", speed);
+document.body.prepend(make("main", {}, make("h1", {dir: "auto"}, facts.title),
+                           ...(facts.chat ? [result, stateLine, form] : [form, stateLine, result]), about));
 
 // ---- tokens ----
 
@@ -115,6 +127,7 @@ function showQueue() {
   }
   queue = [];
   written.append(spans);
+  output.scrollTop = output.scrollHeight; // only a chat scrolls
   if (color.checked && !current) reach(written.firstElementChild);
 }
 
@@ -126,8 +139,10 @@ function reach(span) {
 
 function recolor() {
   result.classList.toggle("colored", color.checked);
-  mark(written, {role: "listbox", "aria-label": "Tokens"});
-  for (const span of written.children) markToken(span);
+  for (const tokens of output.querySelectorAll(".written")) {
+    mark(tokens, {role: "listbox", "aria-label": "Tokens"});
+    for (const span of tokens.children) markToken(span);
+  }
   reach(color.checked ? written.firstElementChild : null);
   side.textContent = "Point at a token, tap it, or go to it with Tab and the arrow keys.";
 }
@@ -153,7 +168,7 @@ function move(event) {
   if (event.altKey || event.ctrlKey || event.metaKey) return; // keys of the browser
   const left = current?.previousElementSibling, right = current?.nextElementSibling;
   const keys = {ArrowLeft: left, ArrowUp: left, ArrowRight: right, ArrowDown: right,
-                Home: written.firstElementChild, End: written.lastElementChild};
+                Home: current?.parentElement.firstElementChild, End: current?.parentElement.lastElementChild};
   if (!(event.key in keys)) return;
   event.preventDefault();
   choose(keys[event.key]);
@@ -170,6 +185,7 @@ function enter(sentence, more, ...usable) {
   showQueue();
   state.textContent = sentence;
   speed.textContent = more;
+  if (messages.length && usable.includes(writeButton)) usable.push(...chatButtons);
   for (const button of buttons) button.setAttribute("aria-disabled", !usable.includes(button));
 }
 
@@ -181,14 +197,59 @@ function send(message) {
   worker.postMessage({...message, tokens: inputs.tokens.valueAsNumber});
 }
 
+// ---- a chat ----
+
+let messages = []; // {role, content}, without the system prompt
+const bubble = (role, name, said) =>
+  make("div", {class: `bubble ${role}`}, make("b", {dir: "auto"}, name), make("div", {dir: "auto"}, said));
+
+function say(content) {
+  messages.push({role: "user", content});
+  prompt.value = "";
+  written = make("span", {class: "written"});
+  output.append(bubble("user", "You", content), bubble("assistant", facts.title, written));
+  return [...(systemField.value.trim() ? [{role: "system", content: systemField.value}] : []), ...messages];
+}
+
+function keepAnswer() {
+  if (messages.at(-1).role === "assistant") messages.pop(); // it was continued
+  messages.push({role: "assistant", content: written.textContent});
+}
+
+function takeBack() { // the message without an answer
+  if (messages.at(-1)?.role !== "user") return;
+  const {content} = messages.pop();
+  prompt.value ||= content;
+  for (let i = 0; i < 2; i++) output.lastChild.remove();
+}
+
+async function copy() {
+  const nameOf = {user: "You", assistant: facts.title};
+  try {
+    await navigator.clipboard.writeText(messages.map(({role, content}) => `${nameOf[role]}: ${content}\n`).join("\n"));
+    state.textContent = "Copied.";
+  } catch { state.textContent = "The browser does not copy."; }
+}
+
+function restart() {
+  messages = [];
+  output.replaceChildren();
+  result.hidden = true;
+  enter("Ready.", "", writeButton);
+  prompt.focus();
+}
+
 function write() {
+  if (facts.chat && !prompt.value.trim()) return;
   seed = inputs.seed.value ? inputs.seed.valueAsNumber : Math.floor(Math.random() * 2 ** 32);
   const values = ["temp", "top-k", "top-p", "min-p"].map(name => [name, inputs[name].valueAsNumber]);
-  before.textContent = prompt.value;
+  const text = prompt.value;
+  const said = facts.chat ? say(text) : null; // then `written` is that of the new answer
+  before.textContent = text;
   written.replaceChildren();
   parts = [];
   recolor();
-  send({type: "write", prompt: prompt.value, answer: "", settings: {...Object.fromEntries(values), seed}});
+  send({type: "write", prompt: text, messages: said, settings: {...Object.fromEntries(values), seed}});
 }
 
 const answers = {
@@ -199,24 +260,36 @@ const answers = {
     count += tokens.length;
     speed.textContent = speedOf(count, (performance.now() - began) / 1000);
   },
-  end({reason, tokens, seconds}) {
-    enter(REASONS[reason], `${speedOf(tokens, seconds)}, seed ${seed}`, writeButton,
+  end({reason, tokens, seconds, dropped}) {
+    showQueue();
+    if (facts.chat) keepAnswer();
+    const lost = dropped ? `; the model no longer sees the first ${dropped} messages` : "";
+    enter(REASONS[reason], `${speedOf(tokens, seconds)}, seed ${seed}${lost}`, writeButton,
           ...(reason in {length: 1, stopped: 1} ? [continueButton] : []));
   },
-  error: ({text, broken}) => enter(text, "", ...(broken ? [] : [writeButton])),
+  error({text, broken}) {
+    takeBack();
+    enter(text, "", ...(broken ? [] : [writeButton]));
+  },
 };
 
 writeButton.onclick = () => isOn(writeButton) && form.reportValidity() && write();
 stopButton.onclick = () => isOn(stopButton) && worker.postMessage({type: "stop"});
 continueButton.onclick = () => isOn(continueButton) && form.reportValidity() && send({type: "continue"});
-prompt.onkeydown = ({key, ctrlKey, metaKey}) => { if (key === "Enter" && (ctrlKey || metaKey)) writeButton.click(); };
+prompt.onkeydown = event => {
+  if (event.key !== "Enter" || event.isComposing) return;
+  if (facts.chat ? event.shiftKey : !event.ctrlKey && !event.metaKey) return;
+  event.preventDefault();
+  writeButton.click();
+};
+chatButtons.forEach((button, i) => button.onclick = () => isOn(button) && [copy, restart][i]());
 document.onkeydown = ({key}) => { if (key === "Escape") stopButton.click(); };
 settings.addEventListener("invalid", () => settings.open = true, true); // a closed setting cannot be reported
 color.onchange = recolor;
-written.onclick = ({target}) => choose(target);
-written.onkeydown = move;
-written.onpointerover = show;
-written.addEventListener("focusin", show);
+output.onclick = ({target}) => choose(target);
+output.onkeydown = move;
+output.onpointerover = show;
+output.addEventListener("focusin", show);
 
 let worker;
 function start() {

@@ -39,7 +39,7 @@ bool platform_open_pack(const void *bytes, size_t size, Error *error) {
 
 const void *platform_find(const char *name, size_t *size) {
   size_t at = 0;
-  while (*name == '/') name++;
+  name += strspn(name, "./"); /* of the directory, which is "" or "." */
   for (const PackEntry *entry; (entry = next_entry(&at));)
     if (strcmp(entry->name, name) == 0) {
       *size = (size_t)entry->size;

@@ -42,6 +42,18 @@ function engineOf(exports) {
     check(withText(prompt, (p, size) => withText(answer, (a, answerSize) => call.begin(p, size, a, answerSize))));
   }
 
+  // Begins an answer of at most `most` tokens to messages of a chat: [{role, content}]. Returns how many of the oldest
+  // ones do not fit into the context.
+  function answer(messages, most) {
+    call.forget();
+    for (const {role, content} of messages) {
+      const bytes = new TextEncoder().encode(content);
+      check(call.say(["system", "user", "assistant"].indexOf(role), copyOf(bytes), bytes.length));
+    }
+    check(call.answer(most));
+    return call.dropped();
+  }
+
   // Draws a token: {text, name, bits, top}. The text is empty while its last character is incomplete.
   // At the end of the text: {text, reason}, where the text is what was incomplete.
   function next() {
@@ -54,13 +66,13 @@ function engineOf(exports) {
     return {text, name: stringAt(call.show(call.token())), bits: Math.max(0, -call.logprob() / Math.LN2), top};
   }
 
-  return {open, set, begin, next};
+  return {open, set, begin, answer, next};
 }
 
 // Answers the messages of the page. Writes in slices of 30 ms; between them, it can receive "stop".
 function serve() {
   const {port1, port2} = new MessageChannel();
-  let engine, job; // job: the writing in progress, {limit, tokens, start, stopped}
+  let engine, dropped = 0, job; // job: the writing in progress, {limit, tokens, start, stopped}
 
   async function load(zipped) {
     const code = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -76,9 +88,10 @@ function serve() {
     engine = opened;
     postMessage({type: "ready"});
   }
-  function write({type, prompt, answer, settings, tokens}) {
+  function write({type, prompt, messages, settings, tokens}) {
     for (const name in settings) engine.set(name, settings[name]);
-    if (type === "write") engine.begin(prompt, answer);
+    if (type === "write" && messages) dropped = engine.answer(messages, tokens);
+    else if (type === "write") engine.begin(prompt, "");
     port2.postMessage("slice");
     job = {limit: tokens, tokens: 0, start: performance.now(), stopped: false};
   }
@@ -92,7 +105,7 @@ function serve() {
     }
     if (tokens.length) postMessage({type: "tokens", tokens});
     if (!reason) return port2.postMessage("slice");
-    postMessage({type: "end", reason, tokens: job.tokens, seconds: (performance.now() - job.start) / 1000});
+    postMessage({type: "end", reason, tokens: job.tokens, dropped, seconds: (performance.now() - job.start) / 1000});
     job = null;
   }
   // An Error of engineOf() leaves the engine usable; any other kind, such as a trap, does not.

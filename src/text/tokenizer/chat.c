@@ -348,8 +348,7 @@ static bool check_turns(const ChatForm *form, const ChatTurn *turns, size_t coun
 /* Goes on to where the assistant's turn begins. The space before an answer, as in Mistral 0.3, is a part of its first
  * token. */
 static bool write_reply(Writer *w, const Chat *chat) {
-  return is_space((uint8_t)*chat->form->before[CHAT_ASSISTANT]) ||
-         write_parts(w, &chat->before[CHAT_ASSISTANT], false);
+  return is_space((uint8_t)*chat->form->before[CHAT_ASSISTANT]) || write_parts(w, &chat->before[CHAT_ASSISTANT], false);
 }
 
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
@@ -432,7 +431,49 @@ bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *tu
   return false;
 }
 
+/* ---- what fits into a context ---- */
+
+size_t chat_room(size_t ctx, int64_t most) {
+  return (most >= 0 && most < (int64_t)ctx / 4 ? (size_t)most : ctx / 4) + 1;
+}
+
+/* Encodes the system prompt, if there is one, and the messages after the first `dropped` ones. */
+static bool encode_rest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t dropped,
+                        BpeIds *ids, Error *error) {
+  ChatTurn *rest = malloc((count + 1) * sizeof *rest);
+  size_t kept = 0;
+  if (!rest) return error_memory(error, "a chat");
+  for (size_t i = 0; i < count; i++)
+    if (turns[i].role == CHAT_SYSTEM || i >= dropped + (turns[0].role == CHAT_SYSTEM)) rest[kept++] = turns[i];
+  ids->count = 0;
+  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, NULL, error);
+  free(rest);
+  return ok;
+}
+
+bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
+                        size_t room, size_t *dropped, BpeIds *ids, Error *error) {
+  const size_t before = *dropped, system = count && turns[0].role == CHAT_SYSTEM;
+  if (!encode_rest(chat, tokenizer, turns, count, before, ids, error)) return false;
+  if (ids->count + room <= ctx) return true;
+  size_t least = before + 1, most = count - system - 1; /* the last message is always there */
+  bool ok = true;
+  while (ok && least <= most) {
+    size_t middle = least + (most - least) / 2, from = middle;
+    while (from < count - system - 1 && turns[from + system].role != CHAT_USER) from++;
+    ok = encode_rest(chat, tokenizer, turns, count, *dropped = from, ids, error);
+    if (least == most) break;
+    if (ids->count > ctx / 2) least = middle + 1;
+    else most = middle;
+  }
+  if (ok && ids->count >= ctx)
+    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count, ctx);
+  if (!ok) *dropped = before; /* the message that does not fit is taken back, the others stay */
+  return ok;
+}
+
 int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
+bool chat_has_system(const Chat *chat) { return chat->form->before[CHAT_SYSTEM] != NULL; }
 bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
 
 /* ---- the form of new models ---- */

@@ -66,8 +66,20 @@ bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, 
  * so far, unless chat_rewrites(). Errors as above. */
 bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
                       Error *error);
-int32_t chat_end(const Chat *chat);   /* the token that ends an answer */
-bool chat_rewrites(const Chat *chat); /* the form changes answers once they are not the last one */
+
+/* Returns how many tokens of a context stay free for an answer of up to `most` tokens (< 0: of any length). */
+size_t chat_room(size_t ctx, int64_t most);
+
+/* Replaces `ids` by those of a conversation, up to where the next answer begins. The conversation loses its oldest
+ * messages where fewer than `room` tokens of the context would stay free: then half of it becomes free. Its system
+ * prompt stays. *dropped: how many messages after the system prompt are left out; unchanged after an error. Errors of
+ * chat_encode(); EXIT_INPUT when the last message alone is too long. */
+bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
+                        size_t room, size_t *dropped, BpeIds *ids, Error *error);
+
+int32_t chat_end(const Chat *chat);     /* the token that ends an answer */
+bool chat_has_system(const Chat *chat); /* the form has a system prompt */
+bool chat_rewrites(const Chat *chat);   /* the form changes answers once they are not the last one */
 
 /* Returns how many of the ids of a text piece are before its learned part: those that it has in common with `head`, the
  * ids of only the bytes before that part. A token that has bytes of both counts as learned. */
