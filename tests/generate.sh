@@ -139,7 +139,7 @@ check "and so has a fine-tuned model" test "$(ends_of tuned.run)" = "$(ends_of e
 
 cp -r a.run chat.run
 echo '{{ messages }}' >chat.run/chat_template.jinja
-check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'has a chat template'"
+check "a note on chat templates" sh -c "$generate chat.run -p x -n 1 2>&1 >/dev/null | grep -q 'plain text: the chat template'"
 check "not when quiet" sh -c "! $generate chat.run -p x -n 1 --quiet 2>&1 >/dev/null | grep -q 'chat template'"
 
 check_learned "on a terminal what was copied is underlined" python3 - "$generate" <<'EOF'

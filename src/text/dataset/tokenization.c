@@ -400,7 +400,9 @@ static bool open_chat(ChatWriting *out, const Corpus *corpus, const Tokenizer *t
                        .end = tokenizer_end(tokenizer),
                        .document_end = marks,
                        .turn_mark = marks + 1};
-  return chat_open(&out->chat, tokenizer, error);
+  if (chat_open(&out->chat, tokenizer, error)) return true;
+  return error->code == EXIT_CHECKPOINT &&
+         error_append(error, "; give another model, or prompts and responses (--prompt-field, --response-field)");
 }
 
 static bool open_encoders(FileEncoder *e, const Tokenizer *tokenizer, const Tokenization *options, Error *error) {

@@ -196,15 +196,12 @@ static bool divide_form(Chat *chat, Error *error) {
 bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error) {
   *out = NULL;
   const char *jinja = tokenizer_chat_template(tokenizer);
-  if (!jinja)
-    return fail(error, EXIT_CHECKPOINT,
-                "the tokenizer has no chat template, which conversations need; give a chat model, or prompts and "
-                "responses (--prompt-field, --response-field)");
+  if (!jinja) return fail(error, EXIT_CHECKPOINT, "the tokenizer has no chat template, which conversations need");
   const ChatForm *form = form_of(jinja);
   if (!form)
     return fail(error, EXIT_CHECKPOINT,
                 "the chat template of the tokenizer (\"%.60s...\") is none of those that are supported: ChatML, Llama "
-                "3, Gemma, Zephyr, Phi and Mistral; give prompts and responses (--prompt-field, --response-field)",
+                "3, Gemma, Zephyr, Phi and Mistral",
                 text_one_line(jinja, 60).text);
   Chat *chat = calloc(1, sizeof *chat);
   if (!chat) return error_memory(error, "a chat template");
