@@ -74,7 +74,7 @@ static bool add_message(const Reader *r, const json_t *message) {
   const bool named = json_object_get(message, "from");
   const json_t *content = json_object_get(message, named ? "value" : "content");
   const char *const calls[] = {"tool_calls", "function_call"};
-  ChatRole role;
+  ChatRole role = CHAT_USER;
   if (!json_is_object(message)) return refuse(r, "is %s, not an object", message ? line_kind(message) : "nothing");
   if (!find_role(r, json_object_get(message, named ? "from" : "role"), &role)) return false;
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
