@@ -16,7 +16,7 @@ ALIGNMENTS := align-functions align-jumps align-loops align-labels
 STATIC_CFLAGS := -O2 -fno-pie -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables $(ALIGNMENTS:%=-fno-%)
 # Without outline atomics: gcc's helpers for them need glibc.
 STATIC_CFLAGS_aarch64 := -mno-outline-atomics
-STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections
+STATIC_LDFLAGS := -static -s -Wl$(comma)--gc-sections -Wl$(comma)-z$(comma)noseparate-code
 STATIC_SETTINGS = BUILD=$(STATIC) BIN=$(STATIC) BUILD_SETTINGS= LIBRARY_SOURCES=$(LIBRARY_SOURCES) WASM=$(WASM) \
 	COMPILED_LIBRARIES=1 NO_CUDA=1 NO_MPI=1 CC="$(1)-linux-gnu-gcc -specs=$(MUSL)" \
 	CFLAGS="$(STATIC_CFLAGS) $(STATIC_CFLAGS_$(1))" KERNEL_CFLAGS="$(ALIGNMENTS:%=-f%)" LDFLAGS="$(STATIC_LDFLAGS)"
@@ -44,7 +44,8 @@ ARCHIVE := $(LIBS)
 $(WASM)/flags: ;
 $(CPU_OBJECTS): override CFLAGS += $(KERNEL_CFLAGS)
 # What runs once or waits for people is compiled for size.
-COLD := train.c generate.c $(wildcard $(addsuffix /*.c,$(addprefix src/,cli files/* generate report text/doctor train train/sweep)))
+COLD := train.c generate.c $(wildcard $(addsuffix /*.c,$(addprefix src/,cli files/* generate report text/doctor train train/sweep))) \
+	$(wildcard src/text/tokenizer/json_*.c) $(addprefix src/,text/tokenizer/chat.c text/dataset/conversation.c base/html.c)
 $(COLD:%.c=$(BUILD)/%.o) $(GENERATED): override CFLAGS += -Os
 ARCHIVED := $(WASM_LIBRARIES:$(WASM)/%=$(BUILD)/libraries/%) \
 	$(BUILD)/libraries/jansson/hashtable_seed.o $(BUILD)/libraries/jansson/pack_unpack.o
