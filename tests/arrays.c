@@ -305,10 +305,16 @@ bool has_head_size(const Fixture *f, int head_dim) {
   return head_dim >= info.head_dim_multiple && head_dim <= info.head_dim_max && head_dim % info.head_dim_multiple == 0;
 }
 
+int fitting_stride(const Fixture *f, int width) {
+  ContextInfo info;
+  f->backend->info(f->context, &info);
+  return (width + info.width_multiple - 1) / info.width_multiple * info.width_multiple;
+}
+
 int fitting_width(const Fixture *f, int width) {
   ContextInfo info;
   f->backend->info(f->context, &info);
-  const int fits = (width + info.width_multiple - 1) / info.width_multiple * info.width_multiple;
+  const int fits = fitting_stride(f, width);
   return fits < info.dim_max ? fits : info.dim_max;
 }
 

@@ -152,7 +152,9 @@ Dropout dropout_at(Fixture *f, float p, int64_t steps_done, int first_sequence);
 double *dropout_mask(Fixture *f, const Dropout *d, int64_t step, int first, int batch, int length, int dim);
 /* Whether attention supports the head size (even and at most 256 on the CPU, multiples of 8 to 128 on CUDA). */
 bool has_head_size(const Fixture *f, int head_dim);
-/* `width`, or the next greater one that rows on this backend may have (a multiple of 8 on CUDA). */
+/* `width`, or the next greater one that rows on this backend may have (a multiple of 8 on CUDA); fitting_width(): at most
+ * the greatest width of a model. */
+int fitting_stride(const Fixture *f, int width);
 int fitting_width(const Fixture *f, int width);
 /* Pads [rows][width] to [rows][stride] with `pad`. */
 double *with_pads(Fixture *f, const double *values, int rows, int width, int stride, double pad);

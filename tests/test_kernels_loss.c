@@ -69,7 +69,7 @@ static void test_cross_entropy(void **state) {
       expect_close(f, "losses by formula", losses, golden_values(f, g, index, "losses", NULL), rows, 1e-6);
       expect_close(f, "dlogits by formula", dlogits, golden_values(f, g, index, "dlogits", NULL), count, 1e-6);
     }
-    check_loss(f, logits, targets, dims[0], dims[1], fitting_width(f, dims[2]), (float)smoothing, (float)inv_targets);
+    check_loss(f, logits, targets, dims[0], dims[1], fitting_stride(f, dims[2]), (float)smoothing, (float)inv_targets);
   }
   assert_int_equal(index, 14);
 }
@@ -88,7 +88,7 @@ static void test_cross_entropy_sizes(void **state) {
     int32_t *targets = some_tokens(f, rows, vocab);
     targets[0] = 0, targets[1] = vocab - 1, targets[2] = IGNORE_INDEX, targets[3] = vocab / 2;
     for (int k = 0; k < vocab; k++) z[3 * vocab + k] *= 40; /* one logit dominates */
-    check_loss(f, z, targets, rows, vocab, fitting_width(f, sizes[i][1]), i % 3 ? 0.2f : 0, 0.25f);
+    check_loss(f, z, targets, rows, vocab, fitting_stride(f, sizes[i][1]), i % 3 ? 0.2f : 0, 0.25f);
   }
 }
 
@@ -120,7 +120,7 @@ static const double *as_stored(Fixture *f, const double *values, int rows, int v
 static void check_distill(Fixture *f, const double *dz, const double *teacher, const int32_t *targets, int rows,
                           int vocab, int width, double smoothing, double weight, double inv_targets) {
   OPS(f);
-  const int stride = fitting_width(f, width);
+  const int stride = fitting_stride(f, width);
   const size_t count = (size_t)rows * (size_t)stride;
   StepState host = {.inv_targets = (float)inv_targets};
   Array z = array_compute(f, with_pads(f, dz, rows, vocab, stride, 0), count);
@@ -198,7 +198,7 @@ static void test_loss_sum(void **state) {
 static void poisoned_logit(Fixture *f, double poison, int vocab, int width, int at) {
   OPS(f);
   enum { N = 3 };
-  const int stride = fitting_width(f, width);
+  const int stride = fitting_stride(f, width);
   double *z = random_values(f, 1, (size_t)(N * vocab));
   z[vocab + at] = poison;
   const int32_t targets[N] = {1, 4, 0};
@@ -244,7 +244,7 @@ static void test_target_outside(void **state) {
   enum { N = 3 };
   const int sizes[][2] = {{5, 5}, {65, 72}, {2051, 2056}};
   for (int i = 0; i < 3; i++) {
-    int vocab = sizes[i][0], stride = fitting_width(f, sizes[i][1]);
+    int vocab = sizes[i][0], stride = fitting_stride(f, sizes[i][1]);
     const int32_t targets[N] = {vocab, -1, 0x7FFFFFFF};
     StepState host = {.inv_targets = 1};
     StepState *device = state_new(f, &host);
