@@ -69,11 +69,12 @@ static void print_text(Console *c, const TrainSettings *s, const RunText *text) 
 
 static void print_shares(Run *r) {
   const Mixture *m = &r->text.mixture;
-  const double windows = (double)settings_tokens_per_step(&r->settings) * (double)r->settings.steps / MIXTURE_WHOLE;
+  const double whole = (double)MIXTURE_WHOLE;
+  const double windows = (double)settings_tokens_per_step(&r->settings) * (double)r->settings.steps / whole;
   for (int i = 0; i < m->count; i++) {
     const double passes = windows * (double)m->shares[i] / (double)run_pass_tokens(r, &r->text.weighted[i]);
     console_row(&r->console, i ? "" : "shares", "%g %% of the windows are from %s: %s, read %s",
-                100 * (double)m->shares[i] / MIXTURE_WHOLE,
+                100 * (double)m->shares[i] / whole,
                 text_one_line(settings_text(r->settings.data.items[m->items[i]]).path.text, 250).text,
                 text_plural_short((double)token_range_size(&r->text.weighted[i].range), "token").text,
                 text_plural(round(100 * passes) / 100, "time").text);

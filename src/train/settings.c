@@ -461,7 +461,7 @@ static bool add_share(const TrainSettings *s, int item, Mixture *out, Error *err
   if (out->count == MIXTURE_TEXTS)
     return fail(error, EXIT_USAGE, "more than %d texts have a share; put some into one folder", MIXTURE_TEXTS);
   out->items[out->count] = item;
-  out->shares[out->count++] = llround(share * MIXTURE_WHOLE);
+  out->shares[out->count++] = llround(share * (double)MIXTURE_WHOLE);
   return true;
 }
 
@@ -472,7 +472,7 @@ bool settings_read_shares(const TrainSettings *s, Mixture *out, Error *error) {
   const int64_t rest = mixture_rest(out);
   if (rest <= 0)
     return fail(error, EXIT_USAGE, "the shares of the texts add up to %g; they must leave windows to the other texts",
-                1 - (double)rest / MIXTURE_WHOLE);
+                1 - (double)rest / (double)MIXTURE_WHOLE);
   return out->count < s->data.count ||
          fail(error, EXIT_USAGE, "every text has a share; name one without, whose passes are the epochs");
 }
