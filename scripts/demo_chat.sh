@@ -25,7 +25,7 @@ sed 's/, "answer": "[^"]*"}$/}/' "$dir/talks.test.jsonl" >"$dir/questions.jsonl"
   awk '{ printf "%.1f %% of %d answers are right and end by themselves\n", 100 * $2 / $1, $1 }'
 
 echo "== a talk =="
-printf '%s\n' "Hello! My name is Ida." "My favorite color is green." "What do you eat?" "Do you remember my name?" "Bye!" >"$dir/said"
+printf '%s\n' "Hello! My name is Ida." "My favorite color is green." "Say, what do you eat?" "Do you remember my name?" "Bye!" >"$dir/said"
 ./generate "$dir/talks.run" -i --greedy --quiet <"$dir/said" >"$dir/talk"
 paste -d '\n' "$dir/said" "$dir/talk" | awk 'NR % 2 { printf "> " } { print }'
 echo "Talk to it: ./generate $dir/talks.run -i"
