@@ -216,7 +216,6 @@ bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error) {
 }
 
 void chat_close(Chat *chat) { free(chat); }
-const char *chat_name(const Chat *chat) { return chat->form->name; }
 
 /* ---- pieces ---- */
 

@@ -47,7 +47,6 @@ typedef struct Chat Chat;
  * supported; EXIT_MEMORY. Freed by chat_close. */
 bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error);
 void chat_close(Chat *chat);             /* NULL is harmless */
-const char *chat_name(const Chat *chat); /* "ChatML" */
 
 /* Appends the pieces of a conversation: with the form's default system prompt if it has none and the form adds one.
  * The loss counts the assistant's contents and the tokens that end them, or with `all` those of every turn. `reply`:
