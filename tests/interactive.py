@@ -191,18 +191,23 @@ def editing(generate, folder):
     check("/quit ends with 0", s.end() == 0)
 
 
+def interrupt_answer(s, line, size):
+    """Types a line, and Ctrl-C once `size` bytes of the answer have come."""
+    before = len(s.out())
+    s.type(line + b"\r")
+    end = time.monotonic() + SECONDS
+    while len(s.out()) < before + size and time.monotonic() < end:
+        time.sleep(0.01)
+    s.type(b"\x03")
+    s.wait(rb"stopped: interrupted")
+    s.wait(rb"> ")
+
+
 def interrupts(generate, folder):
     s = Session([generate, "a.run", "-i", "-n", "100000000", "--ignore-eos", "--seed", "7", "--device", "cpu"], folder)
     s.wait(rb"> ")
     for _ in range(3):
-        before = len(s.out())
-        s.type(b"Once\r")
-        end = time.monotonic() + SECONDS
-        while len(s.out()) < before + 50 and time.monotonic() < end:
-            time.sleep(0.01)
-        s.type(b"\x03")
-        s.wait(rb"stopped: interrupted")
-        s.wait(rb"> ")
+        interrupt_answer(s, b"Once", 50)
     check("Ctrl-C stops the text and not the program", s.process.poll() is None)
     s.process.send_signal(signal.SIGTERM)
     check("SIGTERM ends it", s.end() == 128 + signal.SIGTERM)
@@ -225,14 +230,7 @@ def chats(generate, folder):
     s = Session([generate, "chat.run", "-i", "-n", "100000000", "--ignore-eos", "--device", "cpu"], folder)
     s.wait(rb"> ")
     for _ in range(2):
-        before = len(s.out())
-        s.type(b"1\r")
-        end = time.monotonic() + SECONDS
-        while len(s.out()) < before + 20 and time.monotonic() < end:
-            time.sleep(0.01)
-        s.type(b"\x03")
-        s.wait(rb"stopped: interrupted")
-        s.wait(rb"> ")
+        interrupt_answer(s, b"1", 20)
     s.say(b"/n 2", rb"/n 2\r\n")
     check("Ctrl-C stops an answer, and the next message is answered", s.say(b"2").group(1) == b"length")
     s.say(b"/reset", rb"/reset\r\n")
