@@ -8,7 +8,7 @@
 # BIN: directory of ./train and ./generate (default: .).
 set -u
 build=$1
-tests=${ONLY:-programs.sh pairs.sh kept init export vocabularies page generate texts choose.sh dump.sh reports.sh sweep.sh}
+tests=${ONLY:-programs.sh pairs.sh kept init export vocabularies page generate texts choose.sh dump.sh reports.sh shares.sh sweep.sh}
 train=${BIN:-.}/train
 
 # One line for each combination: ISA DTYPE THREADS SEED; first "default", what the programs choose.
