@@ -46,7 +46,7 @@ typedef struct Chat Chat;
 /* Recognizes the template of the tokenizer, which must outlive *out. EXIT_CHECKPOINT: it has none, or one that is not
  * supported; EXIT_MEMORY. Freed by chat_close. */
 bool chat_open(Chat **out, const Tokenizer *tokenizer, Error *error);
-void chat_close(Chat *chat);             /* NULL is harmless */
+void chat_close(Chat *chat); /* NULL is harmless */
 
 /* Appends the pieces of a conversation: with the form's default system prompt if it has none and the form adds one.
  * The loss counts the assistant's contents and the tokens that end them, or with `all` those of every turn. `reply`:
