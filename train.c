@@ -426,6 +426,7 @@ static void close_run(Run *r, ExitCode outcome) {
   history_free(&r->files.history);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
   collective_abort(r->peers, outcome);
+  xz_end(r->session.xz);
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   free(r->device.tuning);

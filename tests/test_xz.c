@@ -23,13 +23,21 @@ static uint8_t *noise(void) {
   return bytes;
 }
 
+/* Frees the bytes. */
+static double measured(uint8_t *bytes, size_t before, size_t size) {
+  Error error = {0};
+  XzMeasurement *measurement = xz_begin(bytes, before, size, &error);
+  assert_non_null(measurement);
+  return xz_end(measurement);
+}
+
 static void what_was_seen_before_helps(void **state) {
   (void)state;
   uint8_t *bytes = noise();
-  const double fresh = xz_bits_per_byte(bytes, SIZE, 2 * SIZE);
+  const double fresh = measured(bytes, SIZE, 2 * SIZE);
+  bytes = noise();
   memcpy(bytes + SIZE, bytes, SIZE);
-  const double again = xz_bits_per_byte(bytes, SIZE, 2 * SIZE);
-  free(bytes);
+  const double again = measured(bytes, SIZE, 2 * SIZE);
   if (isnan(fresh)) {
     print_message("liblzma is not here\n");
     return;
@@ -40,10 +48,9 @@ static void what_was_seen_before_helps(void **state) {
 
 static void some_texts_are_not_measured(void **state) {
   (void)state;
-  uint8_t *bytes = noise();
-  assert_true(isnan(xz_bits_per_byte(bytes, 10, 10)));
-  assert_true(isnan(xz_bits_per_byte(bytes, 10, XZ_BYTES + 1)));
-  free(bytes);
+  assert_true(isnan(measured(noise(), 10, 10)));
+  assert_true(isnan(measured(noise(), 10, XZ_BYTES + 1)));
+  assert_true(isnan(xz_end(NULL)));
 }
 
 int main(void) {

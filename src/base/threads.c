@@ -194,9 +194,8 @@ void pool_run(Pool *p, int count, int least, int most, PoolWork work, const void
     else sched_yield(); /* the thread with the last piece may need this processor */
 }
 
-/* The worker blocks all signals, so that the thread that opened the pool receives them. Its stack has room for blocks
- * of matrices: musl's default is 128 KiB. */
-static bool start_worker(Pool *p, pthread_t *worker) {
+/* The stack has room for blocks of matrices: musl's default is 128 KiB. */
+bool thread_start(pthread_t *thread, void *(*body)(void *), void *argument) {
   enum { STACK_BYTES = 2 << 20 };
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -204,7 +203,7 @@ static bool start_worker(Pool *p, pthread_t *worker) {
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool ok = pthread_create(worker, &attributes, worker_main, p) == 0;
+  const bool ok = pthread_create(thread, &attributes, body, argument) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return ok;
@@ -221,7 +220,7 @@ bool pool_open(Pool **out, int threads, Error *error) {
   bool ok = (p->runs && p->workers) || error_memory(error, "threads");
   for (int t = 0; ok && t < threads; t++) atomic_init(&p->runs[t].next, 0);
   for (int t = 1; ok && t < threads; t++) {
-    ok = start_worker(p, &p->workers[t - 1]) ||
+    ok = thread_start(&p->workers[t - 1], worker_main, p) ||
          fail(error, EXIT_MEMORY, "the system granted only %d of %d threads; use a smaller --threads", t, threads);
     if (ok) p->started++;
   }

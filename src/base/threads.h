@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* ---- the number of threads ---- */
@@ -18,6 +19,9 @@ double threads_quota(const char *root);
 /* Stores the affinity mask, one bit per CPU; zeros where it is unknown. */
 enum { THREADS_MASK_BYTES = 128 };
 void threads_mask(unsigned char out[THREADS_MASK_BYTES]);
+
+/* Starts a thread that blocks all signals, so that the thread that calls this receives them. False: it cannot be created. */
+bool thread_start(pthread_t *thread, void *(*body)(void *), void *argument);
 
 /* ---- a pool ---- */
 

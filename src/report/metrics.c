@@ -35,7 +35,7 @@ static const Field fields[] = {
     NUMBER(exact, MEASURED, true),
     NUMBER(accuracy, MEASURED, true),
     NUMBER(chance, MEASURED, true),
-    NUMBER(xz_bits_per_byte, 1u << METRICS_EVALUATION, true),
+    NUMBER(xz_bits_per_byte, MEASURED, true),
     NUMBER(seconds, 1u << METRICS_STEPS | MEASURED, false),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };

@@ -1,8 +1,13 @@
 #include "report/xz.h"
 
+#include "base/threads.h"
+
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Three functions of liblzma 5 (lzma/base.h, lzma/container.h) and the structure of their stream. */
@@ -61,11 +66,49 @@ static uint64_t compress(Stream *stream, const uint8_t *bytes, size_t size) {
   return status == DONE ? stream->out_total : 0;
 }
 
-double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
+static double bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
   Stream stream = {0};
   if (before >= size || size > XZ_BYTES || !load() || begin_stream(&stream, PRESET, NO_CHECK) != 0) return NAN;
   const uint64_t first = compress(&stream, bytes, before);
   const uint64_t both = first ? compress(&stream, bytes + before, size - before) : 0;
   end_stream(&stream);
   return both ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
+}
+
+struct XzMeasurement {
+  pthread_t thread;
+  uint8_t *bytes;
+  size_t before, size;
+  double bits_per_byte;
+  atomic_bool finished;
+};
+
+static void *measure(void *argument) {
+  XzMeasurement *m = argument;
+  m->bits_per_byte = bits_per_byte(m->bytes, m->before, m->size);
+  atomic_store(&m->finished, true);
+  return NULL;
+}
+
+XzMeasurement *xz_begin(uint8_t *bytes, size_t before, size_t size, Error *error) {
+  XzMeasurement *m = malloc(sizeof *m);
+  if (m) {
+    *m = (XzMeasurement){.bytes = bytes, .before = before, .size = size};
+    if (thread_start(&m->thread, measure, m)) return m;
+  }
+  free(m);
+  free(bytes);
+  error_memory(error, "a comparison with xz");
+  return NULL;
+}
+
+bool xz_has_finished(const XzMeasurement *m) { return atomic_load(&m->finished); }
+
+double xz_end(XzMeasurement *m) {
+  if (!m) return NAN;
+  pthread_join(m->thread, NULL);
+  const double bits = m->bits_per_byte;
+  free(m->bytes);
+  free(m);
+  return bits;
 }

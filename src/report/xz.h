@@ -2,14 +2,25 @@
 #ifndef INKLING_REPORT_XZ_H
 #define INKLING_REPORT_XZ_H
 
+#include "base/error.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 enum { XZ_BYTES = 8 << 20 }; /* the window of xz; longer texts are not measured */
 
-/* Returns the bits per byte that `xz -9` needs for bytes[before..size), given the bytes before them: the increase of
- * its output, which is flushed in between. liblzma is loaded at the first call. NaN without it, or without memory
- * (100 MB). */
-double xz_bits_per_byte(const uint8_t *bytes, size_t before, size_t size);
+/* A measurement by a thread of its own. */
+typedef struct XzMeasurement XzMeasurement;
+
+/* Begins to measure how many bits per byte `xz -9` needs for bytes[before..size), given the bytes before them: the
+ * increase of its output, which is flushed in between. Takes over `bytes`, which malloc() has allocated. NULL with
+ * EXIT_MEMORY. */
+XzMeasurement *xz_begin(uint8_t *bytes, size_t before, size_t size, Error *error);
+
+bool xz_has_finished(const XzMeasurement *measurement);
+
+/* Waits for the measurement, frees it and returns the bits per byte. NaN without liblzma, which the thread loads, or
+ * without memory (100 MB), and for NULL. */
+double xz_end(XzMeasurement *measurement);
 
 #endif

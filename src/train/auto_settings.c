@@ -439,13 +439,20 @@ static int64_t steps_for(const TrainSettings *s, const AutoInputs *given, const 
   return steps;
 }
 
-/* Returns the number of steps between evaluations. Evaluations on the whole validation text are made less often if they
- * would take more than a tenth of the time. A forward pass costs a third of a training step. */
+/* Returns how many steps take as long as an evaluation of so many tokens: a forward pass costs a third of a step. */
+static double evaluation_cost(const TrainSettings *s, int64_t tokens) {
+  return (double)tokens / 3 / (double)settings_tokens_per_step(s);
+}
+
+bool auto_evaluates_whole(const TrainSettings *s, int64_t val_tokens) {
+  return 8 * evaluation_cost(s, val_tokens) <= (double)s->steps / 10;
+}
+
+/* Returns the number of steps between evaluations: fewer evaluations if those of the whole text would take more than a
+ * tenth of the time. */
 static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
-  const double FEWEST = 8;
-  const double usual = (double)s->steps / AUTO_EVALUATIONS, rarest = (double)s->steps / FEWEST;
-  const double cost = (double)val_tokens / 3 / (double)settings_tokens_per_step(s); /* in steps */
-  return at_least_one(auto_evaluate_whole(val_tokens) ? fmin(fmax(usual, 10 * cost), rarest) : usual);
+  const double usual = (double)s->steps / AUTO_EVALUATIONS;
+  return at_least_one(auto_evaluates_whole(s, val_tokens) ? fmax(usual, 10 * evaluation_cost(s, val_tokens)) : usual);
 }
 
 /* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay

@@ -44,14 +44,13 @@ typedef struct AutoReasons {
 #define AUTO_EPOCHS_WORDS                                                                                              \
   SHOWN(AUTO_MUON_EPOCHS)                                                                                              \
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
-#define AUTO_FEWEST_STEPS 100   /* of a new model */
-#define AUTO_VAL_MTOKENS 1      /* millions of tokens to validate on, at most */
-#define AUTO_VAL_MB 4           /* megabytes of the text to hold out for validation, at most */
-#define AUTO_WHOLE_TOKENS 65536 /* a validation text of at most so many tokens is always read whole */
-#define AUTO_EVALUATIONS 20     /* per run */
-#define AUTO_SAMPLES 4          /* per run */
-#define AUTO_LOG_LINES 100      /* per run */
-#define AUTO_GPT2_VOCAB 50304   /* for preset 124m: 50257 tokens, padded */
+#define AUTO_FEWEST_STEPS 100 /* of a new model */
+#define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
+#define AUTO_VAL_MB 4         /* megabytes of the text to hold out for validation, at most */
+#define AUTO_EVALUATIONS 20   /* per run */
+#define AUTO_SAMPLES 4        /* per run */
+#define AUTO_LOG_LINES 100    /* per run */
+#define AUTO_GPT2_VOCAB 50304 /* for preset 124m: 50257 tokens, padded */
 
 /* name; layers, heads, dim, ctx; sequences in a micro-batch, on a GPU and on a CPU (half as many for AdamW);
  * vocabulary, 0: chosen from the size of the text; parameters with the intended vocabulary. */
@@ -125,8 +124,9 @@ double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, 
 /* Returns the expected seconds of a training step of `flops` operations, pauses included. */
 double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops);
 
-/* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. */
-static inline bool auto_evaluate_whole(int64_t val_tokens) { return val_tokens <= AUTO_WHOLE_TOKENS; }
+/* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. Eight evaluations
+ * of all of it may take a tenth of the run. Call it after auto_length(). */
+bool auto_evaluates_whole(const TrainSettings *settings, int64_t val_tokens);
 
 /* Computes the number of steps from --steps or --epochs, then the values that depend on it: weight decay, dropout,
  * warm-up, intervals. Call it after auto_model(). EXIT_USAGE. */

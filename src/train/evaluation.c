@@ -5,7 +5,6 @@
 #include "cli/startup.h"
 #include "files/formats/model_files.h"
 #include "inference/answers.h"
-#include "report/xz.h"
 #include "base/system.h"
 #include "base/path.h"
 
@@ -46,11 +45,11 @@ static int64_t windows_of(const Run *r, int64_t tokens) {
   return windows > 1 ? windows : 1;
 }
 
-/* Returns the number of windows per evaluation: all of a short validation text. A resumed run keeps its number, because
+/* Returns the number of windows per evaluation: all of a validation text that is short for the run. A resumed run keeps its number, because
  * losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
-  const bool whole = auto_evaluate_whole(token_range_size(&r->text.val.range));
+  const bool whole = auto_evaluates_whole(&r->settings, token_range_size(&r->text.val.range));
   const int64_t asked = r->settings.eval_tokens, kept = r->progress.eval_windows;
   const int64_t part = kept ? kept : asked ? windows_of(r, asked) : whole ? all : affordable_windows(r);
   return part < all ? part : all;
@@ -156,19 +155,30 @@ static TokenRange last_part(TokenRange train) {
   return train;
 }
 
-/* Measures how many bits per byte xz -9 needs for the beginning of the validation text after the end of the training
- * text, a baseline in the report that a model should beat. NaN: it cannot be measured. */
-static bool measure_compression(const RunText *text, double *bits_per_byte, Error *error) {
-  *bits_per_byte = NAN;
+/* Begins to compress the beginning of the validation text after the end of the training text, a baseline in the report
+ * that a model should beat. It takes half a second of a processor, so the run does not wait for it. */
+static bool begin_compression(Run *r, Error *error) {
+  const RunText *text = &r->text;
   uint8_t *bytes = malloc(BEFORE + MEASURED);
   size_t before = 0, size;
   bool ok = bytes || error_memory(error, "a comparison with xz");
   ok = ok && add_text(text->tokenizer, last_part(text->train.range), bytes, &before, BEFORE, error);
   size = before;
   ok = ok && add_text(text->tokenizer, text->val.range, bytes, &size, before + MEASURED, error);
-  if (ok) *bits_per_byte = xz_bits_per_byte(bytes, before, size);
+  if (ok) return (r->session.xz = xz_begin(bytes, before, size, error));
   free(bytes);
-  return ok;
+  return false;
+}
+
+/* Sets the bits per byte of xz in the first line after they are known, or in this one with `wait`. */
+static bool compare_with_xz(Run *r, bool wait, MetricsLine *line, Error *error) {
+  XzMeasurement **xz = &r->session.xz;
+  if (r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0) return true;
+  if (!*xz && !begin_compression(r, error)) return false;
+  if (!wait && !xz_has_finished(*xz)) return true;
+  line->xz_bits_per_byte = xz_end(*xz);
+  *xz = NULL;
+  return true;
 }
 
 /* ---- diagnoses ---- */
@@ -290,20 +300,14 @@ static bool keep(Run *r, Error *error) { return run_in_phase(r, PHASE_FILES, kee
 
 static bool log_evaluation(Run *r, Error *error) {
   ExactCount exact = {0};
-  double xz = NAN;
   if (r->model.config.encoder_layers && !count_exact(r, few_pairs(&r->text.val.pairs), &exact, error)) return false;
   if (stop_signal) exact = (ExactCount){0}; /* the count is incomplete */
-  const double start = clock_seconds();
-  const bool measured = r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0;
-  if (!measured && !measure_compression(&r->text, &xz, error)) return false;
-  r->budget.once += clock_seconds() - start;
   MetricsLine line = line_of(r, METRICS_EVALUATION, r->progress.step, &r->session.evaluated, &exact);
-  line.xz_bits_per_byte = xz;
   line.all = run_evaluates_all(r);
   line.best = r->progress.last_val_loss < r->progress.best_loss;
   line.mean = r->progress.evaluated_mean;
-  return run_measure_choices(r, false, &line, error) && run_log(r, &line, error) &&
-         check_finite(r, r->progress.last_val_loss, error);
+  return compare_with_xz(r, false, &line, error) && run_measure_choices(r, false, &line, error) &&
+         run_log(r, &line, error) && check_finite(r, r->progress.last_val_loss, error);
 }
 
 static bool write_report(Run *r, Error *error) {
@@ -457,7 +461,7 @@ static bool measure_kept(Run *r, Error *error) {
   if (r->model.config.encoder_layers && !count_exact(r, 0, &exact, error)) return false;
   MetricsLine line = line_of(r, METRICS_KEPT, r->progress.best_step, &kept, &exact);
   line.mean = r->progress.best_is_mean;
-  if (!run_measure_choices(r, true, &line, error)) return false;
+  if (!compare_with_xz(r, true, &line, error) || !run_measure_choices(r, true, &line, error)) return false;
   if (stop_signal) return true; /* the counts are incomplete; a resumed run measures again */
   if (!run_log(r, &line, error)) return false;
   print_kept(&r->console, &r->progress, &newest, &kept, &exact);

@@ -15,6 +15,7 @@
 #include "text/dataset/packing.h"
 #include "text/dataset/pairs.h"
 #include "report/result.h"
+#include "report/xz.h"
 #include "text/tokenizer/bpe_encode.h"
 #include "report/diagnosis.h"
 #include "report/phases.h"
@@ -44,8 +45,7 @@ typedef struct TimeBudget {
   double checked_at;                   /* when the length was checked last... */
   int64_t checked_step;                /* ...at this step */
   int64_t first_step;                  /* the step at which this program started */
-  double paused, all_paused;           /* since that check, and before it without one-time work */
-  double once;                         /* the part of `paused` for one-time work */
+  double paused, all_paused;           /* since that check, and before it */
   double saving, sampling;             /* duration of the last one; 0: there was none */
   double evaluating, answering;        /* likewise, per window and per pair */
   double choosing;                     /* likewise, per question */
@@ -167,6 +167,7 @@ typedef struct RunSession {
   Evaluation evaluated;     /* the newest evaluation; tokens 0: there was none */
   Evaluation of_kept;       /* of the best model so far; tokens 0: it was evaluated before the program started */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
+  XzMeasurement *xz;        /* on rank 0: a baseline for the report that is being measured; NULL: none */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
   int64_t timed_ns;         /* their time on the device, without pauses */

@@ -171,7 +171,6 @@ void run_start_budget(Run *r) {
   TimeBudget *p = &r->budget;
   p->checked_at = clock_seconds();
   p->checked_step = p->first_step = r->progress.step;
-  p->once = 0;
 }
 
 /* Returns the seconds after the last step: a checkpoint, evaluations of the newest and, if it is another, the best
@@ -211,8 +210,8 @@ bool run_keep_minutes(Run *r, Error *error) {
   if (run_broadcast_flag(r->peers, early)) return true;
   p->recent_seconds = 0.5 * (p->recent_seconds + now - p->checked_at - p->paused);
   p->recent_steps = 0.5 * (p->recent_steps + (double)(r->progress.step - p->checked_step));
-  p->all_paused += p->paused - p->once;
-  p->paused = p->once = 0;
+  p->all_paused += p->paused;
+  p->paused = 0;
   p->checked_at = now;
   p->checked_step = r->progress.step;
   const double pause = p->all_paused / (double)(r->progress.step - p->first_step);

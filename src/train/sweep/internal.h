@@ -50,7 +50,7 @@ typedef struct Sweep {
   int stage;            /* that is made */
   int at_once, threads; /* threads: of a run; 0: the arguments say it */
   bool gpu;             /* runs use a GPU */
-  int64_t eval_tokens;  /* of each evaluation of each run; 0: all, or the arguments say it */
+  int64_t eval_tokens;  /* of each evaluation of each run; 0: the arguments say it */
   bool created;         /* the directory */
   bool timed;           /* --minutes has set the steps */
 } Sweep;

@@ -141,7 +141,7 @@ static bool fit_minutes(Sweep *s, Plan *plans, double ends, Error *error) {
 }
 
 /* Returns how many tokens each evaluation of each run reads, so that all read the same ones: as many as each can
- * afford, and all if tokenizers differ. 0: the runs read all anyway. */
+ * afford, and all if tokenizers differ. 0: the arguments say it. */
 static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
   /* Evaluations may take 5 % of the time, and a pass forward costs a third of a step. */
   const double OF_TRAINING = 0.05 * 3;
@@ -153,8 +153,8 @@ static int64_t choose_eval_tokens(const Sweep *s, const Plan *plans) {
     all = fmax(all, plans[i].val_tokens);
     fewest = fmin(fewest, OF_TRAINING * (double)s->runs[i].eval_every * plans[i].tokens);
   }
-  const double tokens = differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS));
-  return auto_evaluate_whole((int64_t)all) || options_typed(s->options, "eval-tokens") ? 0 : (int64_t)tokens;
+  if (options_typed(s->options, "eval-tokens")) return 0;
+  return (int64_t)(differ ? all : fmin(all, fmax(fewest, FEWEST_TOKENS)));
 }
 
 bool sweep_make_plan(Sweep *s, Error *error) {
