@@ -97,7 +97,7 @@ collect() {
   for file in $kept; do
     cp "$work/$side/$run/$file" "$results/" 2>/dev/null
   done
-  sed 's/"seconds":[^,}]*,*//g; s/"tokens_per_s":[^,}]*,*//g' "$work/$side/$run/metrics.jsonl" >"$results/metrics.jsonl"
+  sed 's/"seconds":[^,}]*,*//g; s/"tokens_per_s":[^,}]*,*//g; s/"xz_bits_per_byte":[^,}]*,*//g' "$work/$side/$run/metrics.jsonl" >"$results/metrics.jsonl"
   tail -n 1 "$results/metrics.jsonl" | grep -q "\"step\": *$steps," || problems="$problems metrics.jsonl($side:incomplete)"
   # The state's header says how long the run took; the tensors come after it.
   state=$work/$side/$run/last/state.safetensors

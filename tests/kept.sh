@@ -69,7 +69,7 @@ check "so the best model is kept" near "$(kept worse.run loss)" "$best" 1e-9
 check "and it is not called a guess" sh -c "grep -q '^trained 80 steps' err && ! grep -q 'no better than guessing' err"
 
 # ---- a run whose loss is not finite ----
-$train text.txt $tiny --dtype f32 --optimizer muon --muon-lr 4 --wd 10 --schedule constant --warmup 400 --steps 400 --eval-every 1 \
+$train text.txt $tiny --dtype f32 --optimizer muon --muon-lr 4 --wd 10 --schedule constant --warmup 400 --steps 400 --eval-every 1 --eval-tokens 1000000000 \
   --out burst.run 2>err
 check "a run that diverges" test $? -eq 6 -a "$(grep -c '"best":true' burst.run/metrics.jsonl)" -gt 2
 leaves_best "it" burst.run
@@ -118,8 +118,8 @@ largest = max(abs(a - b) for n in kept for a, b in zip(kept[n], mean[n]))
 other = max(abs(a - b) for n in kept for a, b in zip(kept[n], new))
 sys.exit(not (k > 4 and largest < 1e-5 < other))
 PY
-$train text.txt $tiny $averaged --out mean-whole.run 2>err
-$train text.txt $tiny $averaged --stop-at 41 --out mean-parts.run 2>err
+$train text.txt $tiny $averaged --eval-tokens 1000000000 --out mean-whole.run 2>err
+$train text.txt $tiny $averaged --eval-tokens 1000000000 --stop-at 41 --out mean-parts.run 2>err
 leaves_best "a run that is stopped" mean-parts.run
 $train --resume=mean-parts.run 2>err
 check "a resumed run has the same mean" cmp mean-whole.run/model.safetensors mean-parts.run/model.safetensors

@@ -20,8 +20,15 @@ check "result: settings" test "$(value done.run layers)" = 1 -a "$(value done.ru
 $train $tiny --steps 5 --prompt 007 --quiet --out "no" 2>/dev/null
 check "the page has the seconds of each phase" grep -q "seconds of each phase</dt><dd>start [0-9.e-]*, text .*, files [0-9]" done.run/report.html
 check "texts that look like numbers stay texts" sh -c "grep -q '\"prompt\": \"007\"' no/result.json && grep -q '\"out\": \"no\"' no/result.json"
-check "a short validation text is evaluated whole" test "$(grep -c '"over":"beginning"' done.run/metrics.jsonl)" -eq 0 \
-  -a "$(grep -c '"over":"all"' done.run/metrics.jsonl)" -ge 10
+# An evaluation of the whole text takes as long as `whole` steps, and is made where 8 of them take a tenth of the run.
+$train $tiny --steps 30 --dry-run --json >plan.json 2>/dev/null
+whole=$(awk "BEGIN { print $(sed -n 's/^.*"val_tokens": \([0-9]*\).*/\1/p' plan.json) / 3 / 32 }")
+for times in 72 88; do
+  $train $tiny --steps "$(awk "BEGIN { print int($whole * $times) }")" --sample-every 0 --quiet --out $times.run
+done
+check "a validation text that is short for the run is evaluated whole" test "$(grep -c '"over":"beginning"' 88.run/metrics.jsonl)" -eq 0 \
+  -a "$(grep -c '"over":"all"' 88.run/metrics.jsonl)" -ge 8
+check "of one that is not, a part" test "$(grep -c '"over":"beginning"' 72.run/metrics.jsonl)" -ge 10
 check "no sample comes shortly before the last" test "$(grep -c '^=== step' done.run/samples.txt)" -eq 4
 $train $tiny --steps 400 --patience 1 --lr 9 --schedule constant --no-mean --optimizer adamw --quiet --out patience.run 2>patience.err
 check "result: patience" test "$(value patience.run end)" = patience
@@ -72,7 +79,7 @@ check "and asked for no other length" sh -c "! grep -q '^minutes' minutes.run/co
 $train --config minutes.run/config.txt --out again.run --quiet
 check "its repeat is the same" cmp minutes.run/model.safetensors again.run/model.safetensors
 check "writes the same" cmp minutes.run/samples.txt again.run/samples.txt
-for run in minutes again; do sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//' $run.run/metrics.jsonl >$run.lines; done
+for run in minutes again; do sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//; s/,"xz_bits_per_byte":[^,}]*//' $run.run/metrics.jsonl >$run.lines; done
 check "and logs the same" cmp minutes.lines again.lines
 $train --config minutes.run/config.txt --steps 50 --warmup 0 --out other.run --quiet
 check "but for another length" sh -c "grep -q '^steps = 50' other.run/config.txt && ! grep -q earlier other.run/config.txt"

@@ -36,6 +36,7 @@ static const MetricsLine of_kept = {.kind = METRICS_KEPT,
                                     .exact = 0.5,
                                     .accuracy = 0.75,
                                     .chance = 0.25,
+                                    .xz_bits_per_byte = 4.5,
                                     .seconds = 6,
                                     .val_text = UINT64_MAX,
                                     .all = true};
@@ -67,7 +68,7 @@ static void metrics_lines(void **state) {
       "\"000000000000001f\",\"best\":false}\n"
       "{\"step\":3,\"tokens\":4,\"verdict\":\"v\",\"text\":\"\\\"t\\\" \\n\"}\n"
       "{\"step\":7,\"tokens\":70,\"val_loss\":1.5,\"bits_per_byte\":2.5,\"exact\":0.5,\"accuracy\":0.75,"
-      "\"chance\":0.25,\"seconds\":6,"
+      "\"chance\":0.25,\"xz_bits_per_byte\":4.5,\"seconds\":6,"
       "\"over\":\"all\",\"val_text\":\"ffffffffffffffff\",\"kept\":true}\n");
 }
 
