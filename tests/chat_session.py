@@ -148,16 +148,21 @@ def files_for_others():
     check("llama.cpp's command is a chat", out.stdout.startswith("llama-cli -m t.gguf -cnv"), out)
 
 
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    rng = random.Random(1)
-    with open("t.jsonl", "w", encoding="utf-8") as file:
-        for _ in range(900):
-            file.write(json.dumps({"messages": conversation(rng)}) + "\n")
-    made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
-               str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2", "--quiet")
-    check("training", made.returncode == 0, made)
-    sessions()
-    prompts()
-    files_for_others()
-print("done")
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        rng = random.Random(1)
+        with open("t.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(900):
+                file.write(json.dumps({"messages": conversation(rng)}) + "\n")
+        made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
+                   str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2", "--quiet")
+        check("training", made.returncode == 0, made)
+        sessions()
+        prompts()
+        files_for_others()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
