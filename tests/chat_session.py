@@ -142,8 +142,10 @@ def files_for_others():
     template = json.load(open("b.run/tokenizer_config.json", encoding="utf-8"))["chat_template"].encode()
     key, length = b"tokenizer.chat_template", len(template).to_bytes(8, "little")
     check("the GGUF has the template", key + (8).to_bytes(4, "little") + length + template in open("t.gguf", "rb").read(), out)
-    want = ('TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ else }}{{ end }}<|im_start|>user\n'
-            '{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>\n"""\nPARAMETER stop "<|im_end|>"\n')
+    want = 'TEMPLATE """{{ range .Messages }}'
+    for role in "system", "user", "assistant":
+        want += f'{{{{ if eq .Role "{role}" }}}}<|im_start|>{role}\n{{{{ .Content }}}}<|im_end|>\n{{{{ end }}}}'
+    want += '{{ end }}<|im_start|>assistant\n"""\nPARAMETER stop "<|im_end|>"\n'
     check("the Modelfile has it", want in open("Modelfile", encoding="utf-8").read(), open("Modelfile", encoding="utf-8").read())
     check("llama.cpp's command is a chat", out.stdout.startswith("llama-cli -m t.gguf -cnv"), out)
 

@@ -341,10 +341,13 @@ static bool check_turns(const ChatForm *form, const ChatTurn *turns, size_t coun
   return true;
 }
 
-/* Goes on to where the assistant's turn begins. The space before an answer, as in Mistral 0.3, is a part of its first
- * token. */
+/* Returns whether the text before an answer is written to begin one. A space, as in Mistral 0.3, is not: it is a part
+ * of the answer's first token. */
+static bool opens_answer(const ChatForm *form) { return !is_space((uint8_t)*form->before[CHAT_ASSISTANT]); }
+
+/* Goes on to where the assistant's turn begins. */
 static bool write_reply(Writer *w, const Chat *chat) {
-  return is_space((uint8_t)*chat->form->before[CHAT_ASSISTANT]) || write_parts(w, &chat->before[CHAT_ASSISTANT], false);
+  return !opens_answer(chat->form) || write_parts(w, &chat->before[CHAT_ASSISTANT], false);
 }
 
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
@@ -471,6 +474,38 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
 int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
 bool chat_has_system(const Chat *chat) { return chat->form->before[CHAT_SYSTEM] != NULL; }
 bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
+
+/* ---- the form for ollama ---- */
+
+static void write_for_ollama(FILE *out, const Tokenizer *t, const char *text) {
+  for (; *text; text++)
+    if (*text == *EOS) fputs(tokenizer_added(t, t->end)->text, out);
+    else putc(*text, out);
+}
+
+static void write_role_for_ollama(FILE *out, const Chat *chat, ChatRole role, const char *content) {
+  write_for_ollama(out, chat->tokenizer, chat->form->before[role]);
+  fputs(content, out);
+  write_for_ollama(out, chat->tokenizer, chat->form->after[role]);
+  fputs("{{ end }}", out);
+}
+
+void chat_write_ollama(const Chat *chat, FILE *out) {
+  static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
+  const ChatForm *form = chat->form;
+  if (form->system) {
+    fputs("{{ if not .System }}", out);
+    write_role_for_ollama(out, chat, CHAT_SYSTEM, form->system);
+  }
+  fputs("{{ range .Messages }}", out);
+  for (ChatRole role = 0; role < CHAT_ROLES; role++) {
+    if (!form->before[role]) continue;
+    fprintf(out, "{{ if eq .Role \"%s\" }}", names[role]);
+    write_role_for_ollama(out, chat, role, "{{ .Content }}");
+  }
+  fputs("{{ end }}", out);
+  if (opens_answer(form)) write_for_ollama(out, chat->tokenizer, form->before[CHAT_ASSISTANT]);
+}
 
 /* ---- the form of new models ---- */
 
