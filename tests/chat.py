@@ -7,6 +7,8 @@ refused.
 Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -240,6 +242,15 @@ def shown_and_exported():
                          timeout=120, check=False)
     check("an export has the template", AutoTokenizer.from_pretrained("exported").chat_template ==
           AutoTokenizer.from_pretrained("bpe.run").chat_template, out.stderr)
+    card = open("exported/README.md", encoding="utf-8").read()
+    python = card[card.index("from transformers"):card.index("```\n\n```")].replace('"DIR"', '"exported"')
+    check("the card has ./generate -i and Ollama", "generate DIR -i\n" in card and "ollama run my-model\n" in card, card)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(python, {})  # pylint: disable=exec-used
+    check("the Python of the card answers", "apply_chat_template" in python and said.getvalue().endswith("\n"), python)
+    subprocess.run([generate, "words.run", "--export", "words", "--quiet"], capture_output=True, timeout=120, check=False)
+    check("no Ollama where llama.cpp cannot read the tokenizer", "ollama" not in open("words/README.md", encoding="utf-8").read())
     result = json.load(open("loss512.run/result.json", encoding="utf-8"))["kept"]["loss"]
     out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype",
                           "f32"], capture_output=True, text=True, timeout=120, check=False)

@@ -158,8 +158,9 @@ def main():
             for _ in range(900):
                 file.write(json.dumps({"messages": conversation(rng)}) + "\n")
         made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
-                   str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2", "--quiet")
+                   str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2")
         check("training", made.returncode == 0, made)
+        check("its last line is how to talk to it", re.search(r"Talk to it: \S*generate t.run -i$", made.stderr.strip()), made.stderr)
         sessions()
         prompts()
         files_for_others()
