@@ -18,7 +18,7 @@ import tempfile
 try:
     import numpy
     import torch
-    from chat_families import FAMILIES, IM, conversations, ids_of, save_model
+    from chat_families import FAMILIES, IM, conversations, ids_of, save_model, text_of
     from transformers import AutoModelForCausalLM, AutoTokenizer
 except ImportError as missing:
     print(f"skipped chat: {missing.name} is missing\ndone")
@@ -68,7 +68,7 @@ def read_tokens(path):
 
 def in_loss(tokenizer, messages, ids, end, trims):
     """Which tokens overlap a content of the assistant, or the token that ends it."""
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    text = text_of(tokenizer, messages)
     offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     assert offsets["input_ids"] == ids
     spans, at = [], 0
@@ -76,7 +76,7 @@ def in_loss(tokenizer, messages, ids, end, trims):
         if message["role"] != "assistant":
             continue
         said = message["content"].strip() if trims else message["content"]
-        head = tokenizer.apply_chat_template(messages[:i], tokenize=False, add_generation_prompt=True)
+        head = text_of(tokenizer, messages[:i], add_generation_prompt=True)
         at = text.find(said + end, max(at, len(head)))
         spans.append((at, at + len(said) + len(end)))
     return [any(a < stop and b > begin for begin, stop in spans) for a, b in offsets["offset_mapping"]]

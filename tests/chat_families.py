@@ -42,8 +42,15 @@ def conversations(seed, count, system=True, ragged=True):
     return made
 
 
+DATE = {"date_string": "26 Jul 2024"}  # Llama 3.2 has the date of the day without it
+
+
+def text_of(tokenizer, messages, **options):
+    return tokenizer.apply_chat_template(messages, tokenize=False, **DATE, **options)
+
+
 def ids_of(tokenizer, messages, **options):
-    out = tokenizer.apply_chat_template(messages, tokenize=True, **options)
+    out = tokenizer.apply_chat_template(messages, tokenize=True, **DATE, **options)
     return out if isinstance(out, list) else out["input_ids"]
 
 
@@ -79,6 +86,9 @@ LLAMA31 = ("{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set sys
            "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
            "'<|eot_id|>' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant"
            "<|end_header_id|>\n\n' }}{%- endif %}")
+LLAMA32 = ("{%- if not date_string is defined %}{%- if strftime_now is defined %}{%- set date_string = strftime_now('%d %b %Y') "
+           "%}{%- else %}{%- set date_string = '26 Jul 2024' %}{%- endif %}{%- endif %}" +
+           LLAMA31.replace("{{- 'Today Date: 26 Jul 2024\n\n' }}", "{{- 'Today Date: ' + date_string + '\n\n' }}"))
 GEMMA = ("{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}"
          "{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] "
          "| trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}"
@@ -90,9 +100,16 @@ ZEPHYR = ("{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{
 MISTRAL = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + "
            "message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + "
            "eos_token }}{% endif %}{% endfor %}")
-MISTRAL3 = ("{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'user' %}{{- '[INST] ' + "
-            "message['content'] + '[/INST]' }}{%- else %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
-            "{%- endfor %}")
+SYSTEM = ("{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content'] %}"
+          "{%- set loop_messages = messages[1:] %}{%- else %}{%- set loop_messages = messages %}{%- endif %}")
+MISTRAL2 = (SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}{%- if message['role'] == 'user' %}{%- if loop.first "
+            "and system_message is defined %}{{- ' [INST] ' + system_message + '\n\n' + message['content'] + ' [/INST]' }}"
+            "{%- else %}{{- ' [INST] ' + message['content'] + ' [/INST]' }}{%- endif %}{%- else %}"
+            "{{- ' ' + message['content'] + eos_token}}{%- endif %}{%- endfor %}")
+MISTRAL3 = (SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}{%- if message['role'] == 'user' %}{%- if loop.last "
+            "and system_message is defined %}{{- '[INST] ' + system_message + '\n\n' + message['content'] + '[/INST]' }}"
+            "{%- else %}{{- '[INST] ' + message['content'] + '[/INST]' }}{%- endif %}{%- else %}"
+            "{{- ' ' + message['content']|trim + eos_token}}{%- endif %}{%- endfor %}")
 PHI3 = ("{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + message['content'] + "
         "'<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif "
         "message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor"
@@ -111,10 +128,14 @@ FAMILIES = {  # template, special tokens, bos, eos, the text that ends a turn, w
     "LFM2": ("{{ bos_token }}" + CHATML, ["<|startoftext|>", *IM], "<|startoftext|>", "<|im_end|>", "<|im_end|>", True),
     "Llama 3": (LLAMA3, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
     "Llama 3.1": (LLAMA31, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
+    "Llama 3.2": (LLAMA32, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
     "Gemma": (GEMMA, ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"], "<bos>", "<eos>", "<end_of_turn>", False),
     "Zephyr": (ZEPHYR, ["<s>", "</s>"], "<s>", "</s>", "</s>", True),
     "Mistral": (MISTRAL, ["<s>", "</s>"], "<s>", "</s>", "</s>", False),
+    "Mistral 0.2": (MISTRAL2, ["<s>", "</s>"], "<s>", "</s>", "</s>", False),
     "Mistral 0.3": (MISTRAL3, ["<s>", "</s>", "[INST]", "[/INST]"], "<s>", "</s>", "</s>", False),
+    "Mistral 0.3, untrimmed": (MISTRAL3.replace("|trim", ""), ["<s>", "</s>", "[INST]", "[/INST]"], "<s>", "</s>", "</s>",
+                               False),
     "Phi 3": (PHI3, ["<|endoftext|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"], None, "<|endoftext|>",
               "<|end|>", True),
     "Phi 4": (PHI4, [*IM, "<|im_sep|>"], None, "<|endoftext|>", "<|im_end|>", True),

@@ -17,7 +17,7 @@ import urllib.request
 
 try:
     import xllamacpp
-    from chat_families import FAMILIES, conversations, ids_of, save_model
+    from chat_families import DATE, FAMILIES, conversations, ids_of, save_model
     from transformers import AutoTokenizer
 except ImportError as missing:
     print(f"skipped llamacpp_chat: {missing.name} is missing\ndone")
@@ -51,9 +51,9 @@ def check_prompts(name, model, tokenizer, post, system):
     for messages in conversations(11, CHATS, system):
         messages = messages[:-1] if messages[-1]["role"] == "assistant" else messages
         want = more + ids_of(tokenizer, messages, add_generation_prompt=True)
-        text = post("apply-template", messages=messages)["prompt"]
+        text = post("apply-template", messages=messages, chat_template_kwargs=DATE)["prompt"]
         found = post("tokenize", content=text, add_special=True, parse_special=True)["tokens"]
-        count = post("v1/chat/completions", messages=messages, max_tokens=1)["usage"]["prompt_tokens"]
+        count = post("v1/chat/completions", messages=messages, max_tokens=1, chat_template_kwargs=DATE)["usage"]["prompt_tokens"]
         ours = run("generate", model, "--prompts", "-", "-n", "1", "--quiet", text=json.dumps({"messages": messages}) + "\n")
         read = len(more) + json.loads(ours.stdout)["usage"]["prompt_tokens"]
         if found != want or count != len(want) or read != len(want):

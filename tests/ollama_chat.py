@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 try:
-    from chat_families import FAMILIES, conversations, save_model
+    from chat_families import FAMILIES, conversations, save_model, text_of
 except ImportError as missing:
     print(f"skipped ollama_chat: {missing.name} is missing\ndone")
     sys.exit(0)
@@ -75,7 +75,7 @@ def family(name):
     chats = [chat[:-1] if chat[-1]["role"] == "assistant" else chat for chat in conversations(13, 40, system, ragged=False)]
     done = subprocess.run(["./render"], input=json.dumps(chats), capture_output=True, text=True, check=False)
     found = json.loads(done.stdout) if done.returncode == 0 else []
-    want = [tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True).removeprefix(bos or "") for chat in chats]
+    want = [text_of(tokenizer, chat, add_generation_prompt=True).removeprefix(bos or "") for chat in chats]
     wrong = [(ours, theirs) for ours, theirs in zip(found, want) if ours != theirs]
     check(f"{name}: the text of apply_chat_template", len(found) == len(want) and not wrong, wrong[:1] or done.stderr)
 

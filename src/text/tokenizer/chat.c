@@ -22,7 +22,7 @@ typedef struct ChatForm {
   const char *before[CHAT_ROLES], *after[CHAT_ROLES]; /* around a content; NULL: there is no such role */
   const char *finish;                                 /* after the last turn */
   const char *system;                                 /* the default system prompt; NULL: none */
-  bool trims;                                         /* contents lose white space at both ends */
+  bool trims[CHAT_ROLES];                             /* contents lose white space at both ends */
   bool alternates;                                    /* a user's turn comes first, and then every second time */
   bool thinks;                                        /* the last answer has its thoughts, or empty ones */
 } ChatForm;
@@ -63,20 +63,20 @@ static const ChatForm forms[] = {
      .before = {LLAMA("system") LLAMA_DATES, LLAMA("user"), LLAMA("assistant")},
      .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
      .system = "",
-     .trims = true},
+     .trims = {true, true, true}},
     {.name = "Llama 3",
      .marks = {"<|start_header_id|>"},
      .start = BOS,
      .before = {LLAMA("system"), LLAMA("user"), LLAMA("assistant")},
      .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .trims = true,
+     .trims = {true, true, true},
      .without = "strftime_now"},
     {.name = "Gemma",
      .marks = {"<start_of_turn>"},
      .start = BOS,
      .before = {NULL, "<start_of_turn>user\n", "<start_of_turn>model\n"},
      .after = {NULL, "<end_of_turn>\n", "<end_of_turn>\n"},
-     .trims = true,
+     .trims = {true, true, true},
      .alternates = true},
     {.name = "Phi 3",
      .marks = {"<|user|>\n", "<|end|>", "eos_token"},
@@ -87,6 +87,13 @@ static const ChatForm forms[] = {
      .marks = {"<|user|>\n", "<|assistant|>", "eos_token"},
      .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
      .after = {EOS "\n", EOS "\n", EOS "\n"}},
+    {.name = "Mistral 0.2",
+     .marks = {" [INST] ", " [/INST]"},
+     .start = BOS,
+     .before = {NULL, " [INST] ", " "},
+     .after = {NULL, " [/INST]", EOS},
+     .alternates = true,
+     .without = "<<SYS>>"},
     {.name = "Mistral",
      .marks = {"[INST] ", " [/INST]"},
      .start = BOS,
@@ -95,6 +102,14 @@ static const ChatForm forms[] = {
      .alternates = true,
      .without = "<<SYS>>"},
     {.name = "Mistral 0.3",
+     .marks = {"[INST] ", "[/INST]", "|trim"},
+     .start = BOS,
+     .before = {NULL, "[INST] ", " "},
+     .after = {NULL, "[/INST]", EOS},
+     .trims = {[CHAT_ASSISTANT] = true},
+     .alternates = true,
+     .without = "<<SYS>>"},
+    {.name = "Mistral 0.3, untrimmed",
      .marks = {"[INST] ", "[/INST]"},
      .start = BOS,
      .before = {NULL, "[INST] ", " "},
@@ -319,8 +334,9 @@ static bool write_thoughts(Writer *w, ChatTurn *turn, bool last, bool learned) {
 static bool write_turn(Writer *w, const Chat *chat, ChatTurn turn, bool last, bool all) {
   const bool learned = all || turn.role == CHAT_ASSISTANT;
   w->opens = turn.role == CHAT_USER;
-  for (; chat->form->trims && turn.size && is_space(turn.text[0]); turn.text++) turn.size--;
-  while (chat->form->trims && turn.size && is_space(turn.text[turn.size - 1])) turn.size--;
+  const bool trims = chat->form->trims[turn.role];
+  for (; trims && turn.size && is_space(turn.text[0]); turn.text++) turn.size--;
+  while (trims && turn.size && is_space(turn.text[turn.size - 1])) turn.size--;
   return write_parts(w, &chat->before[turn.role], false) &&
          (!chat->form->thinks || turn.role != CHAT_ASSISTANT || write_thoughts(w, &turn, last, learned)) &&
          write_text(w, turn.text, turn.size, learned) && write_parts(w, &chat->after[turn.role], learned);
