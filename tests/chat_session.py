@@ -101,6 +101,12 @@ def sessions():
     out = talk("/load long.jsonl", "say nine", "again")
     notes = sizes(out.stderr)
     check("a chat of 20000 messages", len(notes) == 2 and CTX // 3 < notes[0][1] <= CTX // 2 and notes[1][2] < 16, out)
+    out = talk("say seven", "/text", "say two", "/save half.jsonl", flags=["--stop", "gh"])
+    check("a stop text inside a word of a vocabulary of words", out.stdout ==
+          "ei\nuser: say seven\nassistant: \nthree.\n" and "first 0 of its 2 bytes" in out.stderr, out)
+    out = talk("say two", "say seven", "/text", "say one", flags=["--stop", "."])
+    check("a stop text after a word stays cut there", out.stdout.endswith("assistant: eight\ntwo\n") and
+          "bytes" not in out.stderr, out)
     out = talk("/system nonsense")
     check("a system prompt that cannot be encoded", out.returncode == 3 and "nonsense" in out.stderr, out)
     out = talk("say two", "/load missing.jsonl")
