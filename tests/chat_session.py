@@ -130,6 +130,20 @@ def prompts():
     out = run("generate", "t.run", "--prompts", "-", "--system", "Be brief.", "--greedy",
               text=json.dumps({"messages": [{"role": "user", "content": "say two"}]}) + "\n")
     check("--system is for requests without one", json.loads(out.stdout)["usage"]["prompt_tokens"] == count, out)
+    long = [{"role": "system", "content": "Be brief."}]
+    for number, following in list(zip(NUMBERS, NUMBERS[1:])) * 4:
+        long += [{"role": "user", "content": f"say {number}"}, {"role": "assistant", "content": f"{following}."}]
+    long.append({"role": "user", "content": "say four"})
+    reply = request(long)
+    check("a conversation that is too long", "drops its oldest messages" in reply.get("error", {}).get("message", ""), reply)
+    out = run("generate", "t.run", "--prompts", "-", "--greedy", "--truncate-prompt", "left", text=json.dumps({"messages": long}) + "\n")
+    reply = json.loads(out.stdout)
+    same = [request(long[:1] + long[at:])["usage"]["prompt_tokens"] for at in range(41, len(long), 2)]
+    check("--truncate-prompt left drops its oldest messages", CTX // 3 < reply["usage"]["prompt_tokens"] <= CTX // 2 and
+          reply["usage"]["prompt_tokens"] in same and reply["choices"][0]["message"]["content"] == "five.", (out, same))
+    words = {"messages": [{"role": "user", "content": "say two " * 200}]}
+    out = run("generate", "t.run", "--prompts", "-", "--truncate-prompt", "left", text=json.dumps(words) + "\n")
+    check("a message is not cut", "this message makes" in out.stdout, out)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
     check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
     user = {"role": "user", "content": "one"}

@@ -471,7 +471,7 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
   const size_t before = *dropped, system = count && turns[0].role == CHAT_SYSTEM;
   if (!encode_rest(chat, tokenizer, turns, count, before, ids, error)) return false;
   if (ids->count + room <= ctx) return true;
-  size_t least = before + 1, most = count - system - 1; /* the last message is always there */
+  size_t least = before + 1, most = count > system ? count - system - 1 : 0; /* the last message is always there */
   bool ok = true;
   while (ok && least <= most) {
     size_t middle = least + (most - least) / 2, from = middle;
