@@ -316,10 +316,16 @@ static bool finish(Run *r, Error *error) {
   }
   run_tell_outlook(r);
   char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
+  const bool asks = r->model.config.encoder_layers, talks = !asks && tokenizer_chat_template(r->text.tokenizer);
   if (!processes_have_parent())
-    snprintf(next, sizeof next, ". %s: %s %s %s", r->model.config.encoder_layers ? "Ask it" : "More text",
+    snprintf(next, sizeof next, ". %s: %s %s %s",
+             asks    ? "Ask it"
+             : talks ? "Talk to it"
+                     : "More text",
              program_name("generate").text, text_shell_word(r->files.dir, ONE_LINE_BYTES - 1).text,
-             r->model.config.encoder_layers ? "-p TEXT --greedy" : "-n 500");
+             asks    ? "-p TEXT --greedy"
+             : talks ? "-i"
+                     : "-n 500");
   console_line(&r->console, "trained %s in %s%s", text_plural((double)r->progress.step, "step").text,
                text_duration(run_seconds(r)).text, next);
   return true;

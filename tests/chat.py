@@ -7,32 +7,26 @@ refused.
 Prints `ok NAME` or `not ok NAME: why` for each check, then `done`.
 """
 
+import contextlib
+import io
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
-import warnings
 
 try:
-    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-    os.environ["HF_HUB_OFFLINE"] = "1"
     import numpy
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers.utils import logging
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from chat_families import FAMILIES, IM, conversations, ids_of, save_model, text_of
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 except ImportError as missing:
     print(f"skipped chat: {missing.name} is missing\ndone")
     sys.exit(0)
 
-warnings.filterwarnings("ignore")
-logging.disable_progress_bar()
 TRAIN = os.path.join(os.path.abspath(os.environ.get("BIN", ".")), "train")
 TINY = ["--layers", "1", "--heads", "2", "--dim", "32", "--steps", "1", "--sample-tokens", "0", "--device", "cpu",
         "--dtype", "f32", "--threads", "1", "--quiet"]
-WORDS = "the cat sat on a mat and went home where are you now fine thanks Ümläut 猫 12 (x)".split()
 failed = False
 
 
@@ -44,32 +38,6 @@ def check(name, ok, why=""):
 
 def train(*flags):
     return subprocess.run([TRAIN, *flags], capture_output=True, text=True, timeout=120, check=False)
-
-
-def content(rng, ragged):
-    text = " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, 9)))
-    if ragged and rng.random() < 0.3:
-        text = rng.choice(["\n", "\n\n", " ", "  ", "\t"]) + text
-    if ragged and rng.random() < 0.3:
-        text += rng.choice(["\n", "\n\n", " ", ".\n"])
-    return text
-
-
-def conversations(seed, count, system=True, ragged=True):
-    """Lists of messages; all words are in the first one."""
-    rng = random.Random(seed)
-    made = []
-    for i in range(count):
-        messages = [{"role": "system", "content": content(rng, ragged)}] if system and rng.random() < 0.4 else []
-        for _ in range(rng.randint(1, 4)):
-            messages.append({"role": "user", "content": content(rng, ragged)})
-            messages.append({"role": "assistant", "content": content(rng, ragged)})
-        if i == 0:
-            messages[-1]["content"] = " ".join(WORDS)
-        if i % 10 == 9:
-            messages.append({"role": "user", "content": "and then"})
-        made.append(messages)
-    return made
 
 
 def write(path, made):
@@ -100,7 +68,7 @@ def read_tokens(path):
 
 def in_loss(tokenizer, messages, ids, end, trims):
     """Which tokens overlap a content of the assistant, or the token that ends it."""
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    text = text_of(tokenizer, messages)
     offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     assert offsets["input_ids"] == ids
     spans, at = [], 0
@@ -108,15 +76,10 @@ def in_loss(tokenizer, messages, ids, end, trims):
         if message["role"] != "assistant":
             continue
         said = message["content"].strip() if trims else message["content"]
-        head = tokenizer.apply_chat_template(messages[:i], tokenize=False, add_generation_prompt=True)
+        head = text_of(tokenizer, messages[:i], add_generation_prompt=True)
         at = text.find(said + end, max(at, len(head)))
         spans.append((at, at + len(said) + len(end)))
     return [any(a < stop and b > begin for begin, stop in spans) for a, b in offsets["offset_mapping"]]
-
-
-def ids_of(tokenizer, messages, **options):
-    out = tokenizer.apply_chat_template(messages, tokenize=True, **options)
-    return out if isinstance(out, list) else out["input_ids"]
 
 
 def check_tokens(name, run, made, end, masks=True, trims=False):
@@ -279,6 +242,15 @@ def shown_and_exported():
                          timeout=120, check=False)
     check("an export has the template", AutoTokenizer.from_pretrained("exported").chat_template ==
           AutoTokenizer.from_pretrained("bpe.run").chat_template, out.stderr)
+    card = open("exported/README.md", encoding="utf-8").read()
+    python = card[card.index("from transformers"):card.index("```\n\n```")].replace('"DIR"', '"exported"')
+    check("the card has ./generate -i and Ollama", "generate DIR -i\n" in card and "ollama run my-model\n" in card, card)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(python, {})  # pylint: disable=exec-used
+    check("the Python of the card answers", "apply_chat_template" in python and said.getvalue().endswith("\n"), python)
+    subprocess.run([generate, "words.run", "--export", "words", "--quiet"], capture_output=True, timeout=120, check=False)
+    check("no Ollama where llama.cpp cannot read the tokenizer", "ollama" not in open("words/README.md", encoding="utf-8").read())
     result = json.load(open("loss512.run/result.json", encoding="utf-8"))["kept"]["loss"]
     out = subprocess.run([generate, "loss512.run", "--score", "val.jsonl", "--quiet", "--device", "cpu", "--dtype",
                           "f32"], capture_output=True, text=True, timeout=120, check=False)
@@ -330,99 +302,6 @@ def bad_files():
 
 
 # ---- models of others ----
-
-CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
-          "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
-
-
-def with_default(prompt):
-    return ("{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n" + prompt + "<|im_end|>\n' }}{% endif %}"
-            + CHATML)
-
-
-QWEN3 = """{%- set ns = namespace(last=0) %}{%- for message in messages %}{%- if message.role == 'user' %}
-{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}{%- for message in messages %}
-{%- if message.role != 'assistant' %}{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
-{%- else %}{%- set content = message.content %}{%- set reasoning_content = '' %}{%- if '</think>' in content %}
-{%- set reasoning_content = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
-{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
-{%- if loop.index0 > ns.last and (loop.last or reasoning_content) %}{{- '<|im_start|>assistant\n<think>\n' +
-reasoning_content.strip('\n') + '\n</think>\n\n' + content + '<|im_end|>\n' }}
-{%- else %}{{- '<|im_start|>assistant\n' + content + '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"""
-LLAMA3 = ("{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n"
-          "\n' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token "
-          "+ content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>"
-          "assistant<|end_header_id|>\n\n' }}{% endif %}")
-LLAMA31 = ("{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|"
-           "trim %}{%- set messages = messages[1:] %}{%- else %}{%- set system_message = '' %}{%- endif %}"
-           "{{- '<|start_header_id|>system<|end_header_id|>\n\n' }}{{- 'Cutting Knowledge Date: December 2023\n' }}"
-           "{{- 'Today Date: 26 Jul 2024\n\n' }}{{- system_message }}{{- '<|eot_id|>' }}{%- for message in messages %}"
-           "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
-           "'<|eot_id|>' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant"
-           "<|end_header_id|>\n\n' }}{%- endif %}")
-GEMMA = ("{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}"
-         "{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] "
-         "| trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}"
-         "{% endif %}")
-ZEPHYR = ("{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + "
-          "eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}"
-          "\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n"
-          "{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}")
-MISTRAL = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + "
-           "message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + "
-           "eos_token }}{% endif %}{% endfor %}")
-MISTRAL3 = ("{{- bos_token }}{%- for message in messages %}{%- if message['role'] == 'user' %}{{- '[INST] ' + "
-            "message['content'] + '[/INST]' }}{%- else %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
-            "{%- endfor %}")
-PHI3 = ("{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + message['content'] + "
-        "'<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif "
-        "message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor"
-        " %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}")
-PHI4 = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
-        "'<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}")
-IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-HEADERS = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
-FAMILIES = {  # template, special tokens, bos, eos, the text that ends a turn, whether there are system prompts
-    "Qwen 3": (QWEN3, IM, None, "<|im_end|>", "<|im_end|>", True),
-    "Qwen 2.5": (with_default("You are Qwen, created by Alibaba Cloud. You are a helpful assistant."), IM, None,
-                 "<|im_end|>", "<|im_end|>", True),
-    "Qwen 2": (with_default("You are a helpful assistant."), IM, None, "<|im_end|>", "<|im_end|>", True),
-    "SmolLM 2": (with_default("You are a helpful AI assistant named SmolLM, trained by Hugging Face"), IM, None,
-                 "<|im_end|>", "<|im_end|>", True),
-    "LFM2": ("{{ bos_token }}" + CHATML, ["<|startoftext|>", *IM], "<|startoftext|>", "<|im_end|>", "<|im_end|>", True),
-    "Llama 3": (LLAMA3, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
-    "Llama 3.1": (LLAMA31, HEADERS, "<|begin_of_text|>", "<|eot_id|>", "<|eot_id|>", True),
-    "Gemma": (GEMMA, ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"], "<bos>", "<eos>", "<end_of_turn>", False),
-    "Zephyr": (ZEPHYR, ["<s>", "</s>"], "<s>", "</s>", "</s>", True),
-    "Mistral": (MISTRAL, ["<s>", "</s>"], "<s>", "</s>", "</s>", False),
-    "Mistral 0.3": (MISTRAL3, ["<s>", "</s>", "[INST]", "[/INST]"], "<s>", "</s>", "</s>", False),
-    "Phi 3": (PHI3, ["<|endoftext|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"], None, "<|endoftext|>",
-              "<|end|>", True),
-    "Phi 4": (PHI4, [*IM, "<|im_sep|>"], None, "<|endoftext|>", "<|im_end|>", True),
-}
-
-
-def save_model(path, template, special, bos, eos):
-    """A small model of transformers with a byte-level BPE, as those of Qwen and Llama 3."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    bpe.train_from_iterator([" ".join(WORDS), "user\nassistant\n\nsystem [INST] [/INST] <|user|>\n"] * 5,
-                            trainers.BpeTrainer(vocab_size=330, special_tokens=special, show_progress=False,
-                                                initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    if bos:
-        bpe.post_processor = processors.TemplateProcessing(single=f"{bos} $A",
-                                                           special_tokens=[(bos, bpe.token_to_id(bos))])
-    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=bos, eos_token=eos)
-    fast.chat_template = template
-    fast.save_pretrained(path)
-    LlamaForCausalLM(LlamaConfig(vocab_size=len(fast), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
-                                 num_attention_heads=2, max_position_embeddings=512,
-                                 eos_token_id=fast.convert_tokens_to_ids(eos),
-                                 bos_token_id=fast.convert_tokens_to_ids(bos) if bos else None)).save_pretrained(path)
-    return fast
-
 
 def families():
     run = ["--steps", "1", "--sample-tokens", "0", "--device", "cpu", "--dtype", "f32", "--threads", "1", "--quiet",

@@ -101,6 +101,12 @@ def sessions():
     out = talk("/load long.jsonl", "say nine", "again")
     notes = sizes(out.stderr)
     check("a chat of 20000 messages", len(notes) == 2 and CTX // 3 < notes[0][1] <= CTX // 2 and notes[1][2] < 16, out)
+    out = talk("say seven", "/text", "say two", "/save half.jsonl", flags=["--stop", "gh"])
+    check("a stop text inside a word of a vocabulary of words", out.stdout ==
+          "ei\nuser: say seven\nassistant: \nthree.\n" and "first 0 of its 2 bytes" in out.stderr, out)
+    out = talk("say two", "say seven", "/text", "say one", flags=["--stop", "."])
+    check("a stop text after a word stays cut there", out.stdout.endswith("assistant: eight\ntwo\n") and
+          "bytes" not in out.stderr, out)
     out = talk("/system nonsense")
     check("a system prompt that cannot be encoded", out.returncode == 3 and "nonsense" in out.stderr, out)
     out = talk("say two", "/load missing.jsonl")
@@ -124,6 +130,20 @@ def prompts():
     out = run("generate", "t.run", "--prompts", "-", "--system", "Be brief.", "--greedy",
               text=json.dumps({"messages": [{"role": "user", "content": "say two"}]}) + "\n")
     check("--system is for requests without one", json.loads(out.stdout)["usage"]["prompt_tokens"] == count, out)
+    long = [{"role": "system", "content": "Be brief."}]
+    for number, following in list(zip(NUMBERS, NUMBERS[1:])) * 4:
+        long += [{"role": "user", "content": f"say {number}"}, {"role": "assistant", "content": f"{following}."}]
+    long.append({"role": "user", "content": "say four"})
+    reply = request(long)
+    check("a conversation that is too long", "drops its oldest messages" in reply.get("error", {}).get("message", ""), reply)
+    out = run("generate", "t.run", "--prompts", "-", "--greedy", "--truncate-prompt", "left", text=json.dumps({"messages": long}) + "\n")
+    reply = json.loads(out.stdout)
+    same = [request(long[:1] + long[at:])["usage"]["prompt_tokens"] for at in range(41, len(long), 2)]
+    check("--truncate-prompt left drops its oldest messages", CTX // 3 < reply["usage"]["prompt_tokens"] <= CTX // 2 and
+          reply["usage"]["prompt_tokens"] in same and reply["choices"][0]["message"]["content"] == "five.", (out, same))
+    words = {"messages": [{"role": "user", "content": "say two " * 200}]}
+    out = run("generate", "t.run", "--prompts", "-", "--truncate-prompt", "left", text=json.dumps(words) + "\n")
+    check("a message is not cut", "this message makes" in out.stdout, out)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)
     check("an answer that is cut", cut["choices"][0]["finish_reason"] == "length", cut)
     user = {"role": "user", "content": "one"}
@@ -142,22 +162,30 @@ def files_for_others():
     template = json.load(open("b.run/tokenizer_config.json", encoding="utf-8"))["chat_template"].encode()
     key, length = b"tokenizer.chat_template", len(template).to_bytes(8, "little")
     check("the GGUF has the template", key + (8).to_bytes(4, "little") + length + template in open("t.gguf", "rb").read(), out)
-    want = ('TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ else }}{{ end }}<|im_start|>user\n'
-            '{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>\n"""\nPARAMETER stop "<|im_end|>"\n')
+    want = 'TEMPLATE """{{ range .Messages }}'
+    for role in "system", "user", "assistant":
+        want += f'{{{{ if eq .Role "{role}" }}}}<|im_start|>{role}\n{{{{ .Content }}}}<|im_end|>\n{{{{ end }}}}'
+    want += '{{ end }}<|im_start|>assistant\n"""\nPARAMETER stop "<|im_end|>"\n'
     check("the Modelfile has it", want in open("Modelfile", encoding="utf-8").read(), open("Modelfile", encoding="utf-8").read())
     check("llama.cpp's command is a chat", out.stdout.startswith("llama-cli -m t.gguf -cnv"), out)
 
 
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
-    rng = random.Random(1)
-    with open("t.jsonl", "w", encoding="utf-8") as file:
-        for _ in range(900):
-            file.write(json.dumps({"messages": conversation(rng)}) + "\n")
-    made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
-               str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2", "--quiet")
-    check("training", made.returncode == 0, made)
-    sessions()
-    prompts()
-    files_for_others()
-print("done")
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        rng = random.Random(1)
+        with open("t.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(900):
+                file.write(json.dumps({"messages": conversation(rng)}) + "\n")
+        made = run("train", "t.jsonl", "--out", "t.run", "--tokenizer", "words", "--layers", "2", "--heads", "2", "--dim", "64", "--ctx",
+                   str(CTX), "--steps", "260", "--sample-tokens", "0", "--threads", "2")
+        check("training", made.returncode == 0, made)
+        check("its last line is how to talk to it", re.search(r"Talk to it: \S*generate t.run -i$", made.stderr.strip()), made.stderr)
+        sessions()
+        prompts()
+        files_for_others()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

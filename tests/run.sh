@@ -54,8 +54,8 @@ fi
 scripts() {
   # shellcheck disable=SC2046 # names are words
   grep -l '^\. tests/program_helpers.sh' $(ls -S tests/*.sh) | sed 's|.*/||'
-  printf '%s\n' bench.sh build_settings.sh find_cuda.sh fuzz.sh failures.py chat.py chat_session.py peers.py scaling_law.py docs.py \
-    formats.py interactive.py gguf_files.py foreign_tokenizers.py
+  printf '%s\n' bench.sh build_settings.sh find_cuda.sh fuzz.sh failures.py chat.py chat_session.py llamacpp_chat.py ollama_chat.py peers.py \
+    scaling_law.py docs.py formats.py interactive.py gguf_files.py foreign_tokenizers.py
 }
 names() {
   scripts

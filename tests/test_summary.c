@@ -74,6 +74,11 @@ static void good(void **state) {
          "Predicts unseen text (all of the validation text) at 2.60 bits per byte, a little better than the compressor "
          "xz -9 (2.69). The validation loss was lowest at step 1000 of 1000. Let it write: ./generate my.run -n 500. "
          "For a better one: more steps (--steps), more text, or a larger model (--dim, --layers).");
+  SummaryFacts f = facts;
+  f.chats = true;
+  h = run_of(falls, falls, 1000);
+  assert_non_null(strstr(summary_of(&h, &f).text, " Talk to it: ./generate my.run -i. For a better one:"));
+  history_free(&h);
 }
 
 /* A diagnosis makes its own suggestion, unless it is only about a sample. */

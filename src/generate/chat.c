@@ -85,16 +85,50 @@ static bool encode(Session *s, Error *error) {
   return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
 }
 
+/* Returns whether the vocabulary has the tokens of the first `size` bytes of an answer to the last message. Sets *why. */
+static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
+  const LoadedModel *m = &s->p->model;
+  const ChatMessage *last = &s->chat.messages[s->chat.count - 1];
+  const ChatTurn turns[] = {{CHAT_USER, last->text, last->size}, {CHAT_ASSISTANT, text->bytes.bytes, size}};
+  BpeIds ids = {0};
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, NULL, why);
+  free(ids.ids);
+  return ok;
+}
+
+/* Drops what the vocabulary cannot express from an answer, such as the half of a word before a stop text, and what
+ * follows it: no later message could be encoded. EXIT_MEMORY. */
+static bool drop_unreadable(const Session *s, Text *text, Error *error) {
+  const size_t all = text->bytes.size;
+  Error why = {0};
+  if (can_encode(s, text, all, &why)) return true;
+  size_t least = 0, most = text->ids.count; /* tokens that stay */
+  while (least < most && why.code == EXIT_INPUT) {
+    const size_t middle = (least + most + 1) / 2, end = middle < text->ids.count ? text->tokens[middle].begin : all;
+    if (can_encode(s, text, end < all ? end : all, &why)) least = middle;
+    else most = middle - 1;
+  }
+  if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
+  text->bytes.size = least < text->ids.count ? text->tokens[least].begin : 0;
+  console_note(&s->p->console,
+               "the vocabulary cannot express this answer: the chat goes on with the first %zu of its %zu bytes",
+               text->bytes.size, all);
+  return true;
+}
+
 /* Adds an answer, and keeps the ids that the decoder has after it, unless they are not those of the template. */
-static bool take_answer(Session *s, const Text *text, Error *error) {
+static bool take_answer(Session *s, Text *text, Error *error) {
   ChatSession *c = &s->chat;
   const LoadedModel *m = &s->p->model;
   BpeIds *ids = &s->p->prompt.tokens.decoder;
   const bool stopped = text->reason == STOP_END;
   c->held = 0;
   c->ended = stopped && text->last == chat_end(m->chat);
-  if (!add_message(c, CHAT_ASSISTANT, text->bytes.bytes, text->bytes.size, error)) return false;
-  if (text->reason == STOP_TEXT || (stopped && !c->ended) || chat_rewrites(m->chat)) return true;
+  const size_t size = text->bytes.size;
+  if (!drop_unreadable(s, text, error) || !add_message(c, CHAT_ASSISTANT, text->bytes.bytes, text->bytes.size, error))
+    return false;
+  if (text->bytes.size < size || text->reason == STOP_TEXT || (stopped && !c->ended) || chat_rewrites(m->chat))
+    return true;
   if (!bpe_ids_sink(ids, text->ids.ids, text->ids.count, error) ||
       (stopped && !bpe_ids_sink(ids, &text->last, 1, error)))
     return false;

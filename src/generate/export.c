@@ -2,6 +2,7 @@
  * (README.md, as model hubs show it). */
 #include "files/checkpoint/directory.h"
 #include "cli/startup.h"
+#include "files/formats/gguf_model.h"
 #include "generate/program.h"
 #include "report/license.h"
 #include "report/result.h"
@@ -28,6 +29,8 @@ typedef struct Export {
   OneLine license;   /* "": none is known */
   Text sample;       /* a generated text for the model card, if `sampled` */
   bool sampled;
+  bool chats; /* it has a chat template */
+  bool gguf;  /* --gguf can write it */
 } Export;
 
 /* ---- the sample ---- */
@@ -164,15 +167,27 @@ static void write_model(FILE *out, const Export *e, const char *name) {
 }
 
 static void write_use(FILE *out, const Export *e) {
+  static const char chat_lines[] =
+      "messages = [{\"role\": \"user\", \"content\": \"Hello\"}]\n"
+      "prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, "
+      "return_tensors=\"pt\")\n"
+      "answer = model.generate(**prompt, max_new_tokens=200)[0, prompt[\"input_ids\"].shape[1]:]\n"
+      "print(tokenizer.decode(answer, skip_special_tokens=True))\n";
+  const ShellWord generate = program_name_elsewhere("generate");
   const bool encoder = e->p->model.config.encoder_layers;
   const char *auto_class = encoder ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
   fprintf(out,
           "\n## Use\n\n```python\nfrom transformers import %s, AutoTokenizer\n"
-          "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n```\n\n"
-          "```\n%s DIR -p \"...\"\n"
+          "model, tokenizer = %s.from_pretrained(\"DIR\"%s), AutoTokenizer.from_pretrained(\"DIR\")\n%s```\n\n"
+          "```\n%s DIR %s\n"
           "lm_eval --model hf --model_args pretrained=DIR%s%s --tasks ...\n```\n",
-          auto_class, auto_class, e->own ? ", trust_remote_code=True" : "", program_name_elsewhere("generate").text,
-          e->own ? ",trust_remote_code=True" : "", encoder ? ",backend=seq2seq" : "");
+          auto_class, auto_class, e->own ? ", trust_remote_code=True" : "", e->chats ? chat_lines : "", generate.text,
+          e->chats ? "-i" : "-p \"...\"", e->own ? ",trust_remote_code=True" : "", encoder ? ",backend=seq2seq" : "");
+  if (e->chats && e->gguf)
+    fprintf(out,
+            "\nA chat in Ollama:\n\n```\n%s DIR --gguf model.gguf --modelfile Modelfile\n"
+            "ollama create my-model -f Modelfile\nollama run my-model\n```\n",
+            generate.text);
 }
 
 /* Writes an indented block, which no text can end. Bytes that are not UTF-8 become U+FFFD. */
@@ -271,6 +286,15 @@ static void print_commands(const Export *e, const char *dir, char *name) {
          e->own ? ",trust_remote_code=True" : "", e->p->model.config.encoder_layers ? ",backend=seq2seq" : "");
 }
 
+/* Finds out what else can read the model. EXIT_MEMORY. */
+static bool take_readers(Export *e, Error *error) {
+  const LoadedModel *m = &e->p->model;
+  Error why = {0};
+  e->chats = tokenizer_chat_template(m->tokenizer) && !m->config.encoder_layers;
+  e->gguf = gguf_model_check(&(GgufModel){.files = m->files, .tokenizer = m->tokenizer}, &why);
+  return why.code != EXIT_MEMORY || fail(error, why.code, "%s", why.text);
+}
+
 bool program_export(Program *p, Error *error) {
   const GenerateSettings *s = &p->settings;
   if (s->tokens < 0)
@@ -283,7 +307,7 @@ bool program_export(Program *p, Error *error) {
   char *name = dir ? file_last_name(dir) : NULL;
   bool exists = false;
   const bool ok = ((dir && name) || error_memory(error, "a path")) && check_directory(dir, &exists, error) &&
-                  make_sample(&e, error) &&
+                  take_readers(&e, error) && make_sample(&e, error) &&
                   (exists ? write_files : write_new)(&e, dir, text_one_line(name, 100).text, error);
   if (ok && !p->console.quiet) print_commands(&e, dir, name);
   generation_free_text(&e.sample);

@@ -67,46 +67,15 @@ static void write_stop(FILE *out, const Tokenizer *tokenizer, int32_t id) {
   if (text && text_is_plain(text) && !strchr(text, '"')) fprintf(out, "PARAMETER stop \"%s\"\n", text);
 }
 
-/* Adds a conversation of ollama's variables in the form of a chat template, without the token that begins texts, which
- * ollama adds. */
-static bool add_chat(const Chat *chat, const Tokenizer *t, bool has_system, ByteBuffer *out, Error *error) {
-  const ChatTurn turns[] = {{CHAT_SYSTEM, (const uint8_t *)"{{ .System }}", 13},
-                            {CHAT_USER, (const uint8_t *)"{{ .Prompt }}", 13},
-                            {CHAT_ASSISTANT, (const uint8_t *)"{{ .Response }}", 15}};
-  ChatText text = {0};
-  bool ok = chat_render(chat, turns + !has_system, 2 + has_system, false, false, &text, error);
-  for (size_t i = 0; ok && i < text.count; i++) {
-    const ChatPiece *piece = &text.pieces[i];
-    const char *special = piece->id >= 0 ? tokenizer_special(t, piece->id) : NULL;
-    if (special && piece->id != tokenizer_begin(t)) ok = byte_buffer_add(out, special, strlen(special), error);
-    if (piece->id < 0) ok = byte_buffer_add(out, text.text.bytes + piece->begin, piece->end - piece->begin, error);
-  }
-  chat_text_free(&text);
-  return ok;
-}
-
-/* Writes the chat template of a tokenizer as ollama's. What conversations with and without a system prompt have in
- * common at their ends follows what differs. */
+/* Writes the chat template of a tokenizer as ollama's. EXIT_CHECKPOINT: it is not supported; EXIT_MEMORY. */
 static bool write_chat(FILE *out, const Tokenizer *tokenizer, Error *error) {
-  ByteBuffer with = {0}, without = {0};
-  Chat *chat = NULL;
-  bool ok = chat_open(&chat, tokenizer, error) && add_chat(chat, tokenizer, false, &without, error);
-  Error refused = {0}; /* a form without a system prompt */
-  const bool has_system = ok && add_chat(chat, tokenizer, true, &with, &refused);
-  size_t same = 0;
-  while (has_system && same < with.size && same < without.size &&
-         with.bytes[with.size - 1 - same] == without.bytes[without.size - 1 - same])
-    same++;
-  if (!has_system) same = without.size;
-  if (ok) fputs("TEMPLATE \"\"\"", out);
-  if (has_system)
-    fprintf(out, "{{ if .System }}%.*s{{ else }}%.*s{{ end }}", (int)(with.size - same), (char *)with.bytes,
-            (int)(without.size - same), (char *)without.bytes);
-  if (ok) fprintf(out, "%.*s\"\"\"\n", (int)same, (char *)without.bytes + without.size - same);
-  free(with.bytes);
-  free(without.bytes);
+  Chat *chat;
+  if (!chat_open(&chat, tokenizer, error)) return false;
+  fputs("TEMPLATE \"\"\"", out);
+  chat_write_ollama(chat, out);
+  fputs("\"\"\"\n", out);
   chat_close(chat);
-  return ok;
+  return true;
 }
 
 /* Describes a model that continues texts or answers in turns, with the sampling of ./generate. ollama recognizes a

@@ -129,30 +129,30 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
   if (ids->count <= ctx) return true;
   if (!p->settings.truncate_prompt)
     return fail(error, EXIT_INPUT,
-                "the %s has %zu tokens, %zu more than the context of %zu holds; --truncate-prompt left drops its "
-                "beginning",
-                what, ids->count, ids->count - ctx, ctx);
+                "the %s has %zu tokens, %zu more than the context of %zu holds; --truncate-prompt left drops %s", what,
+                ids->count, ids->count - ctx, ctx, p->model.chat ? "its oldest messages" : "its beginning");
   memmove(ids->ids, ids->ids + ids->count - ctx, ctx * sizeof *ids->ids);
   ids->count = ctx;
   return true;
 }
 
-bool prompt_fit(const Program *p, PromptTokens *tokens, Error *error) {
-  return fit(p, "source", &tokens->source, error) &&
-         fit(p, p->model.config.encoder_layers ? "answer" : "prompt", &tokens->decoder, error);
-}
-
-bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error) {
+bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, int64_t most, BpeIds *out,
+                         Error *error) {
   const LoadedModel *m = &p->model;
+  const size_t ctx = (size_t)m->config.ctx;
+  size_t dropped = 0;
   const char *prompt = p->settings.system;
   const bool adds = prompt && *prompt && !(count && turns[0].role == CHAT_SYSTEM);
   ChatTurn *all = malloc((count + 1) * sizeof *all);
   if (!all) return error_memory(error, "a conversation");
   if (adds) all[0] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
   if (count) memcpy(all + adds, turns, count * sizeof *all);
-  const bool ok = chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, NULL, error);
+  const bool ok = p->settings.truncate_prompt
+                      ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, ctx, chat_room(ctx, most),
+                                           &dropped, out, error)
+                      : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, NULL, error);
   free(all);
-  return ok;
+  return ok && fit(p, "prompt", out, error);
 }
 
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
@@ -167,9 +167,10 @@ bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   const ChatTurn turn = {CHAT_USER, text, size};
   const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
-                  (m->chat ? prompt_encode_turns(p, &turn, size > 0, &out->decoder, error)
-                           : generation_encode(&with, text, size, answer.bytes, answer.size, out, error)) &&
-                  prompt_fit(p, out, error);
+                  (m->chat ? prompt_encode_turns(p, &turn, size > 0, s->tokens, &out->decoder, error)
+                           : generation_encode(&with, text, size, answer.bytes, answer.size, out, error) &&
+                                 fit(p, "source", &out->source, error) &&
+                                 fit(p, encoder ? "answer" : "prompt", &out->decoder, error));
   free(answer.bytes);
   return ok;
 }

@@ -112,7 +112,8 @@ static void add_text_options(Options *options, GenerateSettings *s) {
            "read the bytes of any file and skip the text checks; the default for a run that was trained with --binary",
            .modes = MODES_READING | MODE_SCORE | MODE_CHOOSE),
       CHOICE("truncate-prompt", &s->truncate_prompt, truncate_names, NULL,
-             "for a prompt longer than the context: reject it (no), or drop its beginning (left)",
+             "for a prompt longer than the context: reject it (no), or drop its beginning (left), in a chat its oldest "
+             "messages",
              .modes = MODES_PROMPTED & ~MODE_INTERACTIVE),
       TEXT("answer", &s->answer, NULL, NULL, "beginning of the answer to the prompt, for models with an encoder",
            .modes = MODES_PROMPTED),

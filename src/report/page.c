@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
   SAMPLES = 24,
@@ -125,7 +126,8 @@ static void write_summary(FILE *stream, const PageRun *s) {
                               .steps = result_value(s->settings, "steps"),
                               .chance = s->chance,
                               .lr = result_value(s->settings, "lr"),
-                              .muon_lr = result_value(s->settings, "muon-lr")};
+                              .muon_lr = result_value(s->settings, "muon-lr"),
+                              .chats = access(path_in(s->dir, CHAT_TEMPLATE_JINJA).text, F_OK) == 0};
   fputs("<p class=\"summary\">", stream);
   write_words(stream, summary_of(s->history, &facts).text);
   fputs("</p>\n", stream);

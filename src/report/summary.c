@@ -128,8 +128,8 @@ static void say_well(Summary *s, const History *h, const SummaryFacts *f) {
   const double latest = is_state(f, RUN_PATIENCE) ? 1 : EARLY;
   const bool early = best && (double)best->step < latest * (double)last_step(h);
   if (best) say(s, " The validation loss was lowest at %s.", step_words(best->step, f).text);
-  if (kept && isfinite(kept->exact)) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
-  else say(s, " Let it write: %s %s -n 500", generate.text, dir.text);
+  if (kept && isfinite(kept->exact) && !f->chats) say(s, " Ask it: %s %s -p TEXT --greedy", generate.text, dir.text);
+  else say(s, f->chats ? " Talk to it: %s %s -i" : " Let it write: %s %s -n 500", generate.text, dir.text);
   say(s, ". For a better one: %smore text, or a larger model (--dim, --layers)%s.",
       early ? "" : "more steps (--steps), ", early ? "; more steps would not help" : "");
 }

@@ -12,6 +12,7 @@ typedef struct SummaryFacts {
   double steps;       /* planned steps; NaN: unknown */
   double chance;      /* nats per token: the loss of guessing; NaN: unknown */
   double lr, muon_lr; /* NaN: unknown, or for muon_lr AdamW only */
+  bool chats;         /* the model has a chat template */
 } SummaryFacts;
 
 typedef struct Summary {

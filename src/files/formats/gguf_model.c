@@ -350,6 +350,13 @@ static bool write_file(Writer *w, const char *path, Error *error) {
   return ok;
 }
 
+bool gguf_model_check(const GgufModel *m, Error *error) {
+  GgufTokenizer tokenizer = {0};
+  const bool ok = architecture_of(m, error) && gguf_tokenizer_make(&tokenizer, m->files->dir, m->tokenizer, error);
+  gguf_tokenizer_free(&tokenizer);
+  return ok;
+}
+
 bool gguf_model_write(const GgufModel *m, const char *path, Progress progress, GgufFacts *facts, Error *error) {
   Writer w = {.model = m, .config = model_files_config(m->files), .progress = progress};
   w.architecture = architecture_of(m, error);

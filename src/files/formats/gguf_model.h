@@ -26,6 +26,9 @@ typedef struct GgufFacts {
   int note_count;
 } GgufFacts;
 
+/* EXIT_CHECKPOINT: llama.cpp does not support a part of the model or its tokenizer; EXIT_MEMORY. */
+bool gguf_model_check(const GgufModel *model, Error *error);
+
 /* Writes the file atomically (base/file.h), row by row, so memory use does not grow with the model. `progress` counts
  * bytes of *facts, which are filled first. EXIT_CHECKPOINT: llama.cpp does not support a part of the model or its
  * tokenizer, reading weights fails, or numbers are too large for the type. EXIT_USAGE: the rows of a matrix are not

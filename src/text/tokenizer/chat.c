@@ -22,7 +22,7 @@ typedef struct ChatForm {
   const char *before[CHAT_ROLES], *after[CHAT_ROLES]; /* around a content; NULL: there is no such role */
   const char *finish;                                 /* after the last turn */
   const char *system;                                 /* the default system prompt; NULL: none */
-  bool trims;                                         /* contents lose white space at both ends */
+  bool trims[CHAT_ROLES];                             /* contents lose white space at both ends */
   bool alternates;                                    /* a user's turn comes first, and then every second time */
   bool thinks;                                        /* the last answer has its thoughts, or empty ones */
 } ChatForm;
@@ -63,20 +63,20 @@ static const ChatForm forms[] = {
      .before = {LLAMA("system") LLAMA_DATES, LLAMA("user"), LLAMA("assistant")},
      .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
      .system = "",
-     .trims = true},
+     .trims = {true, true, true}},
     {.name = "Llama 3",
      .marks = {"<|start_header_id|>"},
      .start = BOS,
      .before = {LLAMA("system"), LLAMA("user"), LLAMA("assistant")},
      .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .trims = true,
+     .trims = {true, true, true},
      .without = "strftime_now"},
     {.name = "Gemma",
      .marks = {"<start_of_turn>"},
      .start = BOS,
      .before = {NULL, "<start_of_turn>user\n", "<start_of_turn>model\n"},
      .after = {NULL, "<end_of_turn>\n", "<end_of_turn>\n"},
-     .trims = true,
+     .trims = {true, true, true},
      .alternates = true},
     {.name = "Phi 3",
      .marks = {"<|user|>\n", "<|end|>", "eos_token"},
@@ -87,6 +87,13 @@ static const ChatForm forms[] = {
      .marks = {"<|user|>\n", "<|assistant|>", "eos_token"},
      .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
      .after = {EOS "\n", EOS "\n", EOS "\n"}},
+    {.name = "Mistral 0.2",
+     .marks = {" [INST] ", " [/INST]"},
+     .start = BOS,
+     .before = {NULL, " [INST] ", " "},
+     .after = {NULL, " [/INST]", EOS},
+     .alternates = true,
+     .without = "<<SYS>>"},
     {.name = "Mistral",
      .marks = {"[INST] ", " [/INST]"},
      .start = BOS,
@@ -95,6 +102,14 @@ static const ChatForm forms[] = {
      .alternates = true,
      .without = "<<SYS>>"},
     {.name = "Mistral 0.3",
+     .marks = {"[INST] ", "[/INST]", "|trim"},
+     .start = BOS,
+     .before = {NULL, "[INST] ", " "},
+     .after = {NULL, "[/INST]", EOS},
+     .trims = {[CHAT_ASSISTANT] = true},
+     .alternates = true,
+     .without = "<<SYS>>"},
+    {.name = "Mistral 0.3, untrimmed",
      .marks = {"[INST] ", "[/INST]"},
      .start = BOS,
      .before = {NULL, "[INST] ", " "},
@@ -319,8 +334,9 @@ static bool write_thoughts(Writer *w, ChatTurn *turn, bool last, bool learned) {
 static bool write_turn(Writer *w, const Chat *chat, ChatTurn turn, bool last, bool all) {
   const bool learned = all || turn.role == CHAT_ASSISTANT;
   w->opens = turn.role == CHAT_USER;
-  for (; chat->form->trims && turn.size && is_space(turn.text[0]); turn.text++) turn.size--;
-  while (chat->form->trims && turn.size && is_space(turn.text[turn.size - 1])) turn.size--;
+  const bool trims = chat->form->trims[turn.role];
+  for (; trims && turn.size && is_space(turn.text[0]); turn.text++) turn.size--;
+  while (trims && turn.size && is_space(turn.text[turn.size - 1])) turn.size--;
   return write_parts(w, &chat->before[turn.role], false) &&
          (!chat->form->thinks || turn.role != CHAT_ASSISTANT || write_thoughts(w, &turn, last, learned)) &&
          write_text(w, turn.text, turn.size, learned) && write_parts(w, &chat->after[turn.role], learned);
@@ -341,10 +357,13 @@ static bool check_turns(const ChatForm *form, const ChatTurn *turns, size_t coun
   return true;
 }
 
-/* Goes on to where the assistant's turn begins. The space before an answer, as in Mistral 0.3, is a part of its first
- * token. */
+/* Returns whether the text before an answer is written to begin one. A space, as in Mistral 0.3, is not: it is a part
+ * of the answer's first token. */
+static bool opens_answer(const ChatForm *form) { return !is_space((uint8_t)*form->before[CHAT_ASSISTANT]); }
+
+/* Goes on to where the assistant's turn begins. */
 static bool write_reply(Writer *w, const Chat *chat) {
-  return is_space((uint8_t)*chat->form->before[CHAT_ASSISTANT]) || write_parts(w, &chat->before[CHAT_ASSISTANT], false);
+  return !opens_answer(chat->form) || write_parts(w, &chat->before[CHAT_ASSISTANT], false);
 }
 
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
@@ -452,7 +471,7 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
   const size_t before = *dropped, system = count && turns[0].role == CHAT_SYSTEM;
   if (!encode_rest(chat, tokenizer, turns, count, before, ids, error)) return false;
   if (ids->count + room <= ctx) return true;
-  size_t least = before + 1, most = count - system - 1; /* the last message is always there */
+  size_t least = before + 1, most = count > system ? count - system - 1 : 0; /* the last message is always there */
   bool ok = true;
   while (ok && least <= most) {
     size_t middle = least + (most - least) / 2, from = middle;
@@ -471,6 +490,38 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
 int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
 bool chat_has_system(const Chat *chat) { return chat->form->before[CHAT_SYSTEM] != NULL; }
 bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
+
+/* ---- the form for ollama ---- */
+
+static void write_for_ollama(FILE *out, const Tokenizer *t, const char *text) {
+  for (; *text; text++)
+    if (*text == *EOS) fputs(tokenizer_added(t, t->end)->text, out);
+    else putc(*text, out);
+}
+
+static void write_role_for_ollama(FILE *out, const Chat *chat, ChatRole role, const char *content) {
+  write_for_ollama(out, chat->tokenizer, chat->form->before[role]);
+  fputs(content, out);
+  write_for_ollama(out, chat->tokenizer, chat->form->after[role]);
+  fputs("{{ end }}", out);
+}
+
+void chat_write_ollama(const Chat *chat, FILE *out) {
+  static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
+  const ChatForm *form = chat->form;
+  if (form->system) {
+    fputs("{{ if not .System }}", out);
+    write_role_for_ollama(out, chat, CHAT_SYSTEM, form->system);
+  }
+  fputs("{{ range .Messages }}", out);
+  for (ChatRole role = 0; role < CHAT_ROLES; role++) {
+    if (!form->before[role]) continue;
+    fprintf(out, "{{ if eq .Role \"%s\" }}", names[role]);
+    write_role_for_ollama(out, chat, role, "{{ .Content }}");
+  }
+  fputs("{{ end }}", out);
+  if (opens_answer(form)) write_for_ollama(out, chat->tokenizer, form->before[CHAT_ASSISTANT]);
+}
 
 /* ---- the form of new models ---- */
 

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES } ChatRole;
 
@@ -79,6 +80,10 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
 int32_t chat_end(const Chat *chat);     /* the token that ends an answer */
 bool chat_has_system(const Chat *chat); /* the form has a system prompt */
 bool chat_rewrites(const Chat *chat);   /* the form changes answers once they are not the last one */
+
+/* Writes the form as a template of ollama (of Go's text/template), without the token that begins texts, which ollama
+ * adds. Contents are not trimmed, and answers keep their thoughts. A failed write is no error yet. */
+void chat_write_ollama(const Chat *chat, FILE *out);
 
 /* Returns how many of the ids of a text piece are before its learned part: those that it has in common with `head`, the
  * ids of only the bytes before that part. A token that has bytes of both counts as learned. */
