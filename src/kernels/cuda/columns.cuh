@@ -108,8 +108,7 @@ static float *partial_sums(Context *c, float *out, float *second, int parts, int
 static void add_rows(Context *c, const char *what, float *out, const void *from, int rows, int cols, bool accumulate) {
   /* a warp adds at least 4 rows, to be worth its block */
   const int64_t most = divide_up(rows, 4 * COLUMNS_WARPS);
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const bool vectors = cols % VECTOR<T> == 0 && (uintptr_t)from % 16 == 0;
     const int64_t tiles = divide_up(cols, vectors ? 32 * VECTOR<T> : 32);
     const int64_t wanted = divide_up(8 * (int64_t)c->processors, tiles);

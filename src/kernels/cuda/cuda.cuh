@@ -205,7 +205,7 @@ template <class F> float fastest_of(Context *c, int repeats, F run) {
   return ok ? best : INFINITY;
 }
 
-/* Calls f with a value of the compute dtype: with_element(c, [&](auto e) { using T = decltype(e); ... }). */
+/* Calls f with a value of the compute dtype: with_element(c, [&]<class T>(T) { ... }). */
 template <class F> void with_element(const Context *c, F f) {
   if (c->dtype == DTYPE_F32) f(float());
   else f(bf16());
