@@ -475,6 +475,7 @@ void cuda_info(Context *c, ContextInfo *out) {
   size_t available = 0, total = 0;
   cudaMemGetInfo(&available, &total);
   out->free_bytes = available > c->reserved_bytes ? available - c->reserved_bytes : 0;
+  out->own_bytes = (c->branch.workspace ? 0 : GEMM_WORKSPACE) + (c->partial.memory ? 0 : PartialSums::LEAST);
   out->total_bytes = total > c->reserved_bytes ? total - c->reserved_bytes : 0;
   snprintf(out->device, sizeof out->device, "%.60s, sm_%d, CUDA %d.%d%s", c->name, c->capability, CUDART_VERSION / 1000,
            CUDART_VERSION / 10 % 100, has_machine_code(c->capability) ? "" : ", kernels compiled by its driver");

@@ -84,7 +84,6 @@ void cuda_join(Context *c, int running) {
  * its next launch. cuda_join(c, 0) writes the sums of the columns to `out` and `second`, or adds them. NULL, with the
  * context's error set, when out of memory. The memory grows as scratch() does. */
 static float *partial_sums(Context *c, float *out, float *second, int parts, int cols, bool accumulate) {
-  const size_t least = 16 << 20;
   PartialSums *p = &c->partial;
   ColumnSum *const sums = p->list.sums;
   const size_t count = (size_t)parts * (size_t)cols, bytes = (second ? 2 : 1) * count * sizeof(float);
@@ -92,7 +91,7 @@ static float *partial_sums(Context *c, float *out, float *second, int parts, int
   for (int i = 0; i < p->count; i++) fits = fits && sums[i].out != out; /* sums of several chunks of rows */
   if (!fits) cuda_join(c, 0);
   if (bytes > p->bytes) {
-    p->bytes = bytes > least ? bytes : least;
+    p->bytes = bytes > PartialSums::LEAST ? bytes : (size_t)PartialSums::LEAST;
     p->memory = (char *)cuda_alloc(c, "partial sums of gradients", p->bytes);
   }
   if (c->error.code) return NULL;

@@ -84,6 +84,7 @@ struct ColumnSums {
 };
 
 struct PartialSums {
+  enum { LEAST = 16 << 20 };
   char *memory; /* of `bytes`, of which `used` belong to `count` sums */
   size_t bytes, used;
   int count;

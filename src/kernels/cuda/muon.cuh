@@ -27,7 +27,6 @@
 namespace {
 
 constexpr int MUON_BLOCK = 256;
-constexpr int64_t MUON_BESIDE = 64 << 20;         /* bytes of scratch space with which shapes run beside others */
 constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements for a block at least; blocks of a matrix at most */
 
 /* The batch of a launch. Block (i, j) computes part j of matrix i; the parts, and with them the bits of the sums,
