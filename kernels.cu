@@ -54,12 +54,21 @@ bool check_head_size(Context *c, int dim) {
   return !c->error.code;
 }
 
-/* ---- waiting ---- */
+/* ---- streams, events, waiting ---- */
+
+static bool make_stream(Context *c, cudaStream_t *out) {
+  return check(c, cudaStreamCreateWithFlags(out, cudaStreamNonBlocking), "a stream");
+}
+
+static bool make_event(Context *c, Event *out) {
+  return check(c, cudaEventCreateWithFlags(&out->event, cudaEventDisableTiming), "an event");
+}
 
 /* Waits for a stream or an event. The GPU of a process that has died never answers, so between GPUs errors are looked
  * for meanwhile; after one, the result is cudaErrorNotReady. */
 template <class T>
-static cudaError_t wait_for(Context *c, T what, cudaError_t (*query)(T), cudaError_t (*synchronize)(T)) {
+static cudaError_t wait_for(Context *c, std::type_identity_t<T> what, cudaError_t (*query)(T),
+                            cudaError_t (*synchronize)(T)) {
   if (!c->nccl) return synchronize(what);
   static const timespec nap = {0, 20000};
   cudaError_t status;
@@ -143,20 +152,8 @@ void *scratch(Context *c, size_t bytes) {
 
 static bool staging_open(Context *c) {
   Staging *s = &c->staging;
-  for (int i = 0; i < 2; i++) {
-    void *memory = NULL;
-    if (!check(c, cudaHostAlloc(&memory, Staging::BYTES, cudaHostAllocDefault), "pinned buffers")) return false;
-    s->buffer[i] = (char *)memory;
-    if (!check(c, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming), "pinned buffers")) return false;
-  }
-  return true;
-}
-
-static void staging_close(Staging *s) {
-  for (int i = 0; i < 2; i++) {
-    if (s->free[i]) cudaEventDestroy(s->free[i]);
-    if (s->buffer[i]) cudaFreeHost(s->buffer[i]);
-  }
+  for (char *&buffer : s->buffer) buffer = (char *)cuda_alloc_shared(c, "pinned buffers", Staging::BYTES);
+  return make_event(c, &s->free[0]) && make_event(c, &s->free[1]);
 }
 
 void cuda_upload(Context *c, void *device, const void *host, size_t bytes) {
@@ -206,14 +203,8 @@ static bool reports_open(Context *c) {
   r->ring = (StepReport *)cuda_alloc_shared(c, "reports", REPORT_RING * sizeof(StepReport));
   r->next = (unsigned *)cuda_alloc(c, "reports", sizeof(unsigned));
   r->began = (int64_t *)cuda_alloc(c, "reports", sizeof(int64_t));
-  for (int i = 0; i < REPORT_RING && !c->error.code; i++)
-    check(c, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "reports");
+  for (Event &event : r->done) make_event(c, &event);
   return !c->error.code;
-}
-
-static void reports_close(Reports *r) {
-  for (int i = 0; i < REPORT_RING; i++)
-    if (r->done[i]) cudaEventDestroy(r->done[i]);
 }
 
 static void count_reports(Context *c, int count) {
@@ -342,33 +333,14 @@ void cuda_drop(Context *c, CapturedGraph **slot) {
 static bool peers_open(Context *c) {
   if (!c->peers) return true;
   c->sums = (double *)cuda_alloc(c, "sums of all processes", PEER_SUMS * sizeof(double));
-  return !c->error.code && nccl_open(c) &&
-         check(c, cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking), "a stream") &&
-         check(c, cudaEventCreateWithFlags(&c->ready, cudaEventDisableTiming), "an event") &&
-         check(c, cudaEventCreateWithFlags(&c->added, cudaEventDisableTiming), "an event");
+  return !c->error.code && nccl_open(c) && make_stream(c, &c->side) && make_event(c, &c->ready) &&
+         make_event(c, &c->added);
 }
 
 static bool branch_open(Context *c) {
   Branch *b = &c->branch;
-  bool ok = check(c, cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream");
-  for (cudaEvent_t *event : {&b->begin, &b->done[0], &b->done[1]})
-    ok = ok && check(c, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "an event");
-  return ok;
-}
-
-/* After an error it may still be running. */
-static void branch_close(Branch *b) {
-  for (cudaEvent_t event : {b->begin, b->done[0], b->done[1]})
-    if (event) cudaEventDestroy(event);
-  if (b->stream) cudaStreamSynchronize(b->stream);
-  if (b->stream) cudaStreamDestroy(b->stream);
-}
-
-static void peers_close(Context *c) {
-  nccl_close(c);
-  if (c->ready) cudaEventDestroy(c->ready);
-  if (c->added) cudaEventDestroy(c->added);
-  if (c->side) cudaStreamDestroy(c->side);
+  return make_stream(c, &b->stream) && make_event(c, &b->begin) && make_event(c, &b->done[0]) &&
+         make_event(c, &b->done[1]);
 }
 
 /* Whether this build has machine code for the device; otherwise the driver compiles the kernels when a program starts.
@@ -447,16 +419,14 @@ void cuda_close(Context *c) {
     CapturedGraph *graph = c->graphs;
     cuda_drop(c, &graph);
   }
-  peers_close(c);
-  if (c->stream) cudaStreamSynchronize(c->stream); /* after an error, what ends now */
-  branch_close(&c->branch);
+  nccl_close(c);
+  for (cudaStream_t stream : {c->stream, c->branch.stream, c->side})
+    if (stream) {
+      cudaStreamSynchronize(stream); /* after an error, what ends now */
+      cudaStreamDestroy(stream);
+    }
   gemm_close(c->gemm);
-  staging_close(&c->staging);
-  reports_close(&c->reports);
-  parameters_close(c);
   for (const auto &[memory, block] : c->allocations) free_block(memory, block);
-  if (c->mark) cudaEventDestroy(c->mark);
-  if (c->stream) cudaStreamDestroy(c->stream);
   delete c;
 }
 
@@ -490,8 +460,7 @@ bool cuda_open(Context **out, const ContextOptions *options, Error *error) {
   if (wanted) cudaSetDevice(wanted % count); /* some launchers make only one GPU visible to a process */
   c->dtype = options->dtype;
   c->peers = options->peers;
-  if (describe_device(c) && check(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream") &&
-      check(c, cudaEventCreateWithFlags(&c->mark, cudaEventDisableTiming), "an event") && branch_open(c) &&
+  if (describe_device(c) && make_stream(c, &c->stream) && make_event(c, &c->mark) && branch_open(c) &&
       staging_open(c) && reports_open(c) && peers_open(c) && gemm_open(c)) {
     *out = c;
     return true;
@@ -506,6 +475,7 @@ void cuda_info(Context *c, ContextInfo *out) {
   size_t available = 0, total = 0;
   cudaMemGetInfo(&available, &total);
   out->free_bytes = available > c->reserved_bytes ? available - c->reserved_bytes : 0;
+  out->own_bytes = (c->branch.workspace ? 0 : GEMM_WORKSPACE) + (c->partial.memory ? 0 : PartialSums::LEAST);
   out->total_bytes = total > c->reserved_bytes ? total - c->reserved_bytes : 0;
   snprintf(out->device, sizeof out->device, "%.60s, sm_%d, CUDA %d.%d%s", c->name, c->capability, CUDART_VERSION / 1000,
            CUDART_VERSION / 10 % 100, has_machine_code(c->capability) ? "" : ", kernels compiled by its driver");

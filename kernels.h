@@ -273,6 +273,9 @@ typedef struct Muon {
 #define MUON_C 2.0315f
 #define MUON_EPS 1e-7f /* a gradient with a smaller norm is divided by this */
 enum { MUON_STEPS = 5 };
+/* A GPU updates every second shape of matrices beside the others, with as much scratch space again, up to this many
+ * bytes. */
+enum { MUON_BESIDE = 64 << 20 };
 
 /* The key/value cache of one layer, [slots][G][capacity][D] dt each; it stores rotated keys. */
 typedef struct KvCache {
@@ -353,6 +356,7 @@ typedef struct ContextInfo {
   size_t bytes;                        /* allocated now */
   size_t peak_bytes;                   /* the most that was allocated */
   size_t free_bytes;                   /* bytes that could still be allocated */
+  size_t own_bytes;                    /* that training will still allocate for the backend itself: workspaces, sums */
   size_t total_bytes;                  /* what a program may use of a GPU's memory; 0 for a CPU */
   char limit[96];                      /* the limit of the process that bounds free_bytes: "this process may use 1.9
                                           GiB (ulimit -v)"; "": only the device's memory bounds it */

@@ -210,6 +210,7 @@ bool model_set_schedule(Model *model, const Schedule *schedule, Error *error);
 typedef struct MemoryPlan {
   size_t weights, gradients, moments, activations, logits;
   size_t iteration; /* scratch space of Muon's iteration, approximately */
+  size_t backend;   /* ContextInfo.own_bytes */
   size_t copies;    /* host copies of weights and moments, for saving, and the mean of weights */
   size_t total;
 } MemoryPlan;

@@ -214,6 +214,55 @@ static void test_changed_schedules(void **state) {
   assert_int_equal(schedule_steps(&plans, 80, 40), 80);
 }
 
+/* On a GPU: everything that is allocated by the end of a training step, the backend's own blocks too, is in the plan. */
+static void memory_case(Fixture *f, int dim, OptimizerKind optimizer) {
+  enum { VOCAB = 64, CTX = 16, BATCH = 2, SLACK = 256 << 10 /* tokens, rates, lists, states */ };
+  const ModelConfig config = {.vocab = VOCAB,
+                              .ctx = CTX,
+                              .layers = 2,
+                              .heads = 2,
+                              .kv_heads = 2,
+                              .dim = dim,
+                              .head_dim = dim / 2,
+                              .ffn = 3 * dim,
+                              .rope_base = 1e4f,
+                              .norm_eps = 1e-5f,
+                              .gated = true};
+  const TrainConfig train = {.batch = BATCH,
+                             .micro_batches = 1,
+                             .optimizer = optimizer,
+                             .clip = 1,
+                             .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3f, .steps = 9},
+                             .adamw = {0.9f, 0.99f, 1e-8f, 0},
+                             .muon = {1, 0.9f, 0}};
+  const int32_t tokens[BATCH * CTX] = {1, 2, 3};
+  Model *m = NULL;
+  Error error = {0};
+  Context *own = NULL;
+  ContextInfo before, after;
+  need(f->backend->open(&own, &(ContextOptions){.dtype = f->dtype}, &error), &error);
+  f->backend->info(own, &before);
+  const MemoryPlan plan = model_memory(&config, &train, &before);
+  need(model_open(&m, f->backend, own, &config, &error) && model_train_begin(m, &train, &error), &error);
+  for (int t = 0; t < 2; t++) model_train_step(m, &(TokenBatch){.tokens = tokens, .targets = tokens});
+  one_report(m);
+  model_close(m);
+  f->backend->info(own, &after);
+  f->backend->close(own);
+  const double used = (double)(after.peak_bytes - before.bytes), planned = (double)plan.total;
+  if (used > planned + SLACK || planned > used + SLACK)
+    fail_msg("dim %d, optimizer %d: %.0f bytes were planned, %.0f used", dim, (int)optimizer, planned, used);
+}
+
+static void test_memory_plan(void **state) {
+  Fixture *f = *state;
+  ContextInfo info;
+  f->backend->info(f->context, &info);
+  if (!info.accelerator) return;
+  memory_case(f, 32, OPTIMIZER_ADAMW);
+  memory_case(f, 192, OPTIMIZER_MUON);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_schedules),
@@ -223,6 +272,7 @@ int main(void) {
       cmocka_unit_test(test_same_bits_and_resume),
       cmocka_unit_test(test_halts),
       cmocka_unit_test(test_no_targets),
+      cmocka_unit_test(test_memory_plan),
   };
   return run_on_backends("model: training", tests, (int)(sizeof tests / sizeof *tests)) ? 1 : 0;
 }

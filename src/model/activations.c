@@ -125,8 +125,8 @@ static size_t count_shape(const ParameterTable *table, int i) {
   return count;
 }
 
-/* The approximate scratch space of Muon's iteration: on a GPU twice X of all matrices of a shape, and their squares; on
- * a CPU a matrix and six squares for each thread that has a matrix. */
+/* The approximate scratch space of Muon's iteration: on a GPU twice X of all matrices of a shape, and their squares, and
+ * as much again if shapes run beside others; on a CPU a matrix and six squares for each thread that has a matrix. */
 static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *device) {
   const size_t threads = (size_t)(device->threads < table->muon_count ? device->threads : table->muon_count);
   size_t matrix = 0, square = 0;
@@ -137,8 +137,10 @@ static size_t iteration_bytes(const ParameterTable *table, const ContextInfo *de
     matrix = count * size > matrix ? count * size : matrix;
     square = count * side * side > square ? count * side * side : square;
   }
-  if (device->accelerator) return (2 * matrix + square) * dtype_bytes(device->dtype);
-  return threads * (matrix + 6 * square) * sizeof(float);
+  if (!device->accelerator) return threads * (matrix + 6 * square) * sizeof(float);
+  const size_t bytes = (2 * matrix + square) * dtype_bytes(device->dtype);
+  const bool several = table->muon_count && count_shape(table, 0) < (size_t)table->muon_count;
+  return several && bytes <= MUON_BESIDE ? 2 * bytes : bytes;
 }
 
 MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const ContextInfo *device) {
@@ -157,10 +159,12 @@ MemoryPlan model_memory(const ModelConfig *c, const TrainConfig *train, const Co
   const size_t moments = (table.arena + table.v_arena) * sizeof(float);
   plan.moments = moments / owners;
   plan.iteration = iteration_bytes(&table, device);
+  plan.backend = device->own_bytes;
   plan.activations = arena.used;
   plan.logits = (size_t)choose_head_rows(c, rows, train->head_rows, device) * (size_t)padded_vocab(c->vocab) * dt;
   plan.copies = train->sharding.rank ? 0 : 2 * table.arena * sizeof(float) + moments;
-  plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.activations + plan.logits;
+  plan.total = plan.weights + plan.gradients + plan.moments + plan.iteration + plan.backend + plan.activations;
+  plan.total += plan.logits;
   if (!device->accelerator) plan.total += plan.copies;
   parameter_table_free(&table);
   return plan;

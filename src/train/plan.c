@@ -176,14 +176,15 @@ static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {
-  console_row(&r->console, "memory",
-              "%s: weights %s, gradients %s, moments %s%s%s, activations %s, logits %s; copies %s%s; on disk up to %s",
-              text_bytes((double)m->total).text, text_bytes((double)m->weights).text,
-              text_bytes((double)m->gradients).text, text_bytes((double)m->moments).text,
-              m->iteration ? ", Muon's iteration " : "", m->iteration ? text_bytes((double)m->iteration).text : "",
-              text_bytes((double)m->activations).text, text_bytes((double)m->logits).text,
-              text_bytes((double)m->copies).text, r->device.info.accelerator ? " on the host" : "",
-              text_bytes((double)disk_bytes(&r->text, m)).text);
+  console_row(
+      &r->console, "memory",
+      "%s: weights %s, gradients %s, moments %s%s%s%s%s, activations %s, logits %s; copies %s%s; on disk up to %s",
+      text_bytes((double)m->total).text, text_bytes((double)m->weights).text, text_bytes((double)m->gradients).text,
+      text_bytes((double)m->moments).text, m->iteration ? ", Muon's iteration " : "",
+      m->iteration ? text_bytes((double)m->iteration).text : "", m->backend ? ", workspaces " : "",
+      m->backend ? text_bytes((double)m->backend).text : "", text_bytes((double)m->activations).text,
+      text_bytes((double)m->logits).text, text_bytes((double)m->copies).text,
+      r->device.info.accelerator ? " on the host" : "", text_bytes((double)disk_bytes(&r->text, m)).text);
 }
 
 void run_print_plan(Run *r) {
@@ -213,10 +214,11 @@ void run_print_plan(Run *r) {
 /* ---- for programs ---- */
 
 static json_t *memory_json(const MemoryPlan *m, size_t free_bytes) {
-  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
+  return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "total", (json_int_t)m->total, "weights",
                    (json_int_t)m->weights, "gradients", (json_int_t)m->gradients, "moments", (json_int_t)m->moments,
-                   "iteration", (json_int_t)m->iteration, "activations", (json_int_t)m->activations, "logits",
-                   (json_int_t)m->logits, "copies", (json_int_t)m->copies, "free", (json_int_t)free_bytes);
+                   "iteration", (json_int_t)m->iteration, "backend", (json_int_t)m->backend, "activations",
+                   (json_int_t)m->activations, "logits", (json_int_t)m->logits, "copies", (json_int_t)m->copies, "free",
+                   (json_int_t)free_bytes);
 }
 
 static json_t *text_json(const RunText *text) {

@@ -84,7 +84,6 @@ void cuda_join(Context *c, int running) {
  * its next launch. cuda_join(c, 0) writes the sums of the columns to `out` and `second`, or adds them. NULL, with the
  * context's error set, when out of memory. The memory grows as scratch() does. */
 static float *partial_sums(Context *c, float *out, float *second, int parts, int cols, bool accumulate) {
-  const size_t least = 16 << 20;
   PartialSums *p = &c->partial;
   ColumnSum *const sums = p->list.sums;
   const size_t count = (size_t)parts * (size_t)cols, bytes = (second ? 2 : 1) * count * sizeof(float);
@@ -92,7 +91,7 @@ static float *partial_sums(Context *c, float *out, float *second, int parts, int
   for (int i = 0; i < p->count; i++) fits = fits && sums[i].out != out; /* sums of several chunks of rows */
   if (!fits) cuda_join(c, 0);
   if (bytes > p->bytes) {
-    p->bytes = bytes > least ? bytes : least;
+    p->bytes = bytes > PartialSums::LEAST ? bytes : (size_t)PartialSums::LEAST;
     p->memory = (char *)cuda_alloc(c, "partial sums of gradients", p->bytes);
   }
   if (c->error.code) return NULL;
@@ -108,8 +107,7 @@ static float *partial_sums(Context *c, float *out, float *second, int parts, int
 static void add_rows(Context *c, const char *what, float *out, const void *from, int rows, int cols, bool accumulate) {
   /* a warp adds at least 4 rows, to be worth its block */
   const int64_t most = divide_up(rows, 4 * COLUMNS_WARPS);
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const bool vectors = cols % VECTOR<T> == 0 && (uintptr_t)from % 16 == 0;
     const int64_t tiles = divide_up(cols, vectors ? 32 * VECTOR<T> : 32);
     const int64_t wanted = divide_up(8 * (int64_t)c->processors, tiles);

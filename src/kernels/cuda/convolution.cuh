@@ -230,8 +230,7 @@ template <class T> static dim3 convolution_grid(const ConvolutionArguments<T> &p
 
 void cuda_convolution(Context *c, void *y, const void *bcx, const Convolution *v, int batch, int length) {
   require_alignment(c, "convolution", {v->dim}, {y, bcx, v->kernel});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     ConvolutionArguments<T> p = convolution_arguments<T>(c, bcx, v, batch, length, 4, 64);
     p.y = static_cast<T *>(y);
     launch(c, "convolution", convolution_forward<T>, convolution_grid(p), CONVOLUTION_BLOCK, 0, p);
@@ -241,8 +240,7 @@ void cuda_convolution(Context *c, void *y, const void *bcx, const Convolution *v
 void cuda_convolution_backward(Context *c, void *dbcx, float *dkernel, const void *dy, const void *bcx,
                                const Convolution *v, int batch, int length, bool accumulate) {
   require_alignment(c, "convolution_backward", {v->dim}, {dbcx, dy, bcx, v->kernel});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     ConvolutionArguments<T> p = convolution_arguments<T>(c, bcx, v, batch, length, 8, 32);
     const dim3 grid = convolution_grid(p);
     const int width = CONVOLUTION_TAPS * v->dim;
@@ -255,8 +253,7 @@ void cuda_convolution_backward(Context *c, void *dbcx, float *dkernel, const voi
 void cuda_convolution_store(Context *c, const ConvolutionState *state, int slot, const void *bcx, int dim, int length) {
   if (slot < 0) return;
   require_alignment(c, "convolution_store", {dim, state->slot}, {state->z, bcx});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     launch(c, "convolution_store", convolution_store_kernel<T>, (unsigned)(length < 2 ? length : 2), 128, 0,
            static_cast<T *>(state->z) + slot * state->slot, bcx, dim, length);
   });

@@ -16,6 +16,7 @@
 #include <curand_philox4x32_x.h>
 #include <dlfcn.h>
 #include <initializer_list>
+#include <list>
 #include <math.h>
 #include <new>
 #include <stdint.h>
@@ -28,6 +29,15 @@ typedef __nv_bfloat16 bf16;
 
 /* ---- the context (kernels.cu) ---- */
 
+/* An event, without times. */
+struct Event {
+  cudaEvent_t event = NULL;
+  ~Event() {
+    if (event) cudaEventDestroy(event);
+  }
+  operator cudaEvent_t() const { return event; }
+};
+
 struct Gemm;           /* kernels/cuda/gemm.cuh */
 struct ParameterLists; /* kernels/cuda/parameters.cuh */
 
@@ -36,17 +46,17 @@ struct ParameterLists; /* kernels/cuda/parameters.cuh */
 struct Staging {
   enum { BYTES = 8 << 20 };
   char *buffer[2];
-  cudaEvent_t free[2]; /* recorded after the copies out of the buffer */
+  Event free[2]; /* recorded after the copies out of the buffer */
   int current;
   size_t used;
 };
 
 /* The device writes the states of finished steps to host memory. */
 struct Reports {
-  StepReport *ring;              /* [REPORT_RING] shared */
-  int64_t *began;                /* device: StepReport.began of the step in progress */
-  unsigned *next;                /* device: reports written so far */
-  cudaEvent_t done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
+  StepReport *ring;        /* [REPORT_RING] shared */
+  int64_t *began;          /* device: StepReport.began of the step in progress */
+  unsigned *next;          /* device: reports written so far */
+  Event done[REPORT_RING]; /* of report number n: [n % REPORT_RING] */
   int64_t issued, finished, taken;
 };
 
@@ -54,8 +64,8 @@ struct Reports {
 struct Branch {
   cudaStream_t stream;
   void *workspace;       /* of its matrix products; NULL: nothing has run there */
-  cudaEvent_t begin;     /* the stream waits for it */
-  cudaEvent_t done[2];   /* the ends of the last two pieces of work: of number n, [n % 2] */
+  Event begin;           /* the stream waits for it */
+  Event done[2];         /* the ends of the last two pieces of work: of number n, [n % 2] */
   int64_t begun, joined; /* pieces of work, and those that the context's stream has waited for */
 };
 
@@ -74,6 +84,7 @@ struct ColumnSums {
 };
 
 struct PartialSums {
+  enum { LEAST = 16 << 20 };
   char *memory; /* of `bytes`, of which `used` belong to `count` sums */
   size_t bytes, used;
   int count;
@@ -91,7 +102,7 @@ struct Context {
   struct Nccl *nccl; /* NULL: peers communicate through their hosts */
   bool crowded;      /* some peers share a GPU */
   cudaStream_t side; /* gradients are summed on it while the backward pass continues */
-  cudaEvent_t ready, added;
+  Event ready, added;
   double *sums; /* [PEER_SUMS] device: sums over all processes; NULL without peers */
   DType dtype;
   Error error;      /* the first one; operations do nothing once error.code is set */
@@ -101,14 +112,14 @@ struct Context {
   int l2_bytes;     /* the cache that all multiprocessors share */
   char name[128];
   cudaStream_t stream;
-  void *workspace;  /* of matrix products on the stream */
-  cudaEvent_t mark; /* of cuda_mark() */
+  void *workspace; /* of matrix products on the stream */
+  Event mark;      /* of cuda_mark() */
   Branch branch;
   PartialSums partial;
   bool capturing; /* the stream is captured: nothing may be allocated or waited for */
   Gemm *gemm;
   std::unordered_map<void *, Block> allocations;
-  ParameterLists *lists; /* of all trained parameters */
+  std::list<ParameterLists> lists; /* of all trained parameters */
   size_t bytes, peak_bytes;
   size_t reserved_bytes; /* of the device's memory, for the display or Windows */
   void *scratch;         /* see scratch() */
@@ -205,7 +216,7 @@ template <class F> float fastest_of(Context *c, int repeats, F run) {
   return ok ? best : INFINITY;
 }
 
-/* Calls f with a value of the compute dtype: with_element(c, [&](auto e) { using T = decltype(e); ... }). */
+/* Calls f with a value of the compute dtype: with_element(c, [&]<class T>(T) { ... }). */
 template <class F> void with_element(const Context *c, F f) {
   if (c->dtype == DTYPE_F32) f(float());
   else f(bf16());

@@ -229,7 +229,7 @@ template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p)
  * are rotated together. Heads of w: H of queries, G of keys, G of values. */
 template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
-    decode_qkv_kernel(T *q, Cache<T> cache, DecodeInput<T> in, DecodeLayer<T> layer, int heads, int dims,
+    decode_qkv_kernel(DecodeInput<T> in, DecodeLayer<T> layer, T *q, Cache<T> cache, int heads, int dims,
                       const float *table, const int32_t *positions) {
   const int dim = cache.head_dim, half = dim / 2, units = (heads + 2 * cache.kv_heads) * half;
   const auto output_of = [&](int unit, int o) {
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
 /* y = c * s with b, c, x = W n + b, and z of this position to the state. A unit is the rows i, C + i and 2C + i. */
 template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
-    decode_convolution_kernel(T *y, ConvolutionState state, DecodeInput<T> in, DecodeLayer<T> layer,
+    decode_convolution_kernel(DecodeInput<T> in, DecodeLayer<T> layer, T *y, ConvolutionState state,
                               const float *kernel, int dim, const int32_t *positions) {
   const auto output_of = [&](int i, int part) { return part * dim + i; };
   products<NORM, 3, TILES>(layer, in, dim, output_of, [&](int i, int row, const float(&bcx)[3]) {
@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
 /* h = act(u), or act(gate) * up, with u = W n + b. A unit is the rows i (gate) and F + i (up), or 2i and 2i + 1. */
 template <class T, bool NORM, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
-    decode_mlp_kernel(T *h, DecodeInput<T> in, DecodeLayer<T> layer, MlpShape mlp) {
+    decode_mlp_kernel(DecodeInput<T> in, DecodeLayer<T> layer, T *h, MlpShape mlp) {
   const auto output_of = [&](int i, int part) { return mlp.gated ? part * mlp.ffn + i : 2 * i + part; };
   const int units = mlp.gated ? mlp.ffn : mlp.ffn / 2;
   products<NORM, 2, TILES>(layer, in, units, output_of, [&](int i, int row, const float(&u)[2]) {
@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
 /* out[r][m] = W n + b, ADD: out += W n + b */
 template <class T, class Out, bool NORM, bool ADD, int TILES>
 __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
-    decode_linear_kernel(Out *out, DecodeInput<T> in, DecodeLayer<T> layer, int outputs) {
+    decode_linear_kernel(DecodeInput<T> in, DecodeLayer<T> layer, Out *out, int outputs) {
   const auto output_of = [](int m, int) { return m; };
   products<NORM, 1, TILES>(layer, in, outputs, output_of, [&](int m, int row, const float(&y)[1]) {
     Out *const to = out + (int64_t)row * outputs + m;
@@ -325,24 +325,25 @@ __global__ void __launch_bounds__(PRODUCT_BLOCK, PRODUCT_BLOCKS)
   });
 }
 
-/* Calls f(T(), NORM, TILES, grid, input, layer) for products of `x` with units of `out` rows of a layer; NORM, whether
- * there is an RMSNorm, and TILES are constants. Where there are few blocks, blocks of 8 rows use more of the
- * multiprocessors. */
+/* Calls f(T(), NORM, TILES, run) for products of `x` with units of `out` rows of a layer: run(kernel, ...) launches a
+ * kernel with the input, the layer and these arguments. NORM, whether there is an RMSNorm, and TILES are constants.
+ * Where there are few blocks, blocks of 8 rows use more of the multiprocessors. */
 template <bool NORM, class F>
-void with_product(Context *c, const char *operation, const void *x, const Norm *norm, const Parameters *params,
-                  Linear layer, int rows, int out, F f) {
+void with_product(Context *c, const char *name, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                  int rows, int out, F f) {
   if (c->error.code || rows < 1) return;
   const auto blocks = [&](int tiles) { return divide_up(layer.weight.rows / out, TILE_OUTPUTS * tiles / out); };
-  with_element(c, [&](auto e) {
-    using T = decltype(e);
+  with_element(c, [&]<class T>(T element) {
     DecodeInput<T> input = {static_cast<const T *>(x), NULL, 0, rows, layer.weight.cols};
     if (NORM) input.norm_weight = norm->weight, input.eps = norm->eps;
     DecodeLayer<T> weights = {compute_matrix<T>(params, layer.weight), NULL};
     if (layer.bias.rows) weights.bias = compute_matrix<T>(params, layer.bias);
-    require_alignment(c, operation, {input.depth}, {x, input.norm_weight, weights.w});
+    require_alignment(c, name, {input.depth}, {x, input.norm_weight, weights.w});
     with_constant(rows <= TILE_ROWS && 2 * blocks(2) < 3 * c->processors, [&](auto few) {
       constexpr std::integral_constant<int, few ? 1 : 2> tiles;
-      f(e, std::bool_constant<NORM>(), tiles, dim3((unsigned)blocks(tiles)), input, weights);
+      f(element, std::bool_constant<NORM>(), tiles, [&](auto kernel, auto... rest) {
+        launch(c, name, kernel, (unsigned)blocks(tiles), PRODUCT_BLOCK, 0, input, weights, rest...);
+      });
     });
   });
 }
@@ -350,24 +351,24 @@ void with_product(Context *c, const char *operation, const void *x, const Norm *
 } // namespace
 
 void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
-  const auto run = [&](auto element) {
-    using T = decltype(element);
-    DecodeEmbedding<T> p = {};
-    p.x = static_cast<T *>(x), p.table = compute_matrix<T>(params, e->table);
-    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-    p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
-    p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
-    require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
-    launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
-  };
-  with_element(c, run);
+  with_element(
+      c,
+      [&]<class T>(T) {
+        DecodeEmbedding<T> p = {};
+        p.x = static_cast<T *>(x), p.table = compute_matrix<T>(params, e->table);
+        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
+        p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
+        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
+        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
+      });
 }
 
 /* with_product() of norm(x). A norm that does not fit the product is computed before it, into scratch space behind the
  * first `taken` bytes, which f uses. */
 template <class F>
-static void with_normalized(Context *c, const char *operation, const void *x, const Norm *norm,
-                            const Parameters *params, Linear layer, int rows, int out, F f, size_t taken = 0) {
+static void with_normalized(Context *c, const char *name, const void *x, const Norm *norm, const Parameters *params,
+                            Linear layer, int rows, int out, F f, size_t taken = 0) {
   if (norm && !fits_product(norm)) {
     const int dim = layer.weight.cols;
     const size_t before = (size_t)divide_up((int64_t)taken, 256) * 256;
@@ -376,8 +377,8 @@ static void with_normalized(Context *c, const char *operation, const void *x, co
     cuda_decode_norm(c, y, x, norm, rows, dim);
     x = y, norm = NULL;
   }
-  if (norm) with_product<true>(c, operation, x, norm, params, layer, rows, out, f);
-  else with_product<false>(c, operation, x, NULL, params, layer, rows, out, f);
+  if (norm) with_product<true>(c, name, x, norm, params, layer, rows, out, f);
+  else with_product<false>(c, name, x, NULL, params, layer, rows, out, f);
 }
 
 /* Normalized heads need all numbers of a head: the product goes to scratch space, in fp32. */
@@ -386,92 +387,77 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
                                     const Sequences *s) {
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
+  const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
   const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
   if (!check_head_size(c, cache->head_dim)) return;
   require_alignment(c, name, {}, {q, cache->k, cache->v, head_norm->weight, rope ? rope->table : NULL});
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    using T = decltype(e);
+  const auto run_both = [&]<class T>(T, auto normed, auto tiles, auto run) {
     float *const qkv = (float *)scratch(c, bytes);
-    launch(c, name, decode_linear_kernel<T, float, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, qkv, in, weights,
-           outputs);
-    const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
-    const int both = cache->head_dim | dims; /* its largest power of two divides both */
-    with_part<float>(both, [&](auto part) {
-      const int lanes = lanes_of_head(cache->head_dim, part);
-      launch(c, name, decode_heads_kernel<T, part>, (unsigned)divide_up(heads * lanes, HEADS_BLOCK), HEADS_BLOCK, 0, q,
-             cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, dims, rope ? rope->table : NULL, s->positions);
+    run(decode_linear_kernel<T, float, normed, false, tiles>, qkv, outputs);
+    with_part<float>(cache->head_dim | dims, [&](auto part) { /* the largest power of two divides both */
+                                                              const int lanes = lanes_of_head(cache->head_dim, part);
+                                                              launch(c, name, decode_heads_kernel<T, part>,
+                                                                     (unsigned)divide_up(heads * lanes, HEADS_BLOCK),
+                                                                     HEADS_BLOCK, 0, q, cache_of<T>(cache), qkv,
+                                                                     *head_norm, s->rows, lanes, dims,
+                                                                     rope ? rope->table : NULL, s->positions);
     });
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, 1, run, bytes);
+  with_normalized(c, name, x, norm, params, layer, s->rows, 1, run_both, bytes);
 }
 
 void cuda_decode_qkv(Context *c, void *q, const KvCache *cache, const void *x, const Norm *norm,
                      const Parameters *params, Linear layer, const HeadNorm *head_norm, const Rope *rope,
                      const Sequences *s) {
   if (head_norm) return decode_normalized_heads(c, q, cache, x, norm, params, layer, head_norm, rope, s);
-  const char *const name = "decode_qkv";
-  const int outputs = layer.weight.rows, heads = outputs / cache->head_dim - 2 * cache->kv_heads;
+  const int heads = layer.weight.rows / cache->head_dim - 2 * cache->kv_heads;
   const int dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    using T = decltype(e);
-    launch(c, name, decode_qkv_kernel<T, normed, tiles>, grid, PRODUCT_BLOCK, 0, q, cache_of<T>(cache), in, weights,
-           heads, dims, rope ? rope->table : NULL, s->positions);
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_qkv_kernel<T, normed, tiles>, q, cache_of<T>(cache), heads, dims, rope ? rope->table : NULL,
+        s->positions);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, 2, run);
+  with_normalized(c, "decode_qkv", x, norm, params, layer, s->rows, 2, f);
 }
 
 void cuda_decode_convolution(Context *c, void *y, const ConvolutionState *state, const void *x, const Norm *norm,
                              const Parameters *params, Linear layer, const Convolution *v, const Sequences *s) {
-  const char *const name = "decode_convolution";
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    launch(c, name, decode_convolution_kernel<decltype(e), normed, tiles>, grid, PRODUCT_BLOCK, 0, y, *state, in,
-           weights, v->kernel, v->dim, s->positions);
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_convolution_kernel<T, normed, tiles>, y, *state, v->kernel, v->dim, s->positions);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, 3, run);
-}
-
-void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
-                          const Sequences *s) {
-  const char *const name = "decode_residual";
-  const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto input, auto weights) {
-    using T = decltype(e);
-    launch(c, name, decode_linear_kernel<T, T, normed, true, tiles>, grid, PRODUCT_BLOCK, 0, x, input, weights,
-           outputs);
-  };
-  with_product<false>(c, name, in, NULL, params, layer, s->rows, 1, run);
-}
-
-void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
-                        const Sequences *s) {
-  const char *const name = "decode_linear";
-  const int outputs = layer.weight.rows;
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    using T = decltype(e);
-    launch(c, name, decode_linear_kernel<T, T, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, out, in, weights,
-           outputs);
-  };
-  with_normalized(c, name, x, norm, params, layer, s->rows, 1, run);
+  with_normalized(c, "decode_convolution", x, norm, params, layer, s->rows, 3, f);
 }
 
 void cuda_decode_mlp(Context *c, void *h, const void *x, const Norm *norm, const Parameters *params, Linear layer,
                      const MlpShape *mlp, const Sequences *s) {
-  const char *const name = "decode_mlp";
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    launch(c, name, decode_mlp_kernel<decltype(e), normed, tiles>, grid, PRODUCT_BLOCK, 0, h, in, weights, *mlp);
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_mlp_kernel<T, normed, tiles>, h, *mlp);
   };
-  with_normalized(c, name, x, norm, params, layer, s->rows, 2, run);
+  with_normalized(c, "decode_mlp", x, norm, params, layer, s->rows, 2, f);
+}
+
+void cuda_decode_residual(Context *c, void *x, const void *in, const Parameters *params, Linear layer,
+                          const Sequences *s) {
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_linear_kernel<T, T, normed, true, tiles>, x, layer.weight.rows);
+  };
+  with_product<false>(c, "decode_residual", in, NULL, params, layer, s->rows, 1, f);
+}
+
+void cuda_decode_linear(Context *c, void *out, const void *x, const Norm *norm, const Parameters *params, Linear layer,
+                        const Sequences *s) {
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_linear_kernel<T, T, normed, false, tiles>, out, layer.weight.rows);
+  };
+  with_normalized(c, "decode_linear", x, norm, params, layer, s->rows, 1, f);
 }
 
 void cuda_decode_logits(Context *c, float *logits, const void *x, const Norm *norm, const Parameters *params,
                         Linear layer, int vocab, int rows) {
-  const char *const name = "decode_logits";
-  layer.weight.rows = vocab; /* not the padded one */
-  const auto run = [&](auto e, auto normed, auto tiles, dim3 grid, auto in, auto weights) {
-    launch(c, name, decode_linear_kernel<decltype(e), float, normed, false, tiles>, grid, PRODUCT_BLOCK, 0, logits, in,
-           weights, vocab);
+  const auto f = [&]<class T>(T, auto normed, auto tiles, auto run) {
+    run(decode_linear_kernel<T, float, normed, false, tiles>, logits, vocab);
   };
-  with_normalized(c, name, x, norm, params, layer, rows, 1, run);
+  layer.weight.rows = vocab; /* not the padded one */
+  with_normalized(c, "decode_logits", x, norm, params, layer, rows, 1, f);
 }
 
 #endif

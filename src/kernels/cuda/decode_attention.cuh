@@ -186,8 +186,7 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
   const int dim = cache->head_dim, pairs = s->rows * heads;
   if (!check_head_size(c, dim)) return;
   require_alignment(c, "decode_attention", {dim}, {q, cache->k, cache->v});
-  with_element(c, [&](auto e) {
-    using T = decltype(e);
+  with_element(c, [&]<class T>(T) {
     const int packs = dim / VECTOR<T>;
     auto kernel = decode_attention_kernel<T, 8>;
     if (packs > 8) kernel = decode_attention_kernel<T, 16>;
@@ -211,8 +210,7 @@ void cuda_cache_store(Context *c, const KvCache *cache, int slot, View k, View v
   if (slot < 0 || length < 1) return;
   require_alignment(c, "cache_store", {cache->head_dim, k.row, k.head, v.row, v.head},
                     {cache->k, cache->v, k.data, v.data});
-  with_element(c, [&](auto e) {
-    using T = decltype(e);
+  with_element(c, [&]<class T>(T) {
     const Rows<T> keys = {static_cast<const T *>(k.data), k.row, k.head};
     const Rows<T> values = {static_cast<const T *>(v.data), v.row, v.head};
     const int64_t packs = (int64_t)length * cache->kv_heads * (cache->head_dim / VECTOR<T>);

@@ -190,19 +190,19 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
 
 void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
                     int batch, int length, const Dropout *dropout) {
-  const auto run = [&](auto element) {
-    using T = decltype(element);
-    EmbedForward<T> p = {};
-    p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table), p.tokens = tokens,
-    p.positions = e->positions;
-    if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-    p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
-    p.mask = dropout_mask(dropout);
-    require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
-    const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
-    launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
-  };
-  with_element(c, run);
+  with_element(
+      c,
+      [&]<class T>(T) {
+        EmbedForward<T> p = {};
+        p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table), p.tokens = tokens,
+        p.positions = e->positions;
+        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
+        p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
+        p.mask = dropout_mask(dropout);
+        require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
+        const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
+        launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+      });
 }
 
 void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table, const void *dx, const int32_t *offsets,
@@ -219,8 +219,7 @@ void cuda_embedding_backward(Context *c, const Parameters *params, Matrix table,
   p.partial = (float *)memory;
   p.entered = (int32_t *)(memory + partial_bytes);
   require_alignment(c, "embedding_backward", {p.dim}, {dx, p.dtable});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const int packs = p.dim / VECTOR<T>;
     const int64_t tiles = divide_up(packs, 32), slice_blocks = divide_up(p.slices * tiles, EMBED_WARPS);
     const int64_t pieces = divide_up((int64_t)p.table_rows * packs, EMBED_BLOCK);

@@ -70,11 +70,16 @@ static bool cublaslt_load(CublasLt *out, Error *error) {
 enum { GEMM_WORKSPACE = 32 << 20, GEMM_CANDIDATES = 16, GEMM_REPEATS = 5, GEMM_LIBRARY_CHOICE = -1 };
 constexpr float GEMM_GAIN = 0.03f; /* by which another algorithm must be faster than the first one */
 
-/* The arguments of a plan; all int64, so that it has no padding and can be compared and printed as an array. */
+/* The arguments of a plan; all int64, so that it has no padding and can be compared and printed as an array. Matrices
+ * are dense, and those of a batch adjacent. */
 struct GemmKey {
-  int64_t transpose_a, transpose_b, m, n, k, lda, ldb, ldd, bytes_in, bytes_out;
-  int64_t batch, stride_a, stride_b, stride_d; /* products that run together, elements between them; 0 and 1: one */
-  int64_t reads_c, epilogue, align_a, align_b, align_c, align_d; /* set by gemm() */
+  int64_t transpose_a, transpose_b, m, n, k, bytes_in, bytes_out;
+  int64_t batch; /* products that run together */
+  int64_t reads_c = 0, epilogue = 0, align_a = 0, align_b = 0, align_c = 0, align_d = 0; /* set by gemm() */
+  GemmKey() = default;
+  GemmKey(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, size_t in, size_t out, int64_t batch = 1)
+      : transpose_a(transpose_a), transpose_b(transpose_b), m(m), n(n), k(k), bytes_in((int64_t)in),
+        bytes_out((int64_t)out), batch(batch) {}
   bool operator<(const GemmKey &other) const { return memcmp(this, &other, sizeof other) < 0; }
 };
 enum { GEMM_KEY_FIELDS = sizeof(GemmKey) / sizeof(int64_t) };
@@ -191,17 +196,15 @@ static int64_t alignment_of(const void *p) {
   return low && low < 256 ? (int64_t)low : 256;
 }
 
-/* Makes the layout of a column-major matrix, or of a batch of them. */
-static bool describe_matrix(Context *c, cublasLtMatrixLayout_t *out, const GemmKey &k, int64_t bytes, bool transposed,
-                            int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
+/* Makes the layout of a column-major matrix [cols][rows], or of a batch of them. */
+static bool describe_matrix(Context *c, cublasLtMatrixLayout_t *out, const GemmKey &k, int64_t bytes, int64_t rows,
+                            int64_t cols) {
   const CublasLt &l = c->gemm->library;
   const cudaDataType type = bytes == 2 ? CUDA_R_16BF : CUDA_R_32F;
   const int32_t batch = (int32_t)k.batch;
-  if (!gemm_check(
-          c, l.layout_create(out, type, (uint64_t)(transposed ? cols : rows), (uint64_t)(transposed ? rows : cols), ld),
-          &k))
-    return false;
-  return k.batch <= 1 ||
+  const int64_t stride = rows * cols;
+  if (!gemm_check(c, l.layout_create(out, type, (uint64_t)rows, (uint64_t)cols, rows), &k)) return false;
+  return k.batch == 1 ||
          (gemm_check(c, l.layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), &k) &&
           gemm_check(c, l.layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride), &k));
 }
@@ -214,9 +217,9 @@ static bool describe(Context *c, const GemmKey &k, GemmPlan *plan) {
          gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a), &k) &&
          gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b), &k) &&
          gemm_check(c, l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), &k) &&
-         describe_matrix(c, &plan->a, k, k.bytes_in, k.transpose_a, k.m, k.k, k.lda, k.stride_a) &&
-         describe_matrix(c, &plan->b, k, k.bytes_in, k.transpose_b, k.k, k.n, k.ldb, k.stride_b) &&
-         describe_matrix(c, &plan->d, k, k.bytes_out, false, k.m, k.n, k.ldd, k.stride_d);
+         describe_matrix(c, &plan->a, k, k.bytes_in, k.transpose_a ? k.k : k.m, k.transpose_a ? k.m : k.k) &&
+         describe_matrix(c, &plan->b, k, k.bytes_in, k.transpose_b ? k.n : k.k, k.transpose_b ? k.k : k.n) &&
+         describe_matrix(c, &plan->d, k, k.bytes_out, k.m, k.n);
 }
 
 static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtMatmulAlgo_t *algorithm,
@@ -230,12 +233,11 @@ static cublasStatus_t multiply(Context *c, const GemmPlan &plan, const cublasLtM
  * an input; without memory for the copy the result is the first algorithm. */
 static int fastest(Context *c, const GemmKey &k, const GemmPlan &plan, const cublasLtMatmulHeuristicResult_t *results,
                    int count, GemmOperands o) {
-  const int64_t others = k.batch > 1 ? (k.batch - 1) * k.stride_d : 0;
   void *spare = NULL;
   int best = 0;
   float best_ms = INFINITY;
   if (k.reads_c && o.c == o.d) {
-    const size_t bytes = (size_t)((others + k.ldd * k.n) * k.bytes_out);
+    const size_t bytes = (size_t)(k.batch * k.m * k.n * k.bytes_out);
     if (cudaMalloc(&spare, bytes)) {
       cudaGetLastError(); /* not an error of the context */
       return 0;
@@ -340,25 +342,19 @@ static const void *weights_of(Context *c, const Parameters *params, Matrix w) {
 
 void cuda_linear(Context *c, void *y, const void *x, const Parameters *params, Linear layer, int rows) {
   const Matrix w = layer.weight;
+  const size_t bytes = dtype_bytes(c->dtype);
   const void *bias = weights_of(c, params, layer.bias);
   require_alignment(c, "linear", {}, {bias});
-  GemmKey key = {};
-  key.transpose_a = 1;
-  key.m = w.rows, key.n = rows, key.k = w.cols;
-  key.lda = w.cols, key.ldb = w.cols, key.ldd = w.rows;
-  key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  gemm(c, key, c->gemm->measures, {.d = y, .a = weights_of(c, params, w), .b = x, .bias = bias});
+  gemm(c, {1, 0, w.rows, rows, w.cols, bytes, bytes}, c->gemm->measures,
+       {.d = y, .a = weights_of(c, params, w), .b = x, .bias = bias});
 }
 
 void cuda_linear_backward_input(Context *c, void *dx, const void *dy, const Parameters *params, Linear layer, int rows,
                                 bool accumulate) {
   const Matrix w = layer.weight;
-  GemmKey key = {};
-  key.m = w.cols, key.n = rows, key.k = w.rows;
-  key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
-  key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
-  const float beta = accumulate;
-  gemm(c, key, c->gemm->measures, {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = beta});
+  const size_t bytes = dtype_bytes(c->dtype);
+  gemm(c, {0, 0, w.cols, rows, w.rows, bytes, bytes}, c->gemm->measures,
+       {.d = dx, .a = weights_of(c, params, w), .b = dy, .c = dx, .beta = (float)accumulate});
 }
 
 /* Sums over no rows are 0. */
@@ -375,14 +371,11 @@ void cuda_linear_backward_weight(Context *c, const Parameters *params, Linear la
     add_rows(c, "bias gradient", params->grad + layer.bias.offset, dy, rows, w.rows, accumulate);
   if (rows == 0 && !accumulate) clear_gradient(c, params, w), clear_gradient(c, params, layer.bias);
   if (rows == 0) return;
-  GemmKey key = {};
-  key.transpose_b = 1;
-  key.m = w.cols, key.n = w.rows, key.k = rows;
-  key.lda = w.cols, key.ldb = w.rows, key.ldd = w.cols;
-  key.bytes_in = (int64_t)dtype_bytes(c->dtype), key.bytes_out = sizeof(float);
-  const float beta = accumulate;
   float *const dw = params->grad + w.offset;
-  beside(c, [&] { gemm(c, key, c->gemm->measures, {.d = dw, .a = x, .b = dy, .c = dw, .beta = beta}); });
+  beside(c, [&] {
+    gemm(c, {0, 1, w.cols, w.rows, rows, dtype_bytes(c->dtype), sizeof *dw}, c->gemm->measures,
+         {.d = dw, .a = x, .b = dy, .c = dw, .beta = (float)accumulate});
+  });
 }
 
 namespace {
@@ -405,17 +398,14 @@ double cuda_peak_flops(Context *c) {
     if (3 * bytes > available / 2) break;
     char *memory = (char *)cuda_alloc(c, "matrices of the speed test", 3 * bytes);
     if (!memory) break;
-    with_element(c, [&](auto element) {
-      using T = decltype(element);
+    with_element(c, [&]<class T>(T) {
       const int64_t count = 2 * size * size;
       launch(c, "speed test", fill_at_random<T>, (unsigned)divide_up(count, 1024), 256, 0, (T *)memory, count);
     });
-    GemmKey key = {};
-    key.transpose_a = 1;
-    key.m = key.n = key.k = key.lda = key.ldb = key.ldd = size;
-    key.bytes_in = key.bytes_out = (int64_t)dtype_bytes(c->dtype);
     const float ms = fastest_of(c, 2, [&] {
-      gemm(c, key, false, {.d = memory + 2 * bytes, .a = memory, .b = memory + bytes});
+      const size_t element = dtype_bytes(c->dtype);
+      gemm(c, {1, 0, size, size, size, element, element}, false,
+           {.d = memory + 2 * bytes, .a = memory, .b = memory + bytes});
       return !c->error.code;
     });
     check(c, cudaGetLastError(), "speed test");

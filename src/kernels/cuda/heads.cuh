@@ -233,8 +233,7 @@ void cuda_rotate(Context *c, View x, int batch, int length, int heads, int head_
   const int dims = rope_dims(rope, head_dim);
   if (!heads || !check_head_size(c, head_dim)) return;
   require_alignment(c, "rope", {}, {rope->table});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const Heads<T> view = heads_of<T>(c, "rope", x);
     with_part<T>(dims, [&](auto part) {
       const int items = heads * (dims / 2 / part), rows_per_block = items < HEADS_BLOCK ? HEADS_BLOCK / items : 1;
@@ -255,8 +254,7 @@ void cuda_head_norm(Context *c, void *out, float *rstd, const void *qkv, const H
   if (!check_head_size(c, norm->head_dim)) return;
   require_alignment(c, "head_norm", {}, {out, qkv, norm->weight, rope ? rope->table : NULL});
   const int both = norm->head_dim | dims; /* its largest power of two divides both */
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     with_part<T>(both, [&](auto part) {
       HeadNormForward<T> p = {};
       p.out = static_cast<T *>(out), p.rstd = rstd, p.qkv = static_cast<const T *>(qkv), p.norm = *norm;
@@ -272,8 +270,7 @@ void cuda_head_norm_backward(Context *c, void *dqkv, float *dweight, const void 
                              const HeadNorm *norm, int rows, bool accumulate) {
   if (!check_head_size(c, norm->head_dim)) return;
   require_alignment(c, "head_norm_backward", {}, {dqkv, qkv, norm->weight});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     with_part<T>(norm->head_dim, [&](auto part) {
       HeadNormBackward<T> p = {};
       p.dqkv = static_cast<T *>(dqkv), p.qkv = static_cast<const T *>(qkv), p.rstd = rstd, p.norm = *norm;

@@ -220,14 +220,14 @@ __device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow
 }
 
 /* Merges the threads of a block in a fixed tree; all threads receive the result. */
-template <int WARPS> __device__ __forceinline__ RowSums block_merge(RowSums r) {
+__device__ __forceinline__ RowSums block_merge(RowSums r) {
   __shared__ float part[3][32];
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   r = warp_merge(r);
   if (lane == 0) part[0][warp] = r.max, part[1][warp] = r.exps, part[2][warp] = r.sum;
   __syncthreads();
   r = RowSums();
-  if (lane < WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
+  if (lane < LOSS_WARPS) r.max = part[0][lane], r.exps = part[1][lane], r.sum = part[2][lane];
   return warp_merge(r);
 }
 
@@ -271,7 +271,7 @@ template <class T, bool CACHED> __global__ void __launch_bounds__(LOSS_BLOCK, 2)
   }
   const float z_target = to_float(z[target]);
   /* the barrier of block_merge() also waits until all threads have read the target's logit */
-  const RowSums r = block_merge<LOSS_WARPS>(read_row<CACHED>(p, row, cache));
+  const RowSums r = block_merge(read_row<CACHED>(p, row, cache));
   if (threadIdx.x == 0) p.losses[n] = row_loss(p, r, z_target);
   if (p.gradient) write_row<CACHED>(p, row, cache, RowGradient(p, r), target);
 }
@@ -287,7 +287,7 @@ struct Distillation {
 };
 
 /* A block for each row, whose second pass finds the teacher's logits in L1 or L2. */
-template <class T, int BLOCK> __global__ void __launch_bounds__(BLOCK) distill_rows(Distillation p) {
+template <class T> __global__ void __launch_bounds__(LOSS_BLOCK) distill_rows(Distillation p) {
   constexpr int N = VECTOR<T>;
   const int64_t n = blockIdx.x;
   const int target = p.targets[n], packs = p.vocab / N, rest = packs * N + (int)threadIdx.x;
@@ -295,7 +295,7 @@ template <class T, int BLOCK> __global__ void __launch_bounds__(BLOCK) distill_r
   const T *const t = static_cast<const T *>(p.teacher) + n * p.stride;
   T *const dz = static_cast<T *>(p.dlogits) + n * p.stride;
   RowSums r;
-  for (int i = (int)threadIdx.x; i < packs; i += BLOCK) {
+  for (int i = (int)threadIdx.x; i < packs; i += LOSS_BLOCK) {
     float x[N];
     load<N>(x, t + (int64_t)i * N);
     r.add(x);
@@ -304,10 +304,10 @@ template <class T, int BLOCK> __global__ void __launch_bounds__(BLOCK) distill_r
     const float x[1] = {to_float(t[rest])};
     r.add(x);
   }
-  r = block_merge<BLOCK / 32>(r);
+  r = block_merge(r);
   const float weight = p.weight * p.state->inv_targets, scale = weight / r.exps;
   const float uniform = weight * p.smoothing / (float)p.vocab, at_target = weight * (1.0f - p.smoothing);
-  for (int i = (int)threadIdx.x; i < packs; i += BLOCK) {
+  for (int i = (int)threadIdx.x; i < packs; i += LOSS_BLOCK) {
     float x[N], d[N];
     load<N>(x, t + (int64_t)i * N);
     load<N>(d, dz + (int64_t)i * N);
@@ -359,8 +359,7 @@ void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride,
   const CrossEntropy p = {losses, logits, stride, targets, rows, vocab, smoothing, state, gradient};
   const dim3 warps((unsigned)divide_up(rows, LOSS_WARP_BLOCK / 32)), blocks((unsigned)rows);
   require_alignment(c, "cross_entropy", {stride}, {logits});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const size_t bytes = (size_t)(vocab / VECTOR<T>)*16,
                  reserved = 2048; /* per block: static memory and the system's */
     const bool cached = gradient && 2 * (bytes + reserved) <= (size_t)c->shared_bytes;
@@ -373,14 +372,9 @@ void cuda_cross_entropy(Context *c, float *losses, void *logits, int64_t stride,
 
 void cuda_distill(Context *c, void *dlogits, void *teacher, int64_t stride, const int32_t *targets, int rows, int vocab,
                   float smoothing, float weight, const StepState *state) {
-  constexpr int SMALL_BLOCK = 128; /* threads for a short row */
   const Distillation p = {dlogits, teacher, stride, targets, vocab, smoothing, weight, state};
   require_alignment(c, "distill", {stride}, {dlogits, teacher});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
-    if (stride <= 1024) launch(c, "distill", distill_rows<T, SMALL_BLOCK>, (unsigned)rows, SMALL_BLOCK, 0, p);
-    else launch(c, "distill", distill_rows<T, LOSS_BLOCK>, (unsigned)rows, LOSS_BLOCK, 0, p);
-  });
+  with_element(c, [&]<class T>(T) { launch(c, "distill", distill_rows<T>, (unsigned)rows, LOSS_BLOCK, 0, p); });
 }
 
 void cuda_loss_sum(Context *c, StepState *state, const float *losses, const int32_t *targets, int rows) {

@@ -153,8 +153,7 @@ void cuda_activation(Context *c, void *h, const void *u, const MlpShape *mlp, in
                      const Dropout *dropout) {
   const MlpPass p = mlp_pass(h, u, mlp, batch, length, dropout);
   require_alignment(c, "activation", {p.ffn}, {h, u});
-  with_mlp(c, mlp, dropout, [&](auto element, auto activation, auto gated, auto drop) {
-    using T = decltype(element);
+  with_mlp(c, mlp, dropout, [&]<class T>(T, auto activation, auto gated, auto drop) {
     launch(c, "activation", activation_forward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0, p);
   });
 }
@@ -164,8 +163,7 @@ void cuda_activation_backward(Context *c, void *du, const void *dh, const void *
   MlpPass p = mlp_pass(du, u, mlp, batch, length, dropout);
   p.dh = dh;
   require_alignment(c, "activation_backward", {p.ffn}, {du, dh, u});
-  with_mlp(c, mlp, dropout, [&](auto element, auto activation, auto gated, auto drop) {
-    using T = decltype(element);
+  with_mlp(c, mlp, dropout, [&]<class T>(T, auto activation, auto gated, auto drop) {
     launch(c, "activation_backward", activation_backward<T, activation, gated, drop>, mlp_grid<T>(c, p), MLP_BLOCK, 0,
            p);
   });

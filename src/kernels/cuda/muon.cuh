@@ -27,7 +27,6 @@
 namespace {
 
 constexpr int MUON_BLOCK = 256;
-constexpr int64_t MUON_BESIDE = 64 << 20;         /* bytes of scratch space with which shapes run beside others */
 constexpr int MUON_PART = 8192, MUON_PARTS = 512; /* elements for a block at least; blocks of a matrix at most */
 
 /* The batch of a launch. Block (i, j) computes part j of matrix i; the parts, and with them the bits of the sums,
@@ -147,25 +146,11 @@ static int muon_scratch(Context *c, const std::vector<MuonBatch> &batches, MuonS
 /* For cuBLASLt X is column-major [cols][rows]; G and T are symmetric. The result is in s->x. */
 template <class T> static void orthogonalize(Context *c, const MuonBatch &batch, MuonScratch<T> *s) {
   const bool tall = batch.rows > batch.cols, tune = c->gemm->measures;
-  const int64_t rows = batch.rows, cols = batch.cols, side = tall ? cols : rows, size = rows * cols;
-  GemmKey gram = {}, square = {}, product = {};
-  gram.bytes_in = gram.bytes_out = sizeof(T);
-  gram.batch = batch.count;
-  square = product = gram;
-
-  (tall ? gram.transpose_b : gram.transpose_a) = 1;
-  gram.m = gram.n = gram.ldd = side, gram.k = tall ? rows : cols;
-  gram.lda = gram.ldb = cols;
-  gram.stride_a = gram.stride_b = size, gram.stride_d = side * side;
-
-  square.transpose_a = 1;
-  square.m = square.n = square.k = square.lda = square.ldb = square.ldd = side;
-  square.stride_a = square.stride_b = square.stride_d = side * side;
-
-  product.m = product.lda = product.ldd = cols, product.n = rows, product.k = product.ldb = side;
-  product.stride_a = product.stride_b = product.stride_d = size;
-  (tall ? product.stride_a : product.stride_b) = side * side;
-
+  const int64_t rows = batch.rows, cols = batch.cols, side = tall ? cols : rows;
+  const size_t bytes = sizeof(T);
+  const GemmKey gram = {!tall, tall, side, side, tall ? rows : cols, bytes, bytes, batch.count};
+  const GemmKey square = {1, 0, side, side, side, bytes, bytes, batch.count};
+  const GemmKey product = {0, 0, cols, rows, side, bytes, bytes, batch.count};
   for (int step = 0; step < MUON_STEPS; step++) {
     T *const x = s->x, *const next = s->next, *const t = s->t;
     const T *const left = tall ? t : x, *const right = tall ? x : t;
@@ -196,8 +181,8 @@ static void update_batch(Context *c, const StepState *state, const Parameters *p
 void cuda_muon(Context *c, const StepState *state, const Parameters *params, const Muon *muon) {
   const ParameterLists *lists = (const ParameterLists *)params->backend_data;
   if (c->error.code || lists->batches.empty()) return;
-  with_element(c, [&](auto element) {
-    MuonScratch<decltype(element)> s[2];
+  with_element(c, [&]<class T>(T) {
+    MuonScratch<T> s[2];
     const int lanes = muon_scratch(c, lists->batches, s);
     for (int lane = lanes - 1; lane >= 0; lane--) /* lane 1 first: it waits for the work before it */
       for (int i = lane; i < (int)lists->batches.size(); i += lanes) {

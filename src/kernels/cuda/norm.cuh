@@ -312,16 +312,24 @@ __global__ void __launch_bounds__(NORM_BLOCK, (norm_blocks<T, Shape, CENTER>()))
 
 } // namespace
 
-/* Calls f with the RowShape for rows of `dim`; sets the context's error when they do not fit in registers. */
-template <class F> static void with_row_shape(Context *c, int dim, F f) {
-  if (dim <= 32 * 8) f(RowShape<32, 8>());
-  else if (dim <= 32 * 16) f(RowShape<32, 16>());
-  else if (dim <= 32 * 24) f(RowShape<32, 24>());
-  else if (dim <= 32 * 32) f(RowShape<32, 32>());
-  else if (dim <= NORM_BLOCK * 8) f(RowShape<NORM_BLOCK, 8>());
-  else if (dim <= NORM_BLOCK * 16) f(RowShape<NORM_BLOCK, 16>());
-  else if (dim <= NORM_DIM_MAX) f(RowShape<NORM_BLOCK, 32>());
-  else if (!c->error.code) fail(&c->error, EXIT_USAGE, "dim %d: CUDA has up to %d", dim, NORM_DIM_MAX);
+/* Calls f(T(), CENTER, the RowShape for rows of `dim`); sets the context's error when they do not fit in registers. */
+template <class F> static void with_norm(Context *c, NormKind kind, int dim, F f) {
+  with_element(
+      c,
+      [&](auto element) {
+        with_constant(
+            norm_has_mean(kind),
+            [&](auto center) {
+              if (dim <= 32 * 8) f(element, center, RowShape<32, 8>());
+              else if (dim <= 32 * 16) f(element, center, RowShape<32, 16>());
+              else if (dim <= 32 * 24) f(element, center, RowShape<32, 24>());
+              else if (dim <= 32 * 32) f(element, center, RowShape<32, 32>());
+              else if (dim <= NORM_BLOCK * 8) f(element, center, RowShape<NORM_BLOCK, 8>());
+              else if (dim <= NORM_BLOCK * 16) f(element, center, RowShape<NORM_BLOCK, 16>());
+              else if (dim <= NORM_DIM_MAX) f(element, center, RowShape<NORM_BLOCK, 32>());
+              else if (!c->error.code) fail(&c->error, EXIT_USAGE, "dim %d: CUDA has up to %d", dim, NORM_DIM_MAX);
+            });
+      });
 }
 
 /* Whether a product can include the norm: rstd is a factor of the sum (kernels/cuda/decode.cuh). */
@@ -331,15 +339,9 @@ static bool fits_product(const Norm *norm) { return norm->kind == NORM_RMS; }
 static void launch_norm(Context *c, const char *operation, NormForward p, const Norm *norm) {
   p.weight = norm->weight, p.bias = norm->bias, p.eps = norm->eps;
   require_alignment(c, operation, {p.dim}, {p.x_out, p.y, p.x_in, p.branch, p.weight, p.bias});
-  with_element(c, [&](auto element) {
-    with_constant(norm_has_mean(norm->kind), [&](auto center) {
-      using T = decltype(element);
-      with_row_shape(c, p.dim, [&](auto s) {
-        using Shape = decltype(s);
-        const unsigned blocks = (unsigned)divide_up(p.rows, Shape::ROWS);
-        launch(c, operation, norm_forward<T, Shape, center>, blocks, NORM_BLOCK, 0, p);
-      });
-    });
+  with_norm(c, norm->kind, p.dim, [&]<class T, class Shape>(T, auto center, Shape) {
+    const unsigned blocks = (unsigned)divide_up(p.rows, Shape::ROWS);
+    launch(c, operation, norm_forward<T, Shape, center>, blocks, NORM_BLOCK, 0, p);
   });
 }
 
@@ -364,8 +366,7 @@ void cuda_residual_add(Context *c, void *x_out, const void *x_in, const void *y,
                        const Dropout *dropout) {
   const NormForward p = residual_arguments(x_out, x_in, y, batch, length, dim, dropout);
   require_alignment(c, "residual_add", {dim}, {x_out, x_in, y});
-  with_element(c, [&](auto element) {
-    using T = decltype(element);
+  with_element(c, [&]<class T>(T) {
     const dim3 grid = loop_grid(c, divide_up((int64_t)p.rows * (dim / VECTOR<T>), NORM_BLOCK), 16);
     launch(c, "residual_add", add_residual<T>, grid, NORM_BLOCK, 0, p);
   });
@@ -380,20 +381,11 @@ void cuda_residual_norm_backward(Context *c, void *dx, void *dbranch, NormGradie
   p.rows = batch * length, p.length = length, p.dim = dim;
   p.drop = dropout_active(dropout), p.mask = dropout_mask(dropout);
   require_alignment(c, "residual_norm_backward", {dim}, {dx, dbranch, dy, dres, x, norm->weight});
-  const bool biased = norm_has_bias(norm->kind);
-  const auto run = [&](void (*kernel)(NormBackward), int rows_of_block, int each) {
-    const dim3 grid = loop_grid(c, divide_up(p.rows, rows_of_block), each);
-    p.partial = partial_sums(c, gradient.weight, biased ? gradient.bias : NULL, (int)grid.x, dim, accumulate);
-    launch(c, "residual_norm_backward", kernel, grid, NORM_BLOCK, 0, p);
-  };
-  with_element(c, [&](auto element) {
-    with_constant(norm_has_mean(norm->kind), [&](auto center) {
-      using T = decltype(element);
-      with_row_shape(c, dim, [&](auto s) {
-        using Shape = decltype(s);
-        run(norm_backward<T, Shape, center>, Shape::ROWS, norm_blocks<T, Shape, center>());
-      });
-    });
+  float *const dbias = norm_has_bias(norm->kind) ? gradient.bias : NULL;
+  with_norm(c, norm->kind, dim, [&]<class T, class Shape>(T, auto center, Shape) {
+    const dim3 grid = loop_grid(c, divide_up(p.rows, Shape::ROWS), norm_blocks<T, Shape, center>());
+    p.partial = partial_sums(c, gradient.weight, dbias, (int)grid.x, dim, accumulate);
+    launch(c, "residual_norm_backward", norm_backward<T, Shape, center>, grid, NORM_BLOCK, 0, p);
   });
 }
 

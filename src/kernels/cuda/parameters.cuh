@@ -46,7 +46,7 @@ struct MuonBatch {
   int first; /* in ParameterLists.matrices */
 };
 
-/* Parameters.backend_data. The context lists all of them, to free those that were not released. */
+/* Parameters.backend_data, which the context owns. */
 struct ParameterLists {
   AdamwPiece *pieces; /* device */
   unsigned piece_count;
@@ -56,7 +56,6 @@ struct ParameterLists {
   unsigned owned_count;
   AdamwPiece *vectors; /* device: its elements of Parameters.vectors, at `first`, and of its masters, at `m` */
   unsigned vectors_count;
-  ParameterLists *next;
 };
 
 /* Appends the pieces of `count` elements from these offsets on. */
@@ -122,36 +121,22 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
 }
 
 static void make_lists(Context *c, Parameters *params) {
-  ParameterLists *lists = new (std::nothrow) ParameterLists();
-  if (!lists) {
+  try {
+    c->lists.emplace_front();
+  } catch (const std::bad_alloc &) {
     check(c, cudaErrorMemoryAllocation, "lists for the optimizers");
     return;
   }
-  lists->next = c->lists;
-  c->lists = lists;
+  ParameterLists *lists = &c->lists.front();
   params->backend_data = lists;
   if (make_pieces(c, params, lists)) make_batches(c, params, lists);
 }
 
-static void release_lists(Context *c, ParameterLists *lists) {
-  ParameterLists **at = &c->lists;
-  while (*at && *at != lists) at = &(*at)->next;
-  if (!lists || !*at) return;
-  *at = lists->next;
-  cuda_release(c, lists->pieces);
-  cuda_release(c, lists->matrices);
-  cuda_release(c, lists->owned);
-  cuda_release(c, lists->vectors);
-  delete lists;
-}
-
-/* Called when the context is closed, which frees its device memory. */
-static void parameters_close(Context *c) {
-  while (c->lists) {
-    ParameterLists *next = c->lists->next;
-    delete c->lists;
-    c->lists = next;
-  }
+static void release_lists(Context *c, const ParameterLists *lists) {
+  if (!lists) return;
+  for (void *memory : {(void *)lists->pieces, (void *)lists->matrices, (void *)lists->owned, (void *)lists->vectors})
+    cuda_release(c, memory);
+  c->lists.remove_if([&](const ParameterLists &other) { return &other == lists; });
 }
 
 /* weights [count] */

@@ -61,26 +61,31 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
 
 /* Returns a copy in host memory, uninitialized for device NULL; NULL, with the context's error set, on failure. The
  * caller frees it. */
-static float *on_host(Context *c, const float *device, size_t count) {
-  float *host = (float *)malloc((count ? count : 1) * sizeof(float));
+template <class T> static T *on_host(Context *c, const T *device, size_t count) {
+  T *host = (T *)malloc((count ? count : 1) * sizeof(T));
   if (!host) fail(&c->error, EXIT_MEMORY, "out of memory for a copy for other processes");
-  else if (device) cuda_download(c, host, device, count * sizeof(float));
+  else if (device) cuda_download(c, host, device, count * sizeof(T));
   if (!c->error.code) return host;
   free(host);
   return NULL;
 }
 
+/* Without NCCL: copies numbers to the host, where exchange(host) gives them to other processes or takes theirs, and
+ * back. */
+template <class T, class F> static void through_host(Context *c, T *device, size_t count, F exchange) {
+  T *host = on_host(c, device, count);
+  if (!host) return;
+  exchange(host);
+  cuda_upload(c, device, host, count * sizeof(T));
+  free(host);
+}
+
 /* Sums values [count], on the device, over all processes. */
 static void sum_over_peers(Context *c, double *values, int count) {
-  if (c->nccl) {
-    nccl_sum(c, values, (size_t)count);
-    return;
-  }
-  double host[COLLECTIVE_SUMS];
-  cuda_download(c, host, values, (size_t)count * sizeof *host);
-  if (c->error.code) return;
-  collective_sum(c->peers, host, count);
-  cuda_upload(c, values, host, (size_t)count * sizeof *host);
+  if (c->nccl) nccl_sum(c, values, (size_t)count);
+  else
+    through_host(
+        c, values, (size_t)count, [&](double *host) { collective_sum(c->peers, host, count); });
 }
 
 /* Returns the number of targets of all processes; NULL for a single process. */
@@ -99,20 +104,19 @@ static size_t own_count(const Context *c, const Span *spans, int count) {
   return kept;
 }
 
-static void reduce_gradients(Context *c, const Parameters *p) {
-  float *host = on_host(c, p->grad, p->count);
-  if (!host) return;
-  for (const Span *s = p->spans; s < p->spans + p->span_count && !c->error.code; s++)
-    if (collective_reduce(c->peers, host, s, 1, &c->error)) collective_reduce_end(c->peers);
-  for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
-    if (s->owner == c->peers->rank) cuda_upload(c, p->grad + s->offset, host + s->offset, s->count * sizeof(float));
-  free(host);
+static void reduce_by_host(Context *c, const Parameters *p) {
+  through_host(
+      c, p->grad, p->count,
+      [&](float *host) {
+        for (const Span *s = p->spans; s < p->spans + p->span_count && !c->error.code; s++)
+          if (collective_reduce(c->peers, host, s, 1, &c->error)) collective_reduce_end(c->peers);
+      });
 }
 
 /* Gives the owners their gradients, and c->sums the sums over all processes. */
 static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   const ParameterLists *lists = (const ParameterLists *)p->backend_data;
-  if (!c->nccl) reduce_gradients(c, p);
+  if (!c->nccl) reduce_by_host(c, p);
   const dim3 grid = loop_grid(c, lists->owned_count, ARENA_GRID);
   double *partial = (double *)scratch(c, (grid.x + 1) * sizeof(double));
   launch(c, "sum of own squared gradients", sum_own_squares, grid, ARENA_BLOCK, 0, partial, p->grad, lists->owned,
@@ -137,15 +141,11 @@ void cuda_peers_reduce(Context *c, const Parameters *params, int first, int coun
 
 /* Gathers an arena that every process has whole. */
 static void gather_arena(Context *c, float *device, const Parameters *p) {
-  if (c->nccl) {
-    nccl_spans(c, device, p->spans, p->span_count, false, c->stream);
-    return;
-  }
-  float *host = on_host(c, device, p->count);
-  if (!host) return;
-  collective_all_gather_spans(c->peers, host, p->spans, p->span_count);
-  cuda_upload(c, device, host, p->count * sizeof(float));
-  free(host);
+  if (c->nccl) nccl_spans(c, device, p->spans, p->span_count, false, c->stream);
+  else
+    through_host(
+        c, device, p->count,
+        [&](float *host) { collective_all_gather_spans(c->peers, host, p->spans, p->span_count); });
 }
 
 /* Gathers compute copies and vectors: each process fills its own elements of the vectors, zeros elsewhere, and the sum
@@ -160,20 +160,12 @@ static void gather_copies(Context *c, const Parameters *p) {
   nccl_sum(c, p->vectors, p->vector_count);
 }
 
-/* Gathers sharded masters through the hosts, into the memory of the gradients. */
+/* Gathers sharded masters through the hosts, in the memory of the gradients. */
 static void gather_masters_by_host(Context *c, const Parameters *p) {
-  float *own = on_host(c, p->master, own_count(c, p->spans, p->span_count));
-  float *all = own ? on_host(c, NULL, p->count) : NULL;
-  if (all) {
-    memset(all, 0, p->count * sizeof *all);
-    for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
-      if (s->owner == c->peers->rank) memcpy(all + s->offset, own + s->own, s->count * sizeof *all);
-    collective_all_gather_spans(c->peers, all, p->spans, p->span_count);
-    cuda_upload(c, p->grad, all, p->count * sizeof *all);
-    take_weights(c, p);
-  }
-  free(own);
-  free(all);
+  for (const Span *s = p->spans; s < p->spans + p->span_count; s++)
+    if (s->owner == c->peers->rank) cuda_copy(c, p->grad + s->offset, p->master + s->own, s->count * sizeof(float));
+  gather_arena(c, p->grad, p);
+  take_weights(c, p);
 }
 
 void cuda_peers_gather(Context *c, const Parameters *params, bool gradients) {
@@ -189,15 +181,8 @@ void cuda_peers_gather(Context *c, const Parameters *params, bool gradients) {
 
 void cuda_peers_broadcast(Context *c, void *device, size_t bytes) {
   if (c->error.code || !c->peers) return;
-  if (c->nccl) {
-    nccl_broadcast(c, device, bytes);
-    return;
-  }
-  float *host = on_host(c, c->peers->rank ? NULL : (const float *)device, (bytes + 3) / 4);
-  if (!host) return;
-  collective_broadcast(c->peers, host, bytes);
-  if (c->peers->rank) cuda_upload(c, device, host, bytes);
-  free(host);
+  if (c->nccl) nccl_broadcast(c, device, bytes);
+  else through_host(c, (char *)device, bytes, [&](char *host) { collective_broadcast(c->peers, host, bytes); });
 }
 
 void cuda_peers_collect(Context *c, float *host, const float *device, const Span *spans, int count) {
@@ -211,7 +196,7 @@ void cuda_peers_collect(Context *c, float *host, const float *device, const Span
 void cuda_peers_deal(Context *c, float *device, const float *host, const Span *spans, int count) {
   if (c->error.code || !c->peers) return;
   const size_t kept = own_count(c, spans, count);
-  float *own = on_host(c, NULL, kept);
+  float *own = on_host<float>(c, NULL, kept);
   if (!own) return;
   memset(own, 0, kept * sizeof *own);
   collective_scatter_spans(c->peers, own, host, spans, count);
