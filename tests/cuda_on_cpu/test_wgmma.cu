@@ -48,10 +48,11 @@ __global__ void multiply(float *out, const uint16_t *a, const uint16_t *b, bool 
   fence_proxy_async();
   __syncthreads();
   const uint64_t panels = MAJOR == MN_MAJOR && N > 64 ? (uint64_t)(TILE_BYTES / 16 - 1) << 16 : 0;
-  const uint64_t left_tile = tile_descriptor(a_tile), right_tile = tile_descriptor(b_tile) + panels;
+  const uint32_t left_tile = shared_address(a_tile), right_tile = shared_address(b_tile);
   wgmma_fence();
   for (int k = 0; k < 4; k++) {
-    const uint64_t right_step = tile_step<MAJOR>(right_tile, k), left_step = tile_step<K_MAJOR>(left_tile, k);
+    const uint64_t right_step = tile_descriptor<MAJOR>(right_tile, k) + panels,
+                   left_step = tile_descriptor<K_MAJOR>(left_tile, k);
     const bool adds = add || k > 0;
     if constexpr (N != 64)
       emu::wgmma({d[0], N, REGISTERS ? left[k] : NULL, REGISTERS ? 0 : left_step, right_step, adds, MAJOR == MN_MAJOR},
@@ -104,7 +105,7 @@ __global__ void two_groups(float *out) {
   float first[8][4], second[8][4];
   fence_proxy_async();
   __syncthreads();
-  const uint64_t ones = tile_descriptor(tile);
+  const uint64_t ones = tile_descriptor<K_MAJOR>(shared_address(tile), 0);
   wgmma_fence();
   wgmma_shared<K_MAJOR>(first, ones, ones, false);
   wgmma_commit();
@@ -145,13 +146,14 @@ __global__ void multiply_wrongly(float *out, const uint16_t *a, const uint16_t *
   if (bug != BUG_NO_PROXY_FENCE && bug != BUG_LATE_PROXY_FENCE) fence_proxy_async();
   __syncthreads();
   if (bug == BUG_LATE_PROXY_FENCE) fence_proxy_async();
-  const uint64_t right = tile_descriptor(tile) + (bug == BUG_STRIDE ? 64ull << 32 : 0);
+  const uint64_t more = bug == BUG_STRIDE ? 64ull << 32 : 0;
   if (bug != BUG_NO_FENCE) wgmma_fence();
   for (int k = 0; k < 4; k++) {
     uint32_t brief[4];
     left_registers(brief, a, k);
     if (bug != BUG_WARP_SKIPS || warp != 2 || k < 3)
-      wgmma_registers<K_MAJOR>(d, bug == BUG_REGISTER_SCOPE ? brief : left[k], tile_step<K_MAJOR>(right, k), k > 0);
+      wgmma_registers<K_MAJOR>(d, bug == BUG_REGISTER_SCOPE ? brief : left[k],
+                               tile_descriptor<K_MAJOR>(shared_address(tile), k) + more, k > 0);
   }
   if (bug != BUG_NO_COMMIT) wgmma_commit();
   if (bug == BUG_REGISTER_REUSED) left[3][2] = 0;
