@@ -83,27 +83,26 @@ __device__ __forceinline__ void score_gradients(float (&ds)[M][N][4], const floa
   }
 }
 
-/* Adds the contributions of a tile of keys, from j0 on, to dQ of the warp's queries, from i0 on. bases, deltas: of its
+/* Adds the contributions of tile t of keys to dQ of the warp's queries, from i0 on. bases, deltas: of its
  * queries; mine: their limits. */
 template <class S, bool DROPOUT, bool REGISTERS>
 __device__ __forceinline__ void add_keys(float (&dq)[S::M][S::HD / 8][4], const LeftFactor<S::HD, S::M, REGISTERS> &q,
                                          const LeftFactor<S::HD, S::M, REGISTERS> &dout, const TileArguments &a,
-                                         const QueryBlock &at, int i0, int first, const bf16 *k_tile,
-                                         const bf16 *v_tile, const float *bases, const float *deltas,
-                                         const Limits &mine) {
+                                         const QueryBlock &at, int i0, const KeyStages<S> &keys, int t,
+                                         const float *bases, const float *deltas, const Limits &mine) {
   constexpr int HD = S::HD, M = S::M;
 #pragma unroll
   for (int step = 0; step < S::KEYS; step += S::STEP) {
-    const int j0 = first + step;
+    const int j0 = t * S::KEYS + step;
     if (mine.none_reach(j0)) continue;
     float p[M][S::STEP / 8][4], ds[M][S::STEP / 8][4];
-    multiply_transposed<HD>(ds, dout, v_tile, step);
+    multiply_transposed<HD>(ds, dout, keys.v_tile(t), step);
     if (DROPOUT) drop_scores(ds, dropout_stream(a, at.b, at.h), i0, j0, a.dropout.scale);
-    multiply_transposed<HD>(p, q, k_tile, step);
+    multiply_transposed<HD>(p, q, keys.k_tile(t), step);
     probabilities(p, bases, a.scale_log2);
     if (!mine.all_see(j0, S::STEP)) mask_scores(p, a, at.b, i0, j0, 0.0f);
     score_gradients(ds, p, deltas);
-    multiply<HD>(dq, ds, k_tile, step);
+    multiply<HD>(dq, ds, keys.k_tile(t), step);
   }
 }
 
@@ -155,8 +154,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, HOPPER>::THREADS, Query
   for (int t = first; t < last; t++) {
     receive_tiles<S>(); /* tile t has arrived, and all warps have read tile t - 1 */
     if (t + 1 < last) keys.fetch(t + 1);
-    add_keys<S, DROPOUT>(dq, q, dout, a, at, i0, t * S::KEYS, keys.k_tile(t), keys.v_tile(t), bases + row, deltas + row,
-                         mine);
+    add_keys<S, DROPOUT>(dq, q, dout, a, at, i0, keys, t, bases + row, deltas + row, mine);
   }
   __syncthreads(); /* the tiles are free */
   scale_all(dq, a.scale);

@@ -95,21 +95,22 @@ __device__ __forceinline__ void multiply(float (&acc)[1][HD / 8][4], const float
 /* As add_keys() in attention_backward.cuh. The probabilities are computed while dP is multiplied. */
 template <class S, bool DROPOUT>
 __device__ __forceinline__ void add_keys(float (&dq)[1][S::HD / 8][4], const GroupTile &q, const GroupTile &dout,
-                                         const TileArguments &a, const QueryBlock &at, int i0, int j0,
-                                         const bf16 *k_tile, const bf16 *v_tile, const float *bases,
-                                         const float *deltas, const Limits &mine) {
+                                         const TileArguments &a, const QueryBlock &at, int i0, const KeyStages<S> &keys,
+                                         int t, const float *bases, const float *deltas, const Limits &mine) {
   constexpr int HD = S::HD;
+  const int j0 = t * S::KEYS;
+  const GroupTile k(keys.k_tile(t)), v(keys.v_tile(t));
   float p[1][8][4], ds[1][8][4];
   wgmma_fence();
-  begin_transposed<HD>(p, q, GroupTile(k_tile));
-  begin_transposed<HD>(ds, dout, GroupTile(v_tile));
+  begin_transposed<HD>(p, q, k);
+  begin_transposed<HD>(ds, dout, v);
   wgmma_wait<1>();
   probabilities(p, bases, a.scale_log2);
   if (!mine.all_see(j0, S::KEYS)) mask_scores(p, a, at.b, i0, j0, 0.0f);
   wgmma_wait<0>();
   if (DROPOUT) drop_scores(ds, dropout_stream(a, at.b, at.h), i0, j0, a.dropout.scale);
   score_gradients(ds, p, deltas);
-  multiply<HD>(dq, ds, GroupTile(k_tile), 0);
+  multiply<HD>(dq, ds, k, 0);
 }
 
 /* As add_tile() there. */
