@@ -115,7 +115,9 @@ environment() {
 environment >>"$log" 2>&1
 query() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
 card=$(query name)
-[ -z "${EMULATED:-}" ] || card="emulated on the CPU"
+card_capability=$(query compute_cap)
+[ -z "${EMULATED:-}" ] || card="emulated on the CPU" card_capability=9.0
+export card_capability
 printf '{"kind": "header", "stage": "contact", "card": "%s", "memory": "%s", "driver": "%s", "cuda": "%s", "commit": "%s", "date": "%s"}\n' \
   "$(json_text "${card:-none}")" "$(query memory.total)" "$(query driver_version)" \
   "$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')" "$(cat "$here/commit")" "$(date -u +%Y-%m-%dT%H:%MZ)" >>"$results"
@@ -178,16 +180,42 @@ with open(sys.argv[2], "a") as results:
 print("%(tokens_per_s).0f tokens/s, %(step_ms).3f ms a step (%(step_ms_p10).3f to %(step_ms_p90).3f)" % row)
 ' "$work/timed.json" "$results" "$name"
 }
-export -f trains agree like bf16 tests_of sanitized default_run timed
+by_wgmma() { INKLING_WGMMA=1 "$@"; }
+# Attention, and training steps of 124m, whose heads have 64 numbers, by mma and by wgmma: a line for each, with the ratio.
+wgmma_beside_mma() {
+  [ "$card_capability" = 9.0 ] || { echo "only cards of compute capability 9.0 have wgmma"; return 77; }
+  rm -f "$work/mma.jsonl" "$work/wgmma.jsonl"
+  bench "$@" --json "$work/mma.jsonl" >"$work/mma.log" && by_wgmma bench "$@" --json "$work/wgmma.jsonl" >"$work/wgmma.log" &&
+    "$python" -c '
+import json, sys
+def times(path):
+    ms = {}
+    for row in map(json.loads, open(path)):
+        if row["kind"] == "kernel" and row["operation"].startswith("attention"):
+            ms["%(operation)s, %(shape)s" % row] = row["ms"]
+        elif row["kind"] == "train":
+            ms["a step of %(model)s, %(batch)d x %(ctx)d, dropout %(dropout)g" % row] = row["step_ms"]
+    return ms
+mma, wgmma = times(sys.argv[1]), times(sys.argv[2])
+with open(sys.argv[3], "a") as results:
+    for name, ms in mma.items():
+        row = {"kind": "wgmma", "name": name, "mma_ms": ms, "wgmma_ms": wgmma[name]}
+        print(json.dumps(row), file=results)
+        print(f"{name}: mma {ms:.4f} ms, wgmma {wgmma[name]:.4f} ms, {ms / wgmma[name]:.2f}x")
+' "$work/mma.jsonl" "$work/wgmma.jsonl" "$results"
+}
+export -f trains agree like bf16 tests_of sanitized default_run timed by_wgmma wgmma_beside_mma
 
 small="--arch llama --preset nano --batch 12"
 wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
 baby="--arch llama --layers 6 --heads 6 --dim 384 --ctx 256 --batch 8" # steps of 2048 tokens
 large="--arch llama --layers 12 --heads 12 --dim 768 --ctx 1024 --batch 32"
 chosen='' timings=100 tunings="--autotune --no-autotune" optimizers="adamw muon" texts="1 8 64"
+heads64="--model 124m"
 if [ -n "$quick" ]; then
   small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small
   baby="$small --tokenizer byte" large="$small --tokenizer byte" timings=2 tunings=--autotune optimizers=muon texts=1
+  heads64=
   chosen="$small --steps 4 --tokenizer byte --val-frac 0.0005 --sample-tokens 2"
 fi
 
@@ -205,6 +233,7 @@ if wanted speed; then
   ask "training speed" 90 bench --only train --json "$results"
   # shellcheck disable=SC2086 # lists of flags
   {
+    ask "attention by wgmma beside mma" 90 wgmma_beside_mma --only attention,train $heads64
     ask "a run with all defaults" 60 default_run $chosen
     if [ -z "$quick" ]; then
       ask "the same again, its GEMMs measured" 60 default_run
@@ -236,6 +265,11 @@ if wanted tests; then
     done; done
   fi
   for test in ${TESTS:-$(cd "$here/tests" && echo test_*)}; do later "$test" 100 tests_of "$test"; done
+  if [ "$card_capability" = 9.0 ]; then
+    for test in ${TESTS:-test_kernels_attention test_kernels_attention_shapes test_model_train}; do
+      later "$test by wgmma" 100 by_wgmma tests_of "$test"
+    done
+  fi
   # shellcheck disable=SC2086 # lists of flags
   {
     later "fp32: GPU as CPU" 90 like small 1e-5 50 $small --dropout 0.1

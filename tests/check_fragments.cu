@@ -1,10 +1,10 @@
 /* Are the tensor-core fragments laid out as the kernels and the emulator assume? A program, because it wants a card.
  *
- * Runs every function of kernels/cuda/primitives.cuh in one warp, and compares each register of each lane with what
- * plain C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16", "ldmatrix"; 9.7.9 "cp.async"). The same
+ * Runs every function of kernels/cuda/primitives.cuh in one warp, those of wgmma.cuh in four, and compares each register of each lane with what
+ * plain C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16", "ldmatrix"; 9.7.15 "wgmma"; 9.7.9 "cp.async"). The same
  * source runs on the card and in tests/cuda_on_cpu, so that both are held to the same tables. Prints a line a check and
  * the first lane and register that differ; status 0 when all agree, 1 when not, 2 without a device. */
-#include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 namespace {
 
 enum { LANES = 32, TILE = 4 * 8 * 8, COPIES = 64, EXPONENTS = 1 << 16 };
+enum { GROUP = 4 * LANES, SIDE = 64, DEPTH = 64, GROUP_TILE = SIDE * DEPTH }; /* of wgmma */
 
 /* ---- device ---- */
 
@@ -37,6 +38,47 @@ __global__ void run_mma(float *d, const uint32_t *a, const uint32_t *b) {
   for (int i = 0; i < 4; i++) fragment[i] = a[lane * 4 + i], sum[i] = d[lane * 4 + i];
   mma_bf16(sum, fragment, b[lane * 2], b[lane * 2 + 1]);
   for (int i = 0; i < 4; i++) d[lane * 4 + i] = sum[i];
+}
+
+/* Products of a warpgroup: the left factor a [SIDE][DEPTH] from shared memory or registers, right factor b [SIDE][DEPTH]
+ * (K_MAJOR: its rows are columns of the product) or [DEPTH][SIDE]; d [SIDE][SIDE], read if `add`. Two groups: after the
+ * first wait only the second one may be on its way. Compiled for sm_90a alone. */
+template <bool REGISTERS, Major MAJOR>
+__global__ void run_wgmma(float *d, const uint16_t *a, const uint16_t *b, bool add) {
+#if defined(CUDA_ON_CPU) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  DYNAMIC_SHARED(shared);
+  uint16_t *a_tile = (uint16_t *)(shared + -shared_address(shared) % 1024), *b_tile = a_tile + GROUP_TILE;
+  const int thread = (int)threadIdx.x, lane = thread % LANES, warp = thread / LANES;
+  for (int i = thread; i < GROUP_TILE; i += GROUP) { /* chunk c of row r lies at place c ^ r % 8 */
+    const int row = i / 64, place = row * 64 + (i / 8 % 8 ^ row % 8) * 8 + i % 8;
+    a_tile[place] = a[i], b_tile[place] = b[i];
+  }
+  uint32_t left[4][4];
+  float sum[8][4];
+  for (int k = 0; k < 4; k++)
+    for (int i = 0; i < 4; i++) {
+      const int at = (16 * warp + lane / 4 + 8 * (i % 2)) * DEPTH + 16 * k + 2 * (lane % 4) + 8 * (i / 2);
+      left[k][i] = a[at] | (uint32_t)a[at + 1] << 16;
+    }
+  for (int n = 0; n < 8; n++)
+    for (int i = 0; i < 4; i++)
+      sum[n][i] = d[(16 * warp + lane / 4 + 8 * (i / 2)) * SIDE + 8 * n + 2 * (lane % 4) + i % 2];
+  fence_proxy_async();
+  __syncthreads();
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const uint64_t right = tile_descriptor<MAJOR>(shared_address(b_tile), k);
+    if (REGISTERS) wgmma_registers<MAJOR>(sum, left[k], right, add || k > 0);
+    else wgmma_shared<MAJOR>(sum, tile_descriptor<K_MAJOR>(shared_address(a_tile), k), right, add || k > 0);
+    if (k % 2) wgmma_commit();
+  }
+  wgmma_wait<1>();
+  wgmma_wait<0>();
+  for (int n = 0; n < 8; n++)
+    for (int i = 0; i < 4; i++)
+      d[(16 * warp + lane / 4 + 8 * (i / 2)) * SIDE + 8 * n + 2 * (lane % 4) + i % 2] = sum[n][i];
+#endif
 }
 
 /* Thread i copies 16 bytes from in[from[i]] to place i, in two groups; from[i] < 0: nothing, which leaves zeros. */
@@ -206,6 +248,57 @@ void check_mma() {
   passed(what, LANES * 4);
 }
 
+/* wgmma.m64n64k16, four times: warp w of the warpgroup has rows 16w .. 16w+15 of A and D, which lie in its registers as
+ * those of mma.m16n8k16, columns 8n .. of D in d[n]. */
+template <bool REGISTERS, Major MAJOR> void check_wgmma(bool add) {
+  char what[80];
+  snprintf(what, sizeof what, "wgmma.m64n64k16 bf16, A in %s, B %s%s", REGISTERS ? "registers" : "shared memory",
+           MAJOR == K_MAJOR ? "K-major" : "MN-major", add ? ", added" : "");
+  std::vector<uint16_t> a(GROUP_TILE), b(GROUP_TILE);
+  std::vector<float> left(GROUP_TILE), right(GROUP_TILE), d(SIDE * SIDE);
+  for (int i = 0; i < GROUP_TILE; i++) {
+    a[i] = (uint16_t)bf16_bits(left[i] = small_number());
+    b[i] = (uint16_t)bf16_bits(right[i] = small_number());
+  }
+  for (float &x : d) x = add ? small_number() : NAN;
+  const std::vector<float> before = d;
+  Device<uint16_t> da(a), db(b);
+  Device<float> dd(d);
+  if (!run(what, run_wgmma<REGISTERS, MAJOR>, 1, GROUP, 1024 + 2 * GROUP_TILE * sizeof(uint16_t), dd.data, da.data,
+           db.data, add))
+    return;
+  dd.read(d);
+  if (!finished(what)) return;
+  for (int i = 0; i < SIDE * SIDE; i++) {
+    const int row = i / SIDE, column = i % SIDE;
+    float want = add ? before[i] : 0;
+    for (int k = 0; k < DEPTH; k++) /* exact */
+      want += left[row * DEPTH + k] * right[MAJOR == K_MAJOR ? column * DEPTH + k : k * SIDE + column];
+    const int lane = row % 8 * 4 + column % 8 / 2, reg = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
+    if (!(d[i] == want)) return differs(what, row / 16 * LANES + lane, reg, d[i], want);
+  }
+  passed(what, SIDE * SIDE);
+}
+
+/* On cards of compute capability 9.0, if the program was compiled for them. */
+void check_hopper(const cudaDeviceProp &properties) {
+#ifdef INKLING_WGMMA
+  const bool compiled = true;
+#else
+  const bool compiled = false;
+#endif
+  if (!compiled || properties.major != 9 || properties.minor != 0) {
+    printf("       wgmma is not checked: %s\n", compiled ? "the card does not have it" : "not compiled for sm_90a");
+    return;
+  }
+  for (const bool add : {false, true}) {
+    check_wgmma<false, K_MAJOR>(add);
+    check_wgmma<false, MN_MAJOR>(add);
+    check_wgmma<true, K_MAJOR>(add);
+    check_wgmma<true, MN_MAJOR>(add);
+  }
+}
+
 /* COPIES pieces of 16 bytes, all of their words different. */
 std::vector<uint4> numbered_chunks() {
   std::vector<uint4> chunks(COPIES);
@@ -302,7 +395,7 @@ int main() {
     printf("not run: no CUDA device (%s)\n", cudaGetErrorString(status));
     return 2;
   }
-  cudaDeviceProp properties;
+  cudaDeviceProp properties = {};
   if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess)
     printf("device %s, sm_%d%d\n", properties.name, properties.major, properties.minor);
   if (!good(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream")) return 1;
@@ -312,6 +405,7 @@ int main() {
   check_cp_async();
   check_load16();
   check_exp2();
+  check_hopper(properties);
   cudaStreamDestroy(stream);
   printf(failures ? "%d checks failed\n" : "fragments: all as the PTX ISA says\n", failures);
   return failures ? 1 : 0;

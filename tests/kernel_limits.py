@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-ARCHITECTURE = "sm_90"  # whose instructions are counted
+ARCHITECTURES = ("sm_90", "sm_90a")  # whose instructions are counted
 
 
 def readable(names):
@@ -87,10 +87,12 @@ def loops_of(build):
     """{kernel: loops_in()}"""
     out = {}
     for path in outputs(build, "o"):
-        run = subprocess.run(["cuobjdump", "-sass", "-arch", ARCHITECTURE, path], text=True, capture_output=True)
-        parts = re.split(r"\n\s+Function : (\S+)", run.stdout)
-        for name, body in zip(readable(parts[1::2]), parts[2::2]):
-            out[name] = loops_in(body)
+        for architecture in ARCHITECTURES:
+            command = ["cuobjdump", "-sass", "-arch", architecture, path]
+            run = subprocess.run(command, text=True, capture_output=True)
+            parts = re.split(r"\n\s+Function : (\S+)", run.stdout)
+            for name, body in zip(readable(parts[1::2]), parts[2::2]):
+                out[name] = loops_in(body)
     return out
 
 
@@ -98,7 +100,7 @@ def launches(emulator):
     """{what: launches and matrix products} of a training step and of a token: a llama of 6 layers."""
 
     def count(*command):
-        told = {**os.environ, "EMU_VERBOSE": "1"}
+        told = {**os.environ, "EMU_VERBOSE": "1", "XDG_CACHE_HOME": "/dev/null"}  # both runs measure their GEMMs
         run = subprocess.run(command, text=True, errors="replace", capture_output=True, cwd=folder, env=told)
         if run.returncode:
             sys.exit(f"{' '.join(command)}: {run.stderr[-500:]}")
@@ -143,7 +145,7 @@ def main():
             value = launched and launched[name]
         elif name not in kernels or (loops is not None and name not in loops):
             value = math.inf
-            print(f"{name} is missing" + (f", or was not compiled for {ARCHITECTURE}" if name in kernels else ""))
+            print(f"{name} is missing" + (f", or was not compiled for {ARCHITECTURES[0]}" if name in kernels else ""))
         elif what == "registers":
             value = kernels[name][0]
         elif loops is None:

@@ -106,7 +106,7 @@ emulated-programs: gpu-programs $(BUILD)/tests/test_emulator
 $(BUILD)/tests/cuda_on_cpu/%.o: tests/cuda_on_cpu/%.cpp $(BUILD)/cuda-flags
 	@mkdir -p $(@D)
 	$(call run,$(CXX) $(EMULATOR_CFLAGS) -O3 $(if $(filter address,$(SANITIZE)),-DEMU_ASAN) -c $< -o $@)
-EMULATOR_TESTS := $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_streams test_cublaslt planted_bugs)
+EMULATOR_TESTS := $(patsubst %,$(BUILD)/tests/cuda_on_cpu/%.cu.o,test_emulator test_streams test_cublaslt test_wgmma planted_bugs)
 $(BUILD)/tests/test_emulator: $(EMULATOR_TESTS) $(EMULATOR_OBJECTS)
 	$(call run,$(CC) $(ALL_LDFLAGS) $^ -o $@ $(ALL_LIBS))
 

@@ -6,7 +6,7 @@
  *
  * This file: the keywords, launches, barriers, operations of a warp. intrinsics.h: the rest of the device library.
  * primitives.h: the emulated half of kernels/cuda/primitives.cuh. The .cpp files: scheduler.cpp (fibers, warps,
- * barriers), async_copy.cpp, tensor_core.cpp, memory.cpp, streams.cpp, device.cpp, cublaslt.cpp, race.cpp. */
+ * barriers), async_copy.cpp, tensor_core.cpp, wgmma.cpp, memory.cpp, streams.cpp, device.cpp, cublaslt.cpp, race.cpp. */
 #ifndef CUDA_ON_CPU_EMULATOR_H
 #define CUDA_ON_CPU_EMULATOR_H
 
@@ -73,6 +73,8 @@ int lane();
 /* Lets other threads run: for loops that wait for one of them. */
 void yield();
 unsigned char *dyn_smem();
+/* The address of dynamic shared memory for the hardware. */
+uint32_t shared_address(const void *p);
 
 /* A rendezvous of the lanes in `mask`. The last one to arrive calls `finish` once for all of them, with the 32 payloads
  * (NULL for lanes that do not take part, or have ended). All must have come by the same line. */
@@ -105,10 +107,29 @@ struct MmaFragments {
 };
 void finish_mma_m16n8k16_bf16(void **payloads);
 
+/* ---- wgmma.cpp ---- */
+
+struct Wgmma {       /* wgmma.mma_async.m64nNk16 */
+  float *d;          /* columns / 8 times 4 accumulators */
+  int columns;       /* N */
+  const uint32_t *a; /* 4 registers; NULL: a_tile */
+  uint64_t a_tile, b_tile;
+  bool add, mn_major; /* mn_major: b_tile is [16][N], otherwise [N][16] */
+  /* set by wgmma() */
+  const void *code = nullptr;
+  const char *file = nullptr;
+  int line = 0;
+};
+void wgmma(Wgmma product, const char *file, int line);
+void wgmma_fence(const char *file, int line);
+void wgmma_commit(const char *file, int line);
+void wgmma_wait(int newest_groups, const char *file, int line);
+
 /* ---- race.cpp; does nothing in other builds ---- */
 
 void race_access(const void *p, size_t bytes, bool write, bool atomic);
 void race_fence();
+void race_proxy_fence();
 
 /* ---- launches ---- */
 

@@ -83,6 +83,8 @@ bool in_kernel();
 int current_thread(); /* its number in the block */
 const char *current_stack();
 bool is_fiber_stack(const void *p);
+/* What an address of shared memory stands for; NULL beyond the block's dynamic shared memory. */
+const void *shared_memory_at(uint32_t address, size_t bytes);
 void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple);
 
 /* How the race detector knows what is ordered: counts that barriers and __syncwarp advance. */
@@ -98,6 +100,20 @@ extern Epochs epochs;
 
 void async_copies_begin(int threads); /* of a block */
 bool async_copies_pending(int thread);
+
+/* ---- tensor_core.cpp ---- */
+
+void need_all_lanes(void **payloads, const char *operation);
+/* Number `half` (0: the low one) of two bf16 in a register. */
+float bf16_half(uint32_t word, int half);
+/* c + the sum of a[i] * b[i] for i < 16, as a tensor core adds. */
+float sum_of_products(float c, const float *a, const float *b);
+
+/* ---- wgmma.cpp ---- */
+
+void wgmma_block_begin(int threads);
+void wgmma_block_end();
+bool wgmma_pending(int thread); /* of its warp */
 
 /* ---- memory.cpp ---- */
 
@@ -126,6 +142,8 @@ void finish_all_streams();
 
 /* As race_access(), by the kernel at `code`. */
 void race_access_at(const void *p, size_t bytes, bool write, bool atomic, const void *code);
+/* A read by the async proxy: what was written needs a fence.proxy.async, too. */
+void race_proxy_read(const void *p, size_t bytes, const void *code);
 void race_block_begin(unsigned number, const void *dynamic_shared, size_t bytes); /* number: in the grid */
 
 } // namespace emu

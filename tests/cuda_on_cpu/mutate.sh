@@ -50,7 +50,7 @@ verdict() {
 
 # What the program says of the code as it is; made when first needed.
 sound() { # sound KIND PROGRAM
-  known=$copy/sound.$1.$2
+  known=$copy/sound${INKLING_WGMMA:-}.$1.$2
   if [ ! -f "$known" ]; then
     compile "$1" "$2" || echo "does not compile" >"$known"
     [ -f "$known" ] || verdict "$1" "$2" >"$known"
@@ -65,7 +65,7 @@ noticed() {
   for program in "$@"; do
     compile "$kind" "$program" || { echo "(does not compile)"; return; }
     verdict "$kind" "$program" >got
-    cmp -s got "$copy/sound.$kind.$program" || { echo caught; return; }
+    cmp -s got "$copy/sound${INKLING_WGMMA:-}.$kind.$program" || { echo caught; return; }
   done
   echo "-"
 }
@@ -74,6 +74,7 @@ noticed() {
 mutant() {
   name=$1 file=$2 line=$3 pattern=$4 replacement=$5
   shift 5
+  case $name in wgmma*) export INKLING_WGMMA=1 ;; *) unset INKLING_WGMMA ;; esac
   for kind in $kinds; do
     for program in "$@"; do sound "$kind" "$program"; done
   done

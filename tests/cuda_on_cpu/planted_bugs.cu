@@ -483,6 +483,8 @@ static bool run_use_after_free(bool broken) {
 #define KERNEL(kernel, shared, want) #kernel, [](bool broken) { return gives(kernel, broken, shared, want); }
 #define KERNEL_BLOCKS(kernel, blocks, want) #kernel, [](bool broken) { return gives(kernel, broken, 0, want, blocks); }
 
+#define WGMMA(name, bug) name, [](bool broken) { return run_wgmma_bug(broken ? bug : BUG_NONE); }
+
 #define WRONG "wrong result"
 #define OVERFLOW "heap-buffer-overflow"
 
@@ -519,6 +521,21 @@ const PlantedBug planted_bugs[] = {
     {KERNEL(cp_async_no_wait, 256, same), "never|having waited", "never|having waited", "never|having waited", ""},
     {KERNEL(cp_async_refill, 256, neighbor), WRONG, WRONG, "race: .*after", "EMU_CPASYNC=eager"},
     {"swapped_halves", run_swapped_halves, WRONG, WRONG, WRONG, ""},
+    {WGMMA("wgmma_no_wait", BUG_NO_WAIT), WRONG, WRONG, WRONG, ""},
+    {WGMMA("wgmma_no_commit", BUG_NO_COMMIT), "having waited", "having waited", "having waited", ""},
+    {WGMMA("wgmma_no_fence", BUG_NO_FENCE), "without a wgmma.fence", "without a wgmma.fence", "without a wgmma.fence",
+     ""},
+    {WGMMA("wgmma_no_proxy_fence", BUG_NO_PROXY_FENCE), NULL, NULL, "no fence.proxy.async", ""},
+    {WGMMA("wgmma_late_proxy_fence", BUG_LATE_PROXY_FENCE), NULL, NULL, "no fence.proxy.async", ""},
+    {WGMMA("wgmma_stride", BUG_STRIDE), "SBO", "SBO", "SBO", ""},
+    {WGMMA("wgmma_misaligned", BUG_MISALIGNED), "multiple of 1024", "multiple of 1024", "multiple of 1024", ""},
+    {WGMMA("wgmma_register_reused", BUG_REGISTER_REUSED), WRONG, WRONG, WRONG, ""},
+    {WGMMA("wgmma_register_scope", BUG_REGISTER_SCOPE), NULL, "out of scope", NULL, ""},
+    {WGMMA("wgmma_sum_written", BUG_SUM_WRITTEN), "were written", "were written", "were written", ""},
+    {WGMMA("wgmma_tile_refilled", BUG_TILE_REFILLED), WRONG, WRONG, "race: .*after", ""},
+    {WGMMA("wgmma_tile_late", BUG_TILE_LATE), WRONG, WRONG, "race: .*after", "EMU_CPASYNC=eager"},
+    {WGMMA("wgmma_warp_skips", BUG_WARP_SKIPS), "operations of its warpgroup|warpgroup differ",
+     "operations of its warpgroup|warpgroup differ", "operations of its warpgroup|warpgroup differ", ""},
     {"host_memory", run_host_memory, NULL, NULL, "host memory", ""},
     {"host_touches_device", run_host_touches_device, NULL, "use-after-poison", NULL, "EMU_HOSTGUARD=1"},
     {"staging_reuse", run_staging_reuse, WRONG, WRONG, WRONG, "EMU_STREAMS=lazy"},

@@ -5,6 +5,7 @@
  *   - the same by two blocks of one launch, unless the later one has learned of the earlier one's end by an atomic
  *     operation that the earlier one did after a fence ("the last block adds it up");
  *   - reads of shared memory that nothing in the block has written;
+ *   - reads by wgmma of what its writer has not made visible by fence.proxy.async before a barrier;
  *   - accesses to pageable host memory and to another thread's local memory.
  * What counts is what the kernel promises, not what the order of this run happens to make of it. Accesses are told
  * apart by 2 bytes. The program ends with status 66 when anything was reported. */
@@ -23,6 +24,7 @@ struct Access {
   uint32_t block_epoch, warp_epoch;
   int16_t thread; /* -1: none */
   bool atomic;
+  uint32_t fences; /* of the thread so far: race_proxy_fence() */
 };
 
 struct Cell { /* of 2 bytes */
@@ -52,6 +54,8 @@ struct Announcement {
 static std::unordered_map<const void *, Announcement> announcements;
 static std::vector<bool> known_blocks; /* whose writes the current block may read */
 static bool fenced;                    /* the current block has executed a fence */
+/* By thread of the block: the barriers that came before each of its fence.proxy.async. */
+static std::vector<std::vector<unsigned>> proxy_fences;
 
 void race_block_begin(unsigned number, const void *dynamic_shared, size_t bytes) {
   shared_begin = static_cast<const char *>(dynamic_shared), shared_end = shared_begin + bytes;
@@ -59,9 +63,25 @@ void race_block_begin(unsigned number, const void *dynamic_shared, size_t bytes)
   block_number = number;
   known_blocks.clear();
   fenced = false;
+  proxy_fences.clear();
 }
 
 void race_fence() { fenced = true; }
+
+void race_proxy_fence() {
+  const size_t thread = size_t(current_thread());
+  if (proxy_fences.size() <= thread) proxy_fences.resize(thread + 1);
+  proxy_fences[thread].push_back(epochs.block);
+}
+
+static uint32_t fences_of(int thread) {
+  return size_t(thread) < proxy_fences.size() ? uint32_t(proxy_fences[size_t(thread)].size()) : 0;
+}
+
+/* Whether the async proxy sees the write: its thread has executed a fence, and then a barrier. */
+static bool proxy_sees(const Access &write) {
+  return fences_of(write.thread) > write.fences && proxy_fences[size_t(write.thread)][write.fences] < epochs.block;
+}
 
 static void announce(const void *p) {
   Announcement &a = announcements[p];
@@ -123,7 +143,7 @@ static const struct Summary {
 static Cell *cell_at(uintptr_t address) {
   const uintptr_t number = address / PAGE_BYTES;
   if (number != recent_number || !recent_page) {
-    static const Cell empty = {{0, 0, 0, 0, -1, false}, {{0, 0, 0, 0, -1, false}, {0, 0, 0, 0, -1, false}}, 0};
+    static const Cell empty = {{0, 0, 0, 0, -1, false, 0}, {{0, 0, 0, 0, -1, false, 0}, {0, 0, 0, 0, -1, false, 0}}, 0};
     recent_page = &pages[number];
     if (recent_page->empty()) recent_page->assign(PAGE_BYTES / CELL_BYTES, empty);
     recent_number = number;
@@ -144,7 +164,8 @@ static const char *race_name(const Access &other) {
 }
 
 /* False when something was reported. */
-static bool check_cell(uintptr_t address, Space space, const Access &own, bool write, const void *p, const void *code) {
+static bool check_cell(uintptr_t address, Space space, const Access &own, bool write, bool proxy, const void *p,
+                       const void *code) {
   Cell &cell = *cell_at(address);
   if (space == SPACE_SHARED && cell.block_run != block_run) { /* what another block did in its own memory */
     cell.write.thread = cell.reads[0].thread = cell.reads[1].thread = -1;
@@ -156,6 +177,10 @@ static bool check_cell(uintptr_t address, Space space, const Access &own, bool w
   }
   if (!ordered(cell.write, own.thread) && !(own.atomic && cell.write.atomic)) {
     report(race_name(cell.write), p, write, &cell.write, true, code);
+    return false;
+  }
+  if (proxy && !proxy_sees(cell.write)) {
+    report("no fence.proxy.async between the write and wgmma", p, write, &cell.write, true, code);
     return false;
   }
   if (!write) {
@@ -180,7 +205,7 @@ static bool is_constant(const void *p) {
   return dladdr(p, &info) != 0 && p < static_cast<const void *>(__bss_start);
 }
 
-static void access(const void *p, size_t bytes, bool write, bool atomic, const void *code) {
+static void access(const void *p, size_t bytes, bool write, bool atomic, const void *code, bool proxy = false) {
   if (!epochs.running) return;
   const char *at = static_cast<const char *>(p), *begin, *end;
   if (at >= current_stack() && at < current_stack() + STACK_BYTES) return;
@@ -194,10 +219,11 @@ static void access(const void *p, size_t bytes, bool write, bool atomic, const v
     return;
   }
   const int thread = current_thread();
-  const Access own = {epochs.launch, block_number, epochs.block, epochs.warp[thread / 32], int16_t(thread), atomic};
+  const Access own = {epochs.launch,   block_number, epochs.block,     epochs.warp[thread / 32],
+                      int16_t(thread), atomic,       fences_of(thread)};
   if (atomic && space == SPACE_GLOBAL) announce(p);
   for (uintptr_t a = uintptr_t(p) / CELL_BYTES * CELL_BYTES; a < uintptr_t(p) + bytes; a += CELL_BYTES)
-    if (!check_cell(a, space, own, write, p, code)) return;
+    if (!check_cell(a, space, own, write, proxy, p, code)) return;
 }
 
 void race_access(const void *p, size_t bytes, bool write, bool atomic) {
@@ -207,6 +233,8 @@ void race_access(const void *p, size_t bytes, bool write, bool atomic) {
 void race_access_at(const void *p, size_t bytes, bool write, bool atomic, const void *code) {
   access(p, bytes, write, atomic, code);
 }
+
+void race_proxy_read(const void *p, size_t bytes, const void *code) { access(p, bytes, false, false, code, true); }
 
 } // namespace emu
 

@@ -3,7 +3,8 @@
 # Arguments: the build directory; plain (the default), address or race, as it was built.
 #
 # A plain build runs the kernels in several orders of threads, each with another timing of copies and streams, which must
-# give the same bits, and what depends on it once more as a card with little shared memory. ORDERS: the orders (default:
+# give the same bits, and what depends on it once more as a card with little shared memory; attention by wgmma, too
+# (labels wgmma-ORDER), which must give other bits than mma. ORDERS: the orders (default:
 # "fwd rev rand"; fwd is the first). Models and decoding run in the last order alone. With a sanitizer once is enough.
 # FULL=1: everything in all orders, and the long tests, too.
 set -u
@@ -17,6 +18,7 @@ programs="$programs test_kernels_linear test_kernels_activation test_kernels_dro
 programs="$programs test_kernels_convolution"
 sized='test_kernels_attention_shapes test_kernels_loss test_kernels_step test_kernels_muon test_kernels_attention'
 programs="$programs $sized"
+attention='test_kernels_attention_shapes test_kernels_attention'
 orders=${ORDERS:-fwd rev rand}
 export XDG_CACHE_HOME=/dev/null # the user's choices of algorithms stay as they are
 last=${orders##* }
@@ -25,7 +27,8 @@ last=${orders##* }
 if [ "${1:-}" = --job ]; then
   job=$2/$4.$5 build=$3 program=$4 label=$5
   start=$(date +%s)
-  case $label in
+  case $label in wgmma-*) export EMU_SM=90 INKLING_WGMMA=1 ;; esac
+  case ${label#wgmma-} in
     fwd) export EMU_ORDER=fwd ;;
     rev) export EMU_ORDER=rev EMU_CPASYNC=eager EMU_STREAMS=random:5 ;;
     rand) export EMU_ORDER=rand:7 EMU_STREAMS=lazy ;;
@@ -76,6 +79,7 @@ all=$(
       for order in $orders; do
         if [ "${FULL:-}" ] || [ "$order" = "$last" ]; then jobs "$order" $models $decoding; fi
         jobs "$order" $programs
+        jobs "wgmma-$order" $attention
       done
       jobs sm86 $sized
       jobs rev test_decode_parts # every kind of model; the kernels went through all orders
@@ -83,6 +87,7 @@ all=$(
       ;;
     *)
       jobs "$kind" $decoding test_emulator check_fragments $programs
+      jobs "wgmma-$kind" $attention
       if [ "${FULL:-}" ]; then jobs "$kind" test_decode_parts train $models; fi
       ;;
   esac
@@ -143,22 +148,33 @@ while read -r program label; do job_result "$program" "$label"; done <<EOF
 $all
 EOF
 
+# Compares the digest of PROGRAM in ORDER with that in the first order: same_bits PROGRAM ORDER FIRST
+same_bits() {
+  first=$results/$1.$3.digest other=$results/$1.$2.digest
+  if [ "$2" = "$3" ]; then return; fi
+  if [ -s "$first" ] && cmp -s "$first" "$other"; then
+    same=$((same + 1))
+  else
+    different=$((different + 1))
+    echo "$1: other bits in order $2:"
+    diff "$first" "$other" | grep '^>' | head -n 10
+  fi
+}
+
 if [ "$kind" = plain ]; then
   same=0 different=0
-  for program in ${FULL:+$models $decoding} $programs; do
-    for order in $orders; do
-      first=$results/$program.fwd.digest other=$results/$program.$order.digest
-      if [ "$order" = fwd ]; then continue; fi
-      if [ -s "$first" ] && cmp -s "$first" "$other"; then
-        same=$((same + 1))
-      else
-        different=$((different + 1))
-        echo "$program: other bits in order $order:"
-        diff "$first" "$other" | grep '^>' | head -n 10
-      fi
-    done
+  for order in $orders; do
+    for program in ${FULL:+$models $decoding} $programs; do same_bits "$program" "$order" fwd; done
+    for program in $attention; do same_bits "$program" "wgmma-$order" wgmma-fwd; done
   done
   result "same bits in every order" "$same" "$different" 0
+  shapes=$results/test_kernels_attention_shapes
+  different=1 same=0
+  if cmp -s "$shapes.wgmma-$last.digest" "$shapes.$last.digest"; then
+    echo "INKLING_WGMMA=1 gives the same bits: wgmma was not used"
+    different=0 same=1
+  fi
+  result "other bits by wgmma" "$different" "$same" 0
 fi
 
 echo "$passed passed, $failed failed"

@@ -46,8 +46,10 @@ static int barrier_result;
 static Order order;
 static Invoke kernel_invoke;
 static const void *kernel_tuple;
-static unsigned char *shared; /* dynamic shared memory */
-static size_t shared_capacity;
+/* Dynamic shared memory: no more aligned than DYNAMIC_SHARED says. Its first address, behind what the system has. */
+enum { SHARED_ALIGNMENT = 128, SHARED_START = 1024 + SHARED_ALIGNMENT };
+static unsigned char *shared;
+static size_t shared_bytes, shared_capacity;
 static unsigned long long switches;
 static unsigned random_state;
 #ifdef EMU_ASAN
@@ -61,6 +63,19 @@ int current_thread() { return current->number; }
 int lane() { return current->number % 32; }
 const char *current_stack() { return current->stack; }
 unsigned char *dyn_smem() { return shared; }
+
+uint32_t shared_address(const void *p) {
+  const ptrdiff_t offset = static_cast<const unsigned char *>(p) - shared;
+  if (offset < 0 || size_t(offset) > shared_bytes)
+    die("the shared address of %p, which is no dynamic shared memory", p);
+  return uint32_t(offset) + SHARED_START;
+}
+
+const void *shared_memory_at(uint32_t address, size_t bytes) {
+  if (address < SHARED_START || address - SHARED_START + bytes > shared_bytes) return nullptr;
+  return shared + (address - SHARED_START);
+}
+
 void copy_arguments(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 
 bool is_fiber_stack(const void *p) {
@@ -72,7 +87,9 @@ bool is_fiber_stack(const void *p) {
 /* Of builds without race.cpp. */
 void __attribute__((weak)) race_access(const void *, size_t, bool, bool) {}
 void __attribute__((weak)) race_access_at(const void *, size_t, bool, bool, const void *) {}
+void __attribute__((weak)) race_proxy_read(const void *, size_t, const void *) {}
 void __attribute__((weak)) race_fence() {}
+void __attribute__((weak)) race_proxy_fence() {}
 void __attribute__((weak)) race_block_begin(unsigned, const void *, size_t) {}
 
 /* ---- reports ---- */
@@ -312,6 +329,7 @@ static void thread_main() {
   kernel_invoke(kernel_tuple);
   Thread *t = current;
   if (async_copies_pending(t->number)) die("a thread ends without having waited for its cp.async copies");
+  if (wgmma_pending(t->number)) die("a thread ends without having waited for its products by wgmma");
   make_wait(ENDED);
   live_count--;
   Warp &warp = warps[size_t(t->number / 32)];
@@ -340,23 +358,28 @@ static void make_stacks() {
 static void make_shared_memory(size_t bytes) {
   const size_t redzone = 64 << 10;
   if (!shared || shared_capacity < bytes) {
-    if (shared) unpoison(shared, shared_capacity + redzone);
-    free(shared);
+    if (shared) {
+      unpoison(shared, shared_capacity + redzone);
+      free(shared - SHARED_ALIGNMENT);
+    }
     shared_capacity = (bytes + 1023) / 1024 * 1024;
-    shared = static_cast<unsigned char *>(aligned_alloc(1024, shared_capacity + redzone));
-    if (!shared) die("no memory for %zu bytes of shared memory", bytes);
+    void *memory = aligned_alloc(1024, shared_capacity + redzone + 1024);
+    shared = static_cast<unsigned char *>(memory) + SHARED_ALIGNMENT;
+    if (!memory) die("no memory for %zu bytes of shared memory", bytes);
   }
+  shared_bytes = bytes;
   unpoison(shared, bytes);
   poison(shared + bytes, shared_capacity + redzone - bytes);
 }
 
-static void run_block(unsigned number, size_t shared_bytes) {
+static void run_block(unsigned number) {
   blockIdx = {number % gridDim.x, number / gridDim.x % gridDim.y, number / gridDim.x / gridDim.y};
   memset(shared, 0xFF, shared_bytes); /* NaN in every type */
   race_block_begin(number, shared, shared_bytes);
   epochs.block = 1;
   for (unsigned &epoch : epochs.warp) epoch = 1;
   async_copies_begin(thread_count);
+  wgmma_block_begin(thread_count);
   warps.assign(size_t(thread_count + 31) / 32, Warp());
   live_count = thread_count, barrier_count = 0;
   for (int i = 0; i < thread_count; i++) {
@@ -372,6 +395,7 @@ static void run_block(unsigned number, size_t shared_bytes) {
   epochs.running = true;
   switch_to(&threads[order == ORDER_REVERSE ? size_t(thread_count - 1) : 0]);
   epochs.running = false;
+  wgmma_block_end();
 }
 
 void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple) {
@@ -387,7 +411,7 @@ void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invok
   const unsigned long long switches_before = switches;
   const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
   epochs.launch++;
-  for (unsigned i = 0; i < blocks; i++) run_block(order == ORDER_REVERSE ? blocks - 1 - i : i, config.dynamicSmemBytes);
+  for (unsigned i = 0; i < blocks; i++) run_block(order == ORDER_REVERSE ? blocks - 1 - i : i);
   if (options().verbose)
     fprintf(stderr, "emu: kernel %p: %u blocks of %d threads, %llu switches, %.2f ms\n", kernel, blocks, thread_count,
             switches - switches_before,

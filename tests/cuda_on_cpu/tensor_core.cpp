@@ -5,20 +5,19 @@
 
 namespace emu {
 
-static void need_all_lanes(void **payloads, const char *operation) {
+void need_all_lanes(void **payloads, const char *operation) {
   for (int l = 0; l < 32; l++)
     if (!payloads[l]) die("%s needs all 32 lanes, and lane %d has ended", operation, l);
 }
 
-/* Number `half` (0: the low one) of two bf16 in a register. */
-static float bf16_half(uint32_t word, int half) {
+float bf16_half(uint32_t word, int half) {
   const uint32_t bits = half ? word & 0xFFFF0000u : word << 16;
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
 }
 
-static float sum_of_products(float c, const float *a, const float *b) {
+float sum_of_products(float c, const float *a, const float *b) {
   double terms[17] = {double(c)}, largest = fabs(double(c)), sum = 0;
   for (int k = 0; k < 16; k++) {
     terms[k + 1] = double(a[k]) * double(b[k]);

@@ -1,5 +1,5 @@
 /* The test of the emulator itself: operations with known answers, computed here by index and not by its code; what the
- * runtime allows and refuses (more of it in test_streams.cu and test_cublaslt.cu); and the planted bugs, each of which
+ * runtime allows and refuses (more of it in test_streams.cu, test_cublaslt.cu and test_wgmma.cu); and the planted bugs, each of which
  * the build at hand must notice. Prints what cmocka would. `test_emulator bug NAME 0|1` and `test_emulator test NAME`
  * run one thing, in the environment as it is. */
 #include "tests/cuda_on_cpu/test_emulator.h"
@@ -370,7 +370,7 @@ int run_one(const char *what, const char *name, bool broken) {
   if (strcmp(what, "bug") == 0)
     for (const PlantedBug *b = planted_bugs; b->name; b++)
       if (strcmp(b->name, name) == 0) return b->run(broken) ? 0 : 1;
-  for (const Test *list : {tests, stream_tests, cublaslt_tests})
+  for (const Test *list : {tests, stream_tests, cublaslt_tests, wgmma_tests})
     for (const Test *t = list; t->name; t++)
       if (strcmp(t->name, name) == 0) return t->run() ? 0 : 1;
   fprintf(stderr, "there is no %s %s\n", what, name);
@@ -391,7 +391,7 @@ int main(int argc, char **argv) {
   if (argc > 2) return run_one(argv[1], argv[2], argc > 3 && argv[3][0] == '1');
   for (const char *name : {"EMU_ORDER", "EMU_CPASYNC", "EMU_STREAMS", "EMU_SM", "EMU_HOSTGUARD", "EMU_VERBOSE"})
     unsetenv(name);
-  for (const Test *list : {tests, stream_tests, cublaslt_tests})
+  for (const Test *list : {tests, stream_tests, cublaslt_tests, wgmma_tests})
     for (const Test *t = list; t->name; t++) count(t->name, run_test(*t));
   for (const PlantedBug *b = planted_bugs; b->name; b++) count(b->name, run_bug(*b));
   printf("[  PASSED  ] %d test(s).\n", passed);

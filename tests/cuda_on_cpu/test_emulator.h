@@ -39,6 +39,26 @@ struct PlantedBug {
 extern const PlantedBug planted_bugs[]; /* planted_bugs.cu; ends with a name of NULL */
 extern const Test stream_tests[];       /* test_streams.cu; the same */
 extern const Test cublaslt_tests[];     /* test_cublaslt.cu; the same */
+extern const Test wgmma_tests[];        /* test_wgmma.cu; the same */
+
+/* Mistakes in a product by wgmma. */
+enum WgmmaBug {
+  BUG_NONE,
+  BUG_NO_WAIT,          /* the product is stored before the wait */
+  BUG_NO_COMMIT,        /* the wait covers nothing */
+  BUG_NO_FENCE,         /* no wgmma.fence */
+  BUG_NO_PROXY_FENCE,   /* no fence.proxy.async */
+  BUG_LATE_PROXY_FENCE, /* after the barrier */
+  BUG_STRIDE,           /* a descriptor with another SBO */
+  BUG_MISALIGNED,       /* a tile that does not begin at a multiple of 1024 bytes */
+  BUG_REGISTER_REUSED,  /* a register of the left factor is overwritten before the wait */
+  BUG_REGISTER_SCOPE,   /* the left factor is no longer a variable */
+  BUG_SUM_WRITTEN,      /* an accumulator is */
+  BUG_TILE_REFILLED,    /* a tile is */
+  BUG_TILE_LATE,        /* a part of a tile is written after the product was issued */
+  BUG_WARP_SKIPS,       /* one warp leaves out the last product */
+};
+bool run_wgmma_bug(WgmmaBug bug); /* as PlantedBug's */
 
 /* A launch on `stream`. */
 template <class... P, class... A>

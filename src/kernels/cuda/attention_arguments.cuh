@@ -145,4 +145,43 @@ template <class T> static Arguments<T> attention_arguments(const Attention *a) {
   return arguments;
 }
 
+template <class T>
+static Arguments<T> forward_arguments(Context *c, const Attention *a, View out, View q, View k, View v, float *lse) {
+  const auto heads = [&](View view) { return heads_of<T>(c, "attention", view); };
+  Arguments<T> arguments = attention_arguments<T>(a);
+  arguments.q = heads(q), arguments.k = heads(k), arguments.v = heads(v), arguments.out = heads(out);
+  arguments.lse = lse;
+  return arguments;
+}
+
+/* The tensors of cuda_attention_backward(). */
+struct BackwardViews {
+  View dq, dk, dv, dout, q, k, v, out;
+  const float *lse;
+  const Rope *rope; /* NULL: dq and dk are not rotated back by the kernels */
+};
+
+template <class T> static Arguments<T> backward_arguments(Context *c, const Attention *a, const BackwardViews &views) {
+  const auto heads = [&](View view) { return heads_of<T>(c, "attention_backward", view); };
+  Arguments<T> arguments = attention_arguments<T>(a);
+  arguments.q = heads(views.q), arguments.k = heads(views.k), arguments.v = heads(views.v);
+  arguments.out = heads(views.out), arguments.dout = heads(views.dout);
+  arguments.dq = heads(views.dq), arguments.dk = heads(views.dk), arguments.dv = heads(views.dv);
+  arguments.lse = const_cast<float *>(views.lse);
+  arguments.delta =
+      static_cast<float *>(scratch(c, (size_t)a->batch * (size_t)a->heads * (size_t)a->queries * sizeof(float)));
+  if (views.rope) arguments.rope = views.rope->table, arguments.positions = views.rope->positions;
+  return arguments;
+}
+
+/* Attention by wgmma (attention_hopper.cu). False, and nothing is launched, unless the card, the build and the
+ * environment (INKLING_WGMMA=1) have it for the dtype and the head size. */
+#ifdef INKLING_WGMMA
+bool hopper_attention(Context *c, const Attention *a, View out, View q, View k, View v, float *lse);
+bool hopper_attention_backward(Context *c, const Attention *a, const BackwardViews &views);
+#else
+static inline bool hopper_attention(Context *, const Attention *, View, View, View, View, float *) { return false; }
+static inline bool hopper_attention_backward(Context *, const Attention *, const BackwardViews &) { return false; }
+#endif
+
 #endif

@@ -10,14 +10,15 @@ namespace {
 /* Tile sizes. A warp with 32 queries uses every fragment of keys and values that it reads from shared memory for two
  * products. With more than 64 columns the queries do not fit into registers together with the output, and are read
  * again. */
-template <int HD> struct ForwardTiles {
-  static constexpr bool KEEP = HD <= 64;
-  static constexpr int M = 2, WARPS = 8 / M, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS, BLOCKS = M;
-  static constexpr int KEYS = 64, STEP = KEEP ? KEYS : 32; /* STEP: keys at a time */
+template <int HD, bool HOPPER> struct ForwardTiles : Products<HD, HOPPER> {
+  static constexpr bool KEEP = HD <= 64 && !HOPPER;
+  static constexpr int M = HOPPER ? 1 : 2, WARPS = 4, THREADS = 32 * WARPS, QUERIES = 16 * M * WARPS;
+  static constexpr int BLOCKS = HOPPER && HD <= 64 ? 3 : 2;
+  static constexpr int KEYS = 64, STEP = KEEP || HOPPER ? KEYS : 32; /* STEP: keys at a time */
   static constexpr int QUERY_TILE = QUERIES * HD, KEY_TILE = KEYS * HD;
   static constexpr size_t TILES = (QUERY_TILE + 2 * 2 * KEY_TILE) * sizeof(bf16);
   static constexpr size_t STAGING = QUERY_TILE * sizeof(float);
-  static constexpr size_t BYTES = TILES > STAGING ? TILES : STAGING;
+  static constexpr size_t BYTES = (TILES > STAGING ? TILES : STAGING) + Products<HD, HOPPER>::SLACK;
   static_assert(BYTES <= SHARED_LIMIT, "more shared memory than sm_86 has");
 };
 
@@ -89,25 +90,26 @@ __device__ __forceinline__ void finish_softmax(const Softmax<M> &softmax, float 
 
 /* S = scale * Q K^T where visible;  lse = log sum exp S;  out = dropout(exp(S - lse)) V.
  * A block computes QUERIES queries of one head, over the tiles of KEYS keys that any of them attends to. */
-template <int HD, bool DROPOUT>
-__global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::BLOCKS)
+template <int HD, bool DROPOUT, bool HOPPER>
+__global__ void __launch_bounds__(ForwardTiles<HD, HOPPER>::THREADS, ForwardTiles<HD, HOPPER>::BLOCKS)
     attention_forward(const TileArguments a) {
-  using S = ForwardTiles<HD>;
+  using S = ForwardTiles<HD, HOPPER>;
   constexpr int M = S::M;
-  DYNAMIC_SHARED(shared);
+  DYNAMIC_SHARED(memory);
+  unsigned char *const shared = S::align(memory);
   bf16 *const q_tile = reinterpret_cast<bf16 *>(shared);
   const QueryBlock at = query_block<S::QUERIES>(a);
   const int row = warp_id() * 16 * M, i0 = at.i0 + row;
   const Limits block = limits_of(a, at.b, at.i0, S::QUERIES), mine = limits_of(a, at.b, i0, 16 * M);
   const int first = block.min_begin / S::KEYS, last = (block.max_end + S::KEYS - 1) / S::KEYS;
-  const KeyStages<HD, S::KEYS, S::THREADS> keys = {a, q_tile + S::QUERY_TILE, at.b, at.h / a.group};
-  load_tile<HD, S::QUERIES, S::THREADS>(q_tile, a.q, at.b, at.i0, at.h, a.queries, a.dim);
+  const KeyStages<S> keys = {a, q_tile + S::QUERY_TILE, at.b, at.h / a.group};
+  load_tile<HD, S::QUERIES, S::THREADS, S::PANEL>(q_tile, a.q, at.b, at.i0, at.h, a.queries, a.dim);
   if (first < last) keys.fetch(first);
   else cp_async_commit();
   cp_async_wait<0>();
   __syncthreads();
 
-  LeftFactor<HD, M, S::KEEP> q;
+  typename S::template Left<M, S::KEEP> q;
   q.take(q_tile, row);
   Softmax<M> softmax;
 #pragma unroll
@@ -115,19 +117,18 @@ __global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::B
   float out[M][HD / 8][4];
   clear(out);
   for (int t = first; t < last; t++) {
-    cp_async_wait<0>();
-    __syncthreads(); /* tile t has arrived, and all warps have read tile t - 1 */
+    receive_tiles<S>(); /* tile t has arrived, and all warps have read tile t - 1 */
     if (t + 1 < last) keys.fetch(t + 1);
 #pragma unroll 1
     for (int step = 0; step < S::KEYS; step += S::STEP) {
       const int j0 = t * S::KEYS + step;
-      if (mine.none_reach(j0)) continue;
+      if (!S::TOGETHER && mine.none_reach(j0)) continue;
       float scores[M][S::STEP / 8][4];
-      multiply_transposed<HD>(scores, q, keys.k_tile(t), step);
+      multiply_transposed<HD>(scores, q, typename S::Tile(keys.k_tile(t)), step);
       if (!mine.all_see(j0, S::STEP)) mask_scores(scores, a, at.b, i0, j0, -INFINITY);
       softmax_step(scores, softmax, out, a.scale_log2);
       if (DROPOUT) drop_scores(scores, dropout_stream(a, at.b, at.h), i0, j0, 1.0f);
-      multiply<HD>(out, scores, keys.v_tile(t), step);
+      multiply<HD>(out, scores, typename S::Tile(keys.v_tile(t)), step);
     }
   }
   __syncthreads(); /* the tiles are free */
@@ -142,13 +143,12 @@ __global__ void __launch_bounds__(ForwardTiles<HD>::THREADS, ForwardTiles<HD>::B
 
 /* ---- host ---- */
 
-static void launch_forward(Context *c, const Attention *a, const TileArguments &arguments) {
-  const auto run = [&](auto width, auto dropout) {
-    using S = ForwardTiles<width>;
-    const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
-    launch(c, "attention", attention_forward<width, dropout>, dim3((unsigned)blocks), S::THREADS, S::BYTES, arguments);
-  };
-  with_tile_kernel(a, run);
+template <int HD, bool DROPOUT, bool HOPPER>
+static void launch_forward_kernel(Context *c, const Attention *a, const TileArguments &arguments) {
+  using S = ForwardTiles<HD, HOPPER>;
+  const int64_t blocks = divide_up(a->queries, S::QUERIES) * a->heads * a->batch;
+  launch(c, "attention", attention_forward<HD, DROPOUT, HOPPER>, dim3((unsigned)blocks), S::THREADS, S::BYTES,
+         arguments);
 }
 
 #endif

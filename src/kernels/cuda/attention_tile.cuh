@@ -40,22 +40,24 @@ __device__ __forceinline__ const bf16 *fragment_at(const bf16 *tile, int row, in
 }
 
 /* Begins to copy rows first .. first+ROWS of one head, zeros from row `rows` on: they are visible after cp_async_wait()
- * and a barrier. WIDTH threads copy a row. */
-template <int HD, int ROWS, int THREADS>
+ * and a barrier. WIDTH threads copy a row. The tile is one panel of HD columns, or several of PANEL, one after the
+ * other. */
+template <int HD, int ROWS, int THREADS, int PANEL>
 __device__ __forceinline__ void load_tile(bf16 *tile, const Heads<bf16> &from, int b, int first, int head, int rows,
                                           int dim) {
-  constexpr int WIDTH = HD / 8 % 8 == 0 ? 8 : 4, STEP = THREADS / WIDTH;
+  constexpr int WIDTH = PANEL / 8 % 8 == 0 ? 8 : 4, STEP = THREADS / WIDTH;
   static_assert(STEP % 8 == 0, "all rows of a thread have the same permutation of chunks");
   static_assert(ROWS % STEP == 0 || ROWS < STEP, "whole passes, or a part of one");
   const int chunk = (int)(threadIdx.x % WIDTH), row = (int)(threadIdx.x / WIDTH);
   const bf16 *at = from.at(b, first + row, head) + chunk * 8;
-  bf16 *const to = tile + tile_offset<HD, 8>(row, chunk);
+  bf16 *const to = tile + tile_offset<PANEL, 8>(row, chunk);
   if (ROWS % STEP && row >= ROWS) return;
 #pragma unroll
   for (int r = 0; r < ROWS; r += STEP, at += STEP * from.row)
 #pragma unroll
     for (int d = 0; d < HD; d += WIDTH * 8)
-      cp_async16(to + r * HD + d, at + d, first + row + r < rows && chunk * 8 + d < dim);
+      cp_async16(to + d / PANEL * ROWS * PANEL + r * PANEL + d % PANEL, at + d,
+                 first + row + r < rows && chunk * 8 + d < dim);
 }
 
 /* The queries of a block in the forward or for dQ: QUERIES queries of one head, from i0 on. Blocks of a head follow
@@ -69,21 +71,27 @@ template <int QUERIES> __device__ __forceinline__ QueryBlock query_block(const A
   return {bh, bh / a.heads, bh % a.heads, (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * QUERIES};
 }
 
-/* Tiles of KEYS keys and values of one head, alternating between two stages. */
-template <int HD, int KEYS, int THREADS> struct KeyStages {
-  static constexpr int TILE = KEYS * HD;
+/* Tiles of keys and values of one head, alternating between two stages. S: the sizes of a kernel's tiles. */
+template <class S> struct KeyStages {
   const TileArguments &a;
   bf16 *stages;
   int b, head;
 
-  __device__ __forceinline__ bf16 *k_tile(int t) const { return stages + (t & 1) * 2 * TILE; }
-  __device__ __forceinline__ bf16 *v_tile(int t) const { return k_tile(t) + TILE; }
+  __device__ __forceinline__ bf16 *k_tile(int t) const { return stages + (t & 1) * 2 * S::KEY_TILE; }
+  __device__ __forceinline__ bf16 *v_tile(int t) const { return k_tile(t) + S::KEY_TILE; }
   __device__ __forceinline__ void fetch(int t) const {
-    load_tile<HD, KEYS, THREADS>(k_tile(t), a.k, b, t * KEYS, head, a.keys, a.dim);
-    load_tile<HD, KEYS, THREADS>(v_tile(t), a.v, b, t * KEYS, head, a.keys, a.dim);
+    load_tile<S::HD, S::KEYS, S::THREADS, S::PANEL>(k_tile(t), a.k, b, t * S::KEYS, head, a.keys, a.dim);
+    load_tile<S::HD, S::KEYS, S::THREADS, S::PANEL>(v_tile(t), a.v, b, t * S::KEYS, head, a.keys, a.dim);
     cp_async_commit();
   }
 };
+
+/* Waits for this thread's copies, and makes them visible to the block; all warps have passed what came before. */
+template <class S> __device__ __forceinline__ void receive_tiles() {
+  cp_async_wait<0>();
+  S::publish();
+  __syncthreads();
+}
 
 /* ---- products ---- */
 
@@ -120,6 +128,19 @@ template <int HD, int M> struct LeftFactor<HD, M, true> {
 #pragma unroll
     for (int i = 0; i < 4; i++) out[i] = kept[m][k][i];
   }
+};
+
+/* How kernels multiply tiles: each warp for itself, by mma, or the four warps of a block together, by wgmma
+ * (attention_hopper.cu). PANEL: columns of a panel of a tile; align(): where the tiles begin, up to SLACK bytes behind the
+ * start of shared memory; publish() makes the thread's copies visible to products after a barrier. */
+template <int HD_, bool HOPPER> struct Products;
+template <int HD_> struct Products<HD_, false> {
+  static constexpr int HD = HD_, PANEL = HD, SLACK = 0;
+  static constexpr bool TOGETHER = false;
+  template <int M, bool REGISTERS> using Left = LeftFactor<HD, M, REGISTERS>;
+  typedef const bf16 *Tile;
+  __device__ static __forceinline__ unsigned char *align(unsigned char *shared) { return shared; }
+  __device__ static __forceinline__ void publish() {}
 };
 
 template <int M, int N> __device__ __forceinline__ void clear(float (&acc)[M][N][4]) {
@@ -164,6 +185,12 @@ __device__ __forceinline__ void multiply_transposed(float (&acc)[M][N][4], const
   }
 }
 
+/* Columns 16k .. 16k+15 of the rows of `from`, rounded to bf16, as a left factor. */
+template <int N> __device__ __forceinline__ void round_left(uint32_t (&a)[4], const float (&from)[N][4], int k) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) a[i] = pack_bf16(from[2 * k + i / 2][i % 2 * 2], from[2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
 /* acc[16M][HD] += left[16M][8K] (rows first .. first+8K of right), left rounded to bf16. */
 template <int HD, int M, int K>
 __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float (&left)[M][K][4], const bf16 *right,
@@ -173,10 +200,7 @@ __device__ __forceinline__ void multiply(float (&acc)[M][HD / 8][4], const float
   for (int k = 0; k < K / 2; k++) {
     uint32_t a[M][4];
 #pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        a[m][i] = pack_bf16(left[m][2 * k + i / 2][i % 2 * 2], left[m][2 * k + i / 2][i % 2 * 2 + 1]);
+    for (int m = 0; m < M; m++) round_left(a[m], left[m], k);
 #pragma unroll
     for (int n = 0; n < HD / 16; n++) {
       uint32_t b[4];
