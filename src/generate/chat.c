@@ -50,7 +50,7 @@ static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error 
   const LoadedModel *m = &s->p->model;
   BpeIds *ids = &s->p->prompt.tokens.decoder;
   s->chat.held = ids->count = 0;
-  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
+  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, error);
 }
 
 /* Encodes the chat, without its oldest messages if the context is full. */
@@ -91,7 +91,7 @@ static bool can_encode(const Session *s, const Text *text, size_t size, Error *w
   const ChatMessage *last = &s->chat.messages[s->chat.count - 1];
   const ChatTurn turns[] = {{CHAT_USER, last->text, last->size}, {CHAT_ASSISTANT, text->bytes.bytes, size}};
   BpeIds ids = {0};
-  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, NULL, why);
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, why);
   free(ids.ids);
   return ok;
 }

@@ -150,7 +150,7 @@ bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, 
   const bool ok = p->settings.truncate_prompt
                       ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, ctx, chat_room(ctx, most),
                                            &dropped, out, error)
-                      : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, NULL, error);
+                      : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, error);
   free(all);
   return ok && fit(p, "prompt", out, error);
 }

@@ -382,51 +382,24 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
 
 /* ---- ids ---- */
 
-size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count) {
-  size_t same = 0;
-  while (same < count && same < head_count && ids[same] == head[same]) same++;
-  return same;
-}
-
-static bool add_marks(ByteBuffer *out, uint8_t mark, size_t count, Error *error) {
-  for (size_t i = 0; out && i < count; i++)
-    if (!byte_buffer_add(out, &mark, 1, error)) return false;
-  return true;
-}
-
-static bool encode_piece(Tokenizer *t, const ChatText *text, const ChatPiece *piece, BpeIds *ids, ByteBuffer *in_loss,
-                         Error *error) {
-  const uint8_t *bytes = text->text.bytes;
-  const size_t before = ids->count;
-  BpeIds head = {0};
-  if (piece->id >= 0) return bpe_ids_sink(ids, &piece->id, 1, error) && add_marks(in_loss, piece->in_loss, 1, error);
-  bool ok = tokenizer_encode(t, bytes + piece->begin, piece->end - piece->begin, ids, error);
-  const size_t count = ids->count - before;
-  size_t unlearned = piece->learned == piece->end ? count : 0;
-  if (ok && piece->learned > piece->begin && piece->learned < piece->end) {
-    ok = tokenizer_encode(t, bytes + piece->begin, piece->learned - piece->begin, &head, error);
-    if (ok) unlearned = chat_unlearned(ids->ids + before, count, head.ids, head.count);
-  }
-  free(head.ids);
-  return ok && add_marks(in_loss, 0, unlearned, error) && add_marks(in_loss, 1, count - unlearned, error);
-}
-
 /* Encodes and frees the pieces, without special tokens in contents. */
-static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, ByteBuffer *in_loss, Error *error) {
+static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, Error *error) {
   const bool special = t->takes_special;
   bool ok = true;
   tokenizer_set_special(t, false);
-  for (size_t i = 0; ok && i < text->count; i++) ok = encode_piece(t, text, &text->pieces[i], ids, in_loss, error);
+  for (const ChatPiece *piece = text->pieces; ok && piece < text->pieces + text->count; piece++)
+    ok = piece->id >= 0
+             ? bpe_ids_sink(ids, &piece->id, 1, error)
+             : tokenizer_encode(t, text->text.bytes + piece->begin, piece->end - piece->begin, ids, error);
   tokenizer_set_special(t, special);
   chat_text_free(text);
   return ok;
 }
 
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
-                 ByteBuffer *in_loss, Error *error) {
+                 Error *error) {
   ChatText text = {0};
-  if (chat_render(chat, turns, count, false, reply, &text, error))
-    return encode_text(tokenizer, &text, ids, in_loss, error);
+  if (chat_render(chat, turns, count, false, reply, &text, error)) return encode_text(tokenizer, &text, ids, error);
   chat_text_free(&text);
   return false;
 }
@@ -441,7 +414,7 @@ bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *tu
     memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
   }
   if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) && write_reply(&w, chat))
-    return encode_text(tokenizer, &text, ids, NULL, error);
+    return encode_text(tokenizer, &text, ids, error);
   chat_text_free(&text);
   return false;
 }
@@ -461,7 +434,7 @@ static bool encode_rest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
   for (size_t i = 0; i < count; i++)
     if (turns[i].role == CHAT_SYSTEM || i >= dropped + (turns[0].role == CHAT_SYSTEM)) rest[kept++] = turns[i];
   ids->count = 0;
-  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, NULL, error);
+  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, error);
   free(rest);
   return ok;
 }
