@@ -27,95 +27,53 @@ typedef struct ChatForm {
   bool thinks;                                        /* the last answer has its thoughts, or empty ones */
 } ChatForm;
 
+#define EACH(x)                                                                                                        \
+  { x, x, x }
 #define CHATML                                                                                                         \
-  .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},                                 \
-  .after = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"}
+  .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"}, .after = EACH("<|im_end|>\n")
 #define QWEN_PROMPT "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 #define SMOLLM_PROMPT "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 #define HELPFUL "You are a helpful assistant"
-#define LLAMA(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA(dates)                                                                                                   \
+  .start = BOS, .before = {HEADER("system") dates, HEADER("user"), HEADER("assistant")}, .after = EACH("<|eot_id|>"),  \
+  .trims = EACH(true)
 #define LLAMA_DATES "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+#define ROLE_NAMES .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}
+#define MISTRAL(open, close, gap)                                                                                      \
+  .start = BOS, .before = {NULL, open, gap}, .after = {NULL, close, EOS}, .alternates = true, .without = "<<SYS>>"
 #define EMPTY_THOUGHTS "<think>\n\n</think>\n\n"
 
 static const ChatForm forms[] = {
-    {.name = "Qwen 3",
-     .marks = {"<|im_start|>", "reasoning_content", "<think>"},
-     CHATML,
-     .thinks = true,
-     .without = "strftime_now"},
-    {.name = "Qwen 2.5", .marks = {"<|im_start|>", QWEN_PROMPT}, CHATML, .system = QWEN_PROMPT},
-    {.name = "SmolLM 2",
-     .marks = {"<|im_start|>", SMOLLM_PROMPT},
-     CHATML,
-     .system = SMOLLM_PROMPT,
-     .without = "strftime_now"},
-    {.name = "Qwen 2", .marks = {"<|im_start|>", HELPFUL ".<|im_end|>"}, CHATML, .system = HELPFUL "."},
-    {.name = "Qwen 1.5", .marks = {"<|im_start|>", HELPFUL "<|im_end|>"}, CHATML, .system = HELPFUL},
-    {.name = "Phi 4",
-     .marks = {"<|im_start|>", "<|im_sep|>"},
+    {"Qwen 3", {"<|im_start|>", "reasoning_content", "<think>"}, CHATML, .thinks = true, .without = "strftime_now"},
+    {"Qwen 2.5", {"<|im_start|>", QWEN_PROMPT}, CHATML, .system = QWEN_PROMPT},
+    {"SmolLM 2", {"<|im_start|>", SMOLLM_PROMPT}, CHATML, .system = SMOLLM_PROMPT, .without = "strftime_now"},
+    {"Qwen 2", {"<|im_start|>", HELPFUL ".<|im_end|>"}, CHATML, .system = HELPFUL "."},
+    {"Qwen 1.5", {"<|im_start|>", HELPFUL "<|im_end|>"}, CHATML, .system = HELPFUL},
+    {"Phi 4",
+     {"<|im_start|>", "<|im_sep|>"},
      .before = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>", "<|im_start|>assistant<|im_sep|>"},
-     .after = {"<|im_end|>", "<|im_end|>", "<|im_end|>"}},
-    {.name = "LFM2", .marks = {"<|im_start|>", "bos_token"}, CHATML, .start = BOS, .without = "strftime_now"},
-    {.name = "ChatML", .marks = {"<|im_start|>"}, CHATML, .without = "strftime_now"},
-    {.name = "Llama 3.1",
-     .marks = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"},
-     .start = BOS,
-     .before = {LLAMA("system") LLAMA_DATES, LLAMA("user"), LLAMA("assistant")},
-     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .system = "",
-     .trims = {true, true, true}},
-    {.name = "Llama 3",
-     .marks = {"<|start_header_id|>"},
-     .start = BOS,
-     .before = {LLAMA("system"), LLAMA("user"), LLAMA("assistant")},
-     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .trims = {true, true, true},
-     .without = "strftime_now"},
-    {.name = "Gemma",
-     .marks = {"<start_of_turn>"},
+     .after = EACH("<|im_end|>")},
+    {"LFM2", {"<|im_start|>", "bos_token"}, CHATML, .start = BOS, .without = "strftime_now"},
+    {"ChatML", {"<|im_start|>"}, CHATML, .without = "strftime_now"},
+    {"Llama 3.1", {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"}, LLAMA(LLAMA_DATES), .system = ""},
+    {"Llama 3", {"<|start_header_id|>"}, LLAMA(""), .without = "strftime_now"},
+    {"Gemma",
+     {"<start_of_turn>"},
      .start = BOS,
      .before = {NULL, "<start_of_turn>user\n", "<start_of_turn>model\n"},
      .after = {NULL, "<end_of_turn>\n", "<end_of_turn>\n"},
-     .trims = {true, true, true},
+     .trims = EACH(true),
      .alternates = true},
-    {.name = "Phi 3",
-     .marks = {"<|user|>\n", "<|end|>", "eos_token"},
-     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
-     .after = {"<|end|>\n", "<|end|>\n", "<|end|>\n"},
-     .finish = EOS},
-    {.name = "Zephyr",
-     .marks = {"<|user|>\n", "<|assistant|>", "eos_token"},
-     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
-     .after = {EOS "\n", EOS "\n", EOS "\n"}},
-    {.name = "Mistral 0.2",
-     .marks = {" [INST] ", " [/INST]"},
-     .start = BOS,
-     .before = {NULL, " [INST] ", " "},
-     .after = {NULL, " [/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral",
-     .marks = {"[INST] ", " [/INST]"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", ""},
-     .after = {NULL, " [/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral 0.3",
-     .marks = {"[INST] ", "[/INST]", "|trim"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", " "},
-     .after = {NULL, "[/INST]", EOS},
-     .trims = {[CHAT_ASSISTANT] = true},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral 0.3, untrimmed",
-     .marks = {"[INST] ", "[/INST]"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", " "},
-     .after = {NULL, "[/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
+    {"Phi 3", {"<|user|>\n", "<|end|>", "eos_token"}, ROLE_NAMES, .after = EACH("<|end|>\n"), .finish = EOS},
+    {"Zephyr", {"<|user|>\n", "<|assistant|>", "eos_token"}, ROLE_NAMES, .after = EACH(EOS "\n")},
+    {"Mistral 0.2", {" [INST] ", " [/INST]"}, MISTRAL(" [INST] ", " [/INST]", " ")},
+    {"Mistral", {"[INST] ", " [/INST]"}, MISTRAL("[INST] ", " [/INST]", "")},
+    {"Mistral 0.3",
+     {"[INST] ", "[/INST]", "|trim"},
+     MISTRAL("[INST] ", "[/INST]", " "),
+     .trims = {[CHAT_ASSISTANT] = true}},
+    {"Mistral 0.3, untrimmed", {"[INST] ", "[/INST]"}, MISTRAL("[INST] ", "[/INST]", " ")},
 };
 
 #define OWN_TEMPLATE                                                                                                   \
@@ -388,9 +346,8 @@ static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, Error *error)
   bool ok = true;
   tokenizer_set_special(t, false);
   for (const ChatPiece *piece = text->pieces; ok && piece < text->pieces + text->count; piece++)
-    ok = piece->id >= 0
-             ? bpe_ids_sink(ids, &piece->id, 1, error)
-             : tokenizer_encode(t, text->text.bytes + piece->begin, piece->end - piece->begin, ids, error);
+    ok = piece->id >= 0 ? bpe_ids_sink(ids, &piece->id, 1, error)
+                        : tokenizer_encode(t, text->text.bytes + piece->begin, piece->end - piece->begin, ids, error);
   tokenizer_set_special(t, special);
   chat_text_free(text);
   return ok;
