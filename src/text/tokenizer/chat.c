@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const chat_role_names[CHAT_ROLES] = {"system", "user", "assistant"};
+
 /* ---- the forms ---- */
 
 #define BOS "\1" /* the token that texts begin with */
@@ -437,7 +439,6 @@ static void write_role_for_ollama(FILE *out, const Chat *chat, ChatRole role, co
 }
 
 void chat_write_ollama(const Chat *chat, FILE *out) {
-  static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
   const ChatForm *form = chat->form;
   if (form->system) {
     fputs("{{ if not .System }}", out);
@@ -446,7 +447,7 @@ void chat_write_ollama(const Chat *chat, FILE *out) {
   fputs("{{ range .Messages }}", out);
   for (ChatRole role = 0; role < CHAT_ROLES; role++) {
     if (!form->before[role]) continue;
-    fprintf(out, "{{ if eq .Role \"%s\" }}", names[role]);
+    fprintf(out, "{{ if eq .Role \"%s\" }}", chat_role_names[role]);
     write_role_for_ollama(out, chat, role, "{{ .Content }}");
   }
   fputs("{{ end }}", out);

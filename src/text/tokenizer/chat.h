@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES } ChatRole;
+extern const char *const chat_role_names[CHAT_ROLES]; /* as in "role" of messages */
 
 typedef struct ChatTurn {
   ChatRole role;
