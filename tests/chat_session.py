@@ -94,6 +94,9 @@ def sessions():
     out = talk("say two", "/reset", "/text", "say one", "/text", flags=["--system", "Be brief."])
     check("--system begins a chat and stays", out.stdout.split("\n")[:-1] ==
           ["three.", "system: Be brief.", "two.", "system: Be brief.", "user: say one", "assistant: two."], out)
+    out = talk("say two", "/system Be brief.", "/system brief.", "/text", "again", "/system")
+    check("/system adds and replaces a system prompt", out.stdout.split("\n")[:-1] ==
+          ["three.", "system: brief.", "user: say two", "assistant: three.", "three."] and out.stderr.endswith("note: brief.\n"), out)
     out = talk("/n 0", "say two", "/n 5", "say one", "/save part.jsonl", "/load part.jsonl", "/text")
     check("/save leaves out what has no answer", out.stdout == "\ntwo.\nuser: say one\nassistant: two.\n", out)
     with open("long.jsonl", "w", encoding="utf-8") as file:

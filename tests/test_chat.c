@@ -12,17 +12,24 @@
 
 enum { START = 257, END = 258 };
 
-/* "\1" stands for START, "\2" for END; in `counted`, "x" for a token in the loss. */
-static void expect_ids(const BpeIds *ids, const ByteBuffer *in_loss, const char *text, const char *counted) {
-  const size_t count = strlen(text);
-  assert_int_equal(strlen(counted), count);
-  assert_int_equal(ids->count, count);
-  assert_int_equal(in_loss->size, count);
-  for (size_t i = 0; i < count; i++) {
+/* "\1" stands for START, "\2" for END. */
+static void expect_ids(const BpeIds *ids, const char *text) {
+  assert_int_equal(ids->count, strlen(text));
+  for (size_t i = 0; i < ids->count; i++) {
     const int32_t wanted = text[i] == '\1' ? START : text[i] == '\2' ? END : (int32_t)(uint8_t)text[i];
     assert_int_equal(ids->ids[i], wanted);
-    assert_int_equal(in_loss->bytes[i], counted[i] == 'x');
   }
+}
+
+/* In `counted`, "x" stands for a byte or token in the loss. */
+static void expect_counted(const ChatText *text, const char *counted) {
+  size_t at = 0;
+  for (const ChatPiece *piece = text->pieces; piece < text->pieces + text->count; piece++) {
+    if (piece->id >= 0) assert_int_equal(piece->in_loss, counted[at++] == 'x');
+    else
+      for (size_t i = piece->begin; i < piece->end; i++) assert_int_equal(i >= piece->learned, counted[at++] == 'x');
+  }
+  assert_int_equal(counted[at], 0);
 }
 
 static void encode(const char *template, const ChatTurn *turns, size_t count, bool reply, const char *text,
@@ -30,7 +37,7 @@ static void encode(const char *template, const ChatTurn *turns, size_t count, bo
   Tokenizer *tokenizer = tokenizer_byte();
   Chat *chat;
   BpeIds ids = {0};
-  ByteBuffer in_loss = {0};
+  ChatText pieces = {0};
   Error error = {0};
   assert_true(chat_extend_tokenizer(&tokenizer, &error));
   assert_int_equal(tokenizer_end(tokenizer), END);
@@ -39,16 +46,18 @@ static void encode(const char *template, const ChatTurn *turns, size_t count, bo
   assert_true(chat_open(&chat, tokenizer, &error));
   tokenizer_set_special(tokenizer, true); /* contents have no special tokens even so */
   if (text) {
-    assert_true(chat_encode(chat, tokenizer, turns, count, reply, &ids, &in_loss, &error));
-    expect_ids(&ids, &in_loss, text, counted);
+    assert_true(chat_encode(chat, tokenizer, turns, count, reply, &ids, &error));
+    expect_ids(&ids, text);
+    assert_true(chat_render(chat, turns, count, false, reply, &pieces, &error));
+    expect_counted(&pieces, counted);
   } else {
-    assert_false(chat_encode(chat, tokenizer, turns, count, reply, &ids, &in_loss, &error));
+    assert_false(chat_encode(chat, tokenizer, turns, count, reply, &ids, &error));
     assert_int_equal(error.code, EXIT_INPUT);
   }
   chat_close(chat);
   tokenizer_free(tokenizer);
   free(ids.ids);
-  free(in_loss.bytes);
+  chat_text_free(&pieces);
 }
 
 #define TURN(role, text)                                                                                               \
@@ -93,7 +102,7 @@ static void next_turn(const char *template) {
   assert_true(chat_open(&chat, tokenizer, &error));
   for (int ended = 0; ended < 2; ended++) {
     BpeIds whole = {0}, next = {0};
-    assert_true(chat_encode(chat, tokenizer, turns, 3, true, &whole, NULL, &error));
+    assert_true(chat_encode(chat, tokenizer, turns, 3, true, &whole, &error));
     assert_true(chat_encode_next(chat, tokenizer, &turns[2], ended, &next, &error));
     const int32_t *rest = whole.ids + whole.count - next.count;
     assert_memory_equal(rest, next.ids, next.count * sizeof *rest);

@@ -18,9 +18,9 @@ static bool has_system(const ChatSession *c) { return c->count && c->messages[0]
 
 static void drop_messages(ChatSession *c, size_t count) {
   while (c->count > count) {
-    const ChatMessage *last = &c->messages[--c->count];
+    const ChatTurn *last = &c->messages[--c->count];
     c->bytes -= last->size;
-    free(last->text);
+    free((void *)last->text);
   }
   if (c->dropped + has_system(c) >= c->count) c->dropped = 0;
   c->held = 0;
@@ -36,7 +36,7 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
     return error_memory(error, "a message");
   }
   if (size) memcpy(copy, text, size);
-  c->messages[c->count++] = (ChatMessage){role, copy, size};
+  c->messages[c->count++] = (ChatTurn){role, copy, size};
   c->bytes += size;
   return true;
 }
@@ -50,7 +50,7 @@ static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error 
   const LoadedModel *m = &s->p->model;
   BpeIds *ids = &s->p->prompt.tokens.decoder;
   s->chat.held = ids->count = 0;
-  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, NULL, error);
+  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, error);
 }
 
 /* Encodes the chat, without its oldest messages if the context is full. */
@@ -58,14 +58,9 @@ static bool encode_newest(Session *s, Error *error) {
   ChatSession *c = &s->chat;
   const LoadedModel *m = &s->p->model;
   const size_t ctx = (size_t)m->config.ctx, before = c->dropped;
-  ChatTurn *turns = malloc((c->count + 1) * sizeof *turns);
   c->held = 0;
-  if (!turns) return error_memory(error, "a chat");
-  for (size_t i = 0; i < c->count; i++)
-    turns[i] = (ChatTurn){c->messages[i].role, c->messages[i].text, c->messages[i].size};
-  const bool ok = chat_encode_newest(m->chat, m->tokenizer, turns, c->count, ctx, room(s->p), &c->dropped,
+  const bool ok = chat_encode_newest(m->chat, m->tokenizer, c->messages, c->count, ctx, room(s->p), &c->dropped,
                                      &s->p->prompt.tokens.decoder, error);
-  free(turns);
   if (ok && c->dropped > before)
     console_note(&s->p->console, "the context of %zu tokens is full: the model no longer sees the first %zu messages",
                  ctx, c->dropped);
@@ -76,22 +71,19 @@ static bool encode_newest(Session *s, Error *error) {
 static bool encode(Session *s, Error *error) {
   ChatSession *c = &s->chat;
   const LoadedModel *m = &s->p->model;
-  const ChatMessage *last = c->count ? &c->messages[c->count - 1] : NULL;
   BpeIds *ids = &s->p->prompt.tokens.decoder;
-  if (!c->held || !last) return encode_newest(s, error);
-  const ChatTurn turn = {last->role, last->text, last->size};
+  if (!c->held) return encode_newest(s, error);
   ids->count = c->held;
-  if (!chat_encode_next(m->chat, m->tokenizer, &turn, c->ended, ids, error)) return false;
+  if (!chat_encode_next(m->chat, m->tokenizer, &c->messages[c->count - 1], c->ended, ids, error)) return false;
   return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
 }
 
 /* Returns whether the vocabulary has the tokens of the first `size` bytes of an answer to the last message. Sets *why. */
 static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
   const LoadedModel *m = &s->p->model;
-  const ChatMessage *last = &s->chat.messages[s->chat.count - 1];
-  const ChatTurn turns[] = {{CHAT_USER, last->text, last->size}, {CHAT_ASSISTANT, text->bytes.bytes, size}};
+  const ChatTurn turns[] = {s->chat.messages[s->chat.count - 1], {CHAT_ASSISTANT, text->bytes.bytes, size}};
   BpeIds ids = {0};
-  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, NULL, why);
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, why);
   free(ids.ids);
   return ok;
 }
@@ -188,20 +180,17 @@ static bool set_system(Session *s, const char *text, Error *error) {
                  has_system(c) ? (int)c->messages[0].size : 0, has_system(c) ? (char *)c->messages[0].text : "");
     return true;
   }
-  const size_t size = strlen(text);
-  const ChatTurn turn = {CHAT_SYSTEM, (const uint8_t *)text, size};
-  if (!encode_turns(s, &turn, 1, error)) return false; /* the template may have none */
-  if (!has_system(c)) {
-    if (!add_message(c, CHAT_SYSTEM, "", 0, error)) return false;
-    const ChatMessage added = c->messages[c->count - 1];
-    memmove(c->messages + 1, c->messages, (c->count - 1) * sizeof *c->messages);
-    c->messages[0] = added;
-  }
-  uint8_t *copy = (uint8_t *)strdup(text);
-  if (!copy) return error_memory(error, "a message");
-  c->bytes += size - c->messages[0].size;
-  free(c->messages[0].text);
-  c->messages[0] = (ChatMessage){CHAT_SYSTEM, copy, size};
+  const ChatTurn turn = {CHAT_SYSTEM, (const uint8_t *)text, strlen(text)};
+  const bool replaces = has_system(c);
+  if (!encode_turns(s, &turn, 1, error) || /* the template may have none */
+      !add_message(c, CHAT_SYSTEM, turn.text, turn.size, error))
+    return false;
+  const size_t last = c->count - 1;
+  const ChatTurn added = c->messages[last];
+  if (replaces) c->messages[last] = c->messages[0];
+  else memmove(c->messages + 1, c->messages, last * sizeof *c->messages);
+  c->messages[0] = added;
+  if (replaces) drop_messages(c, last);
   return true;
 }
 
@@ -217,12 +206,10 @@ static bool reset(Session *s, const char *argument, Error *error) {
   return true;
 }
 
-static const char *const role_names[CHAT_ROLES] = {"system", "user", "assistant"};
-
 static bool show(Session *s, const char *argument, Error *error) {
   (void)argument;
-  for (const ChatMessage *m = s->chat.messages; m < s->chat.messages + s->chat.count; m++) {
-    printf("%s: ", role_names[m->role]);
+  for (const ChatTurn *m = s->chat.messages; m < s->chat.messages + s->chat.count; m++) {
+    printf("%s: ", chat_role_names[m->role]);
     fwrite(m->text, 1, m->size, stdout);
     putchar('\n');
   }
@@ -232,11 +219,11 @@ static bool show(Session *s, const char *argument, Error *error) {
 
 /* Writes the chat as a line of JSON, from which ./train learns: without empty answers and what was asked. */
 static bool save(Session *s, const char *path, Error *error) {
-  const ChatMessage *end = s->chat.messages + s->chat.count;
+  const ChatTurn *end = s->chat.messages + s->chat.count;
   json_t *messages = json_array();
-  for (const ChatMessage *m = s->chat.messages; m < end; m++)
+  for (const ChatTurn *m = s->chat.messages; m < end; m++)
     if (m->size && (m + 1 == end || m[1].size))
-      json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role_names[m->role], "content",
+      json_array_append_new(messages, json_pack("{s:s, s:o}", "role", chat_role_names[m->role], "content",
                                                 completion_string(m->text, m->size, NULL)));
   json_t *line = json_pack("{s:o}", "messages", messages);
   char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;

@@ -182,7 +182,7 @@ static void greet(const Session *s) {
 
 static void close_session(Session *s) {
   line_input_close(&s->input);
-  for (size_t i = 0; i < s->chat.count; i++) free(s->chat.messages[i].text);
+  for (size_t i = 0; i < s->chat.count; i++) free((void *)s->chat.messages[i].text);
   free(s->chat.messages);
   free(s->text.text);
   free(s->text.before);

@@ -147,10 +147,9 @@ bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, 
   if (!all) return error_memory(error, "a conversation");
   if (adds) all[0] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
   if (count) memcpy(all + adds, turns, count * sizeof *all);
-  const bool ok = p->settings.truncate_prompt
-                      ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, ctx, chat_room(ctx, most),
-                                           &dropped, out, error)
-                      : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, NULL, error);
+  const bool ok = p->settings.truncate_prompt ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, ctx,
+                                                                   chat_room(ctx, most), &dropped, out, error)
+                                              : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, error);
   free(all);
   return ok && fit(p, "prompt", out, error);
 }

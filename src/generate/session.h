@@ -29,14 +29,8 @@ typedef struct TextSession {
   size_t turns_capacity;
 } TextSession;
 
-typedef struct ChatMessage {
-  ChatRole role;
-  uint8_t *text; /* owned */
-  size_t size;
-} ChatMessage;
-
 typedef struct ChatSession {
-  ChatMessage *messages; /* [count]; the first one may be a system prompt */
+  ChatTurn *messages; /* [count], which own their texts; the first one may be a system prompt */
   size_t count, capacity;
   size_t bytes;   /* of all messages */
   size_t dropped; /* the oldest messages, after a system prompt, that the model no longer sees */

@@ -54,7 +54,7 @@ static bool ask(Run *r, const char *prompt, size_t length, BpeIds *out, Error *e
   if (!r->text.train.file.info.conversations)
     return generation_prompt(tokenizer, run_start_token(r), (const uint8_t *)prompt, length, out, error);
   const bool ok =
-      chat_open(&chat, tokenizer, error) && chat_encode(chat, tokenizer, &turn, length > 0, true, out, NULL, error);
+      chat_open(&chat, tokenizer, error) && chat_encode(chat, tokenizer, &turn, length > 0, true, out, error);
   chat_close(chat);
   return ok;
 }

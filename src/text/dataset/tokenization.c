@@ -281,6 +281,14 @@ static size_t take_ids(const int32_t **ids, int32_t mark) {
   return (size_t)((*ids)++ - first);
 }
 
+/* Returns how many of the ids of a text are before its learned part: those that it has in common with `head`, the ids
+ * of only the bytes before that part. A token that has bytes of both counts as learned. */
+static size_t unlearned_ids(const int32_t *ids, size_t count, const int32_t *head, size_t head_count) {
+  size_t same = 0;
+  while (same < count && same < head_count && ids[same] == head[same]) same++;
+  return same;
+}
+
 static bool write_piece(FileEncoder *e, const ChatPiece *piece, const int32_t **ids, Error *error) {
   const ChatWriting *w = &e->writing;
   if (piece->opens && !token_writer_add(&e->writer, &w->turn_mark, 1, false, error)) return false;
@@ -292,7 +300,7 @@ static bool write_piece(FileEncoder *e, const ChatPiece *piece, const int32_t **
   const size_t count = take_ids(ids, w->document_end);
   const int32_t *head = *ids;
   const size_t head_count = take_ids(ids, w->document_end);
-  const size_t unlearned = piece->learned == piece->end ? count : chat_unlearned(first, count, head, head_count);
+  const size_t unlearned = piece->learned == piece->end ? count : unlearned_ids(first, count, head, head_count);
   return token_writer_add(&e->writer, first, unlearned, false, error) &&
          token_writer_add(&e->writer, first + unlearned, count - unlearned, true, error);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const chat_role_names[CHAT_ROLES] = {"system", "user", "assistant"};
+
 /* ---- the forms ---- */
 
 #define BOS "\1" /* the token that texts begin with */
@@ -27,95 +29,53 @@ typedef struct ChatForm {
   bool thinks;                                        /* the last answer has its thoughts, or empty ones */
 } ChatForm;
 
+#define EACH(x)                                                                                                        \
+  { x, x, x }
 #define CHATML                                                                                                         \
-  .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},                                 \
-  .after = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"}
+  .before = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"}, .after = EACH("<|im_end|>\n")
 #define QWEN_PROMPT "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 #define SMOLLM_PROMPT "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 #define HELPFUL "You are a helpful assistant"
-#define LLAMA(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define LLAMA(dates)                                                                                                   \
+  .start = BOS, .before = {HEADER("system") dates, HEADER("user"), HEADER("assistant")}, .after = EACH("<|eot_id|>"),  \
+  .trims = EACH(true)
 #define LLAMA_DATES "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+#define ROLE_NAMES .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}
+#define MISTRAL(open, close, gap)                                                                                      \
+  .start = BOS, .before = {NULL, open, gap}, .after = {NULL, close, EOS}, .alternates = true, .without = "<<SYS>>"
 #define EMPTY_THOUGHTS "<think>\n\n</think>\n\n"
 
 static const ChatForm forms[] = {
-    {.name = "Qwen 3",
-     .marks = {"<|im_start|>", "reasoning_content", "<think>"},
-     CHATML,
-     .thinks = true,
-     .without = "strftime_now"},
-    {.name = "Qwen 2.5", .marks = {"<|im_start|>", QWEN_PROMPT}, CHATML, .system = QWEN_PROMPT},
-    {.name = "SmolLM 2",
-     .marks = {"<|im_start|>", SMOLLM_PROMPT},
-     CHATML,
-     .system = SMOLLM_PROMPT,
-     .without = "strftime_now"},
-    {.name = "Qwen 2", .marks = {"<|im_start|>", HELPFUL ".<|im_end|>"}, CHATML, .system = HELPFUL "."},
-    {.name = "Qwen 1.5", .marks = {"<|im_start|>", HELPFUL "<|im_end|>"}, CHATML, .system = HELPFUL},
-    {.name = "Phi 4",
-     .marks = {"<|im_start|>", "<|im_sep|>"},
+    {"Qwen 3", {"<|im_start|>", "reasoning_content", "<think>"}, CHATML, .thinks = true, .without = "strftime_now"},
+    {"Qwen 2.5", {"<|im_start|>", QWEN_PROMPT}, CHATML, .system = QWEN_PROMPT},
+    {"SmolLM 2", {"<|im_start|>", SMOLLM_PROMPT}, CHATML, .system = SMOLLM_PROMPT, .without = "strftime_now"},
+    {"Qwen 2", {"<|im_start|>", HELPFUL ".<|im_end|>"}, CHATML, .system = HELPFUL "."},
+    {"Qwen 1.5", {"<|im_start|>", HELPFUL "<|im_end|>"}, CHATML, .system = HELPFUL},
+    {"Phi 4",
+     {"<|im_start|>", "<|im_sep|>"},
      .before = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>", "<|im_start|>assistant<|im_sep|>"},
-     .after = {"<|im_end|>", "<|im_end|>", "<|im_end|>"}},
-    {.name = "LFM2", .marks = {"<|im_start|>", "bos_token"}, CHATML, .start = BOS, .without = "strftime_now"},
-    {.name = "ChatML", .marks = {"<|im_start|>"}, CHATML, .without = "strftime_now"},
-    {.name = "Llama 3.1",
-     .marks = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"},
-     .start = BOS,
-     .before = {LLAMA("system") LLAMA_DATES, LLAMA("user"), LLAMA("assistant")},
-     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .system = "",
-     .trims = {true, true, true}},
-    {.name = "Llama 3",
-     .marks = {"<|start_header_id|>"},
-     .start = BOS,
-     .before = {LLAMA("system"), LLAMA("user"), LLAMA("assistant")},
-     .after = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"},
-     .trims = {true, true, true},
-     .without = "strftime_now"},
-    {.name = "Gemma",
-     .marks = {"<start_of_turn>"},
+     .after = EACH("<|im_end|>")},
+    {"LFM2", {"<|im_start|>", "bos_token"}, CHATML, .start = BOS, .without = "strftime_now"},
+    {"ChatML", {"<|im_start|>"}, CHATML, .without = "strftime_now"},
+    {"Llama 3.1", {"<|start_header_id|>", "Cutting Knowledge Date: December 2023"}, LLAMA(LLAMA_DATES), .system = ""},
+    {"Llama 3", {"<|start_header_id|>"}, LLAMA(""), .without = "strftime_now"},
+    {"Gemma",
+     {"<start_of_turn>"},
      .start = BOS,
      .before = {NULL, "<start_of_turn>user\n", "<start_of_turn>model\n"},
      .after = {NULL, "<end_of_turn>\n", "<end_of_turn>\n"},
-     .trims = {true, true, true},
+     .trims = EACH(true),
      .alternates = true},
-    {.name = "Phi 3",
-     .marks = {"<|user|>\n", "<|end|>", "eos_token"},
-     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
-     .after = {"<|end|>\n", "<|end|>\n", "<|end|>\n"},
-     .finish = EOS},
-    {.name = "Zephyr",
-     .marks = {"<|user|>\n", "<|assistant|>", "eos_token"},
-     .before = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
-     .after = {EOS "\n", EOS "\n", EOS "\n"}},
-    {.name = "Mistral 0.2",
-     .marks = {" [INST] ", " [/INST]"},
-     .start = BOS,
-     .before = {NULL, " [INST] ", " "},
-     .after = {NULL, " [/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral",
-     .marks = {"[INST] ", " [/INST]"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", ""},
-     .after = {NULL, " [/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral 0.3",
-     .marks = {"[INST] ", "[/INST]", "|trim"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", " "},
-     .after = {NULL, "[/INST]", EOS},
-     .trims = {[CHAT_ASSISTANT] = true},
-     .alternates = true,
-     .without = "<<SYS>>"},
-    {.name = "Mistral 0.3, untrimmed",
-     .marks = {"[INST] ", "[/INST]"},
-     .start = BOS,
-     .before = {NULL, "[INST] ", " "},
-     .after = {NULL, "[/INST]", EOS},
-     .alternates = true,
-     .without = "<<SYS>>"},
+    {"Phi 3", {"<|user|>\n", "<|end|>", "eos_token"}, ROLE_NAMES, .after = EACH("<|end|>\n"), .finish = EOS},
+    {"Zephyr", {"<|user|>\n", "<|assistant|>", "eos_token"}, ROLE_NAMES, .after = EACH(EOS "\n")},
+    {"Mistral 0.2", {" [INST] ", " [/INST]"}, MISTRAL(" [INST] ", " [/INST]", " ")},
+    {"Mistral", {"[INST] ", " [/INST]"}, MISTRAL("[INST] ", " [/INST]", "")},
+    {"Mistral 0.3",
+     {"[INST] ", "[/INST]", "|trim"},
+     MISTRAL("[INST] ", "[/INST]", " "),
+     .trims = {[CHAT_ASSISTANT] = true}},
+    {"Mistral 0.3, untrimmed", {"[INST] ", "[/INST]"}, MISTRAL("[INST] ", "[/INST]", " ")},
 };
 
 #define OWN_TEMPLATE                                                                                                   \
@@ -382,51 +342,23 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
 
 /* ---- ids ---- */
 
-size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count) {
-  size_t same = 0;
-  while (same < count && same < head_count && ids[same] == head[same]) same++;
-  return same;
-}
-
-static bool add_marks(ByteBuffer *out, uint8_t mark, size_t count, Error *error) {
-  for (size_t i = 0; out && i < count; i++)
-    if (!byte_buffer_add(out, &mark, 1, error)) return false;
-  return true;
-}
-
-static bool encode_piece(Tokenizer *t, const ChatText *text, const ChatPiece *piece, BpeIds *ids, ByteBuffer *in_loss,
-                         Error *error) {
-  const uint8_t *bytes = text->text.bytes;
-  const size_t before = ids->count;
-  BpeIds head = {0};
-  if (piece->id >= 0) return bpe_ids_sink(ids, &piece->id, 1, error) && add_marks(in_loss, piece->in_loss, 1, error);
-  bool ok = tokenizer_encode(t, bytes + piece->begin, piece->end - piece->begin, ids, error);
-  const size_t count = ids->count - before;
-  size_t unlearned = piece->learned == piece->end ? count : 0;
-  if (ok && piece->learned > piece->begin && piece->learned < piece->end) {
-    ok = tokenizer_encode(t, bytes + piece->begin, piece->learned - piece->begin, &head, error);
-    if (ok) unlearned = chat_unlearned(ids->ids + before, count, head.ids, head.count);
-  }
-  free(head.ids);
-  return ok && add_marks(in_loss, 0, unlearned, error) && add_marks(in_loss, 1, count - unlearned, error);
-}
-
 /* Encodes and frees the pieces, without special tokens in contents. */
-static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, ByteBuffer *in_loss, Error *error) {
+static bool encode_text(Tokenizer *t, ChatText *text, BpeIds *ids, Error *error) {
   const bool special = t->takes_special;
   bool ok = true;
   tokenizer_set_special(t, false);
-  for (size_t i = 0; ok && i < text->count; i++) ok = encode_piece(t, text, &text->pieces[i], ids, in_loss, error);
+  for (const ChatPiece *piece = text->pieces; ok && piece < text->pieces + text->count; piece++)
+    ok = piece->id >= 0 ? bpe_ids_sink(ids, &piece->id, 1, error)
+                        : tokenizer_encode(t, text->text.bytes + piece->begin, piece->end - piece->begin, ids, error);
   tokenizer_set_special(t, special);
   chat_text_free(text);
   return ok;
 }
 
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
-                 ByteBuffer *in_loss, Error *error) {
+                 Error *error) {
   ChatText text = {0};
-  if (chat_render(chat, turns, count, false, reply, &text, error))
-    return encode_text(tokenizer, &text, ids, in_loss, error);
+  if (chat_render(chat, turns, count, false, reply, &text, error)) return encode_text(tokenizer, &text, ids, error);
   chat_text_free(&text);
   return false;
 }
@@ -441,7 +373,7 @@ bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *tu
     memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
   }
   if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) && write_reply(&w, chat))
-    return encode_text(tokenizer, &text, ids, NULL, error);
+    return encode_text(tokenizer, &text, ids, error);
   chat_text_free(&text);
   return false;
 }
@@ -461,7 +393,7 @@ static bool encode_rest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
   for (size_t i = 0; i < count; i++)
     if (turns[i].role == CHAT_SYSTEM || i >= dropped + (turns[0].role == CHAT_SYSTEM)) rest[kept++] = turns[i];
   ids->count = 0;
-  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, NULL, error);
+  const bool ok = chat_encode(chat, tokenizer, rest, kept, true, ids, error);
   free(rest);
   return ok;
 }
@@ -507,7 +439,6 @@ static void write_role_for_ollama(FILE *out, const Chat *chat, ChatRole role, co
 }
 
 void chat_write_ollama(const Chat *chat, FILE *out) {
-  static const char *const names[CHAT_ROLES] = {"system", "user", "assistant"};
   const ChatForm *form = chat->form;
   if (form->system) {
     fputs("{{ if not .System }}", out);
@@ -516,7 +447,7 @@ void chat_write_ollama(const Chat *chat, FILE *out) {
   fputs("{{ range .Messages }}", out);
   for (ChatRole role = 0; role < CHAT_ROLES; role++) {
     if (!form->before[role]) continue;
-    fprintf(out, "{{ if eq .Role \"%s\" }}", names[role]);
+    fprintf(out, "{{ if eq .Role \"%s\" }}", chat_role_names[role]);
     write_role_for_ollama(out, chat, role, "{{ .Content }}");
   }
   fputs("{{ end }}", out);

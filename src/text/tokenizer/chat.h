@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES } ChatRole;
+extern const char *const chat_role_names[CHAT_ROLES]; /* as in "role" of messages */
 
 typedef struct ChatTurn {
   ChatRole role;
@@ -56,10 +57,9 @@ void chat_close(Chat *chat); /* NULL is harmless */
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
                  Error *error);
 
-/* Appends the ids of a conversation to `ids`, and for each whether the loss counts it to `in_loss`, which may be NULL.
- * `tokenizer`: that of chat_open(). Errors as above, and those of tokenizer_encode(). */
+/* Appends the ids of a conversation. `tokenizer`: that of chat_open(). Errors as above, and those of tokenizer_encode(). */
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
-                 ByteBuffer *in_loss, Error *error);
+                 Error *error);
 
 /* Appends the ids that follow an answer of the model: the token that ends it unless `ended`, which says that the answer
  * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the conversation
@@ -84,10 +84,6 @@ bool chat_rewrites(const Chat *chat);   /* the form changes answers once they ar
 /* Writes the form as a template of ollama (of Go's text/template), without the token that begins texts, which ollama
  * adds. Contents are not trimmed, and answers keep their thoughts. A failed write is no error yet. */
 void chat_write_ollama(const Chat *chat, FILE *out);
-
-/* Returns how many of the ids of a text piece are before its learned part: those that it has in common with `head`, the
- * ids of only the bytes before that part. A token that has bytes of both counts as learned. */
-size_t chat_unlearned(const int32_t *ids, size_t count, const int32_t *head, size_t head_count);
 
 /* Replaces a tokenizer by one that also has <|im_start|> and <|im_end|>, the new end token, and the ChatML template.
  * EXIT_INPUT for a vocabulary of ids; EXIT_MEMORY. */
