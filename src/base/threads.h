@@ -20,7 +20,8 @@ double threads_quota(const char *root);
 enum { THREADS_MASK_BYTES = 128 };
 void threads_mask(unsigned char out[THREADS_MASK_BYTES]);
 
-/* Starts a thread that blocks all signals, so that the thread that calls this receives them. False: it cannot be created. */
+/* Starts a thread that blocks all signals, so that the thread that calls this receives them. False: there are too many
+ * threads, or memory is short. */
 bool thread_start(pthread_t *thread, void *(*body)(void *), void *argument);
 
 /* ---- a pool ---- */

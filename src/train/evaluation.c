@@ -45,8 +45,8 @@ static int64_t windows_of(const Run *r, int64_t tokens) {
   return windows > 1 ? windows : 1;
 }
 
-/* Returns the number of windows per evaluation: all of a validation text that is short for the run. A resumed run keeps its number, because
- * losses on other windows cannot be compared. */
+/* Returns the number of windows per evaluation: all of a validation text that is short for the run. A resumed
+ * run keeps its number, because losses on other windows cannot be compared. */
 static int64_t part_windows(const Run *r) {
   const int64_t all = all_windows(&r->text);
   const bool whole = auto_evaluates_whole(&r->settings, token_range_size(&r->text.val.range));

@@ -93,8 +93,8 @@ static int first_equal(const Plan *plans, int run) {
   return first;
 }
 
-/* Times steps of at most `at_once` runs of each model, side by side in the order of the sweep. Stores the seconds of a step of each model at its first run:
- * seconds is [count], zeroed. */
+/* Times steps of at most `at_once` runs of each model, side by side in the order of the sweep. Stores the seconds of a
+ * step of each model at its first run: seconds is [count], zeroed. */
 static bool time_steps(Sweep *s, Plan *plans, double *seconds, Error *error) {
   for (int i = 0; i < s->count; i++) {
     int equal = 0;
