@@ -197,7 +197,7 @@ static bool must_sample(const Run *r) {
 static bool is_of_device(const Error *error) { return error->code == EXIT_MEMORY || error->code == EXIT_INTERNAL; }
 
 static bool take_all_reports(Run *r, Error *error) {
-  const bool ok = !error->code && run_take_reports(r, true, error);
+  const bool ok = !error->code && run_take_step_reports(r, true, error);
   return (ok || !is_of_device(error)) && run_agree(r->peers, error);
 }
 
@@ -242,7 +242,7 @@ static bool save_before_failing(Run *r, Error *error) {
   if (error->code != EXIT_INPUT && error->code != EXIT_CHECKPOINT) return false;
   r->peers->agreed = false; /* the processes have not agreed on the end yet */
   const bool saved =
-      r->session.saved_step == r->progress.step || (run_take_reports(r, true, &second) && run_save_state(r, &second));
+      r->session.saved_step == r->progress.step || (run_take_step_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
   return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
                                run_resume_command(&r->files).text);
@@ -272,7 +272,7 @@ static bool train_loop(Run *r, Error *error) {
     startup_unsaved_steps++;
     /* An error of one process reaches the others before the next collective operation. If its device fails in the
      * middle of a step, they are waiting for it and cannot be told. */
-    if (!run_take_reports(r, false, error) && is_of_device(error)) return false;
+    if (!run_take_step_reports(r, false, error) && is_of_device(error)) return false;
     if (!run_keep_minutes(r, error) || !pause_training(r, error)) return false;
   }
   return take_all_reports(r, error);

@@ -169,7 +169,7 @@ bool run_write_report(const RunFiles *files, Error *error) {
                     error);
 }
 
-bool run_take_reports(Run *r, bool wait, Error *error) {
+bool run_take_step_reports(Run *r, bool wait, Error *error) {
   StepReport reports[REPORT_RING];
   int count;
   while ((count = model_reports(r->model.on_device, reports, REPORT_RING, wait, error)) > 0)

@@ -390,7 +390,7 @@ bool run_open_base_tokenizers(Run *r, bool conversations, Error *error);
 /* ---- logging.c: reports of finished steps ---- */
 /* Takes the reports that have arrived: sums the losses, writes metrics, shows progress. With `wait` it waits for the
  * reports of all steps so far. */
-bool run_take_reports(Run *r, bool wait, Error *error);
+bool run_take_step_reports(Run *r, bool wait, Error *error);
 /* Fills EXIT_NONFINITE with what happened, which files remain and learning rates to try. */
 bool run_fail_nonfinite(const Run *r, const char *what, Error *error);
 bool run_write_result(Run *r, RunEnd end, const char *version, Error *error); /* result.json */

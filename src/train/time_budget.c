@@ -221,7 +221,7 @@ bool run_keep_minutes(Run *r, Error *error) {
   const double change = fabs((double)(steps - r->settings.steps)) * (step_seconds(p) + pause);
   const bool same = change < 0.01 * budget || steps == r->settings.steps;
   if (run_broadcast_flag(r->peers, same)) return true;
-  if (!run_take_reports(r, true, error)) return false; /* waiting for a GPU's steps is no pause */
+  if (!run_take_step_reports(r, true, error)) return false; /* waiting for a GPU's steps is no pause */
   const double start = clock_seconds();
   const bool ok = change_length(r, steps, error);
   p->paused = clock_seconds() - start; /* writing config.txt can take longer than many steps */
