@@ -38,7 +38,7 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
   if (size) memcpy(copy, text, size);
   c->messages[c->count++] = (ChatTurn){role, copy, size};
   c->bytes += size;
-  return true;
+  return true; // cppcheck-suppress memleak -- the chat owns the copy now
 }
 
 /* ---- what the model reads ---- */
@@ -78,7 +78,7 @@ static bool encode(Session *s, Error *error) {
   return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
 }
 
-/* Returns whether the vocabulary has the tokens of the first `size` bytes of an answer to the last message. Sets *why. */
+/* Returns whether the vocabulary has the first `size` bytes of an answer to the last message; if not, *why says so. */
 static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
   const LoadedModel *m = &s->p->model;
   const ChatTurn turns[] = {s->chat.messages[s->chat.count - 1], {CHAT_ASSISTANT, text->bytes.bytes, size}};
@@ -88,8 +88,8 @@ static bool can_encode(const Session *s, const Text *text, size_t size, Error *w
   return ok;
 }
 
-/* Drops tokens from the end of an answer until the vocabulary can express the rest: it lacks the half of a word before a
- * stop text, and with that in the chat no later message could be encoded. EXIT_MEMORY. */
+/* Drops tokens from the end of an answer until the vocabulary can express the rest: it lacks the half of a word before
+ * a stop text, and with that in the chat no later message could be encoded. EXIT_MEMORY. */
 static bool drop_unreadable(const Session *s, Text *text, Error *error) {
   const size_t all = text->bytes.size;
   size_t count = text->ids.count;
