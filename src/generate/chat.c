@@ -38,7 +38,7 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
   if (size) memcpy(copy, text, size);
   c->messages[c->count++] = (ChatTurn){role, copy, size};
   c->bytes += size;
-  return true;
+  return true; // cppcheck-suppress memleak -- the chat owns the copy now
 }
 
 /* ---- what the model reads ---- */
@@ -78,7 +78,7 @@ static bool encode(Session *s, Error *error) {
   return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
 }
 
-/* Returns whether the vocabulary has the tokens of the first `size` bytes of an answer to the last message. Sets *why. */
+/* Returns whether the vocabulary has the first `size` bytes of an answer to the last message; if not, *why says so. */
 static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
   const LoadedModel *m = &s->p->model;
   const ChatTurn turns[] = {s->chat.messages[s->chat.count - 1], {CHAT_ASSISTANT, text->bytes.bytes, size}};
@@ -88,23 +88,23 @@ static bool can_encode(const Session *s, const Text *text, size_t size, Error *w
   return ok;
 }
 
-/* Drops what the vocabulary cannot express from an answer, such as the half of a word before a stop text, and what
- * follows it: no later message could be encoded. EXIT_MEMORY. */
+/* Drops tokens from the end of an answer until the vocabulary can express the rest: it lacks the half of a word before
+ * a stop text, and with that in the chat no later message could be encoded. EXIT_MEMORY. */
 static bool drop_unreadable(const Session *s, Text *text, Error *error) {
   const size_t all = text->bytes.size;
+  size_t count = text->ids.count;
   Error why = {0};
-  if (can_encode(s, text, all, &why)) return true;
-  size_t least = 0, most = text->ids.count; /* tokens that stay */
-  while (least < most && why.code == EXIT_INPUT) {
-    const size_t middle = (least + most + 1) / 2, end = middle < text->ids.count ? text->tokens[middle].begin : all;
-    if (can_encode(s, text, end < all ? end : all, &why)) least = middle;
-    else most = middle - 1;
+  for (; !can_encode(s, text, text->bytes.size, &why); why = (Error){0}) {
+    if (why.code != EXIT_INPUT || !text->bytes.size) return fail(error, why.code, "%s", why.text);
+    while (count > 0 && text->tokens[--count].begin >= text->bytes.size) {
+    }
+    text->bytes.size = text->tokens[count].begin;
   }
-  if (why.code != EXIT_INPUT) return fail(error, why.code, "%s", why.text);
-  text->bytes.size = least < text->ids.count ? text->tokens[least].begin : 0;
-  console_note(&s->p->console,
-               "the vocabulary cannot express this answer: the chat goes on with the first %zu of its %zu bytes",
-               text->bytes.size, all);
+  if (text->bytes.size < all)
+    console_note(&s->p->console,
+                 "the vocabulary cannot express this answer: the chat goes on with the first %zu of its "
+                 "%zu bytes",
+                 text->bytes.size, all);
   return true;
 }
 

@@ -132,13 +132,13 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
 /* Encodes a prompt; replaces the contents of *out, which starts zeroed. With an encoder, the source is the tokens of
  * the text and the end token, and the decoder gets the start token and the tokens of --answer. Otherwise the decoder
  * gets the tokens of generation_prompt(); or, with a chat template, --system and the text as a user's turn, up to where
- * the answer begins; without a text only that beginning. EXIT_INPUT when the tokens exceed the context and may not be truncated;
- * EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
+ * the answer begins; without a text only that beginning. EXIT_INPUT when the tokens exceed the context and may not be
+ * truncated; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
 /* Makes the ids of a conversation up to where the answer of at most `most` tokens (< 0: of any length) begins, with
- * --system if it has no system prompt. For models with a chat template. Instead of the beginning, --truncate-prompt drops
- * the oldest messages, as chat_encode_newest() does. Errors of prompt_encode() and chat_encode(). */
+ * --system if it has no system prompt. For models with a chat template. Instead of the beginning, --truncate-prompt
+ * drops the oldest messages, as chat_encode_newest() does. Errors of prompt_encode() and chat_encode(). */
 bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, int64_t most, BpeIds *out,
                          Error *error);
 

@@ -401,19 +401,24 @@ static bool add_bad_lines(Corpus *corpus, Error *error) {
                       lines, bad > NAMED ? ", ..." : "");
 }
 
-static bool next_line(Corpus *corpus, Document *out, Error *error) {
-  const size_t begin = corpus->at;
+/* Makes the record a document, unless it is empty. */
+static void give_record(const Corpus *corpus, int64_t line, size_t begin, Document *out) {
   const Record *record = &corpus->record;
-  if (!read_line(corpus, error)) return error->code == EXIT_INPUT && add_bad_lines(corpus, error);
-  if (record->size == 0) return true;
+  if (record->size == 0) return;
   *out = (Document){.text = record->text,
                     .size = record->size,
                     .prompt = record->prompt,
-                    .line = corpus->record_line,
+                    .line = line,
                     .offset = (int64_t)begin,
                     .turns = record->turns,
                     .turn_count = record->turn_count};
-  return check_conversation(corpus, error);
+}
+
+static bool next_line(Corpus *corpus, Document *out, Error *error) {
+  const size_t begin = corpus->at;
+  if (!read_line(corpus, error)) return error->code == EXIT_INPUT && add_bad_lines(corpus, error);
+  give_record(corpus, corpus->record_line, begin, out);
+  return !out->size || check_conversation(corpus, error);
 }
 
 /* Reads a conversation of lines with names. */
@@ -428,13 +433,7 @@ static bool next_conversation(Corpus *corpus, Document *out, Error *error) {
     return false;
   corpus->at += bytes;
   corpus->line += lines;
-  if (record->size > 0)
-    *out = (Document){.text = record->text,
-                      .size = record->size,
-                      .line = line,
-                      .offset = (int64_t)begin,
-                      .turns = record->turns,
-                      .turn_count = record->turn_count};
+  give_record(corpus, line, begin, out);
   return true;
 }
 
@@ -470,8 +469,7 @@ static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
   if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error)) return false;
   corpus->at += bytes;
   corpus->line += lines;
-  if (record->size > 0)
-    *out = (Document){.text = record->text, .size = record->size, .line = line, .offset = (int64_t)begin};
+  give_record(corpus, line, begin, out);
   return true;
 }
 

@@ -41,7 +41,7 @@ void record_free(Record *record) {
 /* ---- conversations ---- */
 
 void record_begin_turns(Record *record) {
-  record->size = record->turn_count = 0;
+  record->size = record->prompt = record->turn_count = 0;
   record->text = NULL;
 }
 

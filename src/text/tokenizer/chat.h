@@ -57,13 +57,14 @@ void chat_close(Chat *chat); /* NULL is harmless */
 bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all, bool reply, ChatText *out,
                  Error *error);
 
-/* Appends the ids of a conversation. `tokenizer`: that of chat_open(). Errors as above, and those of tokenizer_encode(). */
+/* Appends the ids of a conversation. `tokenizer`: that of chat_open(). Errors as above, and those of
+ * tokenizer_encode(). */
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
                  Error *error);
 
 /* Appends the ids that follow an answer of the model: the token that ends it unless `ended`, which says that the answer
- * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the conversation
- * so far, unless chat_rewrites(). Errors as above. */
+ * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the
+ * conversation so far, unless chat_rewrites(). Errors as above. */
 bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
                       Error *error);
 
