@@ -100,7 +100,8 @@ def launches(emulator):
     """{what: launches and matrix products} of a training step and of a token: a llama of 6 layers."""
 
     def count(*command):
-        told = {**os.environ, "EMU_VERBOSE": "1", "XDG_CACHE_HOME": "/dev/null"}  # both runs measure their GEMMs
+        # the user's cache stays as it is, and every run measures the same products
+        told = {**os.environ, "EMU_VERBOSE": "1", "XDG_CACHE_HOME": "/dev/null"}
         run = subprocess.run(command, text=True, errors="replace", capture_output=True, cwd=folder, env=told)
         if run.returncode:
             sys.exit(f"{' '.join(command)}: {run.stderr[-500:]}")

@@ -199,32 +199,6 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
 
 /* ---- the operations ---- */
 
-template <class T> struct DecodeEmbedding {
-  T *x;
-  const T *table, *position_embedding; /* position_embedding NULL: none is added */
-  const int32_t *tokens, *lengths, *positions;
-  int vocab, position_count, dim, capacity;
-};
-
-/* x[r] = table[last token of r] + position_embedding[position[r]], with zeros for a token or position that has no row.
- * A block for each sequence. */
-template <class T> __global__ void decode_embedding_kernel(DecodeEmbedding<T> p) {
-  constexpr int N = VECTOR<T>;
-  const int64_t row = blockIdx.x;
-  const int32_t length = p.lengths[row], position = p.position_embedding ? p.positions[row] : -1;
-  const int32_t token = length > 0 ? p.tokens[row * p.capacity + (length - 1) % p.capacity] : -1;
-  const bool known = token >= 0 && token < p.vocab, inside = position >= 0 && position < p.position_count;
-  const T *const from = p.table + (int64_t)(known ? token : 0) * p.dim;
-  const T *const learned = inside ? p.position_embedding + (int64_t)position * p.dim : from;
-  for (int i = (int)threadIdx.x * N; i < p.dim; i += (int)blockDim.x * N) {
-    const Pack<T, N> a = fetch<N>(from + i, known), b = fetch<N>(learned + i, inside);
-    float x[N];
-#pragma unroll
-    for (int j = 0; j < N; j++) x[j] = number(a, j) + number(b, j);
-    store<N>(p.x + row * p.dim + i, x);
-  }
-}
-
 /* q, k, v = W n + b; q and k are rotated unless `table` is NULL. A unit is a pair (pair_of()) of a head, whose numbers
  * are rotated together. Heads of w: H of queries, G of keys, G of values. */
 template <class T, bool NORM, int TILES>
@@ -349,20 +323,6 @@ void with_product(Context *c, const char *name, const void *x, const Norm *norm,
 }
 
 } // namespace
-
-void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
-  with_element(
-      c,
-      [&]<class T>(T) {
-        DecodeEmbedding<T> p = {};
-        p.x = static_cast<T *>(x), p.table = compute_matrix<T>(params, e->table);
-        if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions, p.capacity = s->capacity;
-        p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
-        require_alignment(c, "decode_embedding", {p.dim}, {x, p.table, p.position_embedding});
-        launch(c, "decode_embedding", decode_embedding_kernel<T>, (unsigned)s->rows, 128, 0, p);
-      });
-}
 
 /* with_product() of norm(x). A norm that does not fit the product is computed before it, into scratch space behind the
  * first `taken` bytes, which f uses. */

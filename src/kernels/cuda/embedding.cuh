@@ -28,22 +28,31 @@ template <class T> struct EmbedForward {
   T *out;
   const T *table, *position_embedding; /* position_embedding NULL: none is added */
   const int32_t *tokens, *positions;
+  const int32_t *lengths; /* decoding: row r is the last token of the ring tokens[r]; NULL: row n is tokens[n] */
   int64_t rows;
-  int length, dim;
+  int capacity, length, dim; /* capacity: of a ring; length: of a sequence */
+  int vocab, position_count; /* tokens and positions beyond them give zeros */
   DropoutMask mask;
+
+  __device__ __forceinline__ int token(int64_t n) const {
+    if (!lengths) return tokens[n];
+    return lengths[n] > 0 ? tokens[n * capacity + (lengths[n] - 1) % capacity] : -1;
+  }
 };
 
 template <class T> __global__ void __launch_bounds__(EMBED_BLOCK) embed_tokens(EmbedForward<T> p) {
   constexpr int N = VECTOR<T>;
   const unsigned thread = blockIdx.x * EMBED_BLOCK + threadIdx.x;
   for (Walk at(thread, gridDim.x * EMBED_BLOCK, p.dim / N); at.row < p.rows; at.next()) {
-    float x[N], learned[N] = {};
-    const int n = (int)at.row, channel = at.col * N;
-    load<N>(x, p.table + (int64_t)p.tokens[n] * p.dim + channel);
-    const int64_t position = p.positions ? p.positions[n] : n % p.length;
-    if (p.position_embedding) load<N>(learned, p.position_embedding + position * p.dim + channel);
+    const int n = (int)at.row, channel = at.col * N, token = p.token(n);
+    const int position = !p.position_embedding ? -1 : p.positions ? p.positions[n] : n % p.length;
+    const bool known = token >= 0 && token < p.vocab, inside = position >= 0 && position < p.position_count;
+    const T *const from = p.table + (int64_t)(known ? token : 0) * p.dim + channel;
+    const T *const learned = inside ? p.position_embedding + (int64_t)position * p.dim + channel : from;
+    const Pack<T, N> a = fetch<N>(from, known), b = fetch<N>(learned, inside);
+    float x[N];
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] += learned[j];
+    for (int j = 0; j < N; j++) x[j] = number(a, j) + number(b, j);
     if (p.mask.state) apply_dropout<N>(x, p.mask, n, p.length, p.dim, channel);
     store<N>(p.out + at.row * p.dim + channel, x);
   }
@@ -188,20 +197,39 @@ __global__ void __launch_bounds__(EMBED_BLOCK) embed_join(EmbedBackward p) {
 
 } // namespace
 
-void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
-                    int batch, int length, const Dropout *dropout) {
+/* Launches embed_tokens() with the other arguments in those that `set` changes. */
+template <class F>
+static void embed(Context *c, const char *name, void *out, const Parameters *params, const Embedding *e, F set) {
   with_element(
       c,
       [&]<class T>(T) {
         EmbedForward<T> p = {};
-        p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table), p.tokens = tokens,
-        p.positions = e->positions;
+        p.out = static_cast<T *>(out), p.table = compute_matrix<T>(params, e->table);
         if (e->position_embedding.rows) p.position_embedding = compute_matrix<T>(params, e->position_embedding);
-        p.rows = (int64_t)batch * length, p.length = length, p.dim = e->table.cols;
-        p.mask = dropout_mask(dropout);
-        require_alignment(c, "embedding", {p.dim}, {out, p.table, p.position_embedding});
+        p.vocab = e->table.rows, p.position_count = e->position_embedding.rows, p.dim = e->table.cols;
+        set(p);
+        require_alignment(c, name, {p.dim}, {out, p.table, p.position_embedding});
         const dim3 grid = loop_grid(c, divide_up(p.rows * (p.dim / VECTOR<T>), EMBED_BLOCK), 16);
-        launch(c, "embedding", embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+        launch(c, name, embed_tokens<T>, grid, EMBED_BLOCK, 0, p);
+      });
+}
+
+void cuda_embedding(Context *c, void *out, const Parameters *params, const Embedding *e, const int32_t *tokens,
+                    int batch, int length, const Dropout *dropout) {
+  embed(
+      c, "embedding", out, params, e,
+      [&](auto &p) {
+        p.tokens = tokens, p.positions = e->positions;
+        p.rows = (int64_t)batch * length, p.length = length, p.mask = dropout_mask(dropout);
+      });
+}
+
+void cuda_decode_embedding(Context *c, void *x, const Parameters *params, const Embedding *e, const Sequences *s) {
+  embed(
+      c, "decode_embedding", x, params, e,
+      [&](auto &p) {
+        p.tokens = s->tokens, p.lengths = s->lengths, p.positions = s->positions;
+        p.rows = s->rows, p.capacity = s->capacity;
       });
 }
 

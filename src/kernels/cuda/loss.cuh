@@ -193,7 +193,7 @@ template <class T> struct LongRow {
 /* Returns maximum and sums of the logits that this thread reads. CACHED: keeps its vectors in `cache` for the second
  * pass. */
 template <bool CACHED, class T, int N>
-__device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow<T> &row, Pack<T, N> *cache) {
+__device__ __forceinline__ RowSums read_row(int vocab, const LongRow<T> &row, Pack<T, N> *cache) {
   RowSums r;
   for (int first = (int)threadIdx.x; first < row.packs; first += LOSS_AHEAD * LOSS_BLOCK) {
     Pack<T, N> ahead[LOSS_AHEAD];
@@ -212,7 +212,7 @@ __device__ __forceinline__ RowSums read_row(const CrossEntropy &p, const LongRow
       r.add(x);
     }
   }
-  if (row.rest < p.vocab) {
+  if (row.rest < vocab) {
     const float x[1] = {to_float(row.z[row.rest])};
     r.add(x);
   }
@@ -271,14 +271,13 @@ template <class T, bool CACHED> __global__ void __launch_bounds__(LOSS_BLOCK, 2)
   }
   const float z_target = to_float(z[target]);
   /* the barrier of block_merge() also waits until all threads have read the target's logit */
-  const RowSums r = block_merge(read_row<CACHED>(p, row, cache));
+  const RowSums r = block_merge(read_row<CACHED>(p.vocab, row, cache));
   if (threadIdx.x == 0) p.losses[n] = row_loss(p, r, z_target);
   if (p.gradient) write_row<CACHED>(p, row, cache, RowGradient(p, r), target);
 }
 
 struct Distillation {
-  void *dlogits;
-  const void *teacher;
+  void *dlogits, *teacher;
   int64_t stride;
   const int32_t *targets;
   int vocab;
@@ -292,19 +291,8 @@ template <class T> __global__ void __launch_bounds__(LOSS_BLOCK) distill_rows(Di
   const int64_t n = blockIdx.x;
   const int target = p.targets[n], packs = p.vocab / N, rest = packs * N + (int)threadIdx.x;
   if (target < 0 || target >= p.vocab) return;
-  const T *const t = static_cast<const T *>(p.teacher) + n * p.stride;
-  T *const dz = static_cast<T *>(p.dlogits) + n * p.stride;
-  RowSums r;
-  for (int i = (int)threadIdx.x; i < packs; i += LOSS_BLOCK) {
-    float x[N];
-    load<N>(x, t + (int64_t)i * N);
-    r.add(x);
-  }
-  if (rest < p.vocab) {
-    const float x[1] = {to_float(t[rest])};
-    r.add(x);
-  }
-  r = block_merge(r);
+  T *const t = static_cast<T *>(p.teacher) + n * p.stride, *const dz = static_cast<T *>(p.dlogits) + n * p.stride;
+  const RowSums r = block_merge(read_row<false, T, N>(p.vocab, {t, packs, rest}, NULL));
   const float weight = p.weight * p.state->inv_targets, scale = weight / r.exps;
   const float uniform = weight * p.smoothing / (float)p.vocab, at_target = weight * (1.0f - p.smoothing);
   for (int i = (int)threadIdx.x; i < packs; i += LOSS_BLOCK) {

@@ -41,14 +41,16 @@ __global__ void __launch_bounds__(CLIP_BLOCK) sum_squares(double *partial, const
 /* 1 - beta^t, without the cancellation of the subtraction for beta near 1. */
 __device__ __forceinline__ float bias_correction(float beta, double t) { return (float)-expm1(t * log((double)beta)); }
 
-/* One block: the norm from partial [parts], and the values of StepState that clip() sets. */
+/* One block: the norm from partial [parts], and the values of StepState that clip() sets. `peers`: partial has the
+ * PEER_SUMS of all processes. */
 __global__ void __launch_bounds__(CLIP_BLOCK)
-    finish_clip(StepState *state, const double *partial, int parts, float max_norm, AdamW adamw) {
+    finish_clip(StepState *state, const double *partial, int parts, bool peers, float max_norm, AdamW adamw) {
   double sum = 0;
   for (int i = (int)threadIdx.x; i < parts; i += CLIP_BLOCK) sum += partial[i];
   sum = block_sum<CLIP_BLOCK>(sum);
   if (threadIdx.x) return;
   const double norm = sqrt(sum), t = (double)(state->step + 1), ratio = (double)max_norm / (norm + 1e-6);
+  if (peers) state->loss_sum = partial[1], state->loss_count = (int64_t)partial[2];
   state->grad_norm = (float)norm;
   state->clip = max_norm > 0 && ratio < 1.0 ? (float)ratio : 1.0f;
   state->bias1 = bias_correction(adamw.beta1, t);
@@ -115,13 +117,13 @@ void cuda_clip(Context *c, StepState *state, const Parameters *params, float max
   if (c->error.code) return;
   if (params->span_count) {
     sum_steps(c, state, params);
-    launch(c, "clip", finish_clip, 1, CLIP_BLOCK, 0, state, c->sums, 1, max_norm, *adamw);
+    launch(c, "clip", finish_clip, 1, CLIP_BLOCK, 0, state, c->sums, 1, true, max_norm, *adamw);
     return;
   }
   const dim3 grid = loop_grid(c, divide_up((int64_t)params->count, 4 * CLIP_BLOCK), CLIP_GRID);
   double *partial = (double *)scratch(c, grid.x * sizeof(double));
   launch(c, "sum of squared gradients", sum_squares, grid, CLIP_BLOCK, 0, partial, params->grad, params->count);
-  launch(c, "clip", finish_clip, 1, CLIP_BLOCK, 0, state, partial, (int)grid.x, max_norm, *adamw);
+  launch(c, "clip", finish_clip, 1, CLIP_BLOCK, 0, state, partial, (int)grid.x, false, max_norm, *adamw);
 }
 
 void cuda_adamw(Context *c, StepState *state, const Parameters *params, const AdamW *adamw) {

@@ -69,12 +69,10 @@ static void add_pieces(std::vector<AdamwPiece> *out, size_t first, size_t m, siz
   }
 }
 
-static bool upload_pieces(Context *c, const char *name, const std::vector<AdamwPiece> &host, AdamwPiece **out,
-                          unsigned *count) {
-  const size_t bytes = host.size() * sizeof(AdamwPiece);
-  *count = (unsigned)host.size();
+template <class T> static bool upload_list(Context *c, const char *name, const std::vector<T> &host, T **out) {
+  const size_t bytes = host.size() * sizeof(T);
   if (!bytes) return true;
-  *out = (AdamwPiece *)cuda_alloc(c, name, bytes);
+  *out = (T *)cuda_alloc(c, name, bytes);
   if (*out) cuda_upload(c, *out, host.data(), bytes);
   return !c->error.code;
 }
@@ -89,9 +87,11 @@ static bool make_pieces(Context *c, const Parameters *params, ParameterLists *li
   }
   for (const Span *s = params->spans; s < params->spans + params->span_count; s++)
     if (s->owner == c->peers->rank) add_pieces(&owned, s->offset, 0, 0, s->count, false);
-  return upload_pieces(c, "list for AdamW", updated, &lists->pieces, &lists->piece_count) &&
-         upload_pieces(c, "list of own gradients", owned, &lists->owned, &lists->owned_count) &&
-         upload_pieces(c, "list of own vectors", vectors, &lists->vectors, &lists->vectors_count);
+  lists->piece_count = (unsigned)updated.size(), lists->owned_count = (unsigned)owned.size();
+  lists->vectors_count = (unsigned)vectors.size();
+  return upload_list(c, "list for AdamW", updated, &lists->pieces) &&
+         upload_list(c, "list of own gradients", owned, &lists->owned) &&
+         upload_list(c, "list of own vectors", vectors, &lists->vectors);
 }
 
 /* Finds the batch of a shape, or appends an empty one. */
@@ -105,7 +105,6 @@ static MuonBatch *find_batch(std::vector<MuonBatch> *batches, int rows, int cols
 static bool make_batches(Context *c, const Parameters *params, ParameterLists *lists) {
   std::vector<MuonBatch> *batches = &lists->batches;
   const int count = params->muon_count;
-  if (!count) return true;
   for (int i = 0; i < count; i++) find_batch(batches, params->muon[i].rows, params->muon[i].cols)->count++;
   int first = 0;
   for (MuonBatch &batch : *batches) batch.first = first, first += batch.count, batch.count = 0;
@@ -114,10 +113,7 @@ static bool make_batches(Context *c, const Parameters *params, ParameterLists *l
     MuonBatch *batch = find_batch(batches, params->muon[i].rows, params->muon[i].cols);
     offsets[(size_t)(batch->first + batch->count++)] = {params->muon[i].offset, params->muon[i].m_offset};
   }
-  const size_t bytes = (size_t)count * sizeof(MuonOffsets);
-  lists->matrices = (MuonOffsets *)cuda_alloc(c, "list for Muon", bytes);
-  if (lists->matrices) cuda_upload(c, lists->matrices, offsets.data(), bytes);
-  return !c->error.code;
+  return upload_list(c, "list for Muon", offsets, &lists->matrices);
 }
 
 static void make_lists(Context *c, Parameters *params) {

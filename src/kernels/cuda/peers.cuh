@@ -26,11 +26,6 @@ __global__ void __launch_bounds__(ARENA_BLOCK)
   sums[2] = (double)state->loss_count;
 }
 
-__global__ void take_losses(StepState *state, const double *sums) {
-  state->loss_sum = sums[1];
-  state->loss_count = (int64_t)sums[2];
-}
-
 /* partial [gridDim.x]: the sums of squares of pieces i, i + gridDim.x ... */
 __global__ void __launch_bounds__(ARENA_BLOCK)
     sum_own_squares(double *partial, const float *grad, const AdamwPiece *pieces, unsigned count) {
@@ -124,7 +119,6 @@ static void sum_steps(Context *c, StepState *state, const Parameters *p) {
   launch(c, "sums of a process", write_sums, 1, ARENA_BLOCK, 0, c->sums, state, partial,
          (int)(lists->owned_count ? grid.x : 0));
   sum_over_peers(c, c->sums, PEER_SUMS);
-  launch(c, "losses of all processes", take_losses, 1, 1, 0, state, c->sums);
 }
 
 /* Runs concurrently with later operations. With the last spans the streams join again, which a capture requires.
