@@ -1,9 +1,10 @@
 /* Are the tensor-core fragments laid out as the kernels and the emulator assume? A program, because it wants a card.
  *
- * Runs every function of kernels/cuda/primitives.cuh in one warp, those of wgmma.cuh in four, and compares each register of each lane with what
- * plain C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16", "ldmatrix"; 9.7.15 "wgmma"; 9.7.9 "cp.async"). The same
- * source runs on the card and in tests/cuda_on_cpu, so that both are held to the same tables. Prints a line a check and
- * the first lane and register that differ; status 0 when all agree, 1 when not, 2 without a device. */
+ * Runs every function of kernels/cuda/primitives.cuh in one warp, those of wgmma.cuh in four, and compares each
+ * register of each lane with what plain C++ computes from the index formulas of the PTX ISA (9.7.14 "mma.m16n8k16",
+ * "ldmatrix"; 9.7.15 "wgmma"; 9.7.9 "cp.async"). The same source runs on the card and in tests/cuda_on_cpu, so that
+ * both are held to the same tables. Prints a line a check and the first lane and register that differ; status 0 when
+ * all agree, 1 when not, 2 without a device. */
 #include "kernels/cuda/wgmma.cuh"
 
 #include <math.h>
@@ -40,9 +41,9 @@ __global__ void run_mma(float *d, const uint32_t *a, const uint32_t *b) {
   for (int i = 0; i < 4; i++) d[lane * 4 + i] = sum[i];
 }
 
-/* Products of a warpgroup: the left factor a [SIDE][DEPTH] from shared memory or registers, right factor b [SIDE][DEPTH]
- * (K_MAJOR: its rows are columns of the product) or [DEPTH][SIDE]; d [SIDE][SIDE], read if `add`. Two groups: after the
- * first wait only the second one may be on its way. Compiled for sm_90a alone. */
+/* Products of a warpgroup: the left factor a [SIDE][DEPTH] from shared memory or registers, right factor b
+ * [SIDE][DEPTH] (K_MAJOR: its rows are columns of the product) or [DEPTH][SIDE]; d [SIDE][SIDE], read if `add`. In two
+ * groups. Compiled for sm_90a alone. */
 template <bool REGISTERS, Major MAJOR>
 __global__ void run_wgmma(float *d, const uint16_t *a, const uint16_t *b, bool add) {
 #if defined(CUDA_ON_CPU) || defined(__CUDA_ARCH_FEAT_SM90_ALL)

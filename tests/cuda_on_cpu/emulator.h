@@ -5,8 +5,9 @@
  * arithmetic and the prototypes of the runtime API are those of NVIDIA's own headers.
  *
  * This file: the keywords, launches, barriers, operations of a warp. intrinsics.h: the rest of the device library.
- * primitives.h: the emulated half of kernels/cuda/primitives.cuh. The .cpp files: scheduler.cpp (fibers, warps,
- * barriers), async_copy.cpp, tensor_core.cpp, wgmma.cpp, memory.cpp, streams.cpp, device.cpp, cublaslt.cpp, race.cpp. */
+ * primitives.h, wgmma.h: the emulated half of kernels/cuda/primitives.cuh and wgmma.cuh. The .cpp files: scheduler.cpp
+ * (fibers, warps, barriers), async_copy.cpp, tensor_core.cpp, wgmma.cpp, memory.cpp, streams.cpp, device.cpp,
+ * cublaslt.cpp, race.cpp. */
 #ifndef CUDA_ON_CPU_EMULATOR_H
 #define CUDA_ON_CPU_EMULATOR_H
 

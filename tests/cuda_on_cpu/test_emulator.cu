@@ -1,7 +1,7 @@
 /* The test of the emulator itself: operations with known answers, computed here by index and not by its code; what the
- * runtime allows and refuses (more of it in test_streams.cu, test_cublaslt.cu and test_wgmma.cu); and the planted bugs, each of which
- * the build at hand must notice. Prints what cmocka would. `test_emulator bug NAME 0|1` and `test_emulator test NAME`
- * run one thing, in the environment as it is. */
+ * runtime allows and refuses (more of it in test_streams.cu, test_cublaslt.cu and test_wgmma.cu); and the planted bugs,
+ * each of which the build at hand must notice. Prints what cmocka would. `test_emulator bug NAME 0|1` and
+ * `test_emulator test NAME` run one thing, in the environment as it is. */
 #include "tests/cuda_on_cpu/test_emulator.h"
 
 #include <regex.h>

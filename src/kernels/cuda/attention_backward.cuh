@@ -41,7 +41,8 @@ __device__ __forceinline__ void row_dots(float (&dots)[R], const Heads<bf16> &do
 /* ---- dQ ---- */
 
 /* Q and dout stay in registers; their tiles only pass through the memory of the stages. Up to 64 columns a warp has 32
- * queries, and each fragment of keys and values is used for two products; beyond that registers suffice for 16. With HOPPER the tiles have memory of their own, where products read them. */
+ * queries, and each fragment of keys and values is used for two products; beyond that registers suffice for 16.
+ * By wgmma the tiles have memory of their own, where the products read them. */
 template <int HD, bool HOPPER> struct QueryGradientTiles : Products<HD, HOPPER> {
   static constexpr bool NARROW = HD <= 64;
   static constexpr int WARPS = HOPPER || NARROW ? 4 : 8, THREADS = 32 * WARPS;

@@ -131,8 +131,9 @@ template <int HD, int M> struct LeftFactor<HD, M, true> {
 };
 
 /* How kernels multiply tiles: each warp for itself, by mma, or the four warps of a block together, by wgmma
- * (attention_hopper.cu). PANEL: columns of a panel of a tile; align(): where the tiles begin, up to SLACK bytes behind the
- * start of shared memory; publish() makes the thread's copies visible to products after a barrier. */
+ * (attention_hopper.cu). PANEL: columns of a panel of a tile; align(): where the tiles begin, up to SLACK bytes behind
+ * the start of shared memory; publish(): makes the thread's copies visible to products after a barrier; TOGETHER: all
+ * warps of a block must reach every product. */
 template <int HD_, bool HOPPER> struct Products;
 template <int HD_> struct Products<HD_, false> {
   static constexpr int HD = HD_, PANEL = HD, SLACK = 0;

@@ -1,5 +1,6 @@
 /* The operations of the CUDA backend that need inline PTX, a function for each; tests/cuda_on_cpu/primitives.h has
- * their definitions for kernels that run on the CPU. No other file but wgmma.cuh knows the difference. sm_80 and later. */
+ * their definitions for kernels that run on the CPU. No other file but wgmma.cuh knows the difference. sm_80 and
+ * later. */
 #ifndef INKLING_KERNELS_CUDA_PRIMITIVES_CUH
 #define INKLING_KERNELS_CUDA_PRIMITIVES_CUH
 

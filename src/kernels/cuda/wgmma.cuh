@@ -64,8 +64,9 @@ __device__ __forceinline__ void wgmma_registers(float (*d)[4], const uint32_t (&
 #undef WGMMA_SUMS
 #endif
 
-/* The descriptor of the factors 16k .. 16k+15 of every sum, columns of a K_MAJOR tile or rows of an MN_MAJOR one, of the
- * tile at `address` in shared memory: where they begin, 1 (unused), 1024 bytes from 8 rows to the next 8, SWIZZLE_128B. */
+/* The descriptor of the factors 16k .. 16k+15 of every sum, columns of a K_MAJOR tile or rows of an MN_MAJOR one, of
+ * the tile at `address` in shared memory: where they begin, 1 (unused), 1024 bytes from 8 rows to the next 8,
+ * SWIZZLE_128B. */
 template <Major MAJOR> __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, int k) {
   const uint32_t start = address + (uint32_t)k * (MAJOR == K_MAJOR ? 16 * 2 : 16 * 128);
   return start >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
