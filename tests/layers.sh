@@ -12,6 +12,7 @@ set -u
 folders='
 base        0  src/base/
 collective  1  src/base/collective/
+windows     2  src/windows/
 kernels     2  kernels.h kernels.cu src/kernels/ tests/cuda_on_cpu/
 tokenizer   2  src/text/tokenizer/
 model       3  model.h model.c src/model/
