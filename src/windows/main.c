@@ -13,13 +13,13 @@ static bool is_path(const wchar_t *word) {
 }
 
 /* Returns the word in UTF-8, for free(). What follows the = of an option may be a path, too. */
-static char *argument(const wchar_t *word) {
+static char *argument(const wchar_t *word, bool program) {
   const int size = WideCharToMultiByte(CP_UTF8, 0, word, -1, NULL, 0, NULL, NULL);
   const wchar_t *equals = wcsncmp(word, L"--", 2) == 0 ? wcschr(word, L'=') : NULL;
   char *out = calloc((size_t)size + 1, 1);
   if (!out) return NULL;
   windows_narrow(word, out, size);
-  if (is_path(equals ? equals + 1 : word)) windows_slashes(out);
+  if (!program && is_path(equals ? equals + 1 : word)) windows_slashes(out);
   return out;
 }
 
@@ -49,6 +49,7 @@ static void enter_directory(const wchar_t *path) {
 
 int wmain(int argc, wchar_t **words);
 int wmain(int argc, wchar_t **words) {
+  static char train[] = "train";
   char **argv = calloc((size_t)argc + 2, sizeof *argv);
   int count = 0;
   if (!argv) return EXIT_FAILURE;
@@ -56,8 +57,8 @@ int wmain(int argc, wchar_t **words) {
   const bool names_text = argc > 1 && GetFileAttributesW(words[1]) != INVALID_FILE_ATTRIBUTES;
   const bool waits = (argc == 1 || names_text) && is_alone();
   for (int i = 0; i < argc; i++) {
-    if (i == 1 && names_text) argv[count++] = (char[]){"train"};
-    if (!(argv[count++] = argument(words[i]))) return EXIT_FAILURE;
+    if (i == 1 && names_text) argv[count++] = train;
+    if (!(argv[count++] = argument(words[i], i == 0))) return EXIT_FAILURE;
   }
   if (waits && names_text) enter_directory(words[1]);
   const int status = main(count, argv);
