@@ -2,16 +2,13 @@
 #include "windows/internal.h"
 
 #include <dirent.h>
-#include <ftw.h>
 
 struct DIR {
   HANDLE search;
   WIN32_FIND_DATAW data;
   bool first; /* data has not been returned */
   struct dirent entry;
-  char path[WINDOWS_NAME];
 };
-static DIR *of_descriptor; /* the directory of the last dirfd() */
 
 DIR *opendir(const char *path) {
   char pattern[WINDOWS_NAME + 2];
@@ -20,7 +17,6 @@ DIR *opendir(const char *path) {
   if (!S_ISDIR(st.st_mode)) return errno = ENOTDIR, NULL;
   DIR *dir = calloc(1, sizeof *dir);
   if (!dir) return NULL;
-  snprintf(dir->path, sizeof dir->path, "%s", path);
   snprintf(pattern, sizeof pattern, "%s/*", path);
   dir->search = FindFirstFileW(windows_path(pattern).text, &dir->data);
   dir->first = true;
@@ -41,15 +37,6 @@ int closedir(DIR *dir) {
   FindClose(dir->search);
   free(dir);
   return 0;
-}
-
-int dirfd(DIR *dir) { return of_descriptor = dir, 0; }
-
-int unlinkat(int dir, const char *name, int flags) {
-  char path[2 * WINDOWS_NAME];
-  (void)dir, (void)flags;
-  snprintf(path, sizeof path, "%s/%s", of_descriptor->path, name);
-  return unlink(path);
 }
 
 int alphasort(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
@@ -81,19 +68,6 @@ int scandir(const char *path, struct dirent ***out, int (*wanted)(const struct d
   if (count) qsort(entries, (size_t)count, sizeof *entries, by_name);
   *out = entries;
   return count;
-}
-
-int nftw(const char *path, int (*visit)(const char *, const struct stat *, int, struct FTW *), int open, int flags) {
-  char inside[2 * WINDOWS_NAME];
-  struct stat st = {0};
-  DIR *dir = lstat(path, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(path) : NULL;
-  for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
-    nftw(inside, visit, open, flags);
-  }
-  if (dir) closedir(dir);
-  return visit(path, &st, 0, NULL);
 }
 
 /* ---- temporary files ---- */

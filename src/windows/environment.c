@@ -1,7 +1,6 @@
 /* The environment, and functions of strings that the C library lacks. */
 #include "windows/internal.h"
 
-#include <dlfcn.h>
 #include <tlhelp32.h>
 
 #undef strerror
@@ -81,8 +80,6 @@ const char *win_strerror(int cause) {
   }
 }
 
-const char *strsignal(int number) { return (void)number, "a signal"; }
-
 char *strndup(const char *text, size_t size) {
   const size_t length = strnlen(text, size);
   char *out = calloc(length + 1, 1);
@@ -107,19 +104,4 @@ void *memmem(const void *bytes, size_t size, const void *wanted, size_t length) 
     if (memcmp(at, wanted, length) == 0) return (void *)(uintptr_t)at;
   }
   return NULL;
-}
-
-/* ---- libraries ---- */
-
-void *dlopen(const char *name, int flags) {
-  (void)flags;
-  if (strcmp(name, "liblzma.so.5") == 0) name = "liblzma-5.dll";
-  return (void *)LoadLibraryW(windows_path(name).text);
-}
-
-void *dlsym(void *library, const char *name) { return (void *)(uintptr_t)GetProcAddress((HMODULE)library, name); }
-
-char *dlerror(void) {
-  static char text[] = "the library cannot be loaded";
-  return text;
 }

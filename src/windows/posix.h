@@ -128,7 +128,6 @@ int setenv(const char *name, const char *value, int replace);
 int getentropy(void *bytes, size_t size);
 int win_gethostname(char *out, size_t size);
 const char *win_strerror(int cause);
-const char *strsignal(int number);
 char *strndup(const char *text, size_t size);
 char *strsep(char **rest, const char *separators);
 void *memmem(const void *bytes, size_t size, const void *wanted, size_t length);

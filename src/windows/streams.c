@@ -28,53 +28,42 @@ FILE *win_fopen(const char *path, const char *mode) {
   return stream;
 }
 
-/* ---- text in memory: a temporary file that is read when it is closed ---- */
+/* ---- text in memory: a temporary file that is read when it is closed; one at a time ---- */
 
-enum { MEMORY_STREAMS = 8 };
 static struct {
   FILE *stream;
   char **text;
   size_t *size;
-} in_memory[MEMORY_STREAMS];
+} in_memory;
 
 FILE *open_memstream(char **text, size_t *size) {
-  int free_one = 0;
-  while (free_one < MEMORY_STREAMS && in_memory[free_one].stream) free_one++;
-  char path[WINDOWS_NAME];
-  snprintf(path, sizeof path, "%s/inkling-XXXXXX", getenv("TMPDIR"));
-  const int name = free_one < MEMORY_STREAMS ? mkstemp(path) : -1;
-  if (name < 0) return NULL;
-  const HANDLE file = windows_open(path, GENERIC_READ | GENERIC_WRITE | DELETE, OPEN_EXISTING,
-                                   FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE);
-  _close(name);
-  if (file == INVALID_HANDLE_VALUE) return windows_failed(), unlink(path), NULL;
-  in_memory[free_one].stream = _fdopen(_open_osfhandle((intptr_t)file, O_BINARY), "w+b");
-  in_memory[free_one].text = text;
-  in_memory[free_one].size = size;
+  Wide directory, name;
   *text = NULL;
   *size = 0;
-  return in_memory[free_one].stream;
-}
-
-static int take_text(FILE *stream, char **text, size_t *size) {
-  fseek(stream, 0, SEEK_END);
-  *size = (size_t)ftell(stream);
-  *text = calloc(*size + 1, 1);
-  rewind(stream);
-  const bool ok = *text && fread(*text, 1, *size, stream) == *size;
-  fclose(stream);
-  if (ok) return 0;
-  free(*text);
-  return *text = NULL, EOF;
+  if (in_memory.stream) return errno = EMFILE, NULL;
+  if (!GetTempPathW(WINDOWS_NAME, directory.text) || !GetTempFileNameW(directory.text, L"ink", 0, name.text))
+    return windows_failed(), NULL;
+  const int fd = _wopen(name.text, O_RDWR | O_TEMPORARY | O_BINARY);
+  FILE *stream = fd < 0 ? NULL : _fdopen(fd, "w+b");
+  if (fd >= 0 && !stream) _close(fd);
+  in_memory.stream = stream;
+  in_memory.text = text;
+  in_memory.size = size;
+  return stream;
 }
 
 int win_fclose(FILE *stream) {
-  for (int i = 0; i < MEMORY_STREAMS; i++) {
-    if (in_memory[i].stream != stream) continue;
-    in_memory[i].stream = NULL;
-    return take_text(stream, in_memory[i].text, in_memory[i].size);
-  }
-  return fclose(stream);
+  if (!stream || stream != in_memory.stream) return fclose(stream);
+  fseek(stream, 0, SEEK_END);
+  const size_t size = *in_memory.size = (size_t)ftell(stream);
+  char *text = calloc(size + 1, 1);
+  rewind(stream);
+  const bool ok = text && fread(text, 1, size, stream) == size;
+  fclose(stream);
+  in_memory.stream = NULL;
+  if (ok) *in_memory.text = text;
+  else free(text);
+  return ok ? 0 : EOF;
 }
 
 /* ---- pipes ---- */

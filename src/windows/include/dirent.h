@@ -7,8 +7,6 @@ typedef struct DIR DIR;
 DIR *opendir(const char *path);
 struct dirent *readdir(DIR *dir);
 int closedir(DIR *dir);
-int dirfd(DIR *dir);                                     /* unlinkat() takes the directory of the last call */
-int unlinkat(int dir, const char *name, int flags);      /* no flags */
 int alphasort(const struct dirent **, const struct dirent **); /* scandir() takes no other order */
 int scandir(const char *path, struct dirent ***out, int (*wanted)(const struct dirent *),
             int (*compare)(const struct dirent **, const struct dirent **));
