@@ -143,7 +143,7 @@ clean:
 		$(call missing,$(BUILD) is no build directory)))
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
-include tools/make/web.mk tools/make/install.mk tools/make/static.mk tools/make/windows.mk tests/tests.mk
+include tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk tools/make/windows.mk
 
 HELP_FILES := Makefile tools/make/web.mk tools/make/install.mk tools/make/static.mk tools/make/windows.mk tests/tests.mk tools/make/settings.mk
 help:

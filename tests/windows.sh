@@ -141,4 +141,28 @@ check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
   wait $other
 }
 echo "done"
+cd "$root" || exit 2
+
+# ---- unit tests, and tests of the programs ----
+
+if [ "${FULL:-}" ]; then
+  # What these use does not exist on Windows: docs/testing.md.
+  left_out="test_chart test_checkpoint_classes test_checkpoint_config test_checkpoint_directory test_checkpoint_encoders
+    test_checkpoint_state test_checkpoint_weights test_collective test_corpus test_file test_file_list test_memory
+    test_model_generation test_token_file test_runs"
+  tests=$(for test in tests/test_*.c; do basename "$test" .c; done | grep -vwF "$left_out")
+  # shellcheck disable=SC2086 # names are words
+  $MAKE --no-print-directory windows-tests WINDOWS_TESTS="$(echo $tests)" || exit 1
+  for test in $left_out; do echo "skipped $test: docs/testing.md says why"; done
+  # run.sh gets a directory with a script for each program, which calls wine.
+  as=$build/windows/as
+  rm -rf "$as"
+  mkdir -p "$as/tests"
+  for test in $tests; do printf '#!/bin/sh\nexec wine "%s" "$@"\n' "$build/windows/tests/$test.exe" >"$as/tests/$test"; done
+  for program in train generate; do printf '#!/bin/sh\nexec wine "%s" %s "$@"\n' "$exe" $program >"$as/$program"; done
+  chmod +x "$as"/train "$as"/generate "$as"/tests/*
+  for program in stories pairs talks; do ln -s "$build/$program" "$as/$program"; done
+  # shellcheck disable=SC2086 # names are words
+  BIN=${as#"$root"/} ONLY="$(echo $tests) init.sh pairs.sh kept.sh" tests/run.sh "${as#"$root"/}" || failed=1
+fi
 [ $failed -eq 0 ]

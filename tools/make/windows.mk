@@ -22,3 +22,16 @@ windows: remember
 	@scripts/library_sources.sh $(LIBRARY_SOURCES)
 	@$(MAKE) --no-print-directory $(NESTED) $(WASM)/module.gz
 	@$(MAKE) --no-print-directory $(WINDOWS_SETTINGS) $(WINDOWS_BUILD)/inkling
+
+# For the unit tests, which tests/windows.sh builds.
+ifneq ($(WINDOWS),)
+$(BUILD)/libcmocka.a: $(LIBRARY_SOURCES)/cmocka-source/src/cmocka.c
+	@mkdir -p $(@D)
+	$(call run,$(CC) -O2 -w -DHAVE_CONFIG_H -I$(<D)/../include -c $< -o $(BUILD)/cmocka.o && $(AR) rcsD $@ $(BUILD)/cmocka.o)
+$(TESTS): $(BUILD)/libcmocka.a
+$(BUILD)/tests/%.o: override CPPFLAGS += -isystem $(LIBRARY_SOURCES)/cmocka-source/include
+$(TESTS): override LDFLAGS += -L$(BUILD)
+endif
+.PHONY: windows-tests
+windows-tests:
+	@$(MAKE) --no-print-directory $(WINDOWS_SETTINGS) $(WINDOWS_TESTS:%=$(WINDOWS_BUILD)/tests/%)
