@@ -20,7 +20,8 @@ all: $(BUILD)/built
 # ---- sources ----
 
 CPU_KERNELS := $(wildcard src/kernels/cpu/*.c)
-LIBRARY := model.c $(filter-out $(CPU_KERNELS),$(wildcard src/*/*.c src/*/*/*.c))
+OTHER_SYSTEM := $(if $(WINDOWS),src/base/system.c src/base/collective/local.c,src/windows/%)
+LIBRARY := model.c $(filter-out $(CPU_KERNELS) $(OTHER_SYSTEM),$(wildcard src/*/*.c src/*/*/*.c))
 CPU_OBJECTS := $(foreach build,$(CPU_BUILDS),$(CPU_KERNELS:%.c=$(BUILD)/%.$(build).o))
 GENERATED := $(BUILD)/src/base/style.o $(BUILD)/src/files/formats/modeling.o $(BUILD)/src/generate/parts.o
 LIBRARY_OBJECTS := $(LIBRARY:%.c=$(BUILD)/%.o) $(GENERATED) $(CPU_OBJECTS) $(CUDA_OBJECTS) $(EMULATOR_OBJECTS)
@@ -142,9 +143,9 @@ clean:
 		$(call missing,$(BUILD) is no build directory)))
 	rm -rf $(BUILD) train generate inkling inkling-*.so
 
-include tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk
+include tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk tools/make/windows.mk
 
-HELP_FILES := Makefile tools/make/web.mk tools/make/install.mk tools/make/static.mk tests/tests.mk tools/make/settings.mk
+HELP_FILES := Makefile tools/make/web.mk tools/make/install.mk tools/make/static.mk tools/make/windows.mk tests/tests.mk tools/make/settings.mk
 help:
 	@awk '/^#\? / { line[++n] = substr($$0, 4); at[n] = index(line[n], " | "); if (at[n] > width) width = at[n] } \
 		END { for (i = 1; i <= n; i++) \

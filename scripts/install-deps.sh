@@ -4,7 +4,8 @@
 # Does nothing if nothing is missing. Prints the command first; asks on a terminal; runs it without asking if it is root
 # without a terminal. If it cannot install, or with NO_INSTALL=1, it prints the command to type and exits with status 1.
 # Arguments: additional packages (tests: what `make test` needs; openmpi, mpich: for training in several processes; wasm: a
-# compiler for `make wasm`; aarch64: a compiler and emulator for `make static` and `make test-aarch64`).
+# compiler for `make wasm`; aarch64: a compiler and emulator for `make static` and `make test-aarch64`; windows: a compiler
+# for `make windows`, and wine for `make test-windows`).
 set -eu
 
 cc=${CC:-cc}
@@ -55,6 +56,7 @@ for name in "$@"; do
     openmpi) has_mpi || missing="$missing openmpi" ;;
     wasm) has_wasm || missing="$missing wasm" ;;
     aarch64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null 2>&1 || missing="$missing aarch64" ;;
+    windows) command -v x86_64-w64-mingw32-gcc-posix >/dev/null 2>&1 && command -v wine >/dev/null 2>&1 || missing="$missing windows" ;;
     *) command -v "mpicc.$name" >/dev/null 2>&1 || missing="$missing $name" ;;
   esac
 done
@@ -73,6 +75,7 @@ package() {
     apt-get:openmpi) echo openmpi-bin libopenmpi-dev ;;
     apt-get:mpich) echo mpich libmpich-dev ;;
     apt-get:aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
+    apt-get:windows) echo gcc-mingw-w64-x86-64-posix wine wine64 ;;
     apt-get:wasm) echo clang lld wasi-libc libclang-rt-dev-wasm32 ;;
     dnf:compiler) echo gcc glibc-devel ;;
     dnf:jansson) echo jansson-devel ;;

@@ -4,7 +4,7 @@
 # The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's
 # patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. Two
 # libraries come from binary packages: musl, into DIR/musl/x86_64 and DIR/musl/aarch64, and cmocka for tests on ARM, into
-# DIR/cmocka. DIR/licenses/NAME-VERSION has the license of each part of a program. DIR/complete exists when all is there.
+# DIR/cmocka; its source for tests on Windows into DIR/cmocka-source. DIR/licenses/NAME-VERSION has the license of each part of a program. DIR/complete exists when all is there.
 # If something is missing, it says what, and exits with status 1.
 set -eu
 dir=$1
@@ -43,7 +43,7 @@ for architecture in amd64 arm64; do
 done
 apt arm64 download libcmocka-dev libcmocka0 || say "Debian's archive cannot be read"
 for package in libcmocka*.deb; do dpkg-deb -x "$package" cmocka; done
-apt amd64 source --download-only jansson pcre2 utf8proc || say "apt-get source failed; it looks in Debian's archive"
+apt amd64 source --download-only jansson pcre2 utf8proc cmocka || say "apt-get source failed; it looks in Debian's archive"
 # version FILE: that of a package, without Debian's revision
 version() { basename "$1" | sed 's/^[^_]*_\([0-9.]*[0-9]\).*/\1/'; }
 cp musl/x86_64/usr/share/doc/musl-dev/copyright "licenses/musl-$(version musl-dev_*_amd64.deb)"
@@ -54,6 +54,8 @@ for name in jansson pcre2 utf8proc; do
   cp "$name-all"/LICEN[CS]E* license
   mv license "licenses/$name-$(version "$name"_*.orig.tar.*)"
 done
+mkdir cmocka-source
+tar xf cmocka_*.orig.tar.* -C cmocka-source --strip-components=1
 mv jansson-all/src jansson
 mv pcre2-all/src pcre2
 [ ! -d pcre2-all/deps ] || mv pcre2-all/deps . # of later versions: what ../deps is in their sources

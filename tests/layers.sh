@@ -12,6 +12,7 @@ set -u
 folders='
 base        0  src/base/
 collective  1  src/base/collective/
+windows     2  src/windows/
 kernels     2  kernels.h kernels.cu src/kernels/ tests/cuda_on_cpu/
 tokenizer   2  src/text/tokenizer/
 model       3  model.h model.c src/model/
@@ -102,7 +103,7 @@ check_includes() {
 }
 
 # The violations among the symbols of the objects; at the end `= SYMBOLS`, how many references were looked at. Objects of
-# benchmarks, texts and CUDA may be missing: they are not always built. MPI's are libraries, tools/web/ is a module.
+# benchmarks, texts, CUDA and Windows may be missing: they are not always built. MPI's are libraries, tools/web/ is a module.
 check_symbols() {
   : >"$work/objects"
   while read -r source; do
@@ -113,7 +114,7 @@ check_symbols() {
       *) continue ;;
     esac
     if [ -n "$objects" ]; then echo "$objects" >>"$work/objects"
-    elif case $source in *.cu | tests/bench/* | src/base/collective/mpi/* | tools/*) false ;; esac then echo "$source has no object in $build"; fi
+    elif case $source in *.cu | tests/bench/* | src/base/collective/mpi/* | src/windows/* | tools/*) false ;; esac then echo "$source has no object in $build"; fi
   done <"$work/sources"
   if [ -s "$work/objects" ]; then xargs "${NM:-nm}" -A -g -P <"$work/objects"; fi >"$work/symbols"
   awk -v build="$build" "$map"'

@@ -71,6 +71,13 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 test-aarch64: remember
 	+@FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64 $(LIBRARY_SOURCES)
 
+# ---- Windows ----
+
+#? make test-windows [FULL=1] | build for Windows and run the program in wine; FULL=1: also unit tests and tests of the programs
+.PHONY: test-windows
+test-windows: windows $(BIN)/inkling $(BUILD)/stories
+	+@FULL=$(FULL) BIN=$(BIN) MAKE="$(MAKE)" tests/windows.sh $(BUILD) $(LIBRARY_SOURCES)
+
 # ---- fuzzing ----
 
 # Each program feeds one parser with inputs from libFuzzer, or with the files that are named.

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,7 +155,7 @@ void file_sweep(const char *dir) {
   DIR *entries = opendir(dir);
   if (!entries) return;
   for (struct dirent *entry; (entry = readdir(entries));)
-    if (is_temporary(entry->d_name)) unlinkat(dirfd(entries), entry->d_name, 0);
+    if (is_temporary(entry->d_name)) file_remove_in(dir, entry->d_name);
   closedir(entries);
 }
 
@@ -354,17 +353,14 @@ bool file_temporary(char **path, Error *error) { return make_temporary(path, fal
 
 bool file_temporary_directory(char **path, Error *error) { return make_temporary(path, true, error); }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
-  (void)info;
-  (void)kind;
-  (void)place;
-  remove(path);
-  return 0;
-}
-
 void file_remove_tree(const char *path) {
-  enum { OPEN_DIRECTORIES = 8 };
-  nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
+  struct stat info;
+  DIR *entries = lstat(path, &info) == 0 && S_ISDIR(info.st_mode) ? opendir(path) : NULL;
+  for (const struct dirent *entry; entries && (entry = readdir(entries));)
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+      file_remove_tree(path_in(path, entry->d_name).text);
+  if (entries) closedir(entries);
+  remove(path);
 }
 
 bool file_make_directory(const char *path, Error *error) {

@@ -211,9 +211,9 @@ bool thread_start(pthread_t *thread, void *(*body)(void *), void *argument) {
 
 bool pool_open(Pool **out, int threads, Error *error) {
   *out = NULL;
-  Pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+  Pool *p = memory_allocate(64, sizeof *p);
   if (!p) return error_memory(error, "threads");
-  *p = (Pool){.threads = threads, .runs = aligned_alloc(64, (size_t)threads * sizeof(Run))};
+  *p = (Pool){.threads = threads, .runs = memory_allocate(64, (size_t)threads * sizeof(Run))};
   p->workers = calloc((size_t)threads, sizeof *p->workers);
   pthread_mutex_init(&p->mutex, NULL);
   pthread_cond_init(&p->wake, NULL);
@@ -236,7 +236,7 @@ void pool_close(Pool *p) {
   for (int t = 0; t < p->started; t++) pthread_join(p->workers[t], NULL);
   pthread_cond_destroy(&p->wake);
   pthread_mutex_destroy(&p->mutex);
-  free(p->runs);
+  memory_release(p->runs, (size_t)p->threads * sizeof(Run));
   free(p->workers);
-  free(p);
+  memory_release(p, sizeof *p);
 }

@@ -45,6 +45,7 @@ MACHINE := $(or $(shell $(CC) -dumpmachine 2>/dev/null),$(shell uname -m))
 # Termux compiles for Android 7, whose C library lacks aligned_alloc(), getentropy() and posix_spawn(); Android 9 has them.
 $(foreach machine,$(filter %-android24,$(MACHINE)),$(eval override CC += --target=$(machine:24=28)))
 MACOS := $(or $(findstring -darwin,$(MACHINE)),$(findstring -macos,$(MACHINE)))
+WINDOWS := $(findstring -mingw32,$(MACHINE))
 X86 := $(filter x86_64%,$(MACHINE))
 ARM := $(filter aarch64% arm64%,$(MACHINE))
 ALL_CPU_BUILDS := $(if $(X86),v4 v4_bf16 v3 v3_bf16 v2) $(if $(ARM),dotprod dotprod_bf16 neon neon_bf16) generic generic_bf16
@@ -66,7 +67,7 @@ BF16_INSTRUCTIONS := $(shell printf '$(if $(ARM),.arch armv8.2-a+bf16\nbfdot v0.
 	tdpbf16ps %%tmm0$(comma) %%tmm1$(comma) %%tmm2\nvdpbf16ps %%zmm0$(comma) %%zmm1$(comma) %%zmm2\n)' | \
 	$(CC) -x assembler -c -o /dev/null - 2>/dev/null && echo yes)
 # For src/kernels/backends.c: the tables of kernels, best first, with the instruction set of each.
-CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),amx avx512bf16) \
+CPU_TABLES := $(if $(BF16_INSTRUCTIONS),$(if $(filter v4_bf16,$(CPU_BUILDS)),$(if $(WINDOWS),,amx) avx512bf16) \
 	$(if $(filter dotprod_bf16,$(CPU_BUILDS)),bf16)) $(CPU_BUILDS)
 BACKENDS_DEFINES = -D'CPU_TABLES(X)=$(foreach table,$(CPU_TABLES),X($(table),$(call isa_of,$(table))))' $(CUDA_DEFINES)
 
@@ -89,7 +90,7 @@ HAVE_UTF8PROC := $(call have_header,utf8proc.h)
 DEFINES += $(if $(call have_header,histedit.h),-DINKLING_LIBEDIT)
 LIBS := $(if $(COMPILED_LIBRARIES),$(BUILD)/libraries.a,\
 	$(foreach library,jansson pcre2-8 utf8proc,$(call static_or_shared,$(library))))
-ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm -ldl
+ALL_LIBS = $(LIBS) $(CUDA_LIBS) -lm $(if $(WINDOWS),,-ldl)
 
 missing = echo "make: $(1)" >&2; exit 1
 .PHONY: check-libraries

@@ -1,0 +1,1 @@
+/* getentropy() is in windows/posix.h. */

@@ -1,0 +1,132 @@
+/* Streams: files, text in memory, pipes and the console. */
+#include "windows/internal.h"
+
+#include <poll.h>
+
+#undef fopen
+#undef fdopen
+#undef fclose
+#undef fflush
+#undef fwrite
+#undef read
+#undef write
+
+FILE *win_fdopen(int fd, const char *mode) {
+  char binary[8];
+  snprintf(binary, sizeof binary, "%s%s", mode, strchr(mode, 'b') ? "" : "b");
+  return _fdopen(fd, binary);
+}
+
+FILE *win_fopen(const char *path, const char *mode) {
+  const bool both = strchr(mode, '+');
+  const int flags = *mode == 'r'   ? both ? O_RDWR : O_RDONLY
+                    : *mode == 'w' ? (both ? O_RDWR : O_WRONLY) | O_CREAT | O_TRUNC
+                                   : (both ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND;
+  const int fd = open(path, flags, 0666);
+  FILE *stream = fd < 0 ? NULL : win_fdopen(fd, mode);
+  if (fd >= 0 && !stream) _close(fd);
+  return stream;
+}
+
+/* ---- text in memory: a temporary file that is read when it is closed; one at a time ---- */
+
+static struct {
+  FILE *stream;
+  char **text;
+  size_t *size;
+} in_memory;
+
+FILE *open_memstream(char **text, size_t *size) {
+  Wide directory, name;
+  *text = NULL;
+  *size = 0;
+  if (in_memory.stream) return errno = EMFILE, NULL;
+  if (!GetTempPathW(WINDOWS_NAME, directory.text) || !GetTempFileNameW(directory.text, L"ink", 0, name.text))
+    return windows_failed(), NULL;
+  const int fd = _wopen(name.text, O_RDWR | O_TEMPORARY | O_BINARY);
+  FILE *stream = fd < 0 ? NULL : _fdopen(fd, "w+b");
+  if (fd >= 0 && !stream) _close(fd);
+  in_memory.stream = stream;
+  in_memory.text = text;
+  in_memory.size = size;
+  return stream;
+}
+
+int win_fclose(FILE *stream) {
+  if (!stream || stream != in_memory.stream) return fclose(stream);
+  fseek(stream, 0, SEEK_END);
+  const size_t size = *in_memory.size = (size_t)ftell(stream);
+  char *text = calloc(size + 1, 1);
+  rewind(stream);
+  const bool ok = text && fread(text, 1, size, stream) == size;
+  fclose(stream);
+  in_memory.stream = NULL;
+  if (ok) *in_memory.text = text;
+  else free(text);
+  return ok ? 0 : EOF;
+}
+
+/* ---- pipes ---- */
+
+/* The C library calls writing to a pipe that the reader has closed an invalid argument. */
+static void correct_cause(FILE *stream) {
+  if (errno == EINVAL && GetFileType(windows_handle(_fileno(stream))) == FILE_TYPE_PIPE) errno = EPIPE;
+}
+
+int win_fflush(FILE *stream) {
+  const int status = fflush(stream);
+  if (status) correct_cause(stream);
+  return status;
+}
+
+size_t win_fwrite(const void *bytes, size_t size, size_t count, FILE *stream) {
+  const size_t done = fwrite(bytes, size, count, stream);
+  if (done < count) correct_cause(stream);
+  return done;
+}
+
+enum { AT_ONCE = 1 << 30 };
+static unsigned at_most(size_t size) { return (unsigned)(size < AT_ONCE ? size : AT_ONCE); }
+
+int64_t win_write(int fd, const void *bytes, size_t size) { return _write(fd, bytes, at_most(size)); }
+
+static short ready(const struct pollfd *file) {
+  const HANDLE handle = windows_handle(file->fd);
+  const DWORD type = GetFileType(handle);
+  DWORD there = 0;
+  if (file->events & POLLOUT) return type == FILE_TYPE_PIPE ? POLLERR : POLLOUT; /* asked after a failure */
+  if (type == FILE_TYPE_PIPE) return !PeekNamedPipe(handle, NULL, 0, NULL, &there, NULL) || there ? POLLIN : 0;
+  if (type == FILE_TYPE_CHAR) return WaitForSingleObject(handle, 0) == WAIT_OBJECT_0 ? POLLIN : 0;
+  return POLLIN;
+}
+
+int poll(struct pollfd *files, unsigned long count, int milliseconds) {
+  enum { PAUSE = 5 };
+  const uint64_t begin = GetTickCount64();
+  fflush(stderr); /* a prompt */
+  for (;;) {
+    int found = 0;
+    for (unsigned long i = 0; i < count; i++) found += (files[i].revents = ready(&files[i])) != 0;
+    if (found || (milliseconds >= 0 && GetTickCount64() - begin >= (uint64_t)milliseconds)) return found;
+    Sleep(PAUSE);
+  }
+}
+
+/* ---- typed lines ---- */
+
+/* Reads characters in UTF-16, because a console gives zeros for the others in UTF-8. Ctrl-Z at the begin of a line and
+ * Enter end the input. */
+static int64_t read_console(HANDLE console, void *bytes, size_t size) {
+  enum { UNITS = 4096, BYTES_OF_UNIT = 3, CTRL_Z = 26 };
+  wchar_t line[UNITS];
+  DWORD got = 0;
+  const DWORD room = size / BYTES_OF_UNIT < UNITS ? (DWORD)(size / BYTES_OF_UNIT) : UNITS;
+  if (!ReadConsoleW(console, line, room, &got, NULL)) return windows_failed();
+  if (!got && GetLastError() == ERROR_OPERATION_ABORTED) return errno = EINTR, -1; /* Ctrl-C */
+  if (!got || line[0] == CTRL_Z) return 0;
+  return WideCharToMultiByte(CP_UTF8, 0, line, (int)got, bytes, (int)at_most(size), NULL, NULL);
+}
+
+int64_t win_read(int fd, void *bytes, size_t size) {
+  return isatty(fd) ? read_console(windows_handle(fd), bytes, size) : _read(fd, bytes, at_most(size));
+}
