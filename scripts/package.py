@@ -2,6 +2,7 @@
 """Writes packages of the static program that need no tool of their system; for scripts/release.sh.
 
     package.py wheel STAGE MACHINE DIR         a wheel that contains bin/inkling of STAGE
+    package.py zip FOLDER FILE                 the files of a folder, and its name before them
     package.py image STAGE MACHINE FILE        an image for containers (docker load, podman load, skopeo)
     package.py sbom LICENSES FILE PROGRAM...   a list of the parts of the programs (SPDX 2.3)
 
@@ -43,7 +44,23 @@ def text_of(value):
 
 # A static program needs no C library, so it suits every tag of its processor. Old versions of pip know only old tags.
 PLATFORMS = {"x86_64": "manylinux1_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
-             "aarch64": "manylinux2014_aarch64.musllinux_1_1_aarch64"}
+             "aarch64": "manylinux2014_aarch64.musllinux_1_1_aarch64",
+             "windows": "win_amd64"}
+
+
+def write_archive(path, files, is_program):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, DATE.timetuple()[:6])
+            info.external_attr = (0o100755 if is_program(name) else 0o100644) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
+
+
+def write_zip(folder, out):
+    names = sorted(os.listdir(folder))
+    write_archive(out, {f"{os.path.basename(folder)}/{name}": read(f"{folder}/{name}") for name in names},
+                  lambda name: name.endswith(".exe"))
 
 
 def write_wheel(stage, machine, out):
@@ -54,7 +71,8 @@ def write_wheel(stage, machine, out):
                 f"{ABOUT['description']}\n\n    inkling train book.txt\n    inkling generate book.run\n")
     wheel = "Wheel-Version: 1.0\nGenerator: inkling\nRoot-Is-Purelib: false\n"
     wheel += "".join(f"Tag: py3-none-{tag}\n" for tag in PLATFORMS[machine].split("."))
-    files = {f"{base}.data/scripts/inkling": read(f"{stage}/bin/inkling")}
+    program = "inkling.exe" if machine == "windows" else "inkling"
+    files = {f"{base}.data/scripts/{program}": read(f"{stage}/bin/{program}")}
     for folder, _, names in sorted(os.walk(f"{stage}/share/man")):
         for name in sorted(names):
             path = os.path.join(folder, name)
@@ -68,12 +86,7 @@ def write_wheel(stage, machine, out):
         record += f"{name},sha256={digest},{len(data)}\n"
     files[f"{base}.dist-info/RECORD"] = (record + f"{base}.dist-info/RECORD,,\n").encode()
     name = f"{out}/{base}-py3-none-{PLATFORMS[machine]}.whl"
-    with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in files.items():
-            info = zipfile.ZipInfo(name, DATE.timetuple()[:6])
-            info.external_attr = (0o100755 if "/scripts/" in name else 0o100644) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data)
+    write_archive(name, files, lambda name: "/scripts/" in name)
 
 
 # ---- image ----
@@ -159,4 +172,4 @@ def write_sbom(licenses, out, *programs):
         file.write(text_of(document))
 
 
-{"wheel": write_wheel, "image": write_image, "sbom": write_sbom}[sys.argv[1]](*sys.argv[2:])
+{"wheel": write_wheel, "zip": write_zip, "image": write_image, "sbom": write_sbom}[sys.argv[1]](*sys.argv[2:])

@@ -2,6 +2,7 @@
 # Writes everything of a release into DIR: release.sh DIR; what `make dist` calls. `release.sh check` only checks that
 # the tools are there.
 #
+# If `make windows` has built it, a zip and a wheel of the program for Windows, and with URL a manifest for scoop.
 # The source; for each of MACHINES a tarball, a Debian package, a wheel and an image for containers, all with the
 # static program of `make static`; if URL, the project's address, is given, a Homebrew formula and a PKGBUILD; a list
 # of the parts (SPDX); SHA256SUMS. The same commit gives the same bytes: every time in the files is that of the commit,
@@ -99,6 +100,21 @@ for machine in $MACHINES; do
   case $machine in x86_64) debian_package "$stage" amd64 ;; aarch64) debian_package "$stage" arm64 ;; esac
   programs="$programs $build/static/$machine/inkling"
 done
+exe=$build/windows/inkling.exe
+zip=$name-$version-windows-x86_64
+if [ -e "$exe" ]; then
+  stage=$work/windows
+  mkdir -p "$stage/bin" "$stage/share/doc/$name" "$work/$zip"
+  { cat "$work/copyright"; printf '\n\n---- mingw-w64 ----\n\n'; cat /usr/share/doc/mingw-w64-x86-64-dev/copyright; } \
+    >"$stage/share/doc/$name/copyright"
+  cp "$exe" "$stage/bin/inkling.exe"
+  cp "$exe" "$work/$zip"
+  sed 's/$/\r/' "$stage/share/doc/$name/copyright" >"$work/$zip/licenses.txt"
+  sed "s/@VERSION@/$version/; s/$/\r/" tools/packaging/windows.txt >"$work/$zip/README.txt"
+  python3 scripts/package.py zip "$work/$zip" "$out/$zip.zip"
+  python3 scripts/package.py wheel "$stage" windows "$out"
+  programs="$programs $exe"
+fi
 # shellcheck disable=SC2086 # words
 python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$version.spdx.json" $programs
 
@@ -108,6 +124,8 @@ if [ -n "${URL:-}" ]; then
     sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g; s|@SHA256@|$sum|g" tools/packaging/$file \
       >"$out/$file"
   done
+  [ ! -e "$exe" ] || sed "s|@URL@|$URL|g; s|@VERSION@|$version|g; s|@SUMMARY@|$summary|g
+    s|@SHA256@|$(sha256sum "$out/$zip.zip" | cut -d ' ' -f 1)|" tools/packaging/scoop.json >"$out/scoop.json"
 else echo "release: note: no Homebrew formula and no PKGBUILD: give the project's address, URL=https://..." >&2; fi
 (cd "$out" && rm SHA256SUMS && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 ls -l "$out"

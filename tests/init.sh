@@ -73,7 +73,8 @@ check "stopped and resumed: the same" tensors_equal stopped.run whole.run
 check "with one evaluation of the base" test "$(base_evaluations stopped.run)" -eq 1
 for _ in $([ "$hurried" ] && echo 1 || seq 7); do cat first.txt; done >many.txt
 stopped_in early.run "$train" second.txt --init base.run $tune --val many.txt --eval-tokens 400000 --steps 3 --out early.run
-check "stopped before it has ended" test "$(base_evaluations early.run)" -eq 0
+if [ "$windows" ]; then echo "skipped stopped before it has ended: wine passes no signals on"
+else check "stopped before it has ended" test "$(base_evaluations early.run)" -eq 0; fi
 "$train" --resume=early.run --quiet
 check "it is made by the resumed run" test "$(base_evaluations early.run)" -eq 1
 

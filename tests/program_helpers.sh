@@ -16,6 +16,7 @@ cd "$work" || exit 1
 # A sanitized build, an emulated processor and wine are many times slower: there a model is trained for a moment, and what it has
 # learned is not looked at.
 case $1 in *sanitize* | *aarch64* | *windows*) hurried=1 ;; *) hurried= ;; esac
+case $1 in *windows*) windows=1 ;; *) windows= ;; esac # in wine: it passes no signals on
 size() { if [ "$hurried" ]; then echo "--dim 16 --batch 2"; else echo "$*"; fi; } # size --dim N --batch N: or smaller
 steps() { if [ "$hurried" ]; then echo $(($1 / 20)); else echo "$1"; fi; }
 check_learned() { [ "$hurried" ] || check "$@"; } # as check

@@ -180,7 +180,7 @@ check-macos:
 #? make lint | compiler warnings, clang-tidy, cppcheck, shellcheck, layers, vectorized
 .PHONY: format lint warnings
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
-C_SOURCES = $(filter %.c,$(SOURCES))
+C_SOURCES = $(filter-out src/windows/%,$(filter %.c,$(SOURCES)))
 format:
 	@clang-format -i $(SOURCES)
 

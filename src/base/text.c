@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include "base/path.h"
+#include "base/shell.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ bool text_append(char *out, size_t size, const char *format, ...) {
 
 static bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (uint8_t)c >= 0x80 ||
-         (c && strchr("_-./+,:@%=", c));
+         (c && strchr(SHELL_PLAIN, c));
 }
 
 static ShellWord shell_word(const char *text, size_t limit, const char *before) {
@@ -53,11 +54,11 @@ static ShellWord shell_word(const char *text, size_t limit, const char *before) 
   const OneLine line = text_one_line(text, limit);
   bool plain = line.text[0] != '\0';
   for (const char *c = line.text; *c; c++) plain = plain && is_plain(*c);
-  char *to = out.text + sprintf(out.text, "%s%s", plain ? "" : "'", before);
+  char *to = out.text + sprintf(out.text, "%s%s", plain ? "" : SHELL_QUOTE, before);
   for (const char *c = line.text; *c; c++)
-    if (*c == '\'') to += sprintf(to, "'\\''");
+    if (*c == *SHELL_QUOTE) to += sprintf(to, SHELL_QUOTE_INSIDE);
     else *to++ = *c;
-  strcpy(to, plain ? "" : "'");
+  strcpy(to, plain ? "" : SHELL_QUOTE);
   return out;
 }
 

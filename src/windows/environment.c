@@ -20,9 +20,7 @@ static bool usual_value(const char *name, char *out, int size) {
 /* Values stay valid: each is kept once. */
 char *win_getenv(const char *name) {
   enum { KEPT = 64 };
-  static struct {
-    char *name, *value;
-  } kept[KEPT];
+  static struct { char *name, *value; } kept[KEPT];
   static int count;
   char text[3 * WINDOWS_NAME] = "";
   const wchar_t *value = _wgetenv(windows_word(name).text);

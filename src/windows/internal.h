@@ -16,7 +16,8 @@ typedef struct Wide {
   wchar_t text[WINDOWS_NAME];
 } Wide;
 Wide windows_word(const char *text); /* as it is */
-Wide windows_path(const char *path); /* with backslashes; /dev/null is NUL; a long path gets the prefix that permits it */
+Wide windows_path(
+    const char *path); /* with backslashes; /dev/null is NUL; a long path gets the prefix that permits it */
 void windows_narrow(const wchar_t *text, char *out, int size); /* to UTF-8; "" if it does not fit */
 void windows_slashes(char *path);                              /* replaces backslashes */
 

@@ -24,10 +24,7 @@ static char *argument(const wchar_t *word, bool program) {
 }
 
 /* Whether the console was opened for this program: it was started with the mouse, and the window will vanish. */
-static bool is_alone(void) {
-  DWORD ids[2];
-  return isatty(0) && isatty(2) && GetConsoleProcessList(ids, 2) == 1;
-}
+static bool is_alone(void) { return isatty(0) && isatty(2) && GetConsoleProcessList(&(DWORD){0}, 1) == 1; }
 
 static void wait_for_enter(void) {
   char line[256];
@@ -63,9 +60,10 @@ int wmain(int argc, wchar_t **words) {
   if (waits && names_text) enter_directory(words[1]);
   const int status = main(count, argv);
   if (waits && argc == 1)
-    fprintf(stderr, "\nDrop a text or a folder of texts on the program to train on it. For everything else, open a terminal\n"
-                    "(right-click the folder of this program, \"Open in Terminal\") and type for example:\n"
-                    ".\\inkling train book.txt\n");
+    fprintf(stderr,
+            "\nDrop a text or a folder of texts on the program to train on it. For everything else, open a terminal\n"
+            "(right-click the folder of this program, \"Open in Terminal\") and type for example:\n"
+            ".\\inkling train book.txt\n");
   if (waits) wait_for_enter();
   return status;
 }

@@ -57,8 +57,8 @@ struct win_stat {
 #define ino_t uint64_t
 #define S_IFLNK 0120000
 #define S_IFSOCK 0140000
-#define S_ISLNK(mode) (((mode) & 0170000) == S_IFLNK)
-#define S_ISSOCK(mode) (((mode) & 0170000) == S_IFSOCK)
+#define S_ISLNK(mode) (((mode)&0170000) == S_IFLNK)
+#define S_ISSOCK(mode) (((mode)&0170000) == S_IFSOCK)
 int win_stat(const char *path, struct win_stat *out);
 int win_lstat(const char *path, struct win_stat *out);
 int win_fstat(int fd, struct win_stat *out);

@@ -111,8 +111,8 @@ static BOOL create(const char *program, wchar_t *line, const int fds[3], PROCESS
                         .hStdOutput = handles[1],
                         .hStdError = handles[2]};
   /* A group of its own, so that it gets only the signals that this process sends on. */
-  return CreateProcessW(windows_path(program).text, line, NULL, NULL, TRUE, CREATE_NEW_PROCESS_GROUP, NULL, NULL, &start,
-                        made);
+  return CreateProcessW(windows_path(program).text, line, NULL, NULL, TRUE, CREATE_NEW_PROCESS_GROUP, NULL, NULL,
+                        &start, made);
 }
 
 int posix_spawn(pid_t *id, const char *program, const posix_spawn_file_actions_t *files,
