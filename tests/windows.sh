@@ -79,7 +79,9 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   check "a text that is dropped on the program is trained on" [ -s small.run/last/state.safetensors ]
   console "Press Enter" '\r' -- wine "$exe" >out 2>&1
   check "started with the mouse, the program says what to do and waits" grep -q "Drop a text" out
-  mkdir 'a b'
+  mkdir 'a b' train
+  says "a folder called train is no text" 3 "No such file" inkling train none.txt
+  rmdir train
   inkling train "$folder"'\crlf.txt' $small --steps 2 '--out=a b\new.run' >out 2>&1 </dev/null
   check "backslashes, blanks" [ -s 'a b/new.run/model.safetensors' ]
   drive="Z:$(pwd | sed 's|/|\\|g')\\small.txt"
@@ -95,6 +97,11 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   cat small.txt | inkling train - $small --steps 2 --out pipe.run >out 2>&1
   check "standard input from a pipe gives the same model" cmp -s pipe.run/model.safetensors stdin.run/model.safetensors
 }
+mkdir tiny
+if mount -t tmpfs -o size=300k tmpfs tiny 2>/dev/null; then
+  says "a full disk" 7 "No space left" inkling train small.txt --layers 1 --dim 96 --steps 5 --out tiny/full.run
+  umount tiny
+else echo "skipped a full disk: only root can mount one"; fi
 says "train nul is refused" 3 "neither a file nor a directory" inkling train nul
 says "train con is refused" 7 "con.run" inkling train con
 says "an output that is the text under another case" 2 "" inkling generate whole.run --prompts small.txt --out SMALL.TXT
@@ -112,6 +119,7 @@ same() { # same NAME ARGUMENTS...: the output of both programs
 }
 same "generate" whole.run -n 40 --seed 3 --isa v2
 same "a prompt in three scripts" whole.run -p "Grüße книга 書" -n 20 --seed 3 --isa v2
+same "escapes in a prompt are no path" whole.run -p 'a\nb' -n 5 --seed 3 --isa v2
 printf 'Once\r\nGrüße 書\r\n' >prompts.txt
 same "--prompts" whole.run --prompts prompts.txt -n 10 --seed 1 --isa v2
 same "--score" whole.run --score small.txt --isa v2

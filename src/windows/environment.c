@@ -70,13 +70,7 @@ long sysconf(int what) {
 
 /* ---- strings ---- */
 
-const char *win_strerror(int cause) {
-  switch (cause) {
-  case EBUSY: return "another program has it open";
-  case EDQUOT: return "Disk quota exceeded";
-  default: return strerror(cause);
-  }
-}
+const char *win_strerror(int cause) { return cause == EBUSY ? "another program has it open" : strerror(cause); }
 
 char *strndup(const char *text, size_t size) {
   const size_t length = strnlen(text, size);

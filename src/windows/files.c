@@ -19,7 +19,7 @@ static int cause_of(DWORD code) {
     DWORD code;
     int cause;
   } causes[] = {{ERROR_FILE_NOT_FOUND, ENOENT},    {ERROR_PATH_NOT_FOUND, ENOENT},
-                {ERROR_INVALID_NAME, ENOENT},      {ERROR_BAD_NETPATH, ENOENT},
+                {ERROR_INVALID_NAME, ENOENT},      {ERROR_PIPE_NOT_CONNECTED, EPIPE},
                 {ERROR_BAD_PATHNAME, ENOENT},      {ERROR_INVALID_DRIVE, ENOENT},
                 {ERROR_ACCESS_DENIED, EACCES},     {ERROR_SHARING_VIOLATION, EBUSY},
                 {ERROR_USER_MAPPED_FILE, EBUSY},   {ERROR_LOCK_VIOLATION, EWOULDBLOCK},
@@ -70,8 +70,6 @@ void windows_slashes(char *path) {
 
 static DWORD attributes(const char *path) { return GetFileAttributesW(windows_path(path).text); }
 
-static bool is_directory(DWORD found) { return found != INVALID_FILE_ATTRIBUTES && found & FILE_ATTRIBUTE_DIRECTORY; }
-
 /* ---- opening and describing ---- */
 
 HANDLE windows_handle(int fd) { return (HANDLE)_get_osfhandle(fd); }
@@ -89,7 +87,7 @@ static DWORD disposition(int flags) {
 int win_open(const char *path, int flags, ...) {
   const bool writes = flags & (O_WRONLY | O_RDWR), reads = !(flags & O_WRONLY);
   const DWORD access = (reads ? GENERIC_READ : 0) | (writes ? GENERIC_WRITE : 0);
-  if (writes && is_directory(attributes(path))) return errno = EISDIR, -1;
+  if (writes && windows_is_directory(attributes(path))) return errno = EISDIR, -1;
   const HANDLE file = windows_open(path, access, disposition(flags), FILE_ATTRIBUTE_NORMAL);
   if (file == INVALID_HANDLE_VALUE) return windows_failed();
   if (flags & O_APPEND) SetFilePointer(file, 0, NULL, FILE_END);
@@ -116,7 +114,7 @@ static int describe(HANDLE file, struct win_stat *out) {
   *out = (struct win_stat){.st_size = (int64_t)((uint64_t)i.nFileSizeHigh << 32 | i.nFileSizeLow),
                            .st_ino = (uint64_t)i.nFileIndexHigh << 32 | i.nFileIndexLow,
                            .st_dev = i.dwVolumeSerialNumber,
-                           .st_mode = is_directory(i.dwFileAttributes) ? S_IFDIR : S_IFREG,
+                           .st_mode = windows_is_directory(i.dwFileAttributes) ? S_IFDIR : S_IFREG,
                            .st_mtim = unix_time(i.ftLastWriteTime)};
   return 0;
 }
@@ -144,7 +142,7 @@ int win_fstat(int fd, struct win_stat *out) { return describe(windows_handle(fd)
 int win_access(const char *path, int mode) {
   const DWORD found = attributes(path);
   if (found == INVALID_FILE_ATTRIBUTES) return windows_failed();
-  return mode & W_OK && found & FILE_ATTRIBUTE_READONLY && !is_directory(found) ? (errno = EACCES, -1) : 0;
+  return mode & W_OK && found & FILE_ATTRIBUTE_READONLY && !windows_is_directory(found) ? (errno = EACCES, -1) : 0;
 }
 
 char *realpath(const char *path, char *out) {
@@ -216,7 +214,7 @@ static bool delete_open(const char *path) {
 }
 
 int win_unlink(const char *path) {
-  if (is_directory(attributes(path))) return errno = EISDIR, -1;
+  if (windows_is_directory(attributes(path))) return errno = EISDIR, -1;
   if (delete_open(path)) return 0;
   for (int attempt = 0; !DeleteFileW(windows_path(path).text); attempt++)
     if (!try_again(attempt)) return windows_failed();
@@ -224,7 +222,7 @@ int win_unlink(const char *path) {
 }
 
 int win_rmdir(const char *path) { return windows_result(RemoveDirectoryW(windows_path(path).text)); }
-int win_remove(const char *path) { return is_directory(attributes(path)) ? win_rmdir(path) : win_unlink(path); }
+int win_remove(const char *path) { return windows_is_directory(attributes(path)) ? win_rmdir(path) : win_unlink(path); }
 
 int win_mkdir(const char *path, int mode) {
   return (void)mode, windows_result(CreateDirectoryW(windows_path(path).text, NULL));

@@ -21,6 +21,9 @@ Wide windows_path(
 void windows_narrow(const wchar_t *text, char *out, int size); /* to UTF-8; "" if it does not fit */
 void windows_slashes(char *path);                              /* replaces backslashes */
 
+static inline bool windows_is_directory(DWORD attributes) {
+  return attributes != INVALID_FILE_ATTRIBUTES && attributes & FILE_ATTRIBUTE_DIRECTORY;
+}
 HANDLE windows_handle(int fd);
 /* Opens a file or directory; all sharing is permitted, as in POSIX. INVALID_HANDLE_VALUE: see windows_failed(). */
 HANDLE windows_open(const char *path, DWORD access, DWORD how, DWORD flags);

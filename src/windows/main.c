@@ -9,7 +9,11 @@ static bool is_path(const wchar_t *word) {
   Wide directory = {{0}};
   if (!last || last - word >= WINDOWS_NAME) return false;
   wcsncpy(directory.text, word, (size_t)(last - word));
-  return (iswalpha(word[0]) && word[1] == L':') || GetFileAttributesW(directory.text) != INVALID_FILE_ATTRIBUTES;
+  return (iswalpha(word[0]) && word[1] == L':') || windows_is_directory(GetFileAttributesW(directory.text));
+}
+
+static bool is_command(const wchar_t *word) {
+  return !wcscmp(word, L"train") || !wcscmp(word, L"generate") || !wcscmp(word, L"help");
 }
 
 /* Returns the word in UTF-8, for free(). What follows the = of an option may be a path, too. */
@@ -27,11 +31,10 @@ static char *argument(const wchar_t *word, bool program) {
 static bool is_alone(void) { return isatty(0) && isatty(2) && GetConsoleProcessList(&(DWORD){0}, 1) == 1; }
 
 static void wait_for_enter(void) {
-  char line[256];
   windows_expect_no_signal();
   fprintf(stderr, "\nPress Enter to close this window. ");
   fflush(stderr);
-  read(0, line, sizeof line);
+  read(0, (char[256]){0}, 256);
 }
 
 /* A text or a folder that was dropped on the program: its run shall be beside it. */
@@ -44,14 +47,13 @@ static void enter_directory(const wchar_t *path) {
   }
 }
 
-int wmain(int argc, wchar_t **words);
 int wmain(int argc, wchar_t **words) {
   static char train[] = "train";
   char **argv = calloc((size_t)argc + 2, sizeof *argv);
   int count = 0;
   if (!argv) return EXIT_FAILURE;
   windows_open_console();
-  const bool names_text = argc > 1 && GetFileAttributesW(words[1]) != INVALID_FILE_ATTRIBUTES;
+  const bool names_text = argc > 1 && !is_command(words[1]) && GetFileAttributesW(words[1]) != INVALID_FILE_ATTRIBUTES;
   const bool waits = (argc == 1 || names_text) && is_alone();
   for (int i = 0; i < argc; i++) {
     if (i == 1 && names_text) argv[count++] = train;

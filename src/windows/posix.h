@@ -28,13 +28,9 @@
 
 /* Those of mingw-w64 are calls of functions, and convert to float. */
 #undef isnan
-#undef isinf
 #undef isfinite
-#undef signbit
 #define isnan(x) __builtin_isnan(x)
-#define isinf(x) __builtin_isinf(x)
 #define isfinite(x) __builtin_isfinite(x)
-#define signbit(x) __builtin_signbit(x)
 
 /* ---- files: files.c ---- */
 
@@ -56,7 +52,6 @@ struct win_stat {
 #define dev_t uint32_t
 #define ino_t uint64_t
 #define S_IFLNK 0120000
-#define S_IFSOCK 0140000
 #define S_ISLNK(mode) (((mode)&0170000) == S_IFLNK)
 #define S_ISSOCK(mode) (((mode)&0170000) == S_IFSOCK)
 int win_stat(const char *path, struct win_stat *out);
@@ -67,8 +62,6 @@ int win_fstat(int fd, struct win_stat *out);
 #define O_NONBLOCK 0
 #define O_DIRECTORY 0
 #define F_GETFD 1
-#define AT_FDCWD (-100)
-#define AT_EACCESS 0
 #undef X_OK
 #define X_OK 0
 int win_open(const char *path, int flags, ...);

@@ -66,29 +66,38 @@ int win_fclose(FILE *stream) {
   return ok ? 0 : EOF;
 }
 
-/* ---- pipes ---- */
+/* ---- writing, and waiting ---- */
 
-/* The C library calls writing to a pipe that the reader has closed an invalid argument. */
-static void correct_cause(FILE *stream) {
-  if (errno == EINVAL && GetFileType(windows_handle(_fileno(stream))) == FILE_TYPE_PIPE) errno = EPIPE;
+/* The C library calls an invalid argument what it does not know: a pipe that the reader has closed, in wine a full disk. */
+static void correct_cause(void) {
+  if (errno != EINVAL) return;
+  SetLastError(_doserrno ? _doserrno : ERROR_DISK_FULL);
+  windows_failed();
 }
 
 int win_fflush(FILE *stream) {
+  _doserrno = 0;
   const int status = fflush(stream);
-  if (status) correct_cause(stream);
+  if (status) correct_cause();
   return status;
 }
 
 size_t win_fwrite(const void *bytes, size_t size, size_t count, FILE *stream) {
+  _doserrno = 0;
   const size_t done = fwrite(bytes, size, count, stream);
-  if (done < count) correct_cause(stream);
+  if (done < count) correct_cause();
   return done;
 }
 
 enum { AT_ONCE = 1 << 30 };
 static unsigned at_most(size_t size) { return (unsigned)(size < AT_ONCE ? size : AT_ONCE); }
 
-int64_t win_write(int fd, const void *bytes, size_t size) { return _write(fd, bytes, at_most(size)); }
+int64_t win_write(int fd, const void *bytes, size_t size) {
+  _doserrno = 0;
+  const int done = _write(fd, bytes, at_most(size));
+  if (done < 0) correct_cause();
+  return done;
+}
 
 static short ready(const struct pollfd *file) {
   const HANDLE handle = windows_handle(file->fd);
