@@ -53,7 +53,7 @@ struct win_stat {
 #define ino_t uint64_t
 #define S_IFLNK 0120000
 #define S_ISLNK(mode) (((mode)&0170000) == S_IFLNK)
-#define S_ISSOCK(mode) (((mode)&0170000) == S_IFSOCK)
+#define S_ISSOCK(mode) 0
 int win_stat(const char *path, struct win_stat *out);
 int win_lstat(const char *path, struct win_stat *out);
 int win_fstat(int fd, struct win_stat *out);
