@@ -241,8 +241,8 @@ static bool save_before_failing(Run *r, Error *error) {
   Error second = {0};
   if (error->code != EXIT_INPUT && error->code != EXIT_CHECKPOINT) return false;
   r->peers->agreed = false; /* the processes have not agreed on the end yet */
-  const bool saved =
-      r->session.saved_step == r->progress.step || (run_take_step_reports(r, true, &second) && run_save_state(r, &second));
+  const bool saved = r->session.saved_step == r->progress.step ||
+                     (run_take_step_reports(r, true, &second) && run_save_state(r, &second));
   r->peers->agreed = true;
   return saved && error_append(error, "; stopped after step %" PRId64 ", saved. Resume with: %s", r->progress.step,
                                run_resume_command(&r->files).text);
@@ -432,7 +432,7 @@ static void close_run(Run *r, ExitCode outcome) {
   history_free(&r->files.history);
   checkpoint_unlock(&r->files.lock, r->files.dir, r->files.begun);
   collective_abort(r->peers, outcome);
-  xz_end(r->session.xz);
+  xz_stop(r->session.xz);
   run_stop_model(&r->model);
   if (r->device.backend) r->device.backend->close(r->device.context);
   free(r->device.tuning);

@@ -84,6 +84,10 @@ def sessions():
     out = talk("say two", "/retry", "/undo", "say nine", "/text", "/reset", "say one", "/text")
     check("/retry, /undo, /reset, /text", out.stdout.split("\n")[:-1] ==
           ["three.", "three.", "ten.", "user: say nine", "assistant: ten.", "two.", "user: say one", "assistant: two."], out)
+    with open("answer.jsonl", "w", encoding="utf-8") as file:
+        file.write('{"messages": [{"role": "assistant", "content": "three."}]}\n')
+    out = talk("/load answer.jsonl", "/retry", "say two")
+    check("/retry of a loaded answer without a question", out.returncode == 0 and out.stdout.endswith("three.\n"), out)
     out = talk("/system Be brief.", "say two", "/save saved.jsonl", "/reset", "/load saved.jsonl", "again", "/text")
     saved = json.load(open("saved.jsonl", encoding="utf-8"))
     check("/save writes messages", saved["messages"] == [{"role": "system", "content": "Be brief."},
@@ -145,6 +149,9 @@ def prompts():
     check("--truncate-prompt left drops its oldest messages", CTX // 3 < reply["usage"]["prompt_tokens"] <= CTX // 2 and
           reply["usage"]["prompt_tokens"] in same and reply["choices"][0]["message"]["content"] == "five.", (out, same))
     words = {"messages": [{"role": "user", "content": "say two " * 200}]}
+    reply = request(words["messages"])
+    check("there is no advice for one long message", "than the context of" in reply["error"]["message"] and
+          "--truncate-prompt" not in reply["error"]["message"], reply)
     out = run("generate", "t.run", "--prompts", "-", "--truncate-prompt", "left", text=json.dumps(words) + "\n")
     check("a message is not cut", "this message makes" in out.stdout, out)
     cut = request([{"role": "user", "content": "say two"}], max_tokens=1)

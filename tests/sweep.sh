@@ -29,7 +29,7 @@ check "a report with a picture of the option, and all settings" test "$(grep -c 
 check "the best, which is on the edge" grep -q 'the best muon-lr, 5e-2, is the largest that was tried: try larger ones, too' grid/report.html
 check "which is well-formed" xmllint --noout grid/report.html
 states() { for run in "$1"/*.run; do step_of "$run"; done | sort -n | uniq -c | tr -s ' \n' ' '; }
-check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 15 4 60 "
+check "half of the runs stop after a quarter, at an evaluation" test "$(states grid)" = " 4 14 4 60 "
 check "the table has a row for each setting" test "$(grep -c '^| grid/.* ± .* | 2 | ' out)" = 4
 check "every loss has its unit" test "$(grep -c '^[0-9]*/[0-9]* .*: [0-9.]* bits per byte$' err) $(grep -c 'validation losses' err)" = "16 0"
 check "what is compared is said" grep -q '^for each value, the loss of its best setting after a quarter of the steps, in bits per byte, mean over seeds:$' err

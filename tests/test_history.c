@@ -105,7 +105,8 @@ static void the_kept_model(void **state) {
   assert_true(history_kept(&h)->step == 20 && !history_kept(&h)->all);
   add(&h, evaluation_line(30, 1.8, true, false));
   assert_int_equal(history_kept(&h)->step, 20); /* an old file ends here */
-  add(&h, (MetricsLine){.kind = METRICS_KEPT, .step = 30, .val_loss = 1.8, .all = true});
+  add(&h, (MetricsLine){.kind = METRICS_KEPT, .step = 30, .val_loss = 1.8, .all = true, .xz_bits_per_byte = 2.5});
+  assert_true(h.xz_bits_per_byte == 2.5);
   assert_true(history_kept(&h)->step == 30 && history_kept(&h)->all && history_kept(&h)->val_loss == 1.8);
   assert_true(h.damaged == 0 && h.evaluation_count == 3);
   add(&h, evaluation_line(40, 1.4, false, true)); /* a longer run */

@@ -81,9 +81,11 @@ static bool encode(Session *s, Error *error) {
 /* Returns whether the vocabulary has the first `size` bytes of an answer to the last message; if not, *why says so. */
 static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
   const LoadedModel *m = &s->p->model;
-  const ChatTurn turns[] = {s->chat.messages[s->chat.count - 1], {CHAT_ASSISTANT, text->bytes.bytes, size}};
+  const bool first = !s->chat.count; /* after /retry of a loaded chat */
+  const ChatTurn turns[] = {first ? (ChatTurn){CHAT_USER, NULL, 0} : s->chat.messages[s->chat.count - 1],
+                            {CHAT_ASSISTANT, text->bytes.bytes, size}};
   BpeIds ids = {0};
-  const bool ok = chat_encode(m->chat, m->tokenizer, turns, 2, false, &ids, why);
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns + first, 2 - first, false, &ids, why);
   free(ids.ids);
   return ok;
 }

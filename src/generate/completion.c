@@ -219,7 +219,7 @@ static bool encode_messages(const Program *p, Completion *c, const json_t *objec
   bool ok = conversation_take(&record, object, false, "the request", c->line, why);
   if (ok && (!record.turn_count || record.turns[record.turn_count - 1].role != CHAT_USER))
     ok = fail(why, EXIT_INPUT, "the last message must be the user's");
-  ok = ok && prompt_encode_turns(p, record.turns, record.turn_count, c->settings.max_tokens, &c->tokens.decoder, why);
+  ok = ok && prompt_encode_turns(p, record.turns, record.turn_count, &c->tokens.decoder, why);
   record_free(&record);
   return ok;
 }

@@ -136,11 +136,10 @@ bool prompt_read_file(TextCheck *check, const char *path, size_t limit, ByteBuff
  * truncated; EXIT_USAGE for --answer without an encoder; EXIT_MEMORY. */
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error);
 void prompt_tokens_free(PromptTokens *tokens);
-/* Makes the ids of a conversation up to where the answer of at most `most` tokens (< 0: of any length) begins, with
- * --system if it has no system prompt. For models with a chat template. Instead of the beginning, --truncate-prompt
- * drops the oldest messages, as chat_encode_newest() does. Errors of prompt_encode() and chat_encode(). */
-bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, int64_t most, BpeIds *out,
-                         Error *error);
+/* Makes the ids of a conversation up to where the answer begins, with --system if it has no system prompt. For models
+ * with a chat template. Instead of the beginning, --truncate-prompt drops the oldest messages, as chat_encode_newest()
+ * does. Errors of prompt_encode() and chat_encode(). */
+bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error);
 
 /* Returns the number of tokens that the text of the prompt has. */
 static inline size_t prompt_tokens_count(const PromptTokens *t) {

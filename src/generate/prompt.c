@@ -123,23 +123,26 @@ bool prompt_read(Program *p, Error *error) {
   return !s->prompt_file || prompt_read_file(&p->check, s->prompt_file, (size_t)1 << 30, &p->prompt.text, error);
 }
 
+/* Refuses more tokens than the context holds; advice: how to get along. EXIT_INPUT. */
+static bool check_fits(const Program *p, const char *what, const char *advice, const BpeIds *ids, Error *error) {
+  const size_t ctx = (size_t)p->model.config.ctx;
+  return ids->count <= ctx || fail(error, EXIT_INPUT, "the %s has %zu tokens, %zu more than the context of %zu holds%s",
+                                   what, ids->count, ids->count - ctx, ctx, advice);
+}
+
 /* Makes the tokens fit into the context: drops the first ones where that is allowed. */
 static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
   const size_t ctx = (size_t)p->model.config.ctx;
-  if (ids->count <= ctx) return true;
   if (!p->settings.truncate_prompt)
-    return fail(error, EXIT_INPUT,
-                "the %s has %zu tokens, %zu more than the context of %zu holds; --truncate-prompt left drops %s", what,
-                ids->count, ids->count - ctx, ctx, p->model.chat ? "its oldest messages" : "its beginning");
+    return check_fits(p, what, "; --truncate-prompt left drops its beginning", ids, error);
+  if (ids->count <= ctx) return true;
   memmove(ids->ids, ids->ids + ids->count - ctx, ctx * sizeof *ids->ids);
   ids->count = ctx;
   return true;
 }
 
-bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, int64_t most, BpeIds *out,
-                         Error *error) {
+bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error) {
   const LoadedModel *m = &p->model;
-  const size_t ctx = (size_t)m->config.ctx;
   size_t dropped = 0;
   const char *prompt = p->settings.system;
   const bool adds = prompt && *prompt && !(count && turns[0].role == CHAT_SYSTEM);
@@ -147,11 +150,13 @@ bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, 
   if (!all) return error_memory(error, "a conversation");
   if (adds) all[0] = (ChatTurn){CHAT_SYSTEM, (const uint8_t *)prompt, strlen(prompt)};
   if (count) memcpy(all + adds, turns, count * sizeof *all);
-  const bool ok = p->settings.truncate_prompt ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, ctx,
-                                                                   chat_room(ctx, most), &dropped, out, error)
+  const bool one = count + adds == 1 + (size_t)(count + adds && all[0].role == CHAT_SYSTEM);
+  const char *const advice = one ? "" : "; --truncate-prompt left drops its oldest messages";
+  const bool ok = p->settings.truncate_prompt ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds,
+                                                                   (size_t)m->config.ctx, 0, &dropped, out, error)
                                               : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, error);
   free(all);
-  return ok && fit(p, "prompt", out, error);
+  return ok && check_fits(p, "prompt", advice, out, error);
 }
 
 bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens *out, Error *error) {
@@ -166,7 +171,7 @@ bool prompt_encode(const Program *p, const void *text, size_t size, PromptTokens
     return fail(error, EXIT_USAGE, "--answer is for a model with an encoder; give the text with -p");
   const ChatTurn turn = {CHAT_USER, text, size};
   const bool ok = copy_text(s, s->answer ? s->answer : "", &answer, error) &&
-                  (m->chat ? prompt_encode_turns(p, &turn, size > 0, s->tokens, &out->decoder, error)
+                  (m->chat ? prompt_encode_turns(p, &turn, size > 0, &out->decoder, error)
                            : generation_encode(&with, text, size, answer.bytes, answer.size, out, error) &&
                                  fit(p, "source", &out->source, error) &&
                                  fit(p, encoder ? "answer" : "prompt", &out->decoder, error));

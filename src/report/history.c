@@ -89,7 +89,6 @@ static bool add_evaluation(History *h, const MetricsLine *line, Error *error) {
   MetricsLine now = *line;
   now.best = now.best && isfinite(now.val_loss);
   if (line->val_text) h->val_text = line->val_text;
-  if (line->xz_bits_per_byte > 0) h->xz_bits_per_byte = line->xz_bits_per_byte;
   if (line->chance > 0) h->chance = line->chance;
   if (last && line->step <= last->step) {
     /* a second one of the last step, on all of the validation text; the first one used only its beginning */
@@ -117,6 +116,7 @@ static bool add_diagnosis(History *h, const MetricsLine *line, Error *error) {
 /* ---- lines ---- */
 
 bool history_add(History *history, const MetricsLine *line, Error *error) {
+  if (line->xz_bits_per_byte > 0) history->xz_bits_per_byte = line->xz_bits_per_byte;
   switch (line->kind) {
   case METRICS_STEPS: return add_point(history, line, error);
   case METRICS_EVALUATION: return add_evaluation(history, line, error);

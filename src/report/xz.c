@@ -28,7 +28,7 @@ typedef int BeginStream(Stream *stream, uint32_t preset, int check);
 typedef int RunStream(Stream *stream, int action);
 typedef void EndStream(Stream *stream);
 /* Up to XZ_BYTES of text the presets 6 to 9 differ only in the memory they use. */
-enum { PRESET = 6, NO_CHECK = 0, FLUSH = 1, MORE = 0, DONE = 1 };
+enum { PRESET = 6, NO_CHECK = 0, RUN = 0, FLUSH = 1, MORE = 0, DONE = 1 };
 
 static BeginStream *begin_stream;
 static RunStream *run_stream;
@@ -52,63 +52,74 @@ static bool load(void) {
   return begin_stream && run_stream && end_stream;
 }
 
-/* Compresses more bytes, up to the last one. Returns the size of the output so far; 0: failed. */
-static uint64_t compress(Stream *stream, const uint8_t *bytes, size_t size) {
+struct XzMeasurement {
+  pthread_t thread;
+  bool threaded;
+  uint8_t *bytes;
+  size_t before, size;
+  double bits_per_byte;
+  atomic_bool finished, unwanted;
+};
+
+/* Compresses bytes[begin..end), and flushes the output. Returns its size so far; 0: failed or unwanted. */
+static uint64_t compress(XzMeasurement *m, Stream *stream, size_t begin, size_t end) {
+  enum { PIECE = 1 << 16 };
   uint8_t out[1 << 12]; /* is not read */
   int status = MORE;
-  stream->in = bytes;
-  stream->in_size = size;
-  while (status == MORE) {
+  for (size_t at = begin; status == MORE && !atomic_load(&m->unwanted);) {
+    if (!stream->in_size) {
+      stream->in = m->bytes + at;
+      stream->in_size = end - at < PIECE ? end - at : PIECE;
+      at += stream->in_size;
+    }
     stream->out = out;
     stream->out_size = sizeof out;
-    status = run_stream(stream, FLUSH);
+    status = run_stream(stream, at < end ? RUN : FLUSH);
   }
   return status == DONE ? stream->out_total : 0;
 }
 
-static double bits_per_byte(const uint8_t *bytes, size_t before, size_t size) {
+static double bits_per_byte(XzMeasurement *m) {
   Stream stream = {0};
-  if (before >= size || size > XZ_BYTES || !load() || begin_stream(&stream, PRESET, NO_CHECK) != 0) return NAN;
-  const uint64_t first = compress(&stream, bytes, before);
-  const uint64_t both = first ? compress(&stream, bytes + before, size - before) : 0;
+  if (m->before >= m->size || m->size > XZ_BYTES || !load() || begin_stream(&stream, PRESET, NO_CHECK) != 0) return NAN;
+  const uint64_t first = compress(m, &stream, 0, m->before);
+  const uint64_t both = first ? compress(m, &stream, m->before, m->size) : 0;
   end_stream(&stream);
-  return both ? 8.0 * (double)(both - first) / (double)(size - before) : (double)NAN;
+  return both ? 8.0 * (double)(both - first) / (double)(m->size - m->before) : (double)NAN;
 }
-
-struct XzMeasurement {
-  pthread_t thread;
-  uint8_t *bytes;
-  size_t before, size;
-  double bits_per_byte;
-  atomic_bool finished;
-};
 
 static void *measure(void *argument) {
   XzMeasurement *m = argument;
-  m->bits_per_byte = bits_per_byte(m->bytes, m->before, m->size);
+  m->bits_per_byte = bits_per_byte(m);
   atomic_store(&m->finished, true);
   return NULL;
 }
 
 XzMeasurement *xz_begin(uint8_t *bytes, size_t before, size_t size, Error *error) {
   XzMeasurement *m = malloc(sizeof *m);
-  if (m) {
-    *m = (XzMeasurement){.bytes = bytes, .before = before, .size = size};
-    if (thread_start(&m->thread, measure, m)) return m;
+  if (!m) {
+    free(bytes);
+    error_memory(error, "a comparison with xz");
+    return NULL;
   }
-  free(m);
-  free(bytes);
-  error_memory(error, "a comparison with xz");
-  return NULL;
+  *m = (XzMeasurement){.bytes = bytes, .before = before, .size = size};
+  m->threaded = thread_start(&m->thread, measure, m);
+  if (!m->threaded) measure(m);
+  return m;
 }
 
 bool xz_has_finished(const XzMeasurement *m) { return atomic_load(&m->finished); }
 
 double xz_end(XzMeasurement *m) {
-  if (!m) return NAN;
-  pthread_join(m->thread, NULL);
+  if (m->threaded) pthread_join(m->thread, NULL);
   const double bits = m->bits_per_byte;
   free(m->bytes);
   free(m);
   return bits;
+}
+
+void xz_stop(XzMeasurement *m) {
+  if (!m) return;
+  atomic_store(&m->unwanted, true);
+  xz_end(m);
 }

@@ -9,7 +9,7 @@
 
 enum { XZ_BYTES = 8 << 20 }; /* the window of xz; longer texts are not measured */
 
-/* A measurement by a thread of its own. */
+/* A measurement, by a thread of its own if there can be another one. */
 typedef struct XzMeasurement XzMeasurement;
 
 /* Begins to measure how many bits per byte `xz -9` needs for bytes[before..size), given the bytes before them: the
@@ -19,8 +19,10 @@ XzMeasurement *xz_begin(uint8_t *bytes, size_t before, size_t size, Error *error
 
 bool xz_has_finished(const XzMeasurement *measurement);
 
-/* Waits for the measurement, frees it and returns the bits per byte. NaN without liblzma, which the thread loads, or
- * without memory (100 MB), and for NULL. */
+/* Waits for the measurement, frees it and returns the bits per byte. NaN without liblzma, which it loads, or without
+ * memory (100 MB). */
 double xz_end(XzMeasurement *measurement);
+
+void xz_stop(XzMeasurement *measurement); /* frees it without a result; NULL is allowed */
 
 #endif

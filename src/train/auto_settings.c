@@ -444,15 +444,19 @@ static double evaluation_cost(const TrainSettings *s, int64_t tokens) {
   return (double)tokens / 3 / (double)settings_tokens_per_step(s);
 }
 
+/* Returns the fewest steps between evaluations of so many tokens that take a tenth of the time. */
+static double whole_interval(const TrainSettings *s, int64_t tokens) { return ceil(10 * evaluation_cost(s, tokens)); }
+
 bool auto_evaluates_whole(const TrainSettings *s, int64_t val_tokens) {
-  return 8 * evaluation_cost(s, val_tokens) <= (double)s->steps / 10;
+  return s->eval_every == 0 || (double)s->eval_every >= whole_interval(s, val_tokens);
 }
 
-/* Returns the number of steps between evaluations: fewer evaluations if those of the whole text would take more than a
- * tenth of the time. */
+/* Returns the number of steps between evaluations: fewer evaluations, but at least FEWEST, if that permits to read all
+ * of the validation text. */
 static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
-  const double usual = (double)s->steps / AUTO_EVALUATIONS;
-  return at_least_one(auto_evaluates_whole(s, val_tokens) ? fmax(usual, 10 * evaluation_cost(s, val_tokens)) : usual);
+  const double FEWEST = 8;
+  const double usual = (double)s->steps / AUTO_EVALUATIONS, whole = whole_interval(s, val_tokens);
+  return at_least_one(whole <= (double)s->steps / FEWEST ? fmax(usual, whole) : usual);
 }
 
 /* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay

@@ -124,8 +124,8 @@ double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, 
 /* Returns the expected seconds of a training step of `flops` operations, pauses included. */
 double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops);
 
-/* Returns whether every evaluation reads the whole validation text; otherwise it reads the beginning. Eight evaluations
- * of all of it may take a tenth of the run. Call it after auto_length(). */
+/* Returns whether every evaluation reads the whole validation text, which takes at most a tenth of the time from one to
+ * the next; otherwise it reads the beginning. Call it after auto_length(). */
 bool auto_evaluates_whole(const TrainSettings *settings, int64_t val_tokens);
 
 /* Computes the number of steps from --steps or --epochs, then the values that depend on it: weight decay, dropout,

@@ -35,8 +35,8 @@ static int64_t all_windows(const RunText *text) { return windows_count(&text->va
 /* Returns how many windows take 5 % of the time when read every eval_every steps, and up to twice as much with the mean
  * weights; a forward pass costs a third of a training step. */
 static int64_t affordable_windows(const Run *r) {
-  const double interval = (double)(r->settings.eval_every ? r->settings.eval_every : r->settings.steps);
-  const double windows = 0.05 * 3.0 * interval * (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
+  const double step = (double)settings_tokens_per_step(&r->settings) / r->model.config.ctx;
+  const double windows = 0.05 * 3.0 * step * (double)r->settings.eval_every;
   return windows < r->settings.batch ? r->settings.batch : (int64_t)windows;
 }
 
@@ -173,11 +173,12 @@ static bool begin_compression(Run *r, Error *error) {
 /* Sets the bits per byte of xz in the first line after they are known, or in this one with `wait`. */
 static bool compare_with_xz(Run *r, bool wait, MetricsLine *line, Error *error) {
   XzMeasurement **xz = &r->session.xz;
-  if (r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0) return true;
+  if (r->model.config.encoder_layers || r->files.history.xz_bits_per_byte > 0 || r->session.compared) return true;
   if (!*xz && !begin_compression(r, error)) return false;
   if (!wait && !xz_has_finished(*xz)) return true;
   line->xz_bits_per_byte = xz_end(*xz);
   *xz = NULL;
+  r->session.compared = true;
   return true;
 }
 

@@ -168,6 +168,7 @@ typedef struct RunSession {
   Evaluation of_kept;       /* of the best model so far; tokens 0: it was evaluated before the program started */
   bool holds_kept;          /* the device holds kept or mean weights, RunModel.host[0] those of the last step */
   XzMeasurement *xz;        /* on rank 0: a baseline for the report that is being measured; NULL: none */
+  bool compared;            /* that measurement has ended */
   bool paused;              /* since the newest step, the device has done something else than training */
   int64_t timed_steps;      /* steps reported since the last line of metrics.jsonl */
   int64_t timed_ns;         /* their time on the device, without pauses */

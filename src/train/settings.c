@@ -312,7 +312,7 @@ static void add_training_options(Options *options, TrainSettings *s) {
       GROUP("Evaluation", .setting = SETTING_OF_MODEL),
       INT64("eval-every", &s->eval_every, 0, 1e12, "auto: at most " SHOWN(AUTO_EVALUATIONS) " times per run",
             "number of steps between evaluations; 0: only at the end"),
-      INT64("eval-tokens", &s->eval_tokens, 1, 1e15, "auto: all of a text short for the run, else for 5% of the time",
+      INT64("eval-tokens", &s->eval_tokens, 1, 1e15, "auto: all within a tenth of the time, else for 5% of the time",
             "number of validation tokens read by evaluations before the end of the run"),
       INT("patience", &s->patience, 0, 1e6, NULL,
           "number of evaluations without improvement after which training stops (early stopping); 0: off"),

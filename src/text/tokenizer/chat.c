@@ -414,7 +414,8 @@ bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
     else most = middle;
   }
   if (ok && ids->count >= ctx)
-    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens, more than the context of %zu holds", ids->count, ctx);
+    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens; the context of %zu has no room for an answer",
+              ids->count, ctx);
   if (!ok) *dropped = before; /* the message that does not fit is taken back, the others stay */
   return ok;
 }

@@ -171,6 +171,10 @@ bool sweep_make_plan(Sweep *s, Error *error) {
   }
   if (ok && !isnan(minutes)) ok = fit_minutes(s, plans, began + 60 * minutes, error);
   if (ok) s->eval_tokens = choose_eval_tokens(s, plans);
+  for (int i = 0; ok && i < s->count && !options_typed(s->options, "eval-every"); i++) {
+    const double rarest = (double)s->runs[i].steps / 8, tenth = 10 * (double)s->eval_tokens / 3 / plans[i].tokens;
+    s->runs[i].eval_every = (int64_t)fmax((double)s->runs[i].eval_every, floor(fmin(rarest, tenth)));
+  }
   free(plans);
   for (int i = 0; ok && i < s->count; i++) {
     json_t *item = json_array_get(json_object_get(s->file, "runs"), (size_t)i);
