@@ -12,7 +12,7 @@ for i in 1 2 3 4; do printf 'the cat sleeps.\tthe cat sleep.\nthe dogs sleep.\tt
 awk -F '\t' '{ printf "{\"context\": \"\", \"choices\": [\"%s\", \"%s\"], \"answer\": 1, \"delimiter\": \"\"}\n", $2, $1 }' pairs.tsv >pairs.jsonl
 
 # ---- training ----
-$train text.txt $tiny --tokenizer byte --steps "$(steps 200)" --eval-every "$(steps 40)" --choose pairs.tsv --out a.run 2>err
+$train text.txt $tiny --tokenizer byte --steps "$(steps 200)" --eval-every "$(steps 40)" --eval-tokens 100000 --choose pairs.tsv --out a.run 2>err
 check "training with --choose" test -s a.run/result.json
 check_learned "its accuracy" python3 - <<'END'
 import json
