@@ -4,7 +4,8 @@
 # The sources of jansson, PCRE2 and utf8proc come from the source packages of this release of Debian, without Debian's
 # patches, into DIR/jansson, DIR/pcre2 and DIR/utf8proc, with a configuration that needs nothing of the system. Two
 # libraries come from binary packages: musl, into DIR/musl/x86_64 and DIR/musl/aarch64, and cmocka for tests on ARM, into
-# DIR/cmocka; its source for tests on Windows into DIR/cmocka-source. DIR/licenses/NAME-VERSION has the license of each part of a program. DIR/complete exists when all is there.
+# DIR/cmocka; its source for tests on Windows into DIR/cmocka-source. DIR/licenses/NAME-VERSION has the license of each
+# part of a program. DIR/complete exists when all is there.
 # If something is missing, it says what, and exits with status 1.
 set -eu
 dir=$1

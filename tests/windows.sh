@@ -11,10 +11,10 @@ for tool in wine python3; do
   command -v "$tool" >/dev/null || { echo "windows: $tool is missing. Run scripts/install-deps.sh windows"; exit 77; }
 done
 work=$(mktemp -d) || exit 2
-trap 'wineserver -k 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM HUP
 # English messages, names in UTF-8, and no window for missing parts of wine
 export WINEPREFIX="$work/prefix" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree=;mshtml=" LC_ALL=C.UTF-8
+trap 'wineserver -k 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 wineboot -i >/dev/null 2>&1
 mkdir "$work/texts" && cd "$work/texts" || exit 2
 
@@ -87,6 +87,8 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   drive="Z:$(pwd | sed 's|/|\\|g')\\small.txt"
   inkling train "$drive" $small --steps 2 --out drive.run >out 2>&1 </dev/null
   check "a drive letter" [ -s drive.run/model.safetensors ]
+  inkling train small.txt $small --steps 2 --out "Z:$(pwd | tr / '\\')\\out.run" >out 2>&1 </dev/null
+  check "a drive letter of the run" [ -s out.run/model.safetensors ]
   long=$(printf '%0120d' 7)
   mkdir -p "$long/$long"
   inkling train small.txt $small --steps 2 --out "$long/$long/long.run" >out 2>&1 </dev/null
@@ -148,6 +150,7 @@ check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
   says "a run that is in use is refused" 8 "in use by another process" inkling train --resume=locked.run
   says "generate reads a run that is being trained" 0 "" inkling generate locked.run -n 5
   wait $other
+  check "which trains on" [ $? -eq 0 -a -s locked.run/result.json ]
 }
 echo "done"
 cd "$root" || exit 2

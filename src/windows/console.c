@@ -31,7 +31,7 @@ static void restore_console(void) {
   fflush(NULL);
   if (found_output) SetConsoleOutputCP(found_output);
   if (found_input) SetConsoleCP(found_input);
-  for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+  for (int i = 1; i >= 0; i--) /* both may be the same console */
     if (found[i].handle) SetConsoleMode(found[i].handle, found[i].mode);
 }
 

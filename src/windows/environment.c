@@ -35,6 +35,7 @@ char *win_getenv(const char *name) {
 
 int setenv(const char *name, const char *value, int replace) {
   (void)replace;
+  if (*value && !*windows_word(value).text) return errno = E2BIG, -1;
   return _wputenv_s(windows_word(name).text, windows_word(value).text) == 0 ? 0 : -1;
 }
 

@@ -53,10 +53,12 @@ Wide windows_path(const char *path) {
   Wide out = windows_word(strcmp(path, "/dev/null") == 0 ? "NUL" : path);
   for (wchar_t *c = out.text; *c; c++)
     if (*c == L'/') *c = L'\\';
-  if (wcslen(out.text) < SHORT || wcsncmp(out.text, L"\\\\", 2) == 0) return out;
-  Wide full = {L"\\\\?\\"};
-  const DWORD room = WINDOWS_NAME - 4, length = GetFullPathNameW(out.text, room, full.text + 4, NULL);
-  return length && length < room ? full : out;
+  Wide full = {L"\\\\?\\UNC"};
+  const DWORD room = WINDOWS_NAME - 8, length = GetFullPathNameW(out.text, room, full.text + 8, NULL);
+  wchar_t *const path_of_server = wcsncmp(full.text + 8, L"\\\\", 2) == 0 ? full.text + 9 : NULL;
+  if (length < SHORT || length >= room || (path_of_server && wcschr(L"?.", path_of_server[1]))) return out;
+  wmemmove(full.text + (path_of_server ? 7 : 4), path_of_server ? path_of_server : full.text + 8, length + 1);
+  return full;
 }
 
 void windows_narrow(const wchar_t *text, char *out, int size) {
@@ -123,6 +125,10 @@ static int describe_path(const char *path, struct win_stat *out, DWORD flags) {
   const HANDLE file = windows_open(path, FILE_READ_ATTRIBUTES, OPEN_EXISTING, flags);
   if (file == INVALID_HANDLE_VALUE) return windows_failed();
   const int status = describe(file, out);
+  FILE_ATTRIBUTE_TAG_INFO tag;
+  const bool link = flags && GetFileInformationByHandleEx(file, FileAttributeTagInfo, &tag, sizeof tag) &&
+                    tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT && IsReparseTagNameSurrogate(tag.ReparseTag);
+  if (!status && link) out->st_mode = S_IFLNK; /* other reparse points: files of OneDrive */
   CloseHandle(file);
   return status;
 }
@@ -130,10 +136,7 @@ static int describe_path(const char *path, struct win_stat *out, DWORD flags) {
 int win_stat(const char *path, struct win_stat *out) { return describe_path(path, out, 0); }
 
 int win_lstat(const char *path, struct win_stat *out) {
-  const DWORD found = attributes(path);
-  const int status = describe_path(path, out, FILE_FLAG_OPEN_REPARSE_POINT);
-  if (!status && found != INVALID_FILE_ATTRIBUTES && found & FILE_ATTRIBUTE_REPARSE_POINT) out->st_mode = S_IFLNK;
-  return status;
+  return describe_path(path, out, FILE_FLAG_OPEN_REPARSE_POINT);
 }
 
 int win_fstat(int fd, struct win_stat *out) { return describe(windows_handle(fd), out); }
@@ -224,8 +227,13 @@ int win_unlink(const char *path) {
 int win_rmdir(const char *path) { return windows_result(RemoveDirectoryW(windows_path(path).text)); }
 int win_remove(const char *path) { return windows_is_directory(attributes(path)) ? win_rmdir(path) : win_unlink(path); }
 
+/* Of a directory that exists, such as the root of a drive, Windows may say that access is denied. */
 int win_mkdir(const char *path, int mode) {
-  return (void)mode, windows_result(CreateDirectoryW(windows_path(path).text, NULL));
+  const bool server = strncmp(path, "//", 2) == 0 && !strchr(path + 2, '/');
+  if (!server && CreateDirectoryW(windows_path(path).text, NULL)) return (void)mode, 0;
+  const int status = windows_failed();
+  if (server || windows_is_directory(attributes(path))) errno = EEXIST;
+  return status;
 }
 
 int link(const char *from, const char *to) {

@@ -42,7 +42,8 @@ int win_sigmask(int how, const sigset_t *set, sigset_t *old) {
   if (old) *old = 0;
   if (how != SIG_BLOCK || !(*set >> SIGINT & 1) || arrived) return 0;
   arrived = CreateEventW(NULL, FALSE, FALSE, NULL);
-  SetConsoleCtrlHandler(NULL, FALSE); /* a process that another one has started may ignore Ctrl-C */
+  /* A process that another one has started may ignore Ctrl-C. To those of a sweep, their parent sends it on. */
+  if (!getenv("INKLING_PARENT")) SetConsoleCtrlHandler(NULL, FALSE);
   SetConsoleCtrlHandler(take_event, TRUE);
   return 0;
 }
@@ -93,7 +94,7 @@ static wchar_t *command_line(char *const *words) {
   wchar_t *line = calloc(LINE_UNITS, sizeof *line), *at = line;
   for (; line && *words; words++) {
     const Wide word = windows_word(*words);
-    if ((size_t)(at - line) + 2 * wcslen(word.text) + 4 >= LINE_UNITS) return free(line), errno = E2BIG, NULL;
+    if ((**words && !*word.text) || (size_t)(at - line) + 2 * wcslen(word.text) + 4 >= LINE_UNITS) return free(line), errno = E2BIG, NULL;
     at = add_word(at, word.text);
   }
   return line;

@@ -5,8 +5,8 @@
 #? make windows | build build/windows/inkling.exe for Windows, a preview (mingw-w64; make test-windows runs it in wine)
 WINDOWS_CC := x86_64-w64-mingw32-gcc-posix
 WINDOWS_BUILD := $(BUILD)/windows
-# Warnings: gcc takes formats of printf() for Microsoft's, and names like read and write are macros. Moves: some versions of gcc believe that the stack is aligned for
-# AVX (GCC bug 54412).
+# Warnings: gcc takes formats of printf() for Microsoft's, and names like read and write are macros. Moves: some versions
+# of gcc believe that the stack is aligned for AVX (GCC bug 54412).
 WINDOWS_CPPFLAGS := -Isrc/windows/include -include src/windows/posix.h -D_FILE_OFFSET_BITS=64 \
 	-D__USE_MINGW_ANSI_STDIO=1 -D_WIN32_WINNT=0x0A00
 WINDOWS_CFLAGS := -O2 -std=gnu11 -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<HD, HOPPER>::THREADS, Query
 
 /* Scores and their gradients are computed transposed, with keys as rows, so that they stay in registers as left factors
  * of dV and dK. Up to 64 columns keys and values stay in registers too; they pass through the memory of the second
- * stage. */
+ * stage. By wgmma they stay in memory of their own, where products read them. */
 template <int HD, bool HOPPER> struct KeyGradientTiles : Products<HD, HOPPER> {
   static constexpr bool NARROW = HD <= 64, KEEP = NARROW && !HOPPER;
   static constexpr int WARPS = HOPPER || NARROW ? 4 : 8, THREADS = 32 * WARPS, BLOCKS = NARROW ? 3 : 1 + HOPPER;

@@ -32,6 +32,8 @@ typedef __nv_bfloat16 bf16;
 /* An event, without times. */
 struct Event {
   cudaEvent_t event = NULL;
+  Event() = default;
+  Event(const Event &) = delete;
   ~Event() {
     if (event) cudaEventDestroy(event);
   }
