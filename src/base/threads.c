@@ -2,6 +2,7 @@
 #include "base/threads.h"
 
 #include "base/system.h"
+#include "base/thread.h"
 
 #include <math.h>
 #include <pthread.h>

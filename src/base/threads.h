@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 /* ---- the number of threads ---- */
@@ -19,10 +18,6 @@ double threads_quota(const char *root);
 /* Stores the affinity mask, one bit per CPU; zeros where it is unknown. */
 enum { THREADS_MASK_BYTES = 128 };
 void threads_mask(unsigned char out[THREADS_MASK_BYTES]);
-
-/* Starts a thread that blocks all signals, so that the thread that calls this receives them. False: there are too many
- * threads, or memory is short. */
-bool thread_start(pthread_t *thread, void *(*body)(void *), void *argument);
 
 /* ---- a pool ---- */
 

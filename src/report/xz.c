@@ -1,6 +1,6 @@
 #include "report/xz.h"
 
-#include "base/threads.h"
+#include "base/thread.h"
 
 #include <dlfcn.h>
 #include <math.h>

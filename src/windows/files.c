@@ -57,7 +57,8 @@ Wide windows_path(const char *path) {
   const DWORD room = WINDOWS_NAME - 8, length = GetFullPathNameW(out.text, room, full.text + 8, NULL);
   wchar_t *const path_of_server = wcsncmp(full.text + 8, L"\\\\", 2) == 0 ? full.text + 9 : NULL;
   if (length < SHORT || length >= room || (path_of_server && wcschr(L"?.", path_of_server[1]))) return out;
-  wmemmove(full.text + (path_of_server ? 7 : 4), path_of_server ? path_of_server : full.text + 8, length + 1);
+  memmove(full.text + (path_of_server ? 7 : 4), path_of_server ? path_of_server : full.text + 8,
+          (length + 1) * sizeof(wchar_t));
   return full;
 }
 
