@@ -65,12 +65,12 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   done
 
   # a long run that is stopped, and the same run without an interruption up to the same step
-  console tok/s '\x03' -- wine "$exe" train "$folder" $small --steps 1500 --out cut.run >out 2>&1
+  console tok/s '\x03' -- wine "$exe" train "$folder" $small --steps 3000 --out cut.run >out 2>&1
   got=$?
   check "Ctrl-C ends the run with status 130" [ $got -eq 130 ]
   check "Ctrl-C saves the run" [ -s cut.run/last/state.safetensors ]
-  inkling train --resume=cut.run --steps 1500 >out 2>&1 </dev/null
-  inkling train "$folder" $small --steps 1500 --out uncut.run >out 2>&1 </dev/null
+  inkling train --resume=cut.run --steps 3000 >out 2>&1 </dev/null
+  inkling train "$folder" $small --steps 3000 --out uncut.run >out 2>&1 </dev/null
   check "resumed, the model has the bytes of an uninterrupted run" cmp -s cut.run/model.safetensors uncut.run/model.safetensors
 
   # ---- what people type and do ----

@@ -27,11 +27,11 @@ output, seen, status, deadline = b"", 0, None, time.monotonic() + LIMIT
 while status is None and time.monotonic() < deadline:  # wine's server keeps the terminal open
     ended, code = os.waitpid(child, os.WNOHANG)
     status = os.waitstatus_to_exitcode(code) if ended else None
-    while select.select([terminal], [], [], 0.1)[0]:
+    if select.select([terminal], [], [], 0.1)[0]:
         try:
             output += os.read(terminal, 65536)
         except OSError:
-            break
+            time.sleep(0.1)  # the program has closed it
     at = output.find(steps[0][0], seen) if steps else -1
     if at >= 0:
         seen = at + len(steps[0][0])
