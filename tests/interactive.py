@@ -235,7 +235,7 @@ def chats(generate, folder):
     check("Ctrl-C stops an answer, and the next message is answered", s.say(b"2").group(1) == b"length")
     s.say(b"/reset", rb"/reset\r\n")
     sizes = [int(s.say(b"3", rb"after a prompt of (\d+)").group(1))]
-    s.say(b"x" * 200, rb"this message makes \d+ tokens, more than the context of 192 holds")
+    s.say(b"x" * 200, rb"this message makes \d+ tokens; the context of 192 has no room for an answer")
     sizes.append(int(s.say(b"4", rb"after a prompt of (\d+)").group(1)))
     check("after a message that is too long, the chat goes on", sizes[1] > 2 * sizes[0], sizes)
     s.type(b"\x04")

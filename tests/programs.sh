@@ -546,7 +546,7 @@ fi
 if has_isa avx512bf16; then
   uses avx512bf16 $train text.txt $tiny --device cpu --isa avx512bf16 --dtype bf16
   if grep -q AuthenticAMD /proc/cpuinfo; then automatic=avx512bf16; else automatic=v4; fi
-  uses $automatic $train text.txt $tiny --device cpu --isa avx512bf16
+  case $tiny in *--dtype*) ;; *) uses $automatic $train text.txt $tiny --device cpu --isa avx512bf16 ;; esac
   uses v4 $train text.txt $tiny --device cpu --isa v4 --dtype bf16
   uses v4 $generate isa-v4-f32.run --device cpu --isa avx512bf16 --dtype bf16 -p Once
 fi

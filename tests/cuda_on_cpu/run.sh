@@ -21,6 +21,7 @@ programs="$programs $sized"
 attention='test_kernels_attention_shapes test_kernels_attention'
 orders=${ORDERS:-fwd rev rand}
 export XDG_CACHE_HOME=/dev/null # the user's choices of algorithms stay as they are
+unset INKLING_ISA # an emulated build lacks some instruction sets
 last=${orders##* }
 
 # One job, for xargs below: run.sh --job RESULTS BUILD PROGRAM LABEL
