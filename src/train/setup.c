@@ -167,7 +167,7 @@ bool run_compare_devices(Run *r, Error *error) {
 /* ---- model ---- */
 
 /* Appends to an out-of-memory error the largest micro-batch that should fit and gives the same steps. A thirty-second
- * of the memory is left for the backend itself. Returns false. */
+ * of the memory is left for what the plan does not count. Returns false. */
 static bool append_fitting_batch(const Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   const size_t available = r->device.available - r->device.available / 32;
