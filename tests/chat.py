@@ -161,9 +161,16 @@ def other_forms():
                            for m in t]} for t in pairs]
     lines = "\n\n".join("\n".join(f"{'Ann' if m['role'] == 'assistant' else 'Bob'}: {m['content']}" for m in t)
                         for t in pairs)
+    brief = [[{"role": "system", "content": "Be brief."}, *(m[:-1] if len(m) % 2 else m)] for m in made]
+    asked = [[[q["content"], a["content"]] for q, a in zip(t[1::2], t[2::2])] for t in brief]
+    history = [{"system": "Be brief.", "history": t[:-1], "instruction": t[-1][0], "output": t[-1][1]} for t in asked]
+    system = [{"system": "Be brief.", "messages": t[1:]} for t in brief]
     forms = {"sharegpt.jsonl": ("\n".join(map(json.dumps, sharegpt)), pairs, []),
              "alpaca.json": (json.dumps(alpaca, indent=1), joined, []),
              "parts.jsonl": ("\n".join(map(json.dumps, parts)), pairs, []),
+             "history.json": (json.dumps(history), brief, []),
+             "system.jsonl": ("\n".join(map(json.dumps, system)), brief, []),
+             "colon.chat": (lines.replace("Ann:", "Ann: B:").replace(": ", ":\t"), pairs, ["--speaker", "Ann:\tB"]),
              "lines.txt": (lines, pairs, ["--speaker", "Ann"]), "lines.chat": (lines, pairs, ["--speaker", "Ann"])}
     for name, (text, expected, flags) in forms.items():
         with open(name, "w", encoding="utf-8") as file:
@@ -274,9 +281,13 @@ def bad_files():
         (chat(said("user", [{"type": "text", "text": "x"}, picture]), answer), '"image_url"'),
         (chat(said("user", []), answer), "is empty"), (chat(said("user", ""), answer), "is empty"),
         (chat(ask, said("assistant", "")), "is empty"), (chat(ask, said("assistant", None)), "null"),
-        (chat(ask, {"role": "assistant"}), "nothing"), (chat(ask, said("assistant", 3)), "a number"),
+        (chat(ask, {"role": "assistant"}), "no content"), (chat(ask, said("assistant", 3)), "a number"),
         (chat(ask, said("assistant", None, tool_calls=[{"id": 1}])), "calls a tool"),
         (chat(ask, answer, said("system", "x"), answer), "system prompt"),
+        (chat(said("system", "x"), ask, answer, system="y"), "system prompt"),
+        (chat(ask, said("assistant", "b", weight=0), ask, answer), "weight 0"),
+        (chat(said("user", ["x"]), answer), "a string as a part"),
+        ('{"instruction": "x", "output": "y", "history": [["x", ""]]}', '"history" is empty'),
         ('{"messages": "x"}', "a string as messages"),
         ('{"messages": [1, 2]}', "not an object"), ('{"messages": {"role": "user"}}', "an object as messages"),
         ('{"conversations": [{"from": "human", "value": "x"}, {"from": "bing", "value": "y"}]}', '"bing"'),
@@ -292,7 +303,9 @@ def bad_files():
         check(f"refused: {why} ({i})", out.returncode == 3 and len(told) == 1 and "bad.jsonl, line 2" in told[0]
               and why in told[0] and not os.path.exists(f"bad{i}.run/model.safetensors"), (out.returncode, out.stderr))
     for text, flags, why in (("Ann: x\nno name\n", ["--speaker", "Ann"], "line 2"),
-                             ("Ann: x\n\nBob: y\n", ["--speaker", "Ann"], "line 3"), ("Ann: x\n", [], "--speaker")):
+                             ("Ann: x\n\nBob: y\nTom: z\nBob: y\n", ["--speaker", "Ann"], 'line 3, begins a conversation without a line '
+                              'of Ann, but of "Bob", "Tom"; remove'), ("Bob: y\nAnn: \n", ["--speaker", "Ann"], "line 2"),
+                              ("Ann: x\n", [], "--speaker")):
         with open("bad.chat", "w", encoding="utf-8") as file:
             file.write(text)
         out = train("bad.chat", *TINY, "--ctx", "64", *flags, "--out", "badchat.run")

@@ -160,6 +160,7 @@ static RecordFields fields_of(const Corpus *corpus) {
 
 /* With a speaker, text files are conversations; without one, conversations in text cannot be read. */
 static bool set_speaker(Corpus *corpus, Error *error) {
+  if (corpus->speaker && !*corpus->speaker) return fail(error, EXIT_USAGE, "--speaker needs the name of a speaker");
   for (int i = 0; i < corpus->list.count; i++) {
     TextFile *file = &corpus->list.files[i];
     if (corpus->speaker && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;

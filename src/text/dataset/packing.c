@@ -232,6 +232,7 @@ static bool add_kept(Packer *p, int64_t begin) {
   if (slots < 0) return false;
   out->shortened += slots > 0 && !whole;
   out->dropped += slots == 0 && !whole;
+  out->lost += whole ? 0 : kept.tokens - (slots ? slots + 1 : 0);
   out->cut += slots > out->ctx;
   for (int64_t used = 0; used < slots; used += out->ctx) {
     const int length = slots - used < out->ctx ? (int)(slots - used) : out->ctx;
