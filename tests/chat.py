@@ -234,6 +234,9 @@ def losses():
         check(f"context {ctx}: some are cut", (cut > 0) == (ctx < 512), cut)
         check(f"context {ctx}: the loss of PyTorch", abs(result["loss"] - total / count) < 1e-6,
               (result, total / count))
+    lost = sum(len(ids) - len(kept(ids, turns, ctx)) for ids, _, turns in read_tokens(f"{run}/tokens.bin"))
+    out = train("--resume=" + run, "--steps", "2", "--dry-run", "--device", "cpu")
+    check("the plan says what is lost", f"never sees {lost / 1000:.1f}k tokens" in out.stderr, (lost, out.stderr))
 
 
 # ---- what is refused ----
