@@ -313,6 +313,10 @@ def bad_files():
             file.write(text)
         out = train("bad.chat", *TINY, "--ctx", "64", *flags, "--out", "badchat.run")
         check(f"refused: {why} of lines", out.returncode == 3 and why in out.stderr, out.stderr)
+    with open("bad.jsonl", "w", encoding="utf-8") as file:
+        file.write(chat(ask, answer, ask, said("assistant", "b" * 100)) + "\n")
+    out = train("bad.jsonl", *TINY, "--ctx", "64", "--out", "badlong.run")
+    check("refused: a last answer longer than the context", out.returncode == 3 and "longer --ctx" in out.stderr, out.stderr)
     out = train("chats.jsonl", *TINY, "--pack", "stream", "--out", "stream.run")
     check("refused: --pack stream", out.returncode == 2 and "--pack stream" in out.stderr, out.stderr)
 
