@@ -192,6 +192,11 @@ def other_forms():
     shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in found]
     check("mixed documents: texts", shown == ["a document", "ask=answer", "a text"], shown)
     check("mixed documents: loss", [sum(c) for _, c, _ in found] == [11, 7, 7], found)
+    with open("same/d.chat", "w", encoding="utf-8") as file:
+        file.write("Bob: a\nAnn: b")
+    out = train("same", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--speaker", "Ann", "--out", "log.run")
+    shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in read_tokens("log.run/tokens.bin")[-2:]]
+    check("a log beside documents", shown == ["a text", "user\na\nassistant\nb\n"], (shown, out.stderr))
     with open("long.json", "w", encoding="utf-8") as file:
         json.dump(alpaca * 5, file, indent=2)
     out = train("long.json", *TINY, "--ctx", "256", "--tokenizer", "byte", "--out", "long.run")

@@ -182,8 +182,11 @@ bool conversation_parse(Record *record, const char *speaker, const uint8_t *text
     const bool own = name < length && memcmp(line, speaker, name) == 0 && line[name] == ':';
     const uint8_t *colon = own ? line + name : memchr(line, ':', length);
     if (!colon || colon == line)
-      return fail(error, EXIT_INPUT, "%s, does not begin with a name and a colon, as in \"%.60s: Hello\"",
-                  line_name(file, number + *lines - 1).text, text_one_line(speaker, 60).text);
+      return fail(
+          error, EXIT_INPUT,
+          "%s, does not begin with a name and a colon, as in \"%.60s: Hello\"; if other text files are documents, "
+          "let the names of those with conversations end in .chat",
+          line_name(file, number + *lines - 1).text, text_one_line(speaker, 60).text);
     const uint8_t *content = colon + 1;
     if (line_is_blank(content, (size_t)(line + length - content)))
       return fail(error, EXIT_INPUT, "%s, has a name and nothing after it; remove the line",

@@ -158,12 +158,15 @@ static RecordFields fields_of(const Corpus *corpus) {
   return (RecordFields){corpus->prompt_field, corpus->text_field, !corpus->prompt_field, corpus->field_named};
 }
 
-/* With a speaker, text files are conversations; without one, conversations in text cannot be read. */
+/* With a speaker, text files are conversations, unless files that are named so are beside them; without one,
+ * conversations in text cannot be read. */
 static bool set_speaker(Corpus *corpus, Error *error) {
   if (corpus->speaker && !*corpus->speaker) return fail(error, EXIT_USAGE, "--speaker needs the name of a speaker");
+  bool named = false;
+  for (int i = 0; i < corpus->list.count; i++) named = named || corpus->list.files[i].format == FORMAT_CHAT;
   for (int i = 0; i < corpus->list.count; i++) {
     TextFile *file = &corpus->list.files[i];
-    if (corpus->speaker && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;
+    if (corpus->speaker && !named && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;
     if (!corpus->speaker && file->format == FORMAT_CHAT)
       return fail(error, EXIT_INPUT, "%s holds conversations; give --speaker NAME, whose lines the model learns",
                   text_one_line(file->path, 250).text);
