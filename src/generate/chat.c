@@ -144,7 +144,7 @@ static bool answer(Session *s, Error *error) {
 static bool take_message(Session *s, const uint8_t *line, size_t size, Error *error) {
   ChatSession *c = &s->chat;
   const size_t before = c->count;
-  if (!size) return true;
+  if (line_is_blank(line, size)) return true;
   if (!add_message(c, CHAT_USER, line, size, error)) return false;
   if (answer(s, error)) return true;
   drop_messages(c, before);
@@ -184,9 +184,11 @@ static bool set_system(Session *s, const char *text, Error *error) {
   }
   const ChatTurn turn = {CHAT_SYSTEM, (const uint8_t *)text, strlen(text)};
   const bool replaces = has_system(c);
-  if (!encode_turns(s, &turn, 1, error) || /* the template may have none */
-      !add_message(c, CHAT_SYSTEM, turn.text, turn.size, error))
-    return false;
+  if (!encode_turns(s, &turn, 1, error)) return false; /* the template may have none */
+  if (s->p->prompt.tokens.decoder.count + room(s->p) > (size_t)s->p->model.config.ctx)
+    return fail(error, EXIT_INPUT, "this system prompt makes %zu tokens; the context of %d has no room for a chat",
+                s->p->prompt.tokens.decoder.count, s->p->model.config.ctx);
+  if (!add_message(c, CHAT_SYSTEM, turn.text, turn.size, error)) return false;
   const size_t last = c->count - 1;
   const ChatTurn added = c->messages[last];
   if (replaces) c->messages[last] = c->messages[0];
@@ -249,7 +251,8 @@ static bool take_turns(Session *s, const Record *record, Error *error) {
   c->dropped = 0;
   for (size_t i = 0; i < count; i++)
     if (!add_message(c, record->turns[i].role, record->turns[i].text, record->turns[i].size, error)) return false;
-  console_note(&s->p->console, "%s", text_plural((double)count, "message").text);
+  console_note(&s->p->console, "%s%s", text_plural((double)count, "message").text,
+               count < record->turn_count ? "; the last one has no answer and is left out: type it again" : "");
   return true;
 }
 
