@@ -194,7 +194,8 @@ def other_forms():
     check("mixed documents: loss", [sum(c) for _, c, _ in found] == [11, 7, 7], found)
     with open("same/d.chat", "w", encoding="utf-8") as file:
         file.write("Bob: a\nAnn: b")
-    out = train("same", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--speaker", "Ann", "--out", "log.run")
+    out = train("same", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--speaker", "Ann", "--out",
+                "log.run")
     shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in read_tokens("log.run/tokens.bin")[-2:]]
     check("a log beside documents", shown == ["a text", "user\na\nassistant\nb\n"], (shown, out.stderr))
     with open("long.json", "w", encoding="utf-8") as file:
@@ -310,10 +311,9 @@ def bad_files():
         told = out.stderr.strip().splitlines()
         check(f"refused: {why} ({i})", out.returncode == 3 and len(told) == 1 and "bad.jsonl, line 2" in told[0]
               and why in told[0] and not os.path.exists(f"bad{i}.run/model.safetensors"), (out.returncode, out.stderr))
-    for text, flags, why in (("Ann: x\nno name\n", ["--speaker", "Ann"], "line 2"),
-                             ("Ann: x\n\nBob: y\nTom: z\nBob: y\n", ["--speaker", "Ann"], 'line 3, begins a conversation without a line '
-                              'of Ann, but of "Bob", "Tom"; remove'), ("Bob: y\nAnn: \n", ["--speaker", "Ann"], "line 2"),
-                              ("Ann: x\n", [], "--speaker")):
+    ann, names = ["--speaker", "Ann"], 'line 3, begins a conversation without a line of Ann, but of "Bob", "Tom";'
+    for text, flags, why in (("Ann: x\nno name\n", ann, "line 2"), ("Ann: x\n\nBob: y\nTom: z\nBob: y\n", ann, names),
+                             ("Bob: y\nAnn: \n", ann, "line 2"), ("Ann: x\n", [], "--speaker")):
         with open("bad.chat", "w", encoding="utf-8") as file:
             file.write(text)
         out = train("bad.chat", *TINY, "--ctx", "64", *flags, "--out", "badchat.run")
@@ -321,7 +321,7 @@ def bad_files():
     with open("bad.jsonl", "w", encoding="utf-8") as file:
         file.write(chat(ask, answer, ask, said("assistant", "b" * 100)) + "\n")
     out = train("bad.jsonl", *TINY, "--ctx", "64", "--out", "badlong.run")
-    check("refused: a last answer longer than the context", out.returncode == 3 and "longer --ctx" in out.stderr, out.stderr)
+    check("refused: a last answer that is too long", out.returncode == 3 and "longer --ctx" in out.stderr, out.stderr)
     out = train("chats.jsonl", *TINY, "--pack", "stream", "--out", "stream.run")
     check("refused: --pack stream", out.returncode == 2 and "--pack stream" in out.stderr, out.stderr)
 

@@ -45,7 +45,8 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
 
 static size_t room(const Program *p) { return chat_room((size_t)p->model.config.ctx, p->settings.tokens); }
 
-/* Makes p->prompt.tokens of the chat, without its oldest messages if the context is full. *cached: chat_encode_newest() */
+/* Makes p->prompt.tokens of the chat, without its oldest messages if the context is full. *cached: see
+ * chat_encode_newest(). */
 static bool encode(Session *s, size_t *cached, Error *error) {
   ChatSession *c = &s->chat;
   const LoadedModel *m = &s->p->model;

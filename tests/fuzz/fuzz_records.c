@@ -1,4 +1,4 @@
-/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; and of FASTA and logs. */
+/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; FASTA and logs. */
 #include "tests/fuzz/fuzz.h"
 
 #include "text/dataset/conversation.h"
