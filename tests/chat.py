@@ -161,9 +161,16 @@ def other_forms():
                            for m in t]} for t in pairs]
     lines = "\n\n".join("\n".join(f"{'Ann' if m['role'] == 'assistant' else 'Bob'}: {m['content']}" for m in t)
                         for t in pairs)
+    brief = [[{"role": "system", "content": "Be brief."}, *(m[:-1] if len(m) % 2 else m)] for m in made]
+    asked = [[[q["content"], a["content"]] for q, a in zip(t[1::2], t[2::2])] for t in brief]
+    history = [{"system": "Be brief.", "history": t[:-1], "instruction": t[-1][0], "output": t[-1][1]} for t in asked]
+    system = [{"system": "Be brief.", "messages": t[1:]} for t in brief]
     forms = {"sharegpt.jsonl": ("\n".join(map(json.dumps, sharegpt)), pairs, []),
              "alpaca.json": (json.dumps(alpaca, indent=1), joined, []),
              "parts.jsonl": ("\n".join(map(json.dumps, parts)), pairs, []),
+             "history.json": (json.dumps(history), brief, []),
+             "system.jsonl": ("\n".join(map(json.dumps, system)), brief, []),
+             "colon.chat": (lines.replace("Ann:", "Ann: B:").replace(": ", ":\t"), pairs, ["--speaker", "Ann:\tB"]),
              "lines.txt": (lines, pairs, ["--speaker", "Ann"]), "lines.chat": (lines, pairs, ["--speaker", "Ann"])}
     for name, (text, expected, flags) in forms.items():
         with open(name, "w", encoding="utf-8") as file:
@@ -185,6 +192,12 @@ def other_forms():
     shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in found]
     check("mixed documents: texts", shown == ["a document", "ask=answer", "a text"], shown)
     check("mixed documents: loss", [sum(c) for _, c, _ in found] == [11, 7, 7], found)
+    with open("same/d.chat", "w", encoding="utf-8") as file:
+        file.write("Bob: a\nAnn: b")
+    out = train("same", *TINY, "--ctx", "256", "--tokenizer", "byte", "--val-frac", "0", "--speaker", "Ann", "--out",
+                "log.run")
+    shown = [bytes(i for i in ids if i < 256).decode() for ids, _, _ in read_tokens("log.run/tokens.bin")[-2:]]
+    check("a log beside documents", shown == ["a text", "user\na\nassistant\nb\n"], (shown, out.stderr))
     with open("long.json", "w", encoding="utf-8") as file:
         json.dump(alpaca * 5, file, indent=2)
     out = train("long.json", *TINY, "--ctx", "256", "--tokenizer", "byte", "--out", "long.run")
@@ -227,6 +240,9 @@ def losses():
         check(f"context {ctx}: some are cut", (cut > 0) == (ctx < 512), cut)
         check(f"context {ctx}: the loss of PyTorch", abs(result["loss"] - total / count) < 1e-6,
               (result, total / count))
+    lost = sum(len(ids) - len(kept(ids, turns, ctx)) for ids, _, turns in read_tokens(f"{run}/tokens.bin"))
+    out = train("--resume=" + run, "--steps", "2", "--dry-run", "--device", "cpu")
+    check("the plan says what is lost", f"never sees {lost / 1000:.1f}k tokens" in out.stderr, (lost, out.stderr))
 
 
 # ---- what is refused ----
@@ -274,9 +290,13 @@ def bad_files():
         (chat(said("user", [{"type": "text", "text": "x"}, picture]), answer), '"image_url"'),
         (chat(said("user", []), answer), "is empty"), (chat(said("user", ""), answer), "is empty"),
         (chat(ask, said("assistant", "")), "is empty"), (chat(ask, said("assistant", None)), "null"),
-        (chat(ask, {"role": "assistant"}), "nothing"), (chat(ask, said("assistant", 3)), "a number"),
+        (chat(ask, {"role": "assistant"}), "no content"), (chat(ask, said("assistant", 3)), "a number"),
         (chat(ask, said("assistant", None, tool_calls=[{"id": 1}])), "calls a tool"),
         (chat(ask, answer, said("system", "x"), answer), "system prompt"),
+        (chat(said("system", "x"), ask, answer, system="y"), "system prompt"),
+        (chat(ask, said("assistant", "b", weight=0), ask, answer), "weight 0"),
+        (chat(said("user", ["x"]), answer), "a string as a part"),
+        ('{"instruction": "x", "output": "y", "history": [["x", ""]]}', '"history" is empty'),
         ('{"messages": "x"}', "a string as messages"),
         ('{"messages": [1, 2]}', "not an object"), ('{"messages": {"role": "user"}}', "an object as messages"),
         ('{"conversations": [{"from": "human", "value": "x"}, {"from": "bing", "value": "y"}]}', '"bing"'),
@@ -291,12 +311,17 @@ def bad_files():
         told = out.stderr.strip().splitlines()
         check(f"refused: {why} ({i})", out.returncode == 3 and len(told) == 1 and "bad.jsonl, line 2" in told[0]
               and why in told[0] and not os.path.exists(f"bad{i}.run/model.safetensors"), (out.returncode, out.stderr))
-    for text, flags, why in (("Ann: x\nno name\n", ["--speaker", "Ann"], "line 2"),
-                             ("Ann: x\n\nBob: y\n", ["--speaker", "Ann"], "line 3"), ("Ann: x\n", [], "--speaker")):
+    ann, names = ["--speaker", "Ann"], 'line 3, begins a conversation without a line of Ann, but of "Bob", "Tom";'
+    for text, flags, why in (("Ann: x\nno name\n", ann, "line 2"), ("Ann: x\n\nBob: y\nTom: z\nBob: y\n", ann, names),
+                             ("Bob: y\nAnn: \n", ann, "line 2"), ("Ann: x\n", [], "--speaker")):
         with open("bad.chat", "w", encoding="utf-8") as file:
             file.write(text)
         out = train("bad.chat", *TINY, "--ctx", "64", *flags, "--out", "badchat.run")
         check(f"refused: {why} of lines", out.returncode == 3 and why in out.stderr, out.stderr)
+    with open("bad.jsonl", "w", encoding="utf-8") as file:
+        file.write(chat(ask, answer, ask, said("assistant", "b" * 100)) + "\n")
+    out = train("bad.jsonl", *TINY, "--ctx", "64", "--out", "badlong.run")
+    check("refused: a last answer that is too long", out.returncode == 3 and "longer --ctx" in out.stderr, out.stderr)
     out = train("chats.jsonl", *TINY, "--pack", "stream", "--out", "stream.run")
     check("refused: --pack stream", out.returncode == 2 and "--pack stream" in out.stderr, out.stderr)
 

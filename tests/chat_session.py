@@ -114,6 +114,12 @@ def sessions():
     out = talk("say two", "say seven", "/text", "say one", flags=["--stop", "."])
     check("a stop text after a word stays cut there", out.stdout.endswith("assistant: eight\ntwo\n") and
           "bytes" not in out.stderr, out)
+    out = talk("/system " + "say two " * 200)
+    check("a system prompt that is too long", out.returncode == 3 and "this system prompt makes 40" in out.stderr, out)
+    with open("question.jsonl", "w", encoding="utf-8") as file:
+        file.write('{"messages": [{"role": "user", "content": "say two"}]}\n')
+    out = talk("/load question.jsonl", " ", "say nine")
+    check("a question without an answer is left out", out.stdout == "ten.\n" and "has no answer" in out.stderr, out)
     out = talk("/system nonsense")
     check("a system prompt that cannot be encoded", out.returncode == 3 and "nonsense" in out.stderr, out)
     out = talk("say two", "/load missing.jsonl")

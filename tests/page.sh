@@ -20,6 +20,14 @@ if ! "$generate" byte.run --html page.html --quiet 2>/dev/null; then
 fi
 refused "--html: not over a file of the model" 2 "would replace" "$generate" byte.run --html byte.run/config.json
 refused "--title needs --html" 2 "[-]-html" "$generate" byte.run --title x
+printf 'GIF89a\1\0\1\0\200\0\0\377\0\0\0\0\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;' >dot.gif
+: >empty.png
+head -c 1048600 /dev/zero | cat dot.gif - >large.gif
+refused "--picture needs --html" 2 "[-]-html" "$generate" byte.run --picture dot.gif
+refused "--picture: a text" 3 "text.txt is no PNG" "$generate" byte.run --html page.html --picture text.txt
+refused "--picture: an empty file" 3 "empty.png is no PNG" "$generate" byte.run --html page.html --picture empty.png
+refused "--picture: a large one" 3 "make it smaller" "$generate" byte.run --html page.html --picture large.gif
+refused "--html: not over the picture" 2 "would replace" "$generate" byte.run --html dot.gif --picture dot.gif
 refused "--html: a full disk" 7 "/dev/full" "$generate" byte.run --html /dev/full
 ln -s real.html link.html
 refused "--html: a link to nothing" 7 "cannot be followed" "$generate" byte.run --html link.html
@@ -61,7 +69,9 @@ awk 'BEGIN { for (i = 0; i < 300; i++) printf "{\"messages\": [{\"role\": \"user
 printf 'Is shop %d open?\n' 3 14 159 26 5 35 >said
 chat_equals() { # chat_equals RUN SYSTEM
   page=pages/$1
-  "$generate" "$1" --html "$page.html" --title "$hostile" --system "$2" --quiet || return 1
+  "$generate" "$1" --html "$page.html" --title "$hostile" --system "$2" --picture dot.gif --quiet || return 1
+  picture=$(sed -n 's|.*"picture":"data:image/gif;base64,\([^"]*\)".*|\1|p' "$page.html")
+  printf %s "$picture" | base64 -d | cmp - dot.gif || return 1
   cp said "$page.said"
   { echo "/system $2"; cat said; } >lines
   "$generate" "$1" -i --greedy -n 40 --dtype int8 --device cpu --isa v2 --threads 1 <lines 2>err >"$page.txt" || return 1

@@ -24,7 +24,8 @@ import websocket
 STATE = "(document.querySelector('[role=status]')?.textContent ?? '')"
 POINT = """document.querySelector('details').open = false; scrollTo(0, 1e6); document.activeElement.blur();
            document.querySelector('.output .h3')?.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"""
-HOSTILE = ["main img", "main script", "h1 *", ".prompt *", ".side bdi *"]  # elements that only markup in texts would make
+# Elements that only markup in texts would make
+HOSTILE = ["img[src=x]", "main script", "h1 :not([src^='data:'])", ".prompt *", ".side bdi *"]
 
 
 class Chromium:
@@ -181,6 +182,10 @@ def talk(browser, path, axe, pictures):
     if pictures:
         path.with_suffix(".png").write_bytes(base64.b64decode(browser.picture()))
     problem = page_problem(browser, axe)
+    widths = browser.evaluate("[...document.querySelectorAll('.bubble.assistant')]"
+                              ".map(bubble => bubble.querySelector('img')?.naturalWidth).join()")
+    if set(widths.split(",")) != {"1"}:
+        problem = problem or f"the widths of the pictures are {widths}"
     browser.evaluate("document.querySelectorAll('button')[4].click()")
     return problem or ("" if browser.evaluate(answers) == "" else "Restart keeps answers")
 

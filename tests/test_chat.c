@@ -90,39 +90,6 @@ static void other_forms(void **state) {
   encode(mistral, turns + 1, 3, false, NULL, NULL); /* every second time */
 }
 
-/* What follows an answer is the rest of the whole conversation. */
-static void next_turn(const char *template) {
-  const ChatTurn turns[] = {TURN(CHAT_USER, "a"), TURN(CHAT_ASSISTANT, "b"), TURN(CHAT_USER, "c")};
-  Tokenizer *tokenizer = tokenizer_byte();
-  Chat *chat;
-  Error error = {0};
-  assert_true(chat_extend_tokenizer(&tokenizer, &error));
-  tokenizer_set_begins_with_end(tokenizer, true);
-  if (template) assert_true(tokenizer_set_chat_template(tokenizer, template, &error));
-  assert_true(chat_open(&chat, tokenizer, &error));
-  for (int ended = 0; ended < 2; ended++) {
-    BpeIds whole = {0}, next = {0};
-    assert_true(chat_encode(chat, tokenizer, turns, 3, true, &whole, &error));
-    assert_true(chat_encode_next(chat, tokenizer, &turns[2], ended, &next, &error));
-    const int32_t *rest = whole.ids + whole.count - next.count;
-    assert_memory_equal(rest, next.ids, next.count * sizeof *rest);
-    assert_int_equal(ended ? rest[-1] : rest[0], END);
-    assert_int_equal(ended ? rest[-2] : rest[-1], 'b');
-    free(whole.ids);
-    free(next.ids);
-  }
-  chat_close(chat);
-  tokenizer_free(tokenizer);
-}
-
-static void next_turns(void **state) {
-  (void)state;
-  next_turn(NULL);
-  next_turn("{{ '<|user|>\\n' + m + eos_token + '<|assistant|>' }}");
-  next_turn("'[INST] ' + m + ' [/INST]'");
-  next_turn("'[INST] ' + m + '[/INST]'");
-}
-
 /* Templates that are not supported, and tokens that the tokenizer does not have. */
 static void refused(void **state) {
   (void)state;
@@ -142,6 +109,6 @@ static void refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(own_form), cmocka_unit_test(other_forms),
-                                     cmocka_unit_test(next_turns), cmocka_unit_test(refused)};
+                                     cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

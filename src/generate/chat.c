@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,6 @@ static void drop_messages(ChatSession *c, size_t count) {
     free((void *)last->text);
   }
   if (c->dropped + has_system(c) >= c->count) c->dropped = 0;
-  c->held = 0;
 }
 
 /* EXIT_INPUT, EXIT_MEMORY. */
@@ -45,49 +45,35 @@ static bool add_message(ChatSession *c, ChatRole role, const void *text, size_t 
 
 static size_t room(const Program *p) { return chat_room((size_t)p->model.config.ctx, p->settings.tokens); }
 
-/* Encodes turns in place of what the decoder has. */
-static bool encode_turns(Session *s, const ChatTurn *turns, size_t count, Error *error) {
-  const LoadedModel *m = &s->p->model;
-  BpeIds *ids = &s->p->prompt.tokens.decoder;
-  s->chat.held = ids->count = 0;
-  return chat_encode(m->chat, m->tokenizer, turns, count, true, ids, error);
-}
-
-/* Encodes the chat, without its oldest messages if the context is full. */
-static bool encode_newest(Session *s, Error *error) {
+/* Makes p->prompt.tokens of the chat, without its oldest messages if the context is full. *cached: see
+ * chat_encode_newest(). */
+static bool encode(Session *s, size_t *cached, Error *error) {
   ChatSession *c = &s->chat;
   const LoadedModel *m = &s->p->model;
   const size_t ctx = (size_t)m->config.ctx, before = c->dropped;
-  c->held = 0;
   const bool ok = chat_encode_newest(m->chat, m->tokenizer, c->messages, c->count, ctx, room(s->p), &c->dropped,
-                                     &s->p->prompt.tokens.decoder, error);
+                                     &s->p->prompt.tokens.decoder, cached, error);
   if (ok && c->dropped > before)
     console_note(&s->p->console, "the context of %zu tokens is full: the model no longer sees the first %zu messages",
                  ctx, c->dropped);
   return ok;
 }
 
-/* Makes p->prompt.tokens: what the decoder has, and the new message after it; or the whole chat. */
-static bool encode(Session *s, Error *error) {
-  ChatSession *c = &s->chat;
+/* Returns the number of ids of turns; -1 with the error: the template or the vocabulary lacks something. */
+static int64_t count_ids(const Session *s, const ChatTurn *turns, size_t count, Error *error) {
   const LoadedModel *m = &s->p->model;
-  BpeIds *ids = &s->p->prompt.tokens.decoder;
-  if (!c->held) return encode_newest(s, error);
-  ids->count = c->held;
-  if (!chat_encode_next(m->chat, m->tokenizer, &c->messages[c->count - 1], c->ended, ids, error)) return false;
-  return ids->count + room(s->p) <= (size_t)m->config.ctx || encode_newest(s, error);
+  BpeIds ids = {0};
+  const bool ok = chat_encode(m->chat, m->tokenizer, turns, count, true, &ids, error);
+  free(ids.ids);
+  return ok ? (int64_t)ids.count : -1;
 }
 
 /* Returns whether the vocabulary has the first `size` bytes of an answer to the last message; if not, *why says so. */
 static bool can_encode(const Session *s, const Text *text, size_t size, Error *why) {
-  const LoadedModel *m = &s->p->model;
   const bool first = !s->chat.count; /* after /retry of a loaded chat */
   const ChatTurn turns[] = {first ? (ChatTurn){CHAT_USER, NULL, 0} : s->chat.messages[s->chat.count - 1],
                             {CHAT_ASSISTANT, text->bytes.bytes, size}};
-  BpeIds ids = {0};
-  const bool ok = chat_encode(m->chat, m->tokenizer, turns + first, 2 - first, false, &ids, why);
-  free(ids.ids);
-  return ok;
+  return count_ids(s, turns + first, 2 - first, why) >= 0;
 }
 
 /* Drops tokens from the end of an answer until the vocabulary can express the rest: it lacks the half of a word before
@@ -110,33 +96,20 @@ static bool drop_unreadable(const Session *s, Text *text, Error *error) {
   return true;
 }
 
-/* Adds an answer, and keeps the ids that the decoder has after it, unless they are not those of the template. */
+/* Adds an answer, and its tokens to those that the decoder has. */
 static bool take_answer(Session *s, Text *text, Error *error) {
-  ChatSession *c = &s->chat;
-  const LoadedModel *m = &s->p->model;
   BpeIds *ids = &s->p->prompt.tokens.decoder;
-  const bool stopped = text->reason == STOP_END;
-  c->held = 0;
-  c->ended = stopped && text->last == chat_end(m->chat);
-  const size_t size = text->bytes.size;
-  if (!drop_unreadable(s, text, error) || !add_message(c, CHAT_ASSISTANT, text->bytes.bytes, text->bytes.size, error))
-    return false;
-  if (text->bytes.size < size || text->reason == STOP_TEXT || (stopped && !c->ended) || chat_rewrites(m->chat))
-    return true;
-  if (!bpe_ids_sink(ids, text->ids.ids, text->ids.count, error) ||
-      (stopped && !bpe_ids_sink(ids, &text->last, 1, error)))
-    return false;
-  c->held = ids->count;
-  return true;
+  return bpe_ids_sink(ids, text->ids.ids, text->ids.count, error) &&
+         (text->reason != STOP_END || bpe_ids_sink(ids, &text->last, 1, error)) && drop_unreadable(s, text, error) &&
+         add_message(&s->chat, CHAT_ASSISTANT, text->bytes.bytes, text->bytes.size, error);
 }
 
 static bool answer(Session *s, Error *error) {
-  ChatSession *c = &s->chat;
   Text text = {0};
-  if (!encode(s, error)) return false;
-  const size_t held = c->held;
-  c->held = 0; /* until the answer is complete */
-  const bool ok = session_answer(s, held, c->bytes, &text, error) && take_answer(s, &text, error);
+  size_t cached;
+  const bool ok = encode(s, &cached, error) && session_answer(s, cached, s->chat.bytes, &text, error) &&
+                  take_answer(s, &text, error);
+  if (!ok) s->p->prompt.tokens.decoder.count = 0;
   generation_free_text(&text);
   return ok;
 }
@@ -144,7 +117,7 @@ static bool answer(Session *s, Error *error) {
 static bool take_message(Session *s, const uint8_t *line, size_t size, Error *error) {
   ChatSession *c = &s->chat;
   const size_t before = c->count;
-  if (!size) return true;
+  if (line_is_blank(line, size)) return true;
   if (!add_message(c, CHAT_USER, line, size, error)) return false;
   if (answer(s, error)) return true;
   drop_messages(c, before);
@@ -184,9 +157,13 @@ static bool set_system(Session *s, const char *text, Error *error) {
   }
   const ChatTurn turn = {CHAT_SYSTEM, (const uint8_t *)text, strlen(text)};
   const bool replaces = has_system(c);
-  if (!encode_turns(s, &turn, 1, error) || /* the template may have none */
-      !add_message(c, CHAT_SYSTEM, turn.text, turn.size, error))
-    return false;
+  const int64_t ids = count_ids(s, &turn, 1, error);
+  if (ids < 0) return false; /* the template may have none */
+  if (ids + (int64_t)room(s->p) > s->p->model.config.ctx)
+    return fail(error, EXIT_INPUT,
+                "this system prompt makes %" PRId64 " tokens; the context of %d has no room for a chat", ids,
+                s->p->model.config.ctx);
+  if (!add_message(c, CHAT_SYSTEM, turn.text, turn.size, error)) return false;
   const size_t last = c->count - 1;
   const ChatTurn added = c->messages[last];
   if (replaces) c->messages[last] = c->messages[0];
@@ -244,12 +221,13 @@ static bool take_turns(Session *s, const Record *record, Error *error) {
   for (size_t i = 0; i < count; i++) size += record->turns[i].size;
   if (size > SESSION_LIMIT)
     return fail(error, EXIT_INPUT, "/load: the chat does not fit into the %d MiB of a session", SESSION_LIMIT >> 20);
-  if (!encode_turns(s, record->turns, count, error)) return false; /* the template or the vocabulary may lack it */
+  if (count_ids(s, record->turns, count, error) < 0) return false;
   drop_messages(c, 0);
   c->dropped = 0;
   for (size_t i = 0; i < count; i++)
     if (!add_message(c, record->turns[i].role, record->turns[i].text, record->turns[i].size, error)) return false;
-  console_note(&s->p->console, "%s", text_plural((double)count, "message").text);
+  console_note(&s->p->console, "%s%s", text_plural((double)count, "message").text,
+               count < record->turn_count ? "; the last one has no answer and is left out: type it again" : "");
   return true;
 }
 

@@ -83,7 +83,7 @@ static bool help(Session *s, const char *argument, Error *error) {
   fprintf(stderr, "%s To add a line\nthat begins with /, type // in place of the /.\n", s->kind->help);
   list_commands(s->kind->commands);
   list_commands(common_commands);
-  fprintf(stderr, "  /NAME VALUE    change a setting; without VALUE print it:");
+  fprintf(stderr, "  /NAME VALUE   change a setting; without VALUE print it:");
   for (int i = 0; i < SETTINGS; i++) fprintf(stderr, " %s", settings[i]);
   for (const SamplingSetting *row = sampling_settings; row->name; row++) fprintf(stderr, " %s", row->name);
   fprintf(stderr, "\n  Ctrl-C stops an answer.\n");

@@ -124,13 +124,13 @@ static bool is_read(const char *file, const char *input) {
 }
 
 bool program_check_file(const char *option, const char *path, const GenerateSettings *s, Error *error) {
-  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->novelty};
+  const char *const inputs[] = {s->score, s->prompt_file, s->prompts, s->novelty, s->picture};
   const PathText dir = path_directory(path);
   const OneLine shown = text_one_line(path, 250);
   FileWriter file;
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
     if (is_read(path, inputs[i]))
-      return fail(error, EXIT_USAGE, "%s %s would replace the text that is read", option, shown.text);
+      return fail(error, EXIT_USAGE, "%s %s would replace a file that is read", option, shown.text);
   if (access(path, F_OK) == 0 && (checkpoint_is_run(dir.text) || model_files_exist(dir.text)))
     return fail(error, EXIT_USAGE, "%s %s would replace a file in the directory of a model; choose another name",
                 option, shown.text);

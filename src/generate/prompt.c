@@ -143,7 +143,7 @@ static bool fit(const Program *p, const char *what, BpeIds *ids, Error *error) {
 
 bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, BpeIds *out, Error *error) {
   const LoadedModel *m = &p->model;
-  size_t dropped = 0;
+  size_t dropped = 0, cached;
   const char *prompt = p->settings.system;
   const bool adds = prompt && *prompt && !(count && turns[0].role == CHAT_SYSTEM);
   ChatTurn *all = malloc((count + 1) * sizeof *all);
@@ -152,9 +152,10 @@ bool prompt_encode_turns(const Program *p, const ChatTurn *turns, size_t count, 
   if (count) memcpy(all + adds, turns, count * sizeof *all);
   const bool one = count + adds == 1 + (size_t)(count + adds && all[0].role == CHAT_SYSTEM);
   const char *const advice = one ? "" : "; --truncate-prompt left drops its oldest messages";
-  const bool ok = p->settings.truncate_prompt ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds,
-                                                                   (size_t)m->config.ctx, 0, &dropped, out, error)
-                                              : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, error);
+  const bool ok = p->settings.truncate_prompt
+                      ? chat_encode_newest(m->chat, m->tokenizer, all, count + adds, (size_t)m->config.ctx, 0, &dropped,
+                                           out, &cached, error)
+                      : chat_encode(m->chat, m->tokenizer, all, count + adds, true, out, error);
   free(all);
   return ok && check_fits(p, "prompt", advice, out, error);
 }

@@ -34,8 +34,6 @@ typedef struct ChatSession {
   size_t count, capacity;
   size_t bytes;   /* of all messages */
   size_t dropped; /* the oldest messages, after a system prompt, that the model no longer sees */
-  size_t held;    /* the first ids of the program's prompt, which are all that the decoder has; 0: it has others */
-  bool ended;     /* the model ended its last answer */
 } ChatSession;
 
 typedef struct Session Session;

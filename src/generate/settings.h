@@ -42,7 +42,7 @@ typedef struct GenerateSettings {
   const char *jsonl_field, *prompt_field, *response_field;
   bool tsv, fasta, binary;
   TextList attention, stops, biases, bans;
-  const char *prompts, *heat_html, *dump, *gguf, *modelfile, *export, *html, *title;
+  const char *prompts, *heat_html, *dump, *gguf, *modelfile, *export, *html, *title, *picture;
   int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
   bool heat, raw;

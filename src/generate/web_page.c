@@ -23,7 +23,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LARGEST (300.0 * (1 << 20))      /* a page: browsers fail on larger texts */
+#define LARGEST (300.0 * (1 << 20)) /* a page: browsers fail on larger texts */
+#define LARGEST_PICTURE (1 << 20)
 #define LARGEST_MEMORY (2.0 * (1 << 30)) /* of the module, which addresses 4 GiB */
 
 typedef struct WebPage {
@@ -31,6 +32,7 @@ typedef struct WebPage {
   OneLine title;
   ByteBuffer pack; /* generate/pack.h */
   char *facts;     /* JSON */
+  char *picture;   /* a URL with its bytes; NULL: none */
   FILE *out;
   uint32_t check; /* FNV-1a of the parts so far */
 } WebPage;
@@ -127,6 +129,36 @@ static bool add_image(WebPage *w, Error *error) {
 
 /* ---- facts ---- */
 
+/* Returns the type of a picture by its first bytes; NULL: none that all browsers show. */
+static const char *picture_type(const uint8_t *bytes, size_t size) {
+  if (size < 12) return NULL;
+  if (memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) return "png";
+  if (memcmp(bytes, "\xff\xd8\xff", 3) == 0) return "jpeg";
+  if (memcmp(bytes, "GIF8", 4) == 0) return "gif";
+  return memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0 ? "webp" : NULL;
+}
+
+/* Reads the file of --picture, if it is given. */
+static bool read_picture(WebPage *w, Error *error) {
+  const char *path = w->p->settings.picture;
+  MappedFile file;
+  if (!path) return true;
+  if (!file_map(&file, path, EXIT_INPUT, error)) return false;
+  const char *type = picture_type(file.bytes, file.size);
+  bool ok = type || fail(error, EXIT_INPUT, "--picture %s is no PNG, JPEG, GIF or WebP", text_one_line(path, 250).text);
+  if (ok && file.size > LARGEST_PICTURE)
+    ok = fail(error, EXIT_INPUT, "--picture %s has %s, more than the %s of a page; make it smaller, such as 256x256",
+              text_one_line(path, 250).text, text_bytes((double)file.size).text, text_bytes(LARGEST_PICTURE).text);
+  w->picture = ok ? malloc(file.size / 3 * 4 + 40) : NULL;
+  if (w->picture) {
+    char *at = w->picture + sprintf(w->picture, "data:image/%s;base64,", type);
+    for (size_t i = 0; i < file.size; i += 3, at += 4) text_base64(file.bytes + i, file.size - i, at);
+    *at = 0;
+  }
+  file_unmap(&file);
+  return ok && (w->picture || error_memory(error, "a picture"));
+}
+
 __attribute__((format(printf, 3, 4))) static void add_fact(json_t *facts, const char *name, const char *format, ...) {
   char text[80];
   va_list arguments;
@@ -157,6 +189,7 @@ static bool make_facts(WebPage *w, Error *error) {
     json_object_set_new(defaults, s->name, json_real(s->initial));
   json_t *all = json_pack("{s:s, s:o, s:o, s:b, s:b}", "title", w->title.text, "facts", facts, "defaults", defaults,
                           "pairs", m->config.encoder_layers > 0, "chat", m->chat != NULL);
+  if (all && w->picture) json_object_set_new(all, "picture", json_string(w->picture));
   if (all && m->chat && chat_has_system(m->chat))
     json_object_set_new(all, "system", json_string(w->p->settings.system ? w->p->settings.system : ""));
   w->facts = all ? json_dumps(all, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
@@ -200,8 +233,8 @@ static void put_page(WebPage *w) {
   fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline' "
-        "'wasm-unsafe-eval' blob:; worker-src blob:; style-src 'unsafe-inline'; base-uri 'none'; form-action "
-        "'none'\">\n<title>",
+        "'wasm-unsafe-eval' blob:; worker-src blob:; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'\">\n<title>",
         w->out);
   html_write_text(w->out, w->title.text);
   fputs("</title>\n<style id=\"style\">", w->out);
@@ -263,9 +296,10 @@ bool program_html(Program *p, Error *error) {
         error, EXIT_USAGE,
         "this build has no WebAssembly module, which --html needs; build Inkling from its source by `make wasm`");
   const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && program_open_chat(p, error) &&
-                  open_on_cpu(p, error) && add_files(&w, error) && add_image(&w, error) && make_facts(&w, error) &&
-                  write_page(&w, error);
+                  read_picture(&w, error) && open_on_cpu(p, error) && add_files(&w, error) && add_image(&w, error) &&
+                  make_facts(&w, error) && write_page(&w, error);
   free(w.pack.bytes);
   free(w.facts);
+  free(w.picture);
   return ok;
 }

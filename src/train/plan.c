@@ -27,6 +27,10 @@ static void print_packing(Console *c, const Packing *p) {
   if (p->dropped)
     console_row(c, "", "left out, because their last question and answer are longer than the context: %s",
                 text_plural_short((double)p->dropped, "conversation").text);
+  if (p->lost)
+    console_row(c, "", "so the model never sees %s (%.1f %%); a longer --ctx and shorter conversations keep more",
+                text_plural_short((double)p->lost, "token").text,
+                100 * (double)p->lost / (double)(p->lost + p->used + p->left_out));
   if (p->left_out)
     console_row(c, "", "left out, in windows with prompts only: %s",
                 text_plural_short((double)p->left_out, "token").text);

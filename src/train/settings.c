@@ -127,11 +127,11 @@ static void add_text_options(Options *options, TrainSettings *s) {
       DOUBLE("val-frac", &s->val_frac, 0, 0.9, NULL,
              "fraction of the text to hold out for validation, at most " SHOWN(AUTO_VAL_MB) " MB; 0: none"),
       FORMAT_ROWS(s, .setting = SETTING_ASIDE),
-      TEXT(
-          "speaker", &s->speaker, "NAME", NULL,
-          "read text files and .chat files as conversations: lines that begin with a name and a colon, and blank lines "
-          "between conversations; the model learns the lines of NAME",
-          .setting = SETTING_OF_MODEL),
+      TEXT("speaker", &s->speaker, "NAME", NULL,
+           "read .chat files, or text files if there are none, as conversations: lines that begin with a name and a "
+           "colon, "
+           "and blank lines between conversations; the model learns the lines of NAME",
+           .setting = SETTING_OF_MODEL),
       CHOICE("train-on", &s->train_on, train_on_names, NULL,
              "turns of conversations that the loss counts: those of the assistant (answers), or all"),
       FLAG("special", &s->special,

@@ -154,7 +154,9 @@ static void note_little_validation(Run *r) {
     console_note(&r->console, "the text is too short to hold out a part of it: there is no validation, and the newest "
                               "model is kept");
   else if (tokens <= ctx)
-    console_note(&r->console, "only %s for validation, less than a context of %d: the validation loss says little",
+    console_note(&r->console,
+                 "only %s for validation, less than a context of %d: the validation loss says little; --val-frac 0 "
+                 "learns all of the text and keeps the newest model",
                  text_plural((double)tokens, "token").text, ctx);
 }
 
@@ -188,8 +190,13 @@ bool run_open_windows(Run *r, Error *error) {
   if (docs) {
     if (!pack(r, &text->train, error) || !pack(r, &text->val, error)) return false;
     if (windows_count(&text->train.windows, 1) == 0)
-      return fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
-                  run_text_name(s).text);
+      return text->train.windows.packing && text->train.windows.packing->dropped
+                 ? fail(error, EXIT_INPUT,
+                        "%s: no conversation's last question and answer fit into the context of %d tokens; give a "
+                        "longer --ctx",
+                        run_text_name(s).text, ctx)
+                 : fail(error, EXIT_INPUT, "%s: the training text holds only prompts: there is nothing to train on",
+                        run_text_name(s).text);
   }
   for (int i = 0; i < text->mixture.count; i++)
     if (!open_weighted(r, i, error)) return false;

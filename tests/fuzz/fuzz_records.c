@@ -1,6 +1,7 @@
-/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; and of FASTA. */
+/* The readers of JSON lines, with and without a prompt, and of TSV: what each makes of a line; FASTA and logs. */
 #include "tests/fuzz/fuzz.h"
 
+#include "text/dataset/conversation.h"
 #include "text/dataset/record.h"
 
 #include <string.h>
@@ -39,6 +40,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     use(&record, record_parse_fasta(&record, bytes + at, size - at, &read, &lines, &error), &error);
     FUZZ_REQUIRE(read > 0 && read <= size - at && lines > 0 &&
                  !memchr(record.size ? record.text : bytes, '\n', record.size));
+  }
+  for (size_t at = 0, read = 1; at < size && read; at += read) {
+    Error error = {0};
+    read = 0; /* it stays so after an error */
+    use(&record, conversation_parse(&record, "a", bytes + at, size - at, &read, &lines, "x", 1, &error), &error);
+    FUZZ_REQUIRE(read <= size - at);
   }
   record_free(&record);
   return 0;

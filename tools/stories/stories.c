@@ -134,26 +134,17 @@ static bool write_all(const StorySettings *o, Writer *w, Error *error) {
   return true;
 }
 
-static bool write_or_check(const StorySettings *o, Grammar *g, Writer *w, Error *error) {
-  Output out;
-  if (!g || !w) return fail(error, EXIT_MEMORY, "out of memory");
-  if (!grammar_compile(g, &story_tables, error)) return false;
-  w->grammar = g;
-  if (!o->self_check) return write_all(o, w, error);
-  return output_open(&out, NULL, error) && output_close(&out, check_grammar(g, w, true, error), error);
-}
-
 static bool run(const Options *options, void *settings, Error *error) {
+  static Grammar grammar;
+  static Writer writer = {.grammar = &grammar};
   StorySettings *o = settings;
+  Output out;
   o->quiet = options->quiet;
   if (!o->self_check && !options_given(options, &o->bytes))
     return fail(error, EXIT_USAGE, "--bytes is missing: say how much to write");
-  Grammar *grammar = calloc(1, sizeof *grammar);
-  Writer *writer = calloc(1, sizeof *writer);
-  const bool ok = write_or_check(o, grammar, writer, error);
-  free(grammar);
-  free(writer);
-  return ok;
+  if (!grammar_compile(&grammar, &story_tables, error)) return false;
+  if (!o->self_check) return write_all(o, &writer, error);
+  return output_open(&out, NULL, error) && output_close(&out, check_grammar(&grammar, &writer, true, error), error);
 }
 
 int main(int argc, char **argv) {

@@ -290,25 +290,16 @@ static bool check_answers(const TalkSettings *s, const Grammar *g, Error *error)
 
 /* ---- the program ---- */
 
-static bool write_or_check(const TalkSettings *s, Grammar *g, Writer *w, Error *error) {
-  Output out;
-  if (!g || !w) return fail(error, EXIT_MEMORY, "out of memory");
-  if (!grammar_compile(g, &talk_tables, error)) return false;
-  w->grammar = g;
-  if (s->check) return check_answers(s, g, error);
-  if (!s->self_check) return write_all(s, w, error);
-  return output_open(&out, NULL, error) && output_close(&out, check_grammar(g, w, false, error), error);
-}
-
 static bool run(const Options *options, void *settings, Error *error) {
+  static Grammar grammar;
+  static Writer writer = {.grammar = &grammar};
   TalkSettings *s = settings;
+  Output out;
   s->quiet = options->quiet;
-  Grammar *grammar = calloc(1, sizeof *grammar);
-  Writer *writer = calloc(1, sizeof *writer);
-  const bool ok = write_or_check(s, grammar, writer, error);
-  free(grammar);
-  free(writer);
-  return ok;
+  if (!grammar_compile(&grammar, &talk_tables, error)) return false;
+  if (s->check) return check_answers(s, &grammar, error);
+  if (!s->self_check) return write_all(s, &writer, error);
+  return output_open(&out, NULL, error) && output_close(&out, check_grammar(&grammar, &writer, false, error), error);
 }
 
 int main(int argc, char **argv) {

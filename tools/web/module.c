@@ -176,16 +176,13 @@ EXPORT(say) bool module_say(int role, uint8_t *message, size_t size) {
 /* Begins an answer to the messages. What the decoder has stays there if the messages begin with these ids. */
 EXPORT(answer) bool module_answer(int most) {
   const size_t ctx = (size_t)config.config.ctx;
-  BpeIds ids = {0};
   if (!end_text()) return false;
   if (!chat || !turn_count) return fail(&error, EXIT_INPUT, chat ? "no message" : "the model has no chat template");
   if (dropped + (turns[0].role == CHAT_SYSTEM) >= turn_count) dropped = 0;
-  bool ok = chat_encode_newest(chat, tokenizer, turns, turn_count, ctx, chat_room(ctx, most), &dropped, &ids, &error);
-  const size_t held = text.prompt.decoder.count, bytes = held * sizeof *ids.ids;
-  if (ok && held && held < ids.count && !memcmp(ids.ids, text.prompt.decoder.ids, bytes)) text.cached = held;
-  free(text.prompt.decoder.ids);
-  text.prompt.decoder = ids;
-  ok = ok && generation_open(&generation, decoder, 1, tokenizer, &error) && generation_add(generation, &text, &error);
+  const bool ok = chat_encode_newest(chat, tokenizer, turns, turn_count, ctx, chat_room(ctx, most), &dropped,
+                                     &text.prompt.decoder, &text.cached, &error) &&
+                  generation_open(&generation, decoder, 1, tokenizer, &error) &&
+                  generation_add(generation, &text, &error);
   if (!ok) text.prompt.decoder.count = 0;
   return ok;
 }

@@ -52,6 +52,7 @@ if (checksum() !== contentOf("check").trim()) {
 // ---- the elements ----
 
 const facts = JSON.parse(contentOf("facts"));
+const pictures = () => facts.picture ? [make("img", {src: facts.picture, alt: ""}), " "] : [];
 const inputs = {};
 function fieldOf([id, label, attributes, explanation]) {
   inputs[id] = make("input", {id, type: "number", "aria-describedby": `${id}-help`, ...attributes});
@@ -92,7 +93,7 @@ const about = make("section", {}, make("h2", {}, "About this model"), make("dl",
 
 for (const old of document.querySelectorAll("#damaged, main")) old.remove(); // main: a browser saved this page
 const stateLine = make("p", {class: "state"}, state, " ", speed);
-document.body.prepend(make("main", {}, make("h1", {dir: "auto"}, facts.title),
+document.body.prepend(make("main", {}, make("h1", {dir: "auto"}, ...pictures(), facts.title),
                            ...(facts.chat ? [result, stateLine, form] : [form, stateLine, result]), about));
 
 // ---- tokens ----
@@ -201,7 +202,8 @@ function send(message) {
 
 let messages = []; // {role, content}, without the system prompt
 const bubble = (role, name, said) =>
-  make("div", {class: `bubble ${role}`}, make("b", {dir: "auto"}, name), make("div", {dir: "auto"}, said));
+  make("div", {class: `bubble ${role}`}, make("b", {dir: "auto"}, ...(role === "user" ? [] : pictures()), name),
+       make("div", {dir: "auto"}, said));
 
 function say(content) {
   messages.push({role: "user", content});
@@ -269,7 +271,7 @@ const answers = {
   },
   error({text, broken}) {
     takeBack();
-    enter(text, "", ...(broken ? [] : [writeButton]));
+    enter(text[0].toUpperCase() + text.slice(1), "", ...(broken ? [] : [writeButton]));
   },
 };
 

@@ -158,11 +158,15 @@ static RecordFields fields_of(const Corpus *corpus) {
   return (RecordFields){corpus->prompt_field, corpus->text_field, !corpus->prompt_field, corpus->field_named};
 }
 
-/* With a speaker, text files are conversations; without one, conversations in text cannot be read. */
+/* With a speaker, text files are conversations, unless files that are named so are beside them; without one,
+ * conversations in text cannot be read. */
 static bool set_speaker(Corpus *corpus, Error *error) {
+  if (corpus->speaker && !*corpus->speaker) return fail(error, EXIT_USAGE, "--speaker needs the name of a speaker");
+  bool named = false;
+  for (int i = 0; i < corpus->list.count; i++) named = named || corpus->list.files[i].format == FORMAT_CHAT;
   for (int i = 0; i < corpus->list.count; i++) {
     TextFile *file = &corpus->list.files[i];
-    if (corpus->speaker && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;
+    if (corpus->speaker && !named && file->format == FORMAT_TEXT) file->format = FORMAT_CHAT;
     if (!corpus->speaker && file->format == FORMAT_CHAT)
       return fail(error, EXIT_INPUT, "%s holds conversations; give --speaker NAME, whose lines the model learns",
                   text_one_line(file->path, 250).text);
@@ -421,22 +425,6 @@ static bool next_line(Corpus *corpus, Document *out, Error *error) {
   return !out->size || check_conversation(corpus, error);
 }
 
-/* Reads a conversation of lines with names. */
-static bool next_conversation(Corpus *corpus, Document *out, Error *error) {
-  Record *record = &corpus->record;
-  const size_t begin = corpus->at;
-  const int64_t line = corpus->line + 1;
-  size_t bytes;
-  int64_t lines;
-  if (!conversation_parse(record, corpus->speaker, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines,
-                          corpus_shown_file(corpus), line, error))
-    return false;
-  corpus->at += bytes;
-  corpus->line += lines;
-  give_record(corpus, line, begin, out);
-  return true;
-}
-
 /* Fails unless the first line of a FASTA file that is not blank is a header, and not the whole file, which it is where
  * lines end in a carriage return alone. */
 static bool check_header(const Corpus *corpus, Error *error) {
@@ -457,16 +445,20 @@ static bool check_header(const Corpus *corpus, Error *error) {
                                                   : error_append(error, " <%s >tmp && mv tmp %s", path.text, path.text);
 }
 
-/* Reads a sequence of a FASTA file with the header lines before it. */
-static bool next_sequence(Corpus *corpus, Document *out, Error *error) {
-  Record *record = &corpus->record;
-  const size_t begin = corpus->at;
+/* Reads a sequence of a FASTA file with the header lines before it, or a conversation of lines with names. */
+static bool next_lines(Corpus *corpus, Document *out, Error *error) {
+  const size_t begin = corpus->at, left = corpus->end - begin;
+  const uint8_t *text = corpus->file.bytes + begin;
   const int64_t line = corpus->line + 1;
+  const bool fasta = corpus->list.files[corpus->current].format == FORMAT_FASTA;
   size_t bytes;
   int64_t lines;
-  if (begin == corpus->start && !corpus->list.files[corpus->current].begin && !check_header(corpus, error))
+  if (fasta && begin == corpus->start && !corpus->list.files[corpus->current].begin && !check_header(corpus, error))
     return false;
-  if (!record_parse_fasta(record, corpus->file.bytes + begin, corpus->end - begin, &bytes, &lines, error)) return false;
+  if (!(fasta ? record_parse_fasta(&corpus->record, text, left, &bytes, &lines, error)
+              : conversation_parse(&corpus->record, corpus->speaker, text, left, &bytes, &lines,
+                                   corpus_shown_file(corpus), line, error)))
+    return false;
   corpus->at += bytes;
   corpus->line += lines;
   give_record(corpus, line, begin, out);
@@ -531,8 +523,8 @@ static bool advance(Corpus *corpus, Document *out, Error *error) {
   if (corpus->at - corpus->checked >= CHECK_BYTES && !still_unchanged(corpus, error)) return false;
   switch (file->format) {
   case FORMAT_TEXT: return next_text(corpus, out, error);
-  case FORMAT_FASTA: return next_sequence(corpus, out, error);
-  case FORMAT_CHAT: return next_conversation(corpus, out, error);
+  case FORMAT_FASTA:
+  case FORMAT_CHAT: return next_lines(corpus, out, error);
   default: return next_line(corpus, out, error);
   }
 }
@@ -662,7 +654,6 @@ static Corpus *part_of(const Corpus *whole, Error *error) {
   part->standard_input = -1;
   part->has_prompts = whole->has_prompts;
   part->has_conversations = whole->has_conversations;
-  part->field_named = whole->field_named;
   if (take_fields(part, &options, error)) {
     part->field_named = whole->field_named;
     return part;

@@ -27,13 +27,13 @@ typedef struct CorpusOptions {
   const char *field;                         /* field of JSON lines; NULL: "text" */
   const char *prompt_field, *response_field; /* both or neither; if set, `field` must be NULL */
   bool tsv, fasta;                           /* standard input is TSV, FASTA */
-  const char *speaker;                       /* who speaks as the assistant in text files, which are conversations */
-  const char *spool;                         /* file to copy standard input to; required for "-" */
-  bool spooled;                              /* the file exists already, from an earlier run */
-  bool temporary;                            /* corpus_close() deletes it, even without "-" */
-  Progress copying;                          /* bytes of standard input */
-  bool (*is_model)(const char *dir);         /* returns whether a directory holds a model instead of text */
-  int groups;                                /* the last so many inputs are groups 1, 2, ...; the others are group 0 */
+  const char *speaker; /* who speaks as the assistant in .chat files or, if there are none, in text files */
+  const char *spool;   /* file to copy standard input to; required for "-" */
+  bool spooled;        /* the file exists already, from an earlier run */
+  bool temporary;      /* corpus_close() deletes it, even without "-" */
+  Progress copying;    /* bytes of standard input */
+  bool (*is_model)(const char *dir); /* returns whether a directory holds a model instead of text */
+  int groups;                        /* the last so many inputs are groups 1, 2, ...; the others are group 0 */
 } CorpusOptions;
 
 typedef struct Document {

@@ -127,6 +127,7 @@ typedef struct Kept {
   int64_t head;     /* of them, those before the first turn of a user */
   int64_t head_end; /* where that turn begins; -1: it is no conversation */
   int64_t tail;     /* where the newest turns begin that fit behind the head; -1: none fit */
+  int64_t rest;     /* the tokens from there on */
 } Kept;
 
 /* Reads a document and finds its turns; `out->tokens` < 0: they are counted first. `reading`: a window that exists, so
@@ -150,7 +151,9 @@ static bool scan(const Packing *p, int64_t begin, bool reading, Kept *out, Error
         out->head_end = at;
         out->head = count;
       }
-      if (all >= 0 && out->tail < 0 && out->head + all - count <= p->ctx + 1) out->tail = at;
+      if (all < 0 || out->tail >= 0 || out->head + all - count > p->ctx + 1) continue;
+      out->tail = at;
+      out->rest = all - count;
     }
   }
   out->stop = at;
@@ -168,9 +171,7 @@ static int64_t find_kept(const Packing *p, int64_t begin, bool reading, Kept *ou
     return out->tokens - 1;
   }
   if (!scan(p, begin, reading, out, error)) return -1;
-  if (out->tail < 0) return 0;
-  Kept kept = {.tokens = -1, .head_end = -1, .tail = -1};
-  return scan(p, out->tail, reading, &kept, error) ? out->head + kept.tokens - 1 : -1;
+  return out->tail < 0 ? 0 : out->head + out->rest - 1;
 }
 
 /* Reads tokens [begin, stop) without marks into slots [at, ctx): a token is the target of the slot before and the input
@@ -232,6 +233,7 @@ static bool add_kept(Packer *p, int64_t begin) {
   if (slots < 0) return false;
   out->shortened += slots > 0 && !whole;
   out->dropped += slots == 0 && !whole;
+  out->lost += whole ? 0 : kept.tokens - (slots ? slots + 1 : 0);
   out->cut += slots > out->ctx;
   for (int64_t used = 0; used < slots; used += out->ctx) {
     const int length = slots - used < out->ctx ? (int)(slots - used) : out->ctx;

@@ -82,6 +82,7 @@ typedef struct Packing {
   int64_t cut;       /* number of documents longer than a window */
   int64_t left_out;  /* tokens in windows that were left out because they contain only prompts and so no target */
   int64_t shortened, dropped; /* number of conversations that lost their oldest turns, that were left out */
+  int64_t lost;               /* tokens of these turns and conversations */
 } Packing;
 
 /* Computes the histogram of document lengths. `progress` counts tokens. EXIT_CHECKPOINT for a damaged token file;

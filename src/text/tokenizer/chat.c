@@ -363,21 +363,6 @@ bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, 
   return false;
 }
 
-bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
-                      Error *error) {
-  ChatText text = {0};
-  Writer w = {.out = &text, .error = error};
-  Parts after = chat->after[CHAT_ASSISTANT];
-  if (ended) { /* the model has drawn the first part */
-    w.skip_space = after.parts[0].token->rstrip;
-    memmove(after.parts, after.parts + 1, (size_t)--after.count * sizeof *after.parts);
-  }
-  if (write_parts(&w, &after, false) && write_turn(&w, chat, *turn, false, false) && write_reply(&w, chat))
-    return encode_text(tokenizer, &text, ids, error);
-  chat_text_free(&text);
-  return false;
-}
-
 /* ---- what fits into a context ---- */
 
 size_t chat_room(size_t ctx, int64_t most) {
@@ -398,31 +383,43 @@ static bool encode_rest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *
   return ok;
 }
 
-bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
-                        size_t room, size_t *dropped, BpeIds *ids, Error *error) {
-  const size_t before = *dropped, system = count && turns[0].role == CHAT_SYSTEM;
-  if (!encode_rest(chat, tokenizer, turns, count, before, ids, error)) return false;
+/* Makes `ids` those of the newest messages that fit. */
+static bool encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
+                          size_t room, size_t *dropped, BpeIds *ids, Error *error) {
+  const size_t system = count && turns[0].role == CHAT_SYSTEM;
+  if (!encode_rest(chat, tokenizer, turns, count, *dropped, ids, error)) return false;
   if (ids->count + room <= ctx) return true;
-  size_t least = before + 1, most = count > system ? count - system - 1 : 0; /* the last message is always there */
-  bool ok = true;
-  while (ok && least <= most) {
+  size_t least = *dropped + 1, most = count > system ? count - system - 1 : 0; /* the last message is always there */
+  while (least <= most) {
     size_t middle = least + (most - least) / 2, from = middle;
     while (from < count - system - 1 && turns[from + system].role != CHAT_USER) from++;
-    ok = encode_rest(chat, tokenizer, turns, count, *dropped = from, ids, error);
+    if (!encode_rest(chat, tokenizer, turns, count, *dropped = from, ids, error)) return false;
     if (least == most) break;
     if (ids->count > ctx / 2) least = middle + 1;
     else most = middle;
   }
-  if (ok && ids->count >= ctx)
-    ok = fail(error, EXIT_INPUT, "this message makes %zu tokens; the context of %zu has no room for an answer",
+  return ids->count < ctx ||
+         fail(error, EXIT_INPUT, "this message makes %zu tokens; the context of %zu has no room for an answer",
               ids->count, ctx);
+}
+
+bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
+                        size_t room, size_t *dropped, BpeIds *ids, size_t *cached, Error *error) {
+  const size_t before = *dropped;
+  const BpeIds old = *ids;
+  *ids = (BpeIds){0};
+  const bool ok = encode_newest(chat, tokenizer, turns, count, ctx, room, dropped, ids, error);
+  *cached = ok && old.count && old.count < ids->count && !memcmp(ids->ids, old.ids, old.count * sizeof *old.ids)
+                ? old.count
+                : 0;
   if (!ok) *dropped = before; /* the message that does not fit is taken back, the others stay */
+  if (!ok) ids->count = 0;
+  free(old.ids);
   return ok;
 }
 
 int32_t chat_end(const Chat *chat) { return chat->after[CHAT_ASSISTANT].parts[0].token->id; }
 bool chat_has_system(const Chat *chat) { return chat->form->before[CHAT_SYSTEM] != NULL; }
-bool chat_rewrites(const Chat *chat) { return chat->form->thinks; }
 
 /* ---- the form for ollama ---- */
 

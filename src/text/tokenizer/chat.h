@@ -62,25 +62,19 @@ bool chat_render(const Chat *chat, const ChatTurn *turns, size_t count, bool all
 bool chat_encode(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, bool reply, BpeIds *ids,
                  Error *error);
 
-/* Appends the ids that follow an answer of the model: the token that ends it unless `ended`, which says that the answer
- * has it, then the user's turn, up to where the next answer begins. They are those of chat_encode() for the
- * conversation so far, unless chat_rewrites(). Errors as above. */
-bool chat_encode_next(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turn, bool ended, BpeIds *ids,
-                      Error *error);
-
 /* Returns how many tokens of a context stay free for an answer of up to `most` tokens (< 0: of any length). */
 size_t chat_room(size_t ctx, int64_t most);
 
 /* Replaces `ids` by those of a conversation, up to where the next answer begins. The conversation loses its oldest
  * messages where fewer than `room` tokens of the context would stay free: then half of it becomes free. Its system
- * prompt stays. *dropped: how many messages after the system prompt are left out; unchanged after an error. Errors of
- * chat_encode(); EXIT_INPUT when the last message alone is too long. */
+ * prompt stays. *dropped: how many messages after the system prompt are left out; unchanged after an error. *cached:
+ * the number of old ids if the new ones begin with them, else 0. Errors of chat_encode(), after which there are no ids;
+ * EXIT_INPUT when the last message alone is too long. */
 bool chat_encode_newest(const Chat *chat, Tokenizer *tokenizer, const ChatTurn *turns, size_t count, size_t ctx,
-                        size_t room, size_t *dropped, BpeIds *ids, Error *error);
+                        size_t room, size_t *dropped, BpeIds *ids, size_t *cached, Error *error);
 
 int32_t chat_end(const Chat *chat);     /* the token that ends an answer */
 bool chat_has_system(const Chat *chat); /* the form has a system prompt */
-bool chat_rewrites(const Chat *chat);   /* the form changes answers once they are not the last one */
 
 /* Writes the form as a template of ollama (of Go's text/template), without the token that begins texts, which ollama
  * adds. Contents are not trimmed, and answers keep their thoughts. A failed write is no error yet. */
