@@ -18,7 +18,10 @@
  * How a sum is divided depends on its depth alone, not on the number or order of sequences, so row i of a batch equals
  * a run of its sequence alone, bit for bit.
  *
- * A sequence whose position is outside the cache writes nothing there. */
+ * A sequence whose position is outside the cache writes nothing there.
+ *
+ * On request (INKLING_PDL=1), kernels begin while those before them run: a product loads its first weights, which no
+ * kernel of a token writes, and then waits. decode_embedding() begins in order, after whatever wrote the weights. */
 #ifndef INKLING_KERNELS_CUDA_DECODE_CUH
 #define INKLING_KERNELS_CUDA_DECODE_CUH
 
