@@ -141,8 +141,8 @@ static inline bool model_check_backend(Model *m, Error *error) {
   return m->ops->poll(m->context, NULL, 0, false, error) >= 0;
 }
 
-/* The arrays of a TokenBatch on the device, one after the other: those of a decoder alone, and all. The first one begins
- * TOKENS_AT numbers behind the count of targets. */
+/* The arrays of a TokenBatch on the device, one after the other: those of a decoder alone, and all. The first one
+ * begins TOKENS_AT numbers after the count of targets. */
 enum { TEXT_ARRAYS = 4, TOKEN_ARRAYS = 10, TOKENS_AT = 64 };
 
 /* Allocates memory for the tokens of `rows` rows and drops the graphs that read the earlier memory. */
