@@ -101,6 +101,10 @@ struct Block {
   bool shared; /* pinned memory of the host, which the device accesses */
 };
 
+/* EARLY: the kernel calls wait_for_previous() and does not write weights. It may begin while such kernels run that come
+ * before it, and reads weights before it waits. */
+enum Start { IN_ORDER, EARLY };
+
 struct Context {
   Collective *peers; /* NULL: none */
   struct Nccl *nccl; /* NULL: peers communicate through their hosts */
@@ -114,7 +118,8 @@ struct Context {
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
   int shared_bytes; /* shared memory that a block can have */
   int l2_bytes;     /* the cache that all multiprocessors share */
-  bool early;       /* kernels may begin early, see launch() */
+  bool early;       /* EARLY kernels begin early */
+  Start last;       /* of the kernel launched last */
   char name[128];
   cudaStream_t stream;
   void *workspace; /* of matrix products on the stream */
@@ -168,9 +173,6 @@ enum { WIDTH_MULTIPLE = 8 }; /* 16 bytes of bf16 */
 bool check_head_size(Context *c, int dim);
 enum { HEAD_DIM_MAX = 128, NORM_DIM_MAX = 8192 };
 
-/* Whether a kernel may begin while the one before it runs: it then calls wait_for_previous(). */
-enum Start { IN_ORDER, EARLY };
-
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
 template <Start START = IN_ORDER, class... P, class... A>
 void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
@@ -189,7 +191,8 @@ void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, 
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
-  config.numAttrs = START == EARLY && c->early;
+  config.numAttrs = START == EARLY && c->early && c->last == EARLY;
+  c->last = START;
   check(c, cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 

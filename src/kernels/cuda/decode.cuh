@@ -21,7 +21,7 @@
  * A sequence whose position is outside the cache writes nothing there.
  *
  * On request (INKLING_PDL=1), kernels begin while those before them run: a product loads its first weights, which no
- * kernel of a token writes, and then waits. decode_embedding() begins in order, after whatever wrote the weights. */
+ * kernel of a token writes, and then waits. The first of them begins in order, after whatever wrote the weights. */
 #ifndef INKLING_KERNELS_CUDA_DECODE_CUH
 #define INKLING_KERNELS_CUDA_DECODE_CUH
 
