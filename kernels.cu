@@ -409,7 +409,9 @@ static bool describe_device(Context *c) {
     return fail(&c->error, EXIT_USAGE, "no CUDA: %s has compute capability %d.%d, and 8.0 or later is needed", c->name,
                 properties.major, properties.minor);
   const cudaError_t status = cudaFuncGetAttributes(&attributes, write_report);
-  return status == cudaSuccess || no_code(c, status);
+  if (status != cudaSuccess) return no_code(c, status);
+  c->early = attributes.ptxVersion >= 90 && asked_for("INKLING_PDL"); /* code for 8.0 does not wait */
+  return true;
 }
 
 void cuda_close(Context *c) {

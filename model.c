@@ -17,14 +17,14 @@ void model_upload_tokens(Model *m, const TokenBatch *b, int64_t from, int64_t ro
                                          b->source_tokens, b->source_positions, b->source_begin, b->source_end,
                                          b->cross_begin,   b->cross_end};
   const int count = !b->positions ? 2 : has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
-  int32_t *to = m->host_tokens;
+  int32_t *to = m->host_tokens + TOKENS_AT;
   for (int i = 0; i < count; i++, to += m->token_capacity) {
     if (arrays[i]) memcpy(to, arrays[i] + from, (size_t)rows * sizeof *to);
     else /* key_begin */
       for (int64_t row = 0; row < rows; row++) to[row] = (int32_t)(row % length) - b->positions[from + row];
   }
-  const int64_t numbers = (count - 1) * m->token_capacity + rows;
-  m->ops->upload(m->context, m->inputs[DECODER_STACK].tokens, m->host_tokens, (size_t)numbers * sizeof *to);
+  const int64_t numbers = TOKENS_AT + (count - 1) * m->token_capacity + rows;
+  m->ops->upload(m->context, m->target_count, m->host_tokens, (size_t)numbers * sizeof *to);
 }
 
 /* Writes the indices of token v, ascending, to order[offsets[v] .. offsets[v+1]). */
@@ -673,10 +673,9 @@ static void update(Context *c, void *model) {
 /* Computes the gradients of all micro-batches of a step. */
 static void submit_micro_batches(Model *m, const TokenBatch *step) {
   int64_t rows = (int64_t)m->settings.batch * m->config.ctx;
-  int32_t count = 0;
-  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) count += step->targets[i] >= 0;
+  m->host_tokens[0] = 0; /* the count of targets */
+  for (int64_t i = 0; i < rows * m->settings.micro_batches; i++) m->host_tokens[0] += step->targets[i] >= 0;
   m->train_packed = step->positions;
-  m->ops->upload(m->context, m->target_count, &count, sizeof count);
   const int last = m->settings.micro_batches - 1;
   for (int i = 0; i <= last; i++) {
     MicroBatch part = {m, i == 0, i == last};

@@ -9,7 +9,7 @@
 # Without a usable GPU it stops after the first question, with status 2. Otherwise status 0 if nothing failed.
 #
 # Settings (environment): OUT (contact): where results-contact.jsonl, contact.txt (everything) and summary.txt are written;
-# BUDGET (900): seconds; STEPS (all): some of "kernels speed tests operations torch profile sanitize"; TESTS (all): some
+# BUDGET (580): seconds; STEPS (all): some of "kernels speed tests operations torch profile sanitize"; TESTS (all): some
 # test programs; BATCH (32): sequences of 124m beside PyTorch; JOBS (14): of them at a time; ROUNDS (2):
 # of training beside PyTorch; PYTHON (python3); QUICK=1: tiny shapes, to try the script.
 # shellcheck disable=SC2317 # functions are called by their names
@@ -17,7 +17,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 [ -x "$here/check_fragments" ] || { echo "gpu_contact: no programs in $here; run make gpu-check" >&2; exit 2; }
 start=$(date +%s)
-end=$((start + ${BUDGET:-900}))
+end=$((start + ${BUDGET:-580}))
 out=${OUT:-contact}
 steps=${STEPS:-kernels speed tests operations torch profile sanitize}
 quick=${QUICK:+--quick}
@@ -29,7 +29,14 @@ results=$out/results-contact.jsonl
 summary=$out/summary.txt
 for file in "$log" "$results" "$summary"; do : >"$file"; done
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Commands run through MPS, by which processes share the GPU without time slices.
+mps() { CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps "$@"; }
+mps_stop() {
+  [ -d "$work/mps" ] || return
+  echo quit | mps timeout -k 3 20 nvidia-cuda-mps-control >/dev/null 2>&1
+  rm -rf "$work/mps"
+}
+trap 'mps_stop; rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache # the first run measures its GEMMs
 failed=0
 
@@ -204,7 +211,39 @@ with open(sys.argv[3], "a") as results:
         print(f"{name}: mma {ms:.4f} ms, wgmma {wgmma[name]:.4f} ms, {ms / wgmma[name]:.2f}x")
 ' "$work/mma.jsonl" "$work/wgmma.jsonl" "$results"
 }
-export -f trains agree like bf16 tests_of sanitized default_run timed by_wgmma wgmma_beside_mma
+# Kernels that generate a token begin early: programmatic dependent launch.
+early() { INKLING_PDL=1 "$@"; }
+can_begin_early() { [ "${card_capability%.*}" -ge 9 ] 2>/dev/null; }
+# timed_early NAME PROGRAM FLAG...: timed, or why not
+timed_early() { if can_begin_early; then early timed "$@"; else echo "only cards of 9.0 and later begin kernels early"; return 77; fi; }
+# same_bits_early TEST...: tests pass with kernels that begin early, with the same bits
+same_bits_early() {
+  local test
+  for test; do
+    rm -f "$work/$test.early" "$work/$test.plain"
+    INKLING_TEST_DIGEST=$work/$test.plain tests_of "$test" && INKLING_TEST_DIGEST=$work/$test.early early tests_of "$test" &&
+      cmp "$work/$test.plain" "$work/$test.early" || return 1
+  done
+}
+# sweep RUNS FLAG...: so many runs at a time; how long all of them take
+sweep() {
+  local runs=$1 begin
+  shift
+  rm -rf "$work/nano.sweep"
+  begin=$(date +%s%N)
+  ours "$here/train" "$text" --sweep "seed=$(seq -s , 1 "$runs")" --jobs "$runs" --out "$work/nano.sweep" --device cuda --quiet \
+    --sample-tokens 0 --no-autotune "$@" || return 1
+  echo "$runs runs in $((($(date +%s%N) - begin) / 1000000)) ms"
+}
+mps_sweep() {
+  command -v nvidia-cuda-mps-control || { echo "nvidia-cuda-mps-control is not installed"; return 77; }
+  mkdir -p "$work/mps"
+  mps nvidia-cuda-mps-control -d || { echo "nvidia-cuda-mps-control cannot start"; return 77; }
+  mps ours "$here/check_fragments" || { echo "no program runs under MPS"; return 77; }
+  mps sweep "$@"
+}
+export -f trains agree like bf16 tests_of sanitized default_run timed by_wgmma wgmma_beside_mma early can_begin_early timed_early \
+  same_bits_early sweep mps mps_sweep
 
 small="--arch llama --preset nano --batch 12"
 wide="--arch llama --layers 2 --heads 12 --dim 768 --ctx 1024 --batch 8"
@@ -212,10 +251,13 @@ baby="--arch llama --layers 6 --heads 6 --dim 384 --ctx 256 --batch 8" # steps o
 large="--arch llama --layers 12 --heads 12 --dim 768 --ctx 1024 --batch 32"
 chosen='' timings=100 tunings="--autotune --no-autotune" optimizers="adamw muon" texts="1 8 64"
 heads64="--model 124m"
+nano="12 --preset nano --steps 1000"
+# Qwen2-0.5B without the biases of q, k and v: 494 M parameters
+qwen=layers=24,heads=14,kv_heads=2,dim=896,ffn=4864,vocab=151936,ctx=1024,batch=16
 if [ -n "$quick" ]; then
   small="--arch llama --layers 2 --heads 2 --dim 32 --ctx 16 --batch 2" wide=$small
   baby="$small --tokenizer byte" large="$small --tokenizer byte" timings=2 tunings=--autotune optimizers=muon texts=1
-  heads64=
+  heads64='' nano="2 $small --tokenizer byte --steps 2 --val-frac 0.0005" qwen=layers=2,heads=4,kv_heads=2,dim=32,ffn=64,vocab=70,ctx=16,batch=2
   chosen="$small --steps 4 --tokenizer byte --val-frac 0.0005 --sample-tokens 2"
 fi
 
@@ -234,6 +276,14 @@ if wanted speed; then
   # shellcheck disable=SC2086 # lists of flags
   {
     ask "attention by wgmma beside mma" 90 wgmma_beside_mma --only attention,train $heads64
+    if ask "a model to generate with" 60 trains decoded --device cuda --steps 1 $large; then
+      for rows in $texts; do
+        name="12 layers x 768, generating, texts at a time: $rows"
+        ask "$name" 100 timed "$name" generate "$work/decoded.run" --bench $timings -N "$rows"
+        ask "$name, begun early" 100 timed_early "$name, begun early" generate "$work/decoded.run" --bench $timings -N "$rows"
+      done
+      rm -rf "$work/decoded.run"
+    fi
     ask "a run with all defaults" 60 default_run $chosen
     if [ -z "$quick" ]; then
       ask "the same again, its GEMMs measured" 60 default_run
@@ -247,16 +297,14 @@ if wanted speed; then
       name="12 layers x 768, $optimizer, $tuning"
       ask "$name" 60 timed "$name" train "$text" --bench $((timings > 20 ? 20 : timings)) --optimizer $optimizer $tuning $large
     done; done
-    if ask "a model to generate with" 60 trains decoded --device cuda --steps 1 $large; then
-      for rows in $texts; do
-        name="12 layers x 768, generating, texts at a time: $rows"
-        ask "$name" 100 timed "$name" generate "$work/decoded.run" --bench $timings -N "$rows"
-      done
-      rm -rf "$work/decoded.run"
-    fi
   }
-  ask "training speed, autotuned" 90 bench --only train --autotune --json "$results"
-  ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
+  # shellcheck disable=SC2086
+  {
+    ask "a sweep of nano" 60 sweep $nano
+    ask "the same through MPS" 60 mps_sweep $nano
+  }
+  mps_stop
+  ask "training speed of Qwen2-0.5B, $qwen" 60 bench --only train --shape "$qwen" --json "$results"
 fi
 if wanted tests; then
   if wanted torch; then # fills the cache of torch.compile; the figures of this step are thrown away
@@ -270,8 +318,9 @@ if wanted tests; then
       later "$test by wgmma" 100 by_wgmma tests_of "$test"
     done
   fi
-  # shellcheck disable=SC2086 # lists of flags
+  # shellcheck disable=SC2086 # lists of flags and of tests
   {
+    ! can_begin_early || later "kernels that begin early: the same bits" 100 same_bits_early ${TESTS:-test_decode test_sample}
     later "fp32: GPU as CPU" 90 like small 1e-5 50 $small --dropout 0.1
     later "fp32, Muon: GPU as CPU" 90 like muon 1e-4 50 $small --optimizer muon
     later "fp32, convolutions and norms of heads: GPU as CPU" 90 like lfm2 1e-4 50 $small --arch lfm2 --optimizer muon
@@ -283,6 +332,8 @@ if wanted tests; then
   together "${JOBS:-14}" 150
 fi
 if wanted operations; then
+  ask "training speed, autotuned" 90 bench --only train --autotune --json "$results"
+  ask "training speed, all logits at once" 60 bench --only train --model 124m --head-rows 65536 --json "$results"
   for group in gemm attention elementwise decode; do ask "operations: $group" 90 bench --only $group --json "$results"; done
 fi
 if wanted torch; then

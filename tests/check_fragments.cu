@@ -103,9 +103,9 @@ __global__ void run_cp_async(uint4 *out, const uint4 *in, const int *from) {
 }
 
 /* As above, into registers: from[i] < 0 asks for nothing and gets zeros. */
-__global__ void run_load16(uint4 *out, const uint4 *in, const int *from) {
+template <bool CONSTANT> __global__ void run_load16(uint4 *out, const uint4 *in, const int *from) {
   const int i = (int)threadIdx.x;
-  out[i] = load16_ordered(from[i] < 0 ? NULL : in + from[i], from[i] >= 0);
+  out[i] = load16_ordered<CONSTANT>(from[i] < 0 ? NULL : in + from[i], from[i] >= 0);
 }
 
 __global__ void run_exp2(float *out, const float *in, int count) {
@@ -335,14 +335,13 @@ void check_cp_async() {
   passed(what, 2 * COPIES * 4);
 }
 
-void check_load16() {
-  const char *what = "load16_ordered, with and without a source";
+template <bool CONSTANT> void check_load16(const char *what) {
   const std::vector<uint4> in = numbered_chunks();
   const std::vector<int> from = scattered_places();
   std::vector<uint4> out(COPIES, make_uint4(7, 7, 7, 7));
   Device<uint4> source(in), result(out);
   Device<int> places(from);
-  if (!run(what, run_load16, 1, COPIES, 0, result.data, source.data, places.data)) return;
+  if (!run(what, run_load16<CONSTANT>, 1, COPIES, 0, result.data, source.data, places.data)) return;
   result.read(out);
   if (!finished(what)) return;
   for (int i = 0; i < COPIES; i++) {
@@ -404,7 +403,8 @@ int main() {
     for (int transposed = 0; transposed < 2; transposed++) check_ldmatrix(transposed, scattered);
   check_mma();
   check_cp_async();
-  check_load16();
+  check_load16<true>("load16_ordered of constants, with and without a source");
+  check_load16<false>("load16_ordered of other numbers, with and without a source");
   check_exp2();
   check_hopper(properties);
   cudaStreamDestroy(stream);

@@ -50,7 +50,7 @@ bool model_download(Model *m, ArenaKind which, float *host, Error *error) {
   return model_check_backend(m, error);
 }
 
-/* All arrays are one block, so that one upload fills them. */
+/* The count of targets and all arrays are one block, so that one upload fills them. */
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   StackInput *text = &m->inputs[DECODER_STACK], *source = &m->inputs[ENCODER_STACK];
   int32_t **arrays[TOKEN_ARRAYS] = {&text->tokens,   &m->targets,        &text->positions,   &text->key_begin,
@@ -59,11 +59,11 @@ bool model_reserve_tokens(Model *m, int64_t rows, Error *error) {
   const int count = has_encoder(&m->config) ? TOKEN_ARRAYS : TEXT_ARRAYS;
   if (rows <= m->token_capacity) return true;
   rows = round_up64(rows, 64);
-  const size_t bytes = (size_t)count * (size_t)rows * sizeof(int32_t);
+  const size_t bytes = ((size_t)count * (size_t)rows + TOKENS_AT) * sizeof(int32_t);
   for (int i = 0; i < GRAPH_UPDATE; i++) m->ops->drop(m->context, &m->graphs[i]);
-  m->ops->release(m->context, text->tokens);
-  int32_t *block = m->ops->alloc(m->context, "tokens of a batch", bytes);
-  for (int i = 0; i < count; i++) *arrays[i] = block ? block + i * rows : NULL;
+  m->ops->release(m->context, m->target_count);
+  m->target_count = m->ops->alloc(m->context, "tokens of a batch", bytes);
+  for (int i = 0; i < count; i++) *arrays[i] = m->target_count ? m->target_count + TOKENS_AT + i * rows : NULL;
   free(m->host_tokens);
   m->host_tokens = calloc(1, bytes);
   if (!m->host_tokens) return fail(error, EXIT_MEMORY, "out of memory for %lld tokens", (long long)rows);

@@ -98,7 +98,8 @@ struct Model {
   StepState *state, *eval_state;
   StackInput inputs[STACKS];
   int32_t *targets, *cross_begin, *cross_end; /* device [token_capacity] */
-  int32_t *host_tokens;                       /* host [TOKEN_ARRAYS][token_capacity], as the arrays are on the device */
+  int32_t *target_count;                      /* device [1], before the tokens; of a training step */
+  int32_t *host_tokens;                       /* host: what is on the device from target_count on */
   int64_t token_capacity;
   Activations train, eval;
   void *train_memory, *eval_memory;
@@ -107,9 +108,8 @@ struct Model {
   bool evaluation_packed, train_packed;
   /* training */
   TrainConfig settings;
-  float *lr_table;       /* device [steps + 1] */
-  int32_t *target_count; /* device [1] */
-  int32_t *sorted;       /* host staging for a RowOrder */
+  float *lr_table; /* device [steps + 1] */
+  int32_t *sorted; /* host staging for a RowOrder */
 };
 
 /* One pass: a batch, the buffers it uses, and whether dropout is on. */
@@ -141,8 +141,9 @@ static inline bool model_check_backend(Model *m, Error *error) {
   return m->ops->poll(m->context, NULL, 0, false, error) >= 0;
 }
 
-/* The arrays of a TokenBatch on the device, one after the other: those of a decoder alone, and all. */
-enum { TEXT_ARRAYS = 4, TOKEN_ARRAYS = 10 };
+/* The arrays of a TokenBatch on the device, one after the other: those of a decoder alone, and all. The first one
+ * begins TOKENS_AT numbers after the count of targets. */
+enum { TEXT_ARRAYS = 4, TOKEN_ARRAYS = 10, TOKENS_AT = 64 };
 
 /* Allocates memory for the tokens of `rows` rows and drops the graphs that read the earlier memory. */
 bool model_reserve_tokens(Model *m, int64_t rows, Error *error);

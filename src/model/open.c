@@ -91,7 +91,6 @@ void model_close(Model *m) {
     m->ops->release(m->context, in->order.offsets);
     m->ops->release(m->context, in->position_order.offsets);
   }
-  m->ops->release(m->context, m->inputs[DECODER_STACK].tokens);
   free(m->train.all);
   free(m->eval.all);
   free(m->sorted);
@@ -176,7 +175,6 @@ bool model_train_begin(Model *m, const TrainConfig *settings, Error *error) {
   m->params.m = m->ops->alloc(m->context, "first moments", m->table.m_kept * sizeof(float));
   m->params.v = m->ops->alloc(m->context, "second moments", m->table.v_kept * sizeof(float));
   m->state = m->ops->alloc(m->context, "step state", sizeof(StepState));
-  m->target_count = m->ops->alloc(m->context, "target count", sizeof(int32_t));
   if (!reserve_orders(m, rows, error)) return false;
   m->ops->refresh_parameters(m->context, &m->params); /* with the optimizer's memory */
   return model_reserve_tokens(m, rows, error) && upload_schedule(m, error) &&

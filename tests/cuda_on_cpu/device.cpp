@@ -101,11 +101,12 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
   return cudaSuccess;
 }
 
-/* That there is code for the card; the attributes themselves are not known here. */
+/* That there is code for the card; the other attributes are not known here. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) {
   const char *error = getenv("EMU_CODE_ERROR");
   if (error) return failure(cudaError_t(atoi(error)));
   memset(attributes, 0, sizeof *attributes);
+  attributes->ptxVersion = attributes->binaryVersion = card().capability;
   return cudaSuccess;
 }
 

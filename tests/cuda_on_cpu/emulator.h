@@ -87,6 +87,9 @@ int block_barrier(Reduce reduce, int predicate, const char *file, int line);
 
 void finish_syncwarp(void **payloads);
 
+/* griddepcontrol.wait */
+void wait_for_previous();
+
 /* ---- async_copy.cpp ---- */
 
 /* Copies `source_bytes` of `bytes`, and zeros the rest; lands as late as the program allows, see there. */
@@ -131,6 +134,8 @@ void wgmma_wait(int newest_groups, const char *file, int line);
 void race_access(const void *p, size_t bytes, bool write, bool atomic);
 void race_fence();
 void race_proxy_fence();
+/* A read by ld.global.nc, beside race_access(). */
+void race_constant(const void *p, size_t bytes);
 
 /* ---- launches ---- */
 

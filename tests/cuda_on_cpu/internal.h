@@ -81,15 +81,18 @@ size_t shared_limit(const void *kernel);
 enum { STACK_BYTES = 256 << 10 }; /* of a fiber */
 bool in_kernel();
 int current_thread(); /* its number in the block */
+bool has_waited();    /* for the launches before this one, if it began early */
 const char *current_stack();
 bool is_fiber_stack(const void *p);
 /* What an address of shared memory stands for; NULL beyond the block's dynamic shared memory. */
 const void *shared_memory_at(uint32_t address, size_t bytes);
-void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple);
+/* early: it may begin before the launches before it have ended */
+void run_grid(const void *kernel, const cudaLaunchConfig_t &config, bool early, Invoke invoke, const void *tuple);
 
 /* How the race detector knows what is ordered: counts that barriers and __syncwarp advance. */
 struct Epochs {
   unsigned launch;
+  unsigned first;    /* the oldest launch that may still run when this one begins; this one: none */
   unsigned block;    /* barriers of the block so far */
   unsigned warp[32]; /* __syncwarps of each warp so far */
   bool running;      /* kernel code, not the emulator or the host */

@@ -50,7 +50,7 @@ verdict() {
 
 # What the program says of the code as it is; made when first needed.
 sound() { # sound KIND PROGRAM
-  known=$copy/sound${INKLING_WGMMA:-}.$1.$2
+  known=$copy/sound${INKLING_WGMMA:-}${INKLING_PDL:+early}.$1.$2
   if [ ! -f "$known" ]; then
     compile "$1" "$2" || echo "does not compile" >"$known"
     [ -f "$known" ] || verdict "$1" "$2" >"$known"
@@ -65,7 +65,7 @@ noticed() {
   for program in "$@"; do
     compile "$kind" "$program" || { echo "(does not compile)"; return; }
     verdict "$kind" "$program" >got
-    cmp -s got "$copy/sound${INKLING_WGMMA:-}.$kind.$program" || { echo caught; return; }
+    cmp -s got "$copy/sound${INKLING_WGMMA:-}${INKLING_PDL:+early}.$kind.$program" || { echo caught; return; }
   done
   echo "-"
 }
@@ -74,7 +74,8 @@ noticed() {
 mutant() {
   name=$1 file=$2 line=$3 pattern=$4 replacement=$5
   shift 5
-  case $name in wgmma*) export INKLING_WGMMA=1 ;; *) unset INKLING_WGMMA ;; esac
+  unset INKLING_WGMMA INKLING_PDL
+  case $name in wgmma*) export INKLING_WGMMA=1 ;; early*) export INKLING_PDL=1 ;; esac
   for kind in $kinds; do
     for program in "$@"; do sound "$kind" "$program"; done
   done

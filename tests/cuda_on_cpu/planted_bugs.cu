@@ -308,6 +308,21 @@ __global__ void swapped_halves(float *c, const __nv_bfloat16 *a, const __nv_bflo
   }
 }
 
+/* ---- kernels that begin early ---- */
+
+enum EarlyBug { EARLY_RIGHT, EARLY_NO_WAIT, EARLY_WRITE, EARLY_READ, EARLY_TRANSITIVE, EARLY_CONSTANT };
+
+__global__ void begins_early(float *to, const float *ahead, const float *from, EarlyBug bug) {
+  const int t = threadIdx.x;
+  const float first = ahead[t];
+  let_next_begin();
+  if (bug == EARLY_WRITE) to[t] = first;
+  if (bug != EARLY_NO_WAIT) wait_for_previous();
+  const uint4 words = load16_ordered<false>(from + t / 4 * 4, bug != EARLY_CONSTANT);
+  const uint4 constant = load16_ordered<true>(from + t / 4 * 4, bug == EARLY_CONSTANT);
+  to[t] = first + (float)((words.x | constant.x) != 0) + from[t];
+}
+
 __global__ void add_one(float *to, const float *from) { to[threadIdx.x] = from[threadIdx.x] + 1.0f; }
 
 } // namespace
@@ -343,6 +358,27 @@ static bool run_last_block(bool broken) {
   EXPECT_CUDA(launch(nullptr, last_block, 3, 32, 0, g.data, broken));
   g.get(out);
   EXPECT(out[0] == 3.0f);
+  return true;
+}
+
+/* One kernel writes a, the next one makes b of it, and the third one c of b. */
+static bool run_early(EarlyBug bug) {
+  Device<float> numbers(N), a(N), b(N), c(N);
+  float start[N], out[N];
+  for (int i = 0; i < N; i++) start[i] = (float)(i + 1);
+  numbers.set(start);
+  EXPECT_CUDA(launch(nullptr, add_one, 1, N, 0, a.data, numbers.data));
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(1), config.blockDim = dim3(N), config.attrs = &early, config.numAttrs = 1;
+  const float *const first = bug == EARLY_READ ? a.data : numbers.data;
+  const float *const second = bug == EARLY_TRANSITIVE ? a.data : numbers.data;
+  EXPECT_CUDA(cudaLaunchKernelEx(&config, begins_early, b.data, first, a.data, bug));
+  EXPECT_CUDA(cudaLaunchKernelEx(&config, begins_early, c.data, second, b.data, EARLY_RIGHT));
+  c.get(out);
+  for (int i = 0; i < N; i++) EXPECT(out[i] == (float)(3 * i + 6 + (bug == EARLY_READ || bug == EARLY_TRANSITIVE)));
   return true;
 }
 
@@ -483,6 +519,7 @@ static bool run_use_after_free(bool broken) {
 #define KERNEL(kernel, shared, want) #kernel, [](bool broken) { return gives(kernel, broken, shared, want); }
 #define KERNEL_BLOCKS(kernel, blocks, want) #kernel, [](bool broken) { return gives(kernel, broken, 0, want, blocks); }
 
+#define EARLY(name, bug) name, [](bool broken) { return run_early(broken ? bug : EARLY_RIGHT); }
 #define WGMMA(name, bug) name, [](bool broken) { return run_wgmma_bug(broken ? bug : BUG_NONE); }
 
 #define WRONG "wrong result"
@@ -536,6 +573,11 @@ const PlantedBug planted_bugs[] = {
     {WGMMA("wgmma_tile_late", BUG_TILE_LATE), WRONG, WRONG, "race: .*after", "EMU_CPASYNC=eager"},
     {WGMMA("wgmma_warp_skips", BUG_WARP_SKIPS), "operations of its warpgroup|warpgroup differ",
      "operations of its warpgroup|warpgroup differ", "operations of its warpgroup|warpgroup differ", ""},
+    {EARLY("early_no_wait", EARLY_NO_WAIT), "never waits", "never waits", "never waits", ""},
+    {EARLY("early_write", EARLY_WRITE), NULL, NULL, "before wait_for_previous\\(\\): write", ""},
+    {EARLY("early_read", EARLY_READ), NULL, NULL, "before wait_for_previous\\(\\): read", ""},
+    {EARLY("early_transitive", EARLY_TRANSITIVE), NULL, NULL, "before wait_for_previous\\(\\): read", ""},
+    {EARLY("early_constant", EARLY_CONSTANT), NULL, NULL, "ld.global.nc while", ""},
     {"host_memory", run_host_memory, NULL, NULL, "host memory", ""},
     {"host_touches_device", run_host_touches_device, NULL, "use-after-poison", NULL, "EMU_HOSTGUARD=1"},
     {"staging_reuse", run_staging_reuse, WRONG, WRONG, WRONG, "EMU_STREAMS=lazy"},

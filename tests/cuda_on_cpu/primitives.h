@@ -36,12 +36,16 @@ inline void cp_async16(void *shared, const void *global, bool pred = true) {
 inline void cp_async_commit() { emu::cp_async_commit(); }
 template <int N> inline void cp_async_wait() { emu::cp_async_wait(N); }
 
-inline uint4 load16_ordered(const void *global, bool pred) {
+template <bool CONSTANT> inline uint4 load16_ordered(const void *global, bool pred) {
+  if (CONSTANT && pred) emu::race_constant(global, 16);
   return pred ? *emu::aligned(static_cast<const uint4 *>(global), "load16_ordered") : uint4{0, 0, 0, 0};
 }
 
 /* Reads a byte, for the sanitizers. */
 inline void prefetch_l2(const void *global) { (void)*static_cast<const volatile char *>(global); }
+
+inline void let_next_begin() {}
+inline void wait_for_previous() { emu::wait_for_previous(); }
 
 inline int64_t nanoseconds() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -5,6 +5,8 @@
  *   - the same by two blocks of one launch, unless the later one has learned of the earlier one's end by an atomic
  *     operation that the earlier one did after a fence ("the last block adds it up");
  *   - reads of shared memory that nothing in the block has written;
+ *   - in a launch that begins early, a thread's reads before wait_for_previous() of what the launches wrote that may
+ *     still run, and its writes there; and reads by ld.global.nc of what they wrote, even after it;
  *   - reads by wgmma of what its writer has not made visible by fence.proxy.async before a barrier;
  *   - accesses to pageable host memory and to another thread's local memory.
  * What counts is what the kernel promises, not what the order of this run happens to make of it. Accesses are told
@@ -159,6 +161,9 @@ static bool ordered(const Access &earlier, int thread) {
   return earlier.thread / 32 == thread / 32 && earlier.warp_epoch < epochs.warp[thread / 32];
 }
 
+/* Whether this launch wrote it, or one that may run beside its first threads. */
+static bool still_written(const Access &write) { return write.thread >= 0 && write.launch >= epochs.first; }
+
 static const char *race_name(const Access &other) {
   return other.block == block_number ? "race" : "race between blocks";
 }
@@ -173,6 +178,10 @@ static bool check_cell(uintptr_t address, Space space, const Access &own, bool w
   }
   if (space == SPACE_SHARED && !write && cell.write.thread < 0) {
     report("read of uninitialised shared memory", p, false, nullptr, false, code);
+    return false;
+  }
+  if (space == SPACE_GLOBAL && !has_waited() && (write || still_written(cell.write))) {
+    report("before wait_for_previous()", p, write, write ? nullptr : &cell.write, true, code);
     return false;
   }
   if (!ordered(cell.write, own.thread) && !(own.atomic && cell.write.atomic)) {
@@ -232,6 +241,14 @@ void race_access(const void *p, size_t bytes, bool write, bool atomic) {
 
 void race_access_at(const void *p, size_t bytes, bool write, bool atomic, const void *code) {
   access(p, bytes, write, atomic, code);
+}
+
+void race_constant(const void *p, size_t bytes) {
+  for (uintptr_t a = uintptr_t(p); a < uintptr_t(p) + bytes; a += CELL_BYTES) {
+    const Access &write = cell_at(a)->write;
+    if (still_written(write))
+      return report("ld.global.nc while it may be written", p, false, &write, true, __builtin_return_address(0));
+  }
 }
 
 void race_proxy_read(const void *p, size_t bytes, const void *code) { access(p, bytes, false, false, code, true); }

@@ -35,7 +35,7 @@ if [ "${1:-}" = --job ]; then
     rand) export EMU_ORDER=rand:7 EMU_STREAMS=lazy ;;
     sm86) export EMU_SM=86 ;;
     address) export EMU_ORDER=rev EMU_STREAMS=lazy EMU_HOSTGUARD=1 ;;
-    race) export EMU_ORDER=fwd ;;
+    race) export EMU_ORDER=fwd INKLING_PDL=1 ;;
   esac
   case $program in
     train) set -- sh tests/cuda_on_cpu/train.sh "$build" "$label" ;;

@@ -28,6 +28,7 @@ struct Thread {
   void *payload;
   Finish finish;
   int predicate; /* WAITS_FOR_BLOCK: of __syncthreads_or() and the like */
+  bool waited;   /* wait_for_previous(), or the launch began in order */
 };
 
 struct Warp { /* a bit a lane */
@@ -50,6 +51,7 @@ static const void *kernel_tuple;
 enum { SHARED_ALIGNMENT = 128, SHARED_START = 1024 + SHARED_ALIGNMENT };
 static unsigned char *shared;
 static size_t shared_bytes, shared_capacity;
+static bool early, some_waited; /* the launch began early; a thread of it has called wait_for_previous() */
 static unsigned long long switches;
 static unsigned random_state;
 #ifdef EMU_ASAN
@@ -60,6 +62,8 @@ static void *host_fake_stack;
 
 bool in_kernel() { return current != nullptr; }
 int current_thread() { return current->number; }
+bool has_waited() { return current->waited; }
+void wait_for_previous() { current->waited = some_waited = true; }
 int lane() { return current->number % 32; }
 const char *current_stack() { return current->stack; }
 unsigned char *dyn_smem() { return shared; }
@@ -87,6 +91,7 @@ bool is_fiber_stack(const void *p) {
 /* Of builds without race.cpp. */
 void __attribute__((weak)) race_access(const void *, size_t, bool, bool) {}
 void __attribute__((weak)) race_access_at(const void *, size_t, bool, bool, const void *) {}
+void __attribute__((weak)) race_constant(const void *, size_t) {}
 void __attribute__((weak)) race_proxy_read(const void *, size_t, const void *) {}
 void __attribute__((weak)) race_fence() {}
 void __attribute__((weak)) race_proxy_fence() {}
@@ -388,6 +393,7 @@ static void run_block(unsigned number) {
     t.number = i;
     t.index = {n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y};
     t.operation = nullptr;
+    t.waited = !early;
     make_ready(t);
     warps[size_t(i / 32)].live |= 1u << i % 32;
     fiber_make(&t.fiber, t.stack, STACK_BYTES, thread_main);
@@ -398,7 +404,8 @@ static void run_block(unsigned number) {
   wgmma_block_end();
 }
 
-void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invoke, const void *tuple) {
+void run_grid(const void *kernel, const cudaLaunchConfig_t &config, bool begins_early, Invoke invoke,
+              const void *tuple) {
   if (current) die("a kernel is launched by a kernel");
   if (!random_state) random_state = options().seed;
   order = options().order;
@@ -410,11 +417,14 @@ void run_grid(const void *kernel, const cudaLaunchConfig_t &config, Invoke invok
   const auto start = std::chrono::steady_clock::now();
   const unsigned long long switches_before = switches;
   const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
+  early = begins_early, some_waited = false;
   epochs.launch++;
+  if (!early) epochs.first = epochs.launch;
   for (unsigned i = 0; i < blocks; i++) run_block(order == ORDER_REVERSE ? blocks - 1 - i : i);
+  if (early && !some_waited) die("a kernel that begins early never waits for the kernels before it");
   if (options().verbose)
-    fprintf(stderr, "emu: kernel %p: %u blocks of %d threads, %llu switches, %.2f ms\n", kernel, blocks, thread_count,
-            switches - switches_before,
+    fprintf(stderr, "emu: kernel %p%s: %u blocks of %d threads, %llu switches, %.2f ms\n", kernel,
+            early ? ", early" : "", blocks, thread_count, switches - switches_before,
             std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
 }
 

@@ -195,14 +195,14 @@ cudaError_t enqueue_kernel(const void *kernel, const cudaLaunchConfig_t *config,
                            size_t bytes) {
   if (!valid_grid(config)) return failure(cudaErrorInvalidConfiguration);
   if (config->dynamicSmemBytes > shared_limit(kernel)) return failure(cudaErrorInvalidValue);
+  const bool early = config->numAttrs;
   for (unsigned i = 0; i < config->numAttrs; i++)
-    if (config->attrs[i].id == cudaLaunchAttributeCooperative ||
-        config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+    if (config->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization || card().capability < 90)
       return failure(cudaErrorNotSupported);
   cudaLaunchConfig_t own = *config;
   own.attrs = nullptr, own.numAttrs = 0;
   std::string arguments(static_cast<const char *>(tuple), bytes);
-  return enqueue(config->stream, [=] { run_grid(kernel, own, invoke, arguments.data()); });
+  return enqueue(config->stream, [=] { run_grid(kernel, own, early, invoke, arguments.data()); });
 }
 
 } // namespace emu

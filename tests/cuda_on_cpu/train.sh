@@ -47,6 +47,19 @@ check "the losses in bf16 are near" near cpu.run bf16.run 2e-2
 check "the CPU trains by Muon" run muon_cpu --device cpu --threads 2 --optimizer muon
 check "CUDA trains by Muon" run muon --device cuda --dtype f32 --optimizer muon
 check "the losses by Muon are the CPU's" near muon_cpu.run muon.run 1e-3
+# A text, and how many kernels began early: continues NAME COUNT ENVIRONMENT...
+continues() {
+  name=$1 count=$2
+  shift 2
+  env EMU_VERBOSE=1 "$@" "$build/generate" f32.run --device cuda -p Once -n 8 --seed 1 >"$name.out" 2>"$name.err"
+  echo "status $?, $(grep -c '^emu: kernel .*, early' "$name.err")"
+  [ "$(grep -c '^emu: kernel .*, early' "$name.err")" -eq "$count" ]
+}
+# of every token: 2 layers of 5 kernels, the logits and the sampler, but the first
+check "kernels begin early where that is asked for" continues early $((8 * 11)) INKLING_PDL=1
+check "otherwise none does" continues plain 0 INKLING_PDL=0
+check "nor on a card that cannot" continues older 0 INKLING_PDL=1 EMU_SM=89
+check "the text is the same" cmp plain.out early.out
 # What a command says, and its exit status: says STATUS WORDS COMMAND...
 says() {
   status=$1 words=$2

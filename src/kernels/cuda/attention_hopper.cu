@@ -6,8 +6,6 @@
 #include "kernels/cuda/attention_forward.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
-#include <stdlib.h>
-
 namespace {
 
 constexpr int PANEL_ROWS = 64, PANEL_COLUMNS = 64;
@@ -144,8 +142,7 @@ __device__ __forceinline__ void add_tile(float (&dk)[1][S::HD / 8][4], float (&d
 
 /* Calls f(HD, DROPOUT) if there is a kernel for the head size and it is wanted on this card; false otherwise. */
 template <class F> static bool with_hopper_kernel(const Context *c, const Attention *a, F f) {
-  const char *wanted = getenv("INKLING_WGMMA");
-  if (c->dtype != DTYPE_BF16 || c->capability != 90 || !wanted || strcmp(wanted, "1") != 0) return false;
+  if (c->dtype != DTYPE_BF16 || c->capability != 90 || !asked_for("INKLING_WGMMA")) return false;
   bool runs = false;
   with_tile_kernel(a, [&](auto width, auto dropout) {
     if constexpr (width % PANEL_COLUMNS == 0) f(width, dropout), runs = true;

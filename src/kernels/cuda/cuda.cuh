@@ -20,6 +20,8 @@
 #include <math.h>
 #include <new>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -99,6 +101,10 @@ struct Block {
   bool shared; /* pinned memory of the host, which the device accesses */
 };
 
+/* EARLY: the kernel calls wait_for_previous() and does not write weights. It may begin while such kernels run that come
+ * before it, and reads weights before it waits. */
+enum Start { IN_ORDER, EARLY };
+
 struct Context {
   Collective *peers; /* NULL: none */
   struct Nccl *nccl; /* NULL: peers communicate through their hosts */
@@ -112,6 +118,8 @@ struct Context {
   int capability;   /* 10 * major + minor: 80, 86, 89, 90 ... */
   int shared_bytes; /* shared memory that a block can have */
   int l2_bytes;     /* the cache that all multiprocessors share */
+  bool early;       /* EARLY kernels begin early */
+  Start last;       /* of the kernel launched last */
   char name[128];
   cudaStream_t stream;
   void *workspace; /* of matrix products on the stream */
@@ -130,6 +138,12 @@ struct Context {
   Reports reports;
   struct CapturedGraph *graphs; /* all that exist */
 };
+
+/* Whether the environment asks for what no card has run yet: name=1. */
+static inline bool asked_for(const char *name) {
+  const char *value = getenv(name);
+  return value && strcmp(value, "1") == 0;
+}
 
 /* Keeps `status` of `what` (an operation, a tensor) if it is the context's first error; true while there is none. */
 bool check(Context *c, cudaError_t status, const char *what);
@@ -160,7 +174,7 @@ bool check_head_size(Context *c, int dim);
 enum { HEAD_DIM_MAX = 128, NORM_DIM_MAX = 8192 };
 
 /* Runs `kernel` on the context's stream; nothing when the context holds an error or the grid is empty. */
-template <class... P, class... A>
+template <Start START = IN_ORDER, class... P, class... A>
 void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, int block, size_t shared,
             A... arguments) {
   if (c->error.code || !grid.x || !grid.y || !grid.z) return;
@@ -173,6 +187,12 @@ void launch(Context *c, const char *operation, void (*kernel)(P...), dim3 grid, 
   config.blockDim = dim3((unsigned)block);
   config.dynamicSmemBytes = shared;
   config.stream = c->stream;
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = START == EARLY && c->early && c->last == EARLY;
+  c->last = START;
   check(c, cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...), operation);
 }
 
@@ -325,14 +345,14 @@ template <int N, class T> __device__ __forceinline__ void store(T *to, const flo
   for (int i = 0; i < N; i += PART) store_pack(to + i, pack<T, PART>(in, i));
 }
 
-/* Loads N neighbors that do not change while the kernel runs, or zeros, without a branch, so that many loads can be in
- * flight. */
-template <int N, class T> __device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
+/* Loads N neighbors, or zeros, without a branch, so that many loads can be in flight. CONSTANT: load16_ordered(). */
+template <int N, bool CONSTANT = true, class T>
+__device__ __forceinline__ Pack<T, N> fetch(const T *from, bool present) {
   constexpr int LOADS = (int)sizeof(Pack<T, N>) / 16;
   Pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
-    const uint4 words = load16_ordered(reinterpret_cast<const uint4 *>(from) + i, present);
+    const uint4 words = load16_ordered<CONSTANT>(reinterpret_cast<const uint4 *>(from) + i, present);
     pack.word[4 * i] = words.x, pack.word[4 * i + 1] = words.y;
     pack.word[4 * i + 2] = words.z, pack.word[4 * i + 3] = words.w;
   }

@@ -18,7 +18,10 @@
  * How a sum is divided depends on its depth alone, not on the number or order of sequences, so row i of a batch equals
  * a run of its sequence alone, bit for bit.
  *
- * A sequence whose position is outside the cache writes nothing there. */
+ * A sequence whose position is outside the cache writes nothing there.
+ *
+ * On request (INKLING_PDL=1), kernels begin while those before them run: a product loads its first weights, which no
+ * kernel of a token writes, and then waits. The first of them begins in order, after whatever wrote the weights. */
 #ifndef INKLING_KERNELS_CUDA_DECODE_CUH
 #define INKLING_KERNELS_CUDA_DECODE_CUH
 
@@ -106,6 +109,7 @@ __device__ __forceinline__ void add_steps(WarpSums<TILES> &sums, const T *const 
     for (int b = 0; b < BATCH; b++)
 #pragma unroll
       for (int o = 0; o < TILES; o++) weights[b][o] = fetch<N>(w[o] + k + b * STRIDE, k + b * STRIDE < in.depth);
+    if (step == 0) wait_for_previous();
 #pragma unroll
     for (int n = 0; n < PRODUCT_TILES; n++) {
       if (n >= tiles) break;
@@ -149,6 +153,7 @@ __device__ __forceinline__ void products(const DecodeLayer<T> &layer, const Deco
   const bool finishes = own < UNITS && first_unit + own < units;
   const T *w[TILES];
   float bias[OUT] = {};
+  let_next_begin();
 #pragma unroll
   for (int i = 0; i < TILES; i++) {
     const int output = row + 8 * i, unit = min(output / OUT, min(UNITS, units - first_unit) - 1);
@@ -238,6 +243,8 @@ __global__ void __launch_bounds__(HEADS_BLOCK)
                         const float *table, const int32_t *positions) {
   const int dim = norm.head_dim, normed = norm.heads + norm.kv_heads, heads = normed + norm.kv_heads;
   const HeadLane<N> lane(lanes, dim, dims);
+  let_next_begin();
+  wait_for_previous();
   const int item = (int)(blockIdx.x * HEADS_BLOCK + threadIdx.x) / lanes, row = item / heads, head = item % heads;
   const int position = row < rows ? positions[row] : -1;
   if (position < 0 || position >= cache.capacity) return; /* all lanes of a head */
@@ -316,7 +323,7 @@ void with_product(Context *c, const char *name, const void *x, const Norm *norm,
     with_constant(rows <= TILE_ROWS && 2 * blocks(2) < 3 * c->processors, [&](auto few) {
       constexpr std::integral_constant<int, few ? 1 : 2> tiles;
       f(element, std::bool_constant<NORM>(), tiles, [&](auto kernel, auto... rest) {
-        launch(c, name, kernel, (unsigned)blocks(tiles), PRODUCT_BLOCK, 0, input, weights, rest...);
+        launch<EARLY>(c, name, kernel, (unsigned)blocks(tiles), PRODUCT_BLOCK, 0, input, weights, rest...);
       });
     });
   });
@@ -347,6 +354,7 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
                                     const Sequences *s) {
   const char *const name = "decode_qkv";
   const int outputs = layer.weight.rows, dims = rope ? rope_dims(rope, cache->head_dim) : cache->head_dim;
+  const int both = cache->head_dim | dims; /* its largest power of two divides both */
   const int64_t heads = (int64_t)s->rows * (outputs / cache->head_dim);
   const size_t bytes = (size_t)s->rows * (size_t)outputs * sizeof(float);
   if (!check_head_size(c, cache->head_dim)) return;
@@ -354,13 +362,11 @@ static void decode_normalized_heads(Context *c, void *q, const KvCache *cache, c
   const auto run_both = [&]<class T>(T, auto normed, auto tiles, auto run) {
     float *const qkv = (float *)scratch(c, bytes);
     run(decode_linear_kernel<T, float, normed, false, tiles>, qkv, outputs);
-    with_part<float>(cache->head_dim | dims, [&](auto part) { /* the largest power of two divides both */
-                                                              const int lanes = lanes_of_head(cache->head_dim, part);
-                                                              launch(c, name, decode_heads_kernel<T, part>,
-                                                                     (unsigned)divide_up(heads * lanes, HEADS_BLOCK),
-                                                                     HEADS_BLOCK, 0, q, cache_of<T>(cache), qkv,
-                                                                     *head_norm, s->rows, lanes, dims,
-                                                                     rope ? rope->table : NULL, s->positions);
+    with_part<float>(both, [&](auto part) {
+      const int lanes = lanes_of_head(cache->head_dim, part);
+      launch<EARLY>(c, name, decode_heads_kernel<T, part>, (unsigned)divide_up(heads * lanes, HEADS_BLOCK), HEADS_BLOCK,
+                    0, q, cache_of<T>(cache), qkv, *head_norm, s->rows, lanes, dims, rope ? rope->table : NULL,
+                    s->positions);
     });
   };
   with_normalized(c, name, x, norm, params, layer, s->rows, 1, run_both, bytes);

@@ -72,8 +72,8 @@ __device__ __forceinline__ KeySoftmax<N> attend(const Cache<T> &cache, const Pac
 #pragma unroll
     for (int b = 0; b < ATTENTION_BATCH; b++) {
       const int key = mine + b * WORKERS;
-      k[b] = fetch<N>(cache.k + from + (int64_t)key * cache.head_dim, key < count && inside);
-      v[b] = fetch<N>(cache.v + from + (int64_t)key * cache.head_dim, key < count && inside);
+      k[b] = fetch<N, false>(cache.k + from + (int64_t)key * cache.head_dim, key < count && inside);
+      v[b] = fetch<N, false>(cache.v + from + (int64_t)key * cache.head_dim, key < count && inside);
     }
 #pragma unroll
     for (int b = 0; b < ATTENTION_BATCH; b++) {
@@ -128,12 +128,14 @@ __global__ void __launch_bounds__(32 * ATTENTION_WARPS, 2)
                             int heads, float scale, Ahead ahead, int pairs) {
   constexpr int N = VECTOR<T>;
   __shared__ float values[ATTENTION_WARPS][HEAD_DIM_MAX], weights[ATTENTION_WARPS], maxima[ATTENTION_WARPS];
+  let_next_begin();
   if ((int)blockIdx.x >= pairs) return prefetch(ahead, (int)blockIdx.x - pairs, (int)gridDim.x - pairs);
+  wait_for_previous();
   const int64_t row = (int)blockIdx.x / heads;
   const int head = (int)blockIdx.x % heads, group = head / (heads / cache.kv_heads), dim = cache.head_dim;
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, at = lane % LANES * N;
   const int count = keys_of(row, counts, positions, cache.capacity);
-  const Pack<T, N> query = fetch<N>(q + (int64_t)blockIdx.x * dim + at, at < dim);
+  const Pack<T, N> query = fetch<N, false>(q + (int64_t)blockIdx.x * dim + at, at < dim);
   KeySoftmax<N> state = attend<LANES>(cache, query, cache.at(row, 0, group) + at, at < dim, count, scale);
 #pragma unroll
   for (int offset = LANES; offset < 32; offset *= 2) merge(state, offset);
@@ -200,8 +202,8 @@ void cuda_decode_attention(Context *c, void *out, const void *q, const KvCache *
     /* what does not fit would only replace what is needed sooner */
     const int idle = ahead.bytes > c->l2_bytes / 2 ? 0 : c->processors - pairs;
     const unsigned blocks = (unsigned)(pairs + (ahead.bytes && idle > 0 ? idle : 0));
-    launch(c, "decode_attention", kernel, blocks, 32 * ATTENTION_WARPS, 0, out, q, cache_of<T>(cache), counts,
-           s->positions, heads, scale * LOG2_E, ahead, pairs);
+    launch<EARLY>(c, "decode_attention", kernel, blocks, 32 * ATTENTION_WARPS, 0, out, q, cache_of<T>(cache), counts,
+                  s->positions, heads, scale * LOG2_E, ahead, pairs);
   });
 }
 

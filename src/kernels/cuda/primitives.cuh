@@ -58,15 +58,35 @@ template <int N> __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Loads 16 bytes that do not change while the kernel runs; zeros, without an access, when !pred. These loads keep the
- * order of the program: the compiler would move ordinary loads next to their uses, which then wait. */
-__device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
+#define LOAD16(instruction)                                                                                            \
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"        \
+               " mov.b32 %3, 0;\n @p " instruction ".v4.b32 {%0,%1,%2,%3}, [%4];\n}"                                   \
+               : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)                                                        \
+               : "l"(global), "r"((int)pred))
+
+/* Loads 16 bytes; zeros, without an access, when !pred. These loads keep the order of the program: the compiler would
+ * move ordinary loads next to their uses, which then wait. CONSTANT: the bytes do not change while the kernel runs, not
+ * before wait_for_previous() either. */
+template <bool CONSTANT> __device__ __forceinline__ uint4 load16_ordered(const void *global, bool pred) {
   uint4 r;
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n"
-               " mov.b32 %3, 0;\n @p ld.global.nc.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
-               : "=&r"(r.x), "=&r"(r.y), "=&r"(r.z), "=&r"(r.w)
-               : "l"(global), "r"((int)pred));
+  if (CONSTANT) LOAD16("ld.global.nc");
+  else LOAD16("ld.global");
   return r;
+}
+
+/* For kernels that begin early (launch<EARLY>): lets the next such kernel begin when all blocks have called it. */
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/* Waits until the kernels before this one have ended. A thread that reads what they write, or writes anything, calls
+ * it before; some thread of every kernel that begins early must call it. */
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* Brings the line at a global address into L2. */

@@ -425,6 +425,7 @@ template <int THREADS> __device__ __forceinline__ int choose(const Sequences &s,
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS, 1) sample_kernel(Sequences s, float *logits, int vocab) {
   const int64_t r = blockIdx.x;
+  wait_for_previous();
   const int32_t length = s.lengths[r];
   int32_t token = -1;
   const bool runs = s.status[r] == SEQUENCE_OK && length >= 0;
@@ -448,8 +449,8 @@ void cuda_sample(Context *c, const Sequences *s, float *logits, int vocab) {
   constexpr int SMALL = 128, LARGE = 1024; /* which one it is changes no token */
   const bool small = vocab <= 16 * SMALL;
   if (s->rows < 1) return;
-  launch(c, "sample", small ? sample_kernel<SMALL> : sample_kernel<LARGE>, (unsigned)s->rows, small ? SMALL : LARGE, 0,
-         *s, logits, vocab);
+  launch<EARLY>(c, "sample", small ? sample_kernel<SMALL> : sample_kernel<LARGE>, (unsigned)s->rows,
+                small ? SMALL : LARGE, 0, *s, logits, vocab);
 }
 
 #endif
