@@ -80,10 +80,17 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   console "Press Enter" '\r' -- wine "$exe" >out 2>&1
   check "started with the mouse, the program says what to do and waits" grep -q "Drop a text" out
   mkdir 'a b' train
+  cp small.txt 'a b/b.txt'
   says "a folder called train is no text" 3 "No such file" inkling train none.txt
   rmdir train
   inkling train "$folder"'\crlf.txt' $small --steps 2 '--out=a b\new.run' >out 2>&1 </dev/null
   check "backslashes, blanks" [ -s 'a b/new.run/model.safetensors' ]
+  inkling train small.txt $small --steps 2 --out 'new folder\new.run' >out 2>&1 </dev/null
+  check "backslashes of a folder that does not exist" [ -s 'new folder/new.run/model.safetensors' ]
+  says "a text in a folder that does not exist" 3 "no/such/book.txt: No such file" inkling train 'no\such\book.txt'
+  mkdir below
+  (cd below && console tok/s '\x03' "Press Enter" '\r' -- wine "$exe" '..\a b\b.txt' >/dev/null 2>&1)
+  check "a text elsewhere that is dropped on the program" [ -s 'a b/b.run/last/state.safetensors' ]
   drive="Z:$(pwd | sed 's|/|\\|g')\\small.txt"
   inkling train "$drive" $small --steps 2 --out drive.run >out 2>&1 </dev/null
   check "a drive letter" [ -s drive.run/model.safetensors ]
@@ -135,8 +142,9 @@ inkling generate whole.run -n 2000 2>err </dev/null | first 20 >/dev/null
 check "a reader that closes the pipe is no error" [ -z "$(grep -a 'cannot write' err)" ]
 printf 'Grüße\n' | inkling generate whole.run -i -n 5 >out 2>err
 check "-i from a pipe" [ -s out ]
-console '>' 'Grüße\r' '>' '\x1a\r' -- wine "$exe" generate whole.run -i -n 5 >out 2>&1
-check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
+console '>' 'Grüße\r' '5 tokens after a prompt of 7' '\x03' '^C' 'again\r' '5 tokens after a prompt of' '/quit\r' -- \
+  wine "$exe" generate whole.run -i -n 5 --ignore-eos >out 2>&1
+check "-i on a console reads lines in UTF-8, and goes on after Ctrl-C" [ $? -eq 0 ]
 
 # ---- several processes ----
 
@@ -144,6 +152,10 @@ check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
 {
   inkling train "$folder" $small --steps 4 --sweep lr=1e-3,3e-3 --out "sweep 書" >out 2>err </dev/null
   check "--sweep" [ "$(find "sweep 書" -name '*.run' | wc -l)" -eq 2 ]
+  inkling train small.txt $small --steps 2 --sweep 'keep-at=steps:1,steps:2' --out names >out 2>err </dev/null
+  check "no colon in the name of a run" [ -s names/1-keep-at=steps_1.run/model.safetensors ]
+  console ': ' '\x03' -- wine "$exe" train "$folder" $small --steps 6000 --sweep seed=1,2 --jobs 2 --out stopped >out 2>&1
+  check "Ctrl-C of a sweep, which sends its runs Ctrl-Break" [ $? -eq 130 -a -s stopped/1-seed=1.run/last/state.safetensors ]
   console "tok/s" '' -- wine "$exe" train "$folder" $small --steps 3000 --out locked.run >out 2>&1 &
   other=$!
   for _ in $(seq 100); do [ -e locked.run/metrics.jsonl ] && break; sleep 0.2; done
