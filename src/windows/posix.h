@@ -1,8 +1,6 @@
 /* What the programs use of POSIX, on Windows 10 and later. It is included before every file (-include src/windows/posix.h), and
  * include/ is searched before the system's headers: tools/make/windows.mk. Paths, arguments and environment are UTF-8;
  * streams are binary. A name of POSIX that the C library also has, with another meaning, is a macro here. */
-#ifndef INKLING_WINDOWS_POSIX_H
-#define INKLING_WINDOWS_POSIX_H
 #ifndef HAVE_CONFIG_H /* not for the libraries */
 
 #define tell windows_tell /* the name of an old function of the C library, and of some of ours */
@@ -171,5 +169,4 @@ void (*win_signal(int number, void (*handler)(int)))(int);
 #define EDQUOT 10069
 #endif
 
-#endif
 #endif
