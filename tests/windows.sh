@@ -126,6 +126,12 @@ same() { # same NAME ARGUMENTS...: the output of both programs
   check "$name" [ -s a ]
   check "$name: as on Linux" cmp -s a b
 }
+texts=$(for program in train generate; do inkling $program --help-all </dev/null; done |
+  grep -o -e '--[a-z-]* TEXT' -e "--[a-z-]* '" | cut -d ' ' -f 1 | sort -u)
+check "--help-all names options with texts" [ "$(echo "$texts" | wc -l)" -ge 6 ]
+for option in $texts; do
+  check "in the text of $option a backslash is no separator" grep -q "L\"$option\"" "$root/src/windows/main.c"
+done
 same "generate" whole.run -n 40 --seed 3 --isa v2
 same "a prompt in three scripts" whole.run -p "Grüße книга 書" -n 20 --seed 3 --isa v2
 same "escapes in a prompt are no path" whole.run -p 'a\nb' -n 5 --seed 3 --isa v2
@@ -138,6 +144,14 @@ for kind in html gguf; do
   if [ -s "b.$kind" ]; then check "--$kind writes the bytes of Linux" cmp -s "a 書.$kind" "b.$kind"
   else echo "skipped --$kind writes the bytes of Linux: the build has no WebAssembly module"; fi
 done
+# The part of wine that usually does this is left out above.
+wine reg add 'HKCR\.html' /ve /d htmlfile /f >/dev/null 2>&1
+mkdir opener
+printf '#!/bin/sh\necho "$*" >>"%s"\n' "$work/texts/opened" >opener/xdg-open
+chmod +x opener/xdg-open
+PATH=$work/texts/opener:$PATH inkling train --report whole.run --out 'r 書.html' --open >out 2>err </dev/null
+for _ in $(seq 50); do [ -e opened ] && break; sleep 0.2; done
+check "--open shows a page in the browser" grep -q '^file://.*/r%20%E6%9B%B8.html$' opened
 inkling generate whole.run -n 2000 2>err </dev/null | first 20 >/dev/null
 check "a reader that closes the pipe is no error" [ -z "$(grep -a 'cannot write' err)" ]
 printf 'Grüße\n' | inkling generate whole.run -i -n 5 >out 2>err

@@ -5,8 +5,8 @@ int main(int argc, char **argv);
 
 /* Whether a word is, or has, the value of an option that takes a text. Elsewhere backslashes are those of paths. */
 static bool has_text(const wchar_t *word, const wchar_t *before) {
-  static const wchar_t *const options[] = {L"-p",     L"--prompt", L"--system", L"--answer",
-                                           L"--stop", L"--title",  L"--sweep"};
+  static const wchar_t *const options[] = {L"-p",     L"--answer", L"--ban",    L"--bias", L"--prompt",
+                                           L"--stop", L"--sweep",  L"--system", L"--title"};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
     const size_t length = wcslen(options[i]);
     if (!wcscmp(before, options[i]) || (!wcsncmp(word, options[i], length) && word[length] == L'=')) return true;
