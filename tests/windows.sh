@@ -157,7 +157,7 @@ check "a reader that closes the pipe is no error" [ -z "$(grep -a 'cannot write'
 printf 'Grüße\n' | inkling generate whole.run -i -n 5 >out 2>err
 check "-i from a pipe" [ -s out ]
 console '>' 'Grüße\r' '5 tokens after a prompt of 7' '\x03' '^C' 'again\r' '5 tokens after a prompt of' '/quit\r' -- \
-  wine "$exe" generate whole.run -i -n 5 --ignore-eos >out 2>&1
+  wine "$exe" generate whole.run -i -n 5 --ignore-eos --greedy --seed 1 >out 2>&1
 check "-i on a console reads lines in UTF-8, and goes on after Ctrl-C" [ $? -eq 0 ]
 
 # ---- several processes ----
@@ -168,8 +168,10 @@ check "-i on a console reads lines in UTF-8, and goes on after Ctrl-C" [ $? -eq 
   check "--sweep" [ "$(find "sweep 書" -name '*.run' | wc -l)" -eq 2 ]
   inkling train small.txt $small --steps 2 --sweep 'keep-at=steps:1,steps:2' --out names >out 2>err </dev/null
   check "no colon in the name of a run" [ -s names/1-keep-at=steps_1.run/model.safetensors ]
-  console ': ' '\x03' -- wine "$exe" train "$folder" $small --steps 6000 --sweep seed=1,2 --jobs 2 --out stopped >out 2>&1
-  check "Ctrl-C of a sweep, which sends its runs Ctrl-Break" [ $? -eq 130 -a -s stopped/1-seed=1.run/last/state.safetensors ]
+  console @stopped/1-seed=1.run/metrics.jsonl '\x03' -- \
+    wine "$exe" train "$folder" $small --steps 6000 --sweep seed=1,2 --jobs 2 --out stopped >out 2>&1
+  check "Ctrl-C ends a sweep with status 130" [ $? -eq 130 ]
+  check "and says how it goes on" grep -q 'continue with: .*--resume=stopped' out
   console "tok/s" '' -- wine "$exe" train "$folder" $small --steps 3000 --out locked.run >out 2>&1 &
   other=$!
   for _ in $(seq 100); do [ -e locked.run/metrics.jsonl ] && break; sleep 0.2; done
