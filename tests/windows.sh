@@ -56,10 +56,16 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   check "files have no carriage return" [ "$(tr -dc '\r' <whole.run/report.html | wc -c)" -eq 0 ]
   "$linux" train "$folder" $small --steps 40 --out linux.run >linux.out 2>&1 </dev/null
   loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -d: -f2; }
-  loss whole.run >a; loss linux.run >b
-  # shellcheck disable=SC2016 # of awk
-  check "losses within 1e-6 of Linux's" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
-    { d = $1 - a[FNR]; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || FNR != n || n < 40 }' a b
+  for isa in $("$linux" train --version | grep -o 'v[234]\>'); do
+    for program in "$linux" inkling; do
+      "$program" train "$folder" $small --isa "$isa" --steps 50 --overwrite --out isa.run >out 2>&1 </dev/null
+      [ "$program" = inkling ] || loss isa.run >b
+    done
+    loss isa.run >a
+    # shellcheck disable=SC2016 # of awk
+    check "losses of $isa within 1e-6 of Linux's" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
+      { d = $1 - a[FNR]; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || FNR != n || n < 50 }' a b
+  done
   for part in tokenizer.json config.json tokenizer_config.json; do
     check "the same $part as on Linux" cmp -s "whole.run/$part" "linux.run/$part"
   done
