@@ -4,7 +4,7 @@
 #
 # The source; for each of MACHINES a tarball, a Debian package, a wheel and an image for containers, all with the
 # static program of `make static`; if URL, the project's address, is given, a Homebrew formula and a PKGBUILD; if
-# `make windows` has built the program for Windows, a zip and a wheel of it, and with URL a manifest for scoop; a list of
+# there is a program for Windows, a zip and a wheel of it, and with URL a manifest for scoop; a list of
 # the parts (SPDX); SHA256SUMS. The same commit gives the same bytes: every time in the files is that of the commit,
 # or SOURCE_DATE_EPOCH.
 # Environment: BUILD (build): where the static programs are; MACHINES; MAINTAINER (the author of the commit).

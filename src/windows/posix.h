@@ -27,8 +27,10 @@
 /* Those of mingw-w64 are calls of functions, and convert to float. */
 #undef isnan
 #undef isfinite
+#undef isinf
 #define isnan(x) __builtin_isnan(x)
 #define isfinite(x) __builtin_isfinite(x)
+#define isinf(x) __builtin_isinf(x)
 
 /* ---- files: files.c ---- */
 
