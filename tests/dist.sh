@@ -11,7 +11,7 @@ machine=$(uname -m)
 [ "${FULL:-}" ] || windows=WINDOWS_CC=none # takes a minute to compile
 
 dist() { # dist DIRECTORY
-  make -C "$here" --no-print-directory BUILD="${build#"$here"/}" BUILD_SETTINGS= NO_CUDA=1 NO_MPI=1 ${windows-} \
+  make -C "$here" --no-print-directory BUILD="${build#"$here"/}" BUILD_SETTINGS= NO_CUDA=1 NO_MPI=1 ${windows:+"$windows"} \
     MACHINES="$machine" URL=https://example.org/inkling DIST="$1" dist >out 2>&1 || fail "make dist" "$(tail out)"
 }
 dist "$work/one"

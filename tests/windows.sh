@@ -97,10 +97,10 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   mkdir below
   (cd below && console tok/s '\x03' "Press Enter" '\r' -- wine "$exe" '..\a b\b.txt' >/dev/null 2>&1)
   check "a text elsewhere that is dropped on the program" [ -s 'a b/b.run/last/state.safetensors' ]
-  drive="Z:$(pwd | sed 's|/|\\|g')\\small.txt"
-  inkling train "$drive" $small --steps 2 --out drive.run >out 2>&1 </dev/null
+  here="Z:$(pwd | sed 's|/|\\|g')"
+  inkling train "$here\\small.txt" $small --steps 2 --out drive.run >out 2>&1 </dev/null
   check "a drive letter" [ -s drive.run/model.safetensors ]
-  inkling train small.txt $small --steps 2 --out "Z:$(pwd | tr / '\\')\\out.run" >out 2>&1 </dev/null
+  inkling train small.txt $small --steps 2 --out "$here\\out.run" >out 2>&1 </dev/null
   check "a drive letter of the run" [ -s out.run/model.safetensors ]
   long=$(printf '%0120d' 7)
   mkdir -p "$long/$long"
