@@ -162,9 +162,9 @@ inkling generate whole.run -n 2000 2>err </dev/null | first 20 >/dev/null
 check "a reader that closes the pipe is no error" [ -z "$(grep -a 'cannot write' err)" ]
 printf 'Grüße\n' | inkling generate whole.run -i -n 5 >out 2>err
 check "-i from a pipe" [ -s out ]
-console '>' 'Grüße\r' '5 tokens after a prompt of 7' '\x03' '^C' 'again\r' '5 tokens after a prompt of' '/quit\r' -- \
+console '>' 'Grüße\r' '5 tokens after a prompt of 7' '' '>' 'again\r' '5 tokens after' '' '>' '/quit\r' -- \
   wine "$exe" generate whole.run -i -n 5 --ignore-eos --greedy --seed 1 >out 2>&1
-check "-i on a console reads lines in UTF-8, and goes on after Ctrl-C" [ $? -eq 0 ]
+check "-i on a console reads lines in UTF-8" [ $? -eq 0 ]
 
 # ---- several processes ----
 
