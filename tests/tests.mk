@@ -75,7 +75,7 @@ test-aarch64: remember
 
 #? make test-windows [FULL=1] | build for Windows and run the program in wine; FULL=1: also unit tests and tests of the programs
 .PHONY: test-windows
-test-windows: windows $(BIN)/inkling $(BUILD)/stories
+test-windows: windows $(BIN)/inkling $(BUILD)/stories $(if $(FULL),$(BUILD)/pairs $(BUILD)/talks)
 	+@$(SKIPPED)FULL=$(FULL) BIN=$(BIN) MAKE="$(MAKE)" tests/windows.sh $(BUILD) $(LIBRARY_SOURCES)
 
 # ---- fuzzing ----
