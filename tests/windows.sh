@@ -194,8 +194,8 @@ cd "$root" || exit 2
 if [ "${FULL:-}" ]; then
   # What these use does not exist on Windows: docs/testing.md.
   left_out="test_chart test_checkpoint_classes test_checkpoint_config test_checkpoint_directory test_checkpoint_encoders
-    test_checkpoint_state test_checkpoint_weights test_collective test_corpus test_file test_file_list test_memory
-    test_model_generation test_runs test_safetensors test_token_file"
+    test_checkpoint_state test_checkpoint_weights test_collective test_corpus test_doctor test_file test_file_list test_memory
+    test_model_generation test_runs test_safetensors test_summary test_token_file"
   # shellcheck disable=SC2086 # names are words
   tests=$(for test in tests/test_*.c; do basename "$test" .c; done | grep -vxF "$(echo $left_out | tr ' ' '\n')" | xargs)
   $MAKE --no-print-directory windows-tests WINDOWS_TESTS="$tests" || exit 1
