@@ -399,8 +399,7 @@ static bool sweep(Run *r, Error *error) {
 
 /* ---- main ---- */
 
-static bool run(void *context, Error *error) {
-  Run *r = context;
+static bool run_mode(Run *r, Error *error) {
   const TrainSettings *s = &r->settings;
   if (r->options.mode & (TRAIN_MODE_RUNS | TRAIN_MODE_REPORT | TRAIN_MODE_PLOT | TRAIN_MODE_VERIFY))
     return run_alone(r, show_runs, error);
@@ -425,6 +424,15 @@ static bool run(void *context, Error *error) {
   if (!run_warm_up(r, error)) return false;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
   return run_alone(r, run_begin_directory, error) && train(r, error);
+}
+
+static bool run(void *context, Error *error) {
+  Run *r = context;
+  const TrainSettings *s = &r->settings;
+  if (!run_mode(r, error)) return false;
+  if (s->open && r->peers->rank == 0)
+    console_open_page(&r->console, s->report ? s->out : path_in(r->files.dir, CHECKPOINT_REPORT).text);
+  return true;
 }
 
 static void close_run(Run *r, ExitCode outcome) {

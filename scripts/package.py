@@ -140,7 +140,9 @@ def write_image(stage, machine, out):
 
 # ---- sbom ----
 
-LICENSES = {"jansson": "MIT", "musl": "MIT", "pcre2": "BSD-3-Clause", "utf8proc": "MIT", "wasi-libc": "Apache-2.0 WITH LLVM-exception AND MIT"}
+LICENSES = {"jansson": "MIT", "mingw-w64": "ZPL-2.1 AND BSD-3-Clause AND MIT", "musl": "MIT", "pcre2": "BSD-3-Clause",
+            "utf8proc": "MIT", "wasi-libc": "Apache-2.0 WITH LLVM-exception AND MIT",
+            "winpthreads": "MIT AND BSD-3-Clause"}
 
 
 def write_sbom(licenses, out, *programs):

@@ -4,7 +4,7 @@
 #
 # The source; for each of MACHINES a tarball, a Debian package, a wheel and an image for containers, all with the
 # static program of `make static`; if URL, the project's address, is given, a Homebrew formula and a PKGBUILD; if
-# `make windows` has built the program for Windows, a zip and a wheel of it, and with URL a manifest for scoop; a list of
+# there is a program for Windows, a zip and a wheel of it, and with URL a manifest for scoop; a list of
 # the parts (SPDX); SHA256SUMS. The same commit gives the same bytes: every time in the files is that of the commit,
 # or SOURCE_DATE_EPOCH.
 # Environment: BUILD (build): where the static programs are; MACHINES; MAINTAINER (the author of the commit).
@@ -100,12 +100,19 @@ for machine in $MACHINES; do
   case $machine in x86_64) debian_package "$stage" amd64 ;; aarch64) debian_package "$stage" arm64 ;; esac
   programs="$programs $build/static/$machine/inkling"
 done
+licenses=$build/library-sources/licenses
 exe=$build/windows/inkling.exe
 zip=$name-$version-windows-x86_64
 if [ -e "$exe" ]; then
   stage=$work/windows
   mkdir -p "$stage/bin" "$stage/share/doc/$name" "$work/$zip"
-  { cat "$work/copyright"; printf '\n\n---- mingw-w64 ----\n\n'; cat /usr/share/doc/mingw-w64-x86-64-dev/copyright; } \
+  # Its C library and winpthreads are parts of mingw-w64.
+  mingw=$(dpkg-query -W -f '${Version}' mingw-w64-x86-64-dev)
+  licenses=$work/licenses
+  cp -r "$build/library-sources/licenses" "$licenses"
+  cp /usr/share/doc/mingw-w64-x86-64-dev/copyright "$licenses/mingw-w64-${mingw%-*}"
+  echo "see mingw-w64" >"$licenses/winpthreads-${mingw%-*}"
+  { cat "$work/copyright"; printf '\n\n---- mingw-w64 and winpthreads ----\n\n'; cat "$licenses"/mingw-w64-*; } \
     >"$stage/share/doc/$name/copyright"
   cp "$exe" "$stage/bin/inkling.exe"
   cp "$exe" "$work/$zip"
@@ -116,7 +123,7 @@ if [ -e "$exe" ]; then
   programs="$programs $exe"
 fi
 # shellcheck disable=SC2086 # words
-python3 scripts/package.py sbom "$build/library-sources/licenses" "$out/$name-$version.spdx.json" $programs
+python3 scripts/package.py sbom "$licenses" "$out/$name-$version.spdx.json" $programs
 
 if [ -n "${URL:-}" ]; then
   sum=$(sha256sum "$out/$source" | cut -d ' ' -f 1)

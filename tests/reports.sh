@@ -319,6 +319,16 @@ refused "a report in the place of a run's file" 2 "belongs to a run" "$train" --
 check "which stays" cmp before.jsonl done.run/metrics.jsonl
 $train $tiny --val text.txt --dry-run 2>err
 check "a text to train and to validate on" grep -q '^warning: text.txt is also training text: the validation loss' err
+mkdir opener
+# shellcheck disable=SC2016 # of the script
+printf '#!/bin/sh\necho "$*" >>opened\nexit ${OPENED:-0}\n' >opener/xdg-open
+cp opener/xdg-open opener/open
+chmod +x opener/*
+PATH=$work/opener:$PATH $train --report sweep --out sweep.html --open
+PATH=$work/opener:$PATH $train $tiny --steps 2 --open --out "to open.run" 2>/dev/null
+check "--open shows the report" test "$(cat opened)" = "$(printf './sweep.html\n./to open.run/report.html')"
+PATH=$work/opener:$PATH OPENED=3 $train --report sweep --out sweep.html --open 2>err
+check "--open says that there is no browser, which is no error" test $? -eq 0 -a "$(grep -c '^warning: .*; open sweep.html yourself' err)" -eq 1
 refused "a report into nowhere" 2 "need.* a file" "$train" --report done.run
 refused "a plot of nothing" 2 "needs a run" "$train" --plot
 

@@ -69,14 +69,14 @@ $(BUILD)/check_fragments: $(BUILD)/tests/check_fragments.cu.o $(EMULATOR_OBJECTS
 #? make test-aarch64 [FULL=1] | cross-compile for 64-bit ARM and run tests in qemu as three processors (Debian)
 .PHONY: test-aarch64
 test-aarch64: remember
-	+@FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64 $(LIBRARY_SOURCES)
+	+@$(SKIPPED)FULL=$(FULL) tests/aarch64.sh $(BUILD)/aarch64 $(LIBRARY_SOURCES)
 
 # ---- Windows ----
 
 #? make test-windows [FULL=1] | build for Windows and run the program in wine; FULL=1: also unit tests and tests of the programs
 .PHONY: test-windows
-test-windows: windows $(BIN)/inkling $(BUILD)/stories
-	+@FULL=$(FULL) BIN=$(BIN) MAKE="$(MAKE)" tests/windows.sh $(BUILD) $(LIBRARY_SOURCES)
+test-windows: windows $(BIN)/inkling $(BUILD)/stories $(if $(FULL),$(BUILD)/pairs $(BUILD)/talks)
+	+@$(SKIPPED)FULL=$(FULL) BIN=$(BIN) MAKE="$(MAKE)" tests/windows.sh $(BUILD) $(LIBRARY_SOURCES)
 
 # ---- fuzzing ----
 
@@ -129,13 +129,13 @@ GPU_BUILD = $(MAKE) --no-print-directory $(NESTED) NO_INSTALL=1 NO_MPI=1 gpu-tre
 #? make gpu-check [STEPS="kernels speed"] | run all checks that need a GPU (docs/gpu.md)
 # CUDA_ON_CPU=1 tries the script on the emulator.
 gpu-check: remember
-	+@$(GPU_BUILD) BUILD=$(BUILD)/gpu-check BIN=$(BUILD)/gpu-check
+	+@$(SKIPPED)$(GPU_BUILD) BUILD=$(BUILD)/gpu-check BIN=$(BUILD)/gpu-check
 	@$(if $(CUDA_ON_CPU),EMULATED=1 QUICK=1) OUT=$(BUILD)/gpu-check/results $(if $(STEPS),STEPS="$(STEPS)") \
 		$(BUILD)/gpu-check/gpu/gpu_contact.sh
 #? make gpu-tarball [CUDA_ARCH=all] | pack these checks for a machine that has a GPU but no compiler
 # Every program holds all kernels. A dictionary as large as the tree stores them once.
 gpu-tarball: remember
-	+@$(GPU_BUILD) BUILD=$(BUILD)/gpu-tarball BIN=$(BUILD)/gpu-tarball CUDA_ARCH="$(or $(CUDA_ARCH),all)"
+	+@$(SKIPPED)$(GPU_BUILD) BUILD=$(BUILD)/gpu-tarball BIN=$(BUILD)/gpu-tarball CUDA_ARCH="$(or $(CUDA_ARCH),all)"
 	@tar -C $(BUILD)/gpu-tarball/gpu -c . | xz --lzma2=preset=1,dict=256MiB >$(BUILD)/gpu.tar.xz
 	@ls -l $(BUILD)/gpu.tar.xz
 
@@ -174,7 +174,7 @@ vectorized:
 #? make check-macos | compile and link the programs for macOS, with zig (nothing is run)
 .PHONY: check-macos
 check-macos:
-	+@MAKE="$(MAKE)" tests/macos.sh $(BUILD)
+	+@$(SKIPPED)MAKE="$(MAKE)" tests/macos.sh $(BUILD)
 
 #? make format | format the sources with clang-format
 #? make lint | compiler warnings, clang-tidy, cppcheck, shellcheck, layers, vectorized

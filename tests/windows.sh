@@ -56,10 +56,16 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   check "files have no carriage return" [ "$(tr -dc '\r' <whole.run/report.html | wc -c)" -eq 0 ]
   "$linux" train "$folder" $small --steps 40 --out linux.run >linux.out 2>&1 </dev/null
   loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -d: -f2; }
-  loss whole.run >a; loss linux.run >b
-  # shellcheck disable=SC2016 # of awk
-  check "losses within 1e-6 of Linux's" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
-    { d = $1 - a[FNR]; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || FNR != n || n < 40 }' a b
+  for isa in $("$linux" train --version | grep -o 'v[234]\>'); do
+    for program in "$linux" inkling; do
+      "$program" train "$folder" $small --isa "$isa" --steps 50 --overwrite --out isa.run >out 2>&1 </dev/null
+      [ "$program" = inkling ] || loss isa.run >b
+    done
+    loss isa.run >a
+    # shellcheck disable=SC2016 # of awk
+    check "losses of $isa within 1e-6 of Linux's" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
+      { d = $1 - a[FNR]; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || FNR != n || n < 50 }' a b
+  done
   for part in tokenizer.json config.json tokenizer_config.json; do
     check "the same $part as on Linux" cmp -s "whole.run/$part" "linux.run/$part"
   done
@@ -80,14 +86,21 @@ sed 's/$/\r/' "$folder/Ωmega 一.txt" >"$folder/crlf.txt"
   console "Press Enter" '\r' -- wine "$exe" >out 2>&1
   check "started with the mouse, the program says what to do and waits" grep -q "Drop a text" out
   mkdir 'a b' train
+  cp small.txt 'a b/b.txt'
   says "a folder called train is no text" 3 "No such file" inkling train none.txt
   rmdir train
   inkling train "$folder"'\crlf.txt' $small --steps 2 '--out=a b\new.run' >out 2>&1 </dev/null
   check "backslashes, blanks" [ -s 'a b/new.run/model.safetensors' ]
-  drive="Z:$(pwd | sed 's|/|\\|g')\\small.txt"
-  inkling train "$drive" $small --steps 2 --out drive.run >out 2>&1 </dev/null
+  inkling train small.txt $small --steps 2 --out 'new folder\new.run' >out 2>&1 </dev/null
+  check "backslashes of a folder that does not exist" [ -s 'new folder/new.run/model.safetensors' ]
+  says "a text in a folder that does not exist" 3 "no/such/book.txt: No such file" inkling train 'no\such\book.txt'
+  mkdir below
+  (cd below && console tok/s '\x03' "Press Enter" '\r' -- wine "$exe" '..\a b\b.txt' >/dev/null 2>&1)
+  check "a text elsewhere that is dropped on the program" [ -s 'a b/b.run/last/state.safetensors' ]
+  here="Z:$(pwd | sed 's|/|\\|g')"
+  inkling train "$here\\small.txt" $small --steps 2 --out drive.run >out 2>&1 </dev/null
   check "a drive letter" [ -s drive.run/model.safetensors ]
-  inkling train small.txt $small --steps 2 --out "Z:$(pwd | tr / '\\')\\out.run" >out 2>&1 </dev/null
+  inkling train small.txt $small --steps 2 --out "$here\\out.run" >out 2>&1 </dev/null
   check "a drive letter of the run" [ -s out.run/model.safetensors ]
   long=$(printf '%0120d' 7)
   mkdir -p "$long/$long"
@@ -119,6 +132,12 @@ same() { # same NAME ARGUMENTS...: the output of both programs
   check "$name" [ -s a ]
   check "$name: as on Linux" cmp -s a b
 }
+texts=$(for program in train generate; do inkling $program --help-all </dev/null; done |
+  grep -o -e '--[a-z-]* TEXT' -e "--[a-z-]* '" | cut -d ' ' -f 1 | sort -u)
+check "--help-all names options with texts" [ "$(echo "$texts" | wc -l)" -ge 6 ]
+for option in $texts; do
+  check "in the text of $option a backslash is no separator" grep -q "L\"$option\"" "$root/src/windows/main.c"
+done
 same "generate" whole.run -n 40 --seed 3 --isa v2
 same "a prompt in three scripts" whole.run -p "Grüße книга 書" -n 20 --seed 3 --isa v2
 same "escapes in a prompt are no path" whole.run -p 'a\nb' -n 5 --seed 3 --isa v2
@@ -131,12 +150,21 @@ for kind in html gguf; do
   if [ -s "b.$kind" ]; then check "--$kind writes the bytes of Linux" cmp -s "a 書.$kind" "b.$kind"
   else echo "skipped --$kind writes the bytes of Linux: the build has no WebAssembly module"; fi
 done
+# The part of wine that usually does this is left out above.
+wine reg add 'HKCR\.html' /ve /d htmlfile /f >/dev/null 2>&1
+mkdir opener
+printf '#!/bin/sh\necho "$*" >>"%s"\n' "$work/texts/opened" >opener/xdg-open
+chmod +x opener/xdg-open
+PATH=$work/texts/opener:$PATH inkling train --report whole.run --out 'r 書.html' --open >out 2>err </dev/null
+for _ in $(seq 50); do [ -e opened ] && break; sleep 0.2; done
+check "--open shows a page in the browser" grep -q '^file://.*/r%20%E6%9B%B8.html$' opened
 inkling generate whole.run -n 2000 2>err </dev/null | first 20 >/dev/null
 check "a reader that closes the pipe is no error" [ -z "$(grep -a 'cannot write' err)" ]
 printf 'Grüße\n' | inkling generate whole.run -i -n 5 >out 2>err
 check "-i from a pipe" [ -s out ]
-console '>' 'Grüße\r' '>' '\x1a\r' -- wine "$exe" generate whole.run -i -n 5 >out 2>&1
-check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
+console '>' 'Grüße\r' '5 tokens after a prompt of 7' '' '>' 'again\r' '5 tokens after' '' '>' '/quit\r' -- \
+  wine "$exe" generate whole.run -i -n 5 --ignore-eos --greedy --seed 1 >out 2>&1
+check "-i on a console reads lines in UTF-8" [ $? -eq 0 ]
 
 # ---- several processes ----
 
@@ -144,6 +172,12 @@ check "-i on a console reads and shows UTF-8" grep -q 'Grüße' out
 {
   inkling train "$folder" $small --steps 4 --sweep lr=1e-3,3e-3 --out "sweep 書" >out 2>err </dev/null
   check "--sweep" [ "$(find "sweep 書" -name '*.run' | wc -l)" -eq 2 ]
+  inkling train small.txt $small --steps 2 --sweep 'keep-at=steps:1,steps:2' --out names >out 2>err </dev/null
+  check "no colon in the name of a run" [ -s names/1-keep-at=steps_1.run/model.safetensors ]
+  console @stopped/1-seed=1.run/metrics.jsonl '\x03' -- \
+    wine "$exe" train "$folder" $small --steps 6000 --sweep seed=1,2 --jobs 2 --out stopped >out 2>&1
+  check "Ctrl-C ends a sweep with status 130" [ $? -eq 130 ]
+  check "and says how it goes on" grep -q 'continue with: ' out
   console "tok/s" '' -- wine "$exe" train "$folder" $small --steps 3000 --out locked.run >out 2>&1 &
   other=$!
   for _ in $(seq 100); do [ -e locked.run/metrics.jsonl ] && break; sleep 0.2; done
@@ -160,8 +194,8 @@ cd "$root" || exit 2
 if [ "${FULL:-}" ]; then
   # What these use does not exist on Windows: docs/testing.md.
   left_out="test_chart test_checkpoint_classes test_checkpoint_config test_checkpoint_directory test_checkpoint_encoders
-    test_checkpoint_state test_checkpoint_weights test_collective test_corpus test_file test_file_list test_memory
-    test_model_generation test_runs test_safetensors test_token_file"
+    test_checkpoint_state test_checkpoint_weights test_collective test_corpus test_doctor test_file test_file_list test_memory
+    test_model_generation test_runs test_safetensors test_summary test_token_file"
   # shellcheck disable=SC2086 # names are words
   tests=$(for test in tests/test_*.c; do basename "$test" .c; done | grep -vxF "$(echo $left_out | tr ' ' '\n')" | xargs)
   $MAKE --no-print-directory windows-tests WINDOWS_TESTS="$tests" || exit 1

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs a command on a terminal and types: windows_console.py TEXT KEYS [TEXT KEYS]... -- COMMAND...
 
-Types KEYS (\\x03: Ctrl-C) when TEXT has appeared, one after another. Prints what the command wrote, and ends with its status."""
+TEXT @FILE appears when there is a file of that name. Types KEYS (\\x03: Ctrl-C) when TEXT has appeared, one after another; other keys than Ctrl-C not before wine reads single keys,
+which it does from the first time that a program asks for some. Prints what the command wrote, and ends with its status."""
 import fcntl
 import os
 import pty
@@ -32,9 +33,13 @@ while status is None and time.monotonic() < deadline:  # wine's server keeps the
             output += os.read(terminal, 65536)
         except OSError:
             time.sleep(0.1)  # the program has closed it
-    at = output.find(steps[0][0], seen) if steps else -1
-    if at >= 0:
-        seen = at + len(steps[0][0])
+    text = steps[0][0] if steps else b""
+    if text.startswith(b"@"):
+        text, there = b"", os.path.exists(text[1:])
+    else:
+        there = steps and text in output[seen:]
+    if there and (steps[0][1] in (b"\x03", b"") or not termios.tcgetattr(terminal)[3] & termios.ICANON):
+        seen = output.index(text, seen) + len(text)
         os.write(terminal, steps.pop(0)[1])
 if status is None:
     os.kill(child, signal.SIGKILL)

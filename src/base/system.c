@@ -3,8 +3,12 @@
 
 #include "base/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- what differs between Linux and macOS ---- */
@@ -33,9 +38,54 @@ double system_read_number(const char *path, const char *format, double otherwise
   return found ? number : otherwise;
 }
 
+extern char **environ;
+
+/* Starts a program that prints nothing, with signals as a shell would leave them. Returns 0 or errno. */
+static int start_quietly(char *const *words, pid_t *id) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  sigset_t none, ignored;
+  sigemptyset(&none);
+  sigemptyset(&ignored);
+  sigaddset(&ignored, SIGPIPE);
+  sigaddset(&ignored, SIGXFSZ);
+  if (posix_spawn_file_actions_init(&files) != 0) return ENOMEM;
+  int failed = posix_spawnattr_init(&attributes);
+  for (int fd = 0; fd <= STDERR_FILENO && !failed; fd++)
+    failed = posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
+  if (!failed) {
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &ignored);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    failed = posix_spawnp(id, words[0], &files, &attributes, words, environ);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&files);
+  return failed;
+}
+
+#ifdef __APPLE__
+#define PAGE_OPENER "open"
+#else
+#define PAGE_OPENER "xdg-open"
+#endif
+
+const char *system_open_page(const char *path) {
+  enum { ATTEMPTS = 30 };
+  pid_t id;
+  int status = 0;
+  const PathText shown = path_in(*path == '/' ? "" : ".", path); /* no option */
+  if (start_quietly((char *[]){PAGE_OPENER, (char *)(uintptr_t)shown.text, NULL}, &id) != 0)
+    return "there is no program " PAGE_OPENER;
+  for (int i = 0; i < ATTEMPTS; i++) {
+    if (waitpid(id, &status, WNOHANG) == id) return status ? PAGE_OPENER " found no browser" : NULL;
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+  }
+  return NULL; /* it runs the browser itself */
+}
+
 #ifdef __APPLE__
 
-#include <fcntl.h>
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
 
@@ -71,7 +121,6 @@ void system_end_with_parent(int number) { (void)number; }
 #else
 
 #ifdef __linux__
-#include <signal.h>
 #include <sys/prctl.h>
 #endif
 

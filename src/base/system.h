@@ -40,6 +40,10 @@ size_t system_peak_memory(void);
  * none, as on macOS. */
 double system_read_number(const char *path, const char *format, double otherwise);
 
+/* Opens a page in the user's browser (xdg-open, open, or Windows itself) and waits a moment for what goes wrong. Returns
+ * the cause, NULL if there is none. */
+const char *system_open_page(const char *path);
+
 /* Sends this process a signal when its parent dies. Not on macOS, which has no such signal. */
 void system_end_with_parent(int number);
 

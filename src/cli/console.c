@@ -324,3 +324,8 @@ __attribute__((format(printf, 2, 3))) static void print_error(Console *console, 
 void console_error(Console *console, const Error *error) {
   print_error(console, "%s", error->text[0] ? error->text : "unknown error");
 }
+
+void console_open_page(Console *console, const char *path) {
+  const char *cause = system_open_page(path);
+  if (cause) console_warning(console, "%s; open %s yourself", cause, text_one_line(path, 250).text);
+}

@@ -72,6 +72,9 @@ void console_line(Console *console, const char *format, ...) __attribute__((form
  * width. */
 void console_row(Console *console, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Opens a page in the browser (--open), or warns why it does not. */
+void console_open_page(Console *console, const char *path);
+
 /* Returns whether TERM names a terminal that supports more than plain text. */
 bool console_can_mark(void);
 

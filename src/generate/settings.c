@@ -286,6 +286,7 @@ static void add_mode_options(Options *options, GenerateSettings *s) {
            .modes = MODE_HTML),
       TEXT("picture", &s->picture, "FILE", NULL,
            "picture of the page of --html; in a chat that of the model: PNG, JPEG, GIF or WebP", .modes = MODE_HTML),
+      FLAG("open", &s->open, "open the page of --html in the browser", .transient = true, .modes = MODE_HTML),
       INT64("bench", &s->bench, 1, 1e7, NULL,
             "time the generation of N tokens and print one line of JSON instead of text", .transient = true,
             .selects = MODE_BENCH),

@@ -43,6 +43,7 @@ typedef struct GenerateSettings {
   bool tsv, fasta, binary;
   TextList attention, stops, biases, bans;
   const char *prompts, *heat_html, *dump, *gguf, *modelfile, *export, *html, *title, *picture;
+  bool open;       /* the page in the browser */
   int export_type; /* ExportType: of the weights */
   int gguf_type;   /* GgufType */
   bool heat, raw;

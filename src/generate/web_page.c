@@ -298,6 +298,7 @@ bool program_html(Program *p, Error *error) {
   const bool ok = program_check_file("--html", p->settings.html, &p->settings, error) && program_open_chat(p, error) &&
                   read_picture(&w, error) && open_on_cpu(p, error) && add_files(&w, error) && add_image(&w, error) &&
                   make_facts(&w, error) && write_page(&w, error);
+  if (ok && p->settings.open) console_open_page(&p->console, p->settings.html);
   free(w.pack.bytes);
   free(w.facts);
   free(w.picture);

@@ -338,6 +338,8 @@ static void add_output_options(Options *options, TrainSettings *s) {
       TEXT("out", &s->out, "DIR", "FILE.run or stdin.run in the current directory", "run directory",
            .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_DRY_RUN | TRAIN_MODE_BENCH | TRAIN_MODE_REPORT | TRAIN_MODE_SWEEP,
            .common = true, .setting = SETTING_ASIDE),
+      FLAG("open", &s->open, "open the report in the browser at the end", .transient = true,
+           .modes = TRAIN_MODE_TRAIN | TRAIN_MODE_REPORT),
       FLAG("overwrite", &s->overwrite, "replace an existing run in --out DIR", .transient = true),
       OPTIONAL("resume", &s->resume, "DIR",
                "resume a stopped run: DIR, or the newest *.run in the current directory; a larger --steps extends a "

@@ -97,6 +97,7 @@ typedef struct TrainSettings {
   const char *gpus; /* processes to start, one per GPU (cli/startup.c) */
   bool no_shard;    /* every process keeps all moments */
   /* other */
+  bool open;                       /* the page in the browser */
   bool runs, report, plot, verify; /* for existing runs: print a table, write a page, draw a plot, repeat */
   int runs_format;
   const char *runs_sort, *runs_columns;

@@ -45,56 +45,42 @@ static int by_name(const void *a, const void *b) {
   return alphasort((const struct dirent **)(uintptr_t)a, (const struct dirent **)(uintptr_t)b);
 }
 
-static int free_entries(struct dirent **entries, int count) {
-  while (count > 0) free(entries[--count]);
-  free(entries);
-  return errno = ENOMEM, -1;
-}
-
+/* In the order of names alone. When memory is out, so is the program. */
 int scandir(const char *path, struct dirent ***out, int (*wanted)(const struct dirent *),
             int (*compare)(const struct dirent **, const struct dirent **)) {
-  struct dirent **entries = NULL;
-  int count = 0;
+  size_t count = 0;
   DIR *dir = opendir(path);
+  *out = NULL;
   (void)wanted, (void)compare;
-  for (struct dirent *entry; dir && count >= 0 && (entry = readdir(dir));) {
-    struct dirent **larger = realloc(entries, (size_t)(count + 1) * sizeof *entries), *copy = malloc(sizeof *copy);
-    if (larger) entries = larger;
-    if (larger && copy) *copy = *entry, entries[count++] = copy;
-    else free(copy), count = free_entries(entries, count);
+  if (!dir) return -1;
+  for (struct dirent *entry; (entry = readdir(dir)); count++) {
+    struct dirent **larger = realloc(*out, (count + 1) * sizeof *larger);
+    if (larger) *out = larger;
+    if (!larger || !(larger[count] = malloc(sizeof *entry))) return closedir(dir), errno = ENOMEM, -1;
+    *larger[count] = *entry;
   }
-  if (dir) closedir(dir);
-  if (!dir || count < 0) return -1;
-  if (count) qsort(entries, (size_t)count, sizeof *entries, by_name);
-  *out = entries;
-  return count;
+  closedir(dir);
+  if (count) qsort(*out, count, sizeof **out, by_name);
+  return (int)count;
 }
 
 /* ---- temporary files ---- */
 
-/* Replaces the six letters at the end. */
-static bool make_name(char *pattern, unsigned attempt) {
+/* Replaces the six letters at the end. Returns a descriptor, 0 for a directory, -1 with errno. */
+static int make_temporary(char *pattern, bool directory) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   enum { RANDOM = 6, ATTEMPTS = 100 };
   unsigned char random[RANDOM];
   char *end = pattern + strlen(pattern) - RANDOM;
-  if (attempt >= ATTEMPTS || getentropy(random, sizeof random) != 0) return false;
-  for (int i = 0; i < RANDOM; i++) end[i] = letters[random[i] % (sizeof letters - 1)];
-  return true;
+  int made = -1;
+  for (int attempt = 0; made < 0 && attempt < ATTEMPTS; attempt++) {
+    if (getentropy(random, sizeof random) != 0) return -1;
+    for (int i = 0; i < RANDOM; i++) end[i] = letters[random[i] % (sizeof letters - 1)];
+    made = directory ? mkdir(pattern, 0700) : open(pattern, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (made < 0 && errno != EEXIST) return -1;
+  }
+  return made;
 }
 
-int win_mkstemp(char *pattern) {
-  for (unsigned attempt = 0; make_name(pattern, attempt); attempt++) {
-    const int fd = open(pattern, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (fd >= 0 || errno != EEXIST) return fd;
-  }
-  return -1;
-}
-
-char *mkdtemp(char *pattern) {
-  for (unsigned attempt = 0; make_name(pattern, attempt); attempt++) {
-    if (mkdir(pattern, 0700) == 0) return pattern;
-    if (errno != EEXIST) return NULL;
-  }
-  return NULL;
-}
+int win_mkstemp(char *pattern) { return make_temporary(pattern, false); }
+char *mkdtemp(char *pattern) { return make_temporary(pattern, true) < 0 ? NULL : pattern; }

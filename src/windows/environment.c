@@ -64,10 +64,7 @@ static long processors(void) {
   return GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) ? __builtin_popcountll(mine) : 1;
 }
 
-long sysconf(int what) {
-  enum { PAGE = 4096 };
-  return what == _SC_PAGESIZE ? PAGE : processors();
-}
+long sysconf(int what) { return what == _SC_PAGESIZE ? 4096 : processors(); }
 
 /* ---- strings ---- */
 

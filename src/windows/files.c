@@ -136,9 +136,7 @@ static int describe_path(const char *path, struct win_stat *out, DWORD flags) {
 
 int win_stat(const char *path, struct win_stat *out) { return describe_path(path, out, 0); }
 
-int win_lstat(const char *path, struct win_stat *out) {
-  return describe_path(path, out, FILE_FLAG_OPEN_REPARSE_POINT);
-}
+int win_lstat(const char *path, struct win_stat *out) { return describe_path(path, out, FILE_FLAG_OPEN_REPARSE_POINT); }
 
 int win_fstat(int fd, struct win_stat *out) { return describe(windows_handle(fd), out); }
 

@@ -1,7 +1,5 @@
 /* Windows itself: for the files of this folder alone. Paths are UTF-8 outside and UTF-16 here. */
-#ifndef INKLING_WINDOWS_INTERNAL_H
-#define INKLING_WINDOWS_INTERNAL_H
-
+#pragma once
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
@@ -36,5 +34,3 @@ void windows_expect_no_signal(void);
 /* Sets the streams and the console up; they are restored at exit. */
 void windows_open_console(void);
 bool windows_can_mark(void); /* whether a console understands escape sequences */
-
-#endif

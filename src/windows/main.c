@@ -3,27 +3,28 @@
 
 int main(int argc, char **argv);
 
-/* Whether a word is a path: `C:\...`, or in a directory that exists. Only then are backslashes separators. */
-static bool is_path(const wchar_t *word) {
-  const wchar_t *last = wcsrchr(word, L'\\');
-  Wide directory = {{0}};
-  if (!last || last - word >= WINDOWS_NAME) return false;
-  wcsncpy(directory.text, word, (size_t)(last - word));
-  return (iswalpha(word[0]) && word[1] == L':') || windows_is_directory(GetFileAttributesW(directory.text));
+/* Whether a word is, or has, the value of an option that takes a text. Elsewhere backslashes are those of paths. */
+static bool has_text(const wchar_t *word, const wchar_t *before) {
+  static const wchar_t *const options[] = {L"-p",     L"--answer", L"--ban",    L"--bias", L"--prompt",
+                                           L"--stop", L"--sweep",  L"--system", L"--title"};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    const size_t length = wcslen(options[i]);
+    if (!wcscmp(before, options[i]) || (!wcsncmp(word, options[i], length) && word[length] == L'=')) return true;
+  }
+  return false;
 }
 
 static bool is_command(const wchar_t *word) {
   return !wcscmp(word, L"train") || !wcscmp(word, L"generate") || !wcscmp(word, L"help");
 }
 
-/* Returns the word in UTF-8, for free(). What follows the = of an option may be a path, too. */
-static char *argument(const wchar_t *word, bool program) {
+/* Returns the word in UTF-8, for free(). */
+static char *argument(const wchar_t *word, bool is_text) {
   const int size = WideCharToMultiByte(CP_UTF8, 0, word, -1, NULL, 0, NULL, NULL);
-  const wchar_t *equals = wcsncmp(word, L"--", 2) == 0 ? wcschr(word, L'=') : NULL;
   char *out = calloc((size_t)size + 1, 1);
   if (!out) return NULL;
   windows_narrow(word, out, size);
-  if (!program && is_path(equals ? equals + 1 : word)) windows_slashes(out);
+  if (!is_text) windows_slashes(out);
   return out;
 }
 
@@ -37,14 +38,16 @@ static void wait_for_enter(void) {
   read(0, (char[256]){0}, 256);
 }
 
-/* A text or a folder that was dropped on the program: its run shall be beside it. */
-static void enter_directory(const wchar_t *path) {
-  Wide directory;
+/* A text or a folder that was dropped on the program: its run shall be beside it. Returns its absolute path. */
+static wchar_t *enter_directory(wchar_t *path) {
+  static Wide full;
   wchar_t *name = NULL;
-  if (GetFullPathNameW(path, WINDOWS_NAME, directory.text, &name) && name) {
-    *name = L'\0';
-    SetCurrentDirectoryW(directory.text);
-  }
+  const DWORD length = GetFullPathNameW(path, WINDOWS_NAME, full.text, &name);
+  if (!length || length >= WINDOWS_NAME || !name) return path;
+  Wide directory = full;
+  directory.text[name - full.text] = L'\0';
+  SetCurrentDirectoryW(directory.text);
+  return full.text;
 }
 
 int wmain(int argc, wchar_t **words) {
@@ -55,11 +58,11 @@ int wmain(int argc, wchar_t **words) {
   windows_open_console();
   const bool names_text = argc > 1 && !is_command(words[1]) && GetFileAttributesW(words[1]) != INVALID_FILE_ATTRIBUTES;
   const bool waits = (argc == 1 || names_text) && is_alone();
+  if (waits && names_text) words[1] = enter_directory(words[1]);
   for (int i = 0; i < argc; i++) {
     if (i == 1 && names_text) argv[count++] = train;
-    if (!(argv[count++] = argument(words[i], i == 0))) return EXIT_FAILURE;
+    if (!(argv[count++] = argument(words[i], !i || has_text(words[i], words[i - 1])))) return EXIT_FAILURE;
   }
-  if (waits && names_text) enter_directory(words[1]);
   const int status = main(count, argv);
   if (waits && argc == 1)
     fprintf(stderr,

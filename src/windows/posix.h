@@ -1,8 +1,6 @@
 /* What the programs use of POSIX, on Windows 10 and later. It is included before every file (-include src/windows/posix.h), and
  * include/ is searched before the system's headers: tools/make/windows.mk. Paths, arguments and environment are UTF-8;
  * streams are binary. A name of POSIX that the C library also has, with another meaning, is a macro here. */
-#ifndef INKLING_WINDOWS_POSIX_H
-#define INKLING_WINDOWS_POSIX_H
 #ifndef HAVE_CONFIG_H /* not for the libraries */
 
 #define tell windows_tell /* the name of an old function of the C library, and of some of ours */
@@ -29,8 +27,10 @@
 /* Those of mingw-w64 are calls of functions, and convert to float. */
 #undef isnan
 #undef isfinite
+#undef isinf
 #define isnan(x) __builtin_isnan(x)
 #define isfinite(x) __builtin_isfinite(x)
+#define isinf(x) __builtin_isinf(x)
 
 /* ---- files: files.c ---- */
 
@@ -171,5 +171,4 @@ void (*win_signal(int number, void (*handler)(int)))(int);
 #define EDQUOT 10069
 #endif
 
-#endif
 #endif

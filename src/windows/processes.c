@@ -94,7 +94,8 @@ static wchar_t *command_line(char *const *words) {
   wchar_t *line = calloc(LINE_UNITS, sizeof *line), *at = line;
   for (; line && *words; words++) {
     const Wide word = windows_word(*words);
-    if ((**words && !*word.text) || (size_t)(at - line) + 2 * wcslen(word.text) + 4 >= LINE_UNITS) return free(line), errno = E2BIG, NULL;
+    if ((**words && !*word.text) || (size_t)(at - line) + 2 * wcslen(word.text) + 4 >= LINE_UNITS)
+      return free(line), errno = E2BIG, NULL;
     at = add_word(at, word.text);
   }
   return line;

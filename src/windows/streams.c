@@ -99,14 +99,30 @@ int64_t win_write(int fd, const void *bytes, size_t size) {
   return done;
 }
 
-static short ready(const struct pollfd *file) {
+static bool unfinished; /* a line of the console was longer than what was read of it */
+
+/* Whether reading a console has something to do: a key waits, or for a call that must not wait the end of a line. Keys
+ * show while they are read, and reading ends with the line. The handle itself is ready for a moved mouse, too. */
+static bool typed(HANDLE console, bool line) {
+  INPUT_RECORD events[1024];
+  DWORD count = 0;
+  if (unfinished || !PeekConsoleInputW(console, events, 1024, &count)) return true; /* fails for NUL */
+  for (DWORD i = 0; i < count; i++) {
+    const KEY_EVENT_RECORD *key = &events[i].Event.KeyEvent;
+    const bool pressed = events[i].EventType == KEY_EVENT && (key->bKeyDown || key->uChar.UnicodeChar);
+    if (pressed && (!line || key->uChar.UnicodeChar == L'\r')) return true;
+  }
+  if (!line && count) ReadConsoleInputW(console, events, count, &count); /* makes room for keys */
+  return false;
+}
+
+static short ready(const struct pollfd *file, bool at_once) {
   const HANDLE handle = windows_handle(file->fd);
   const DWORD type = GetFileType(handle);
   DWORD there = 0;
   if (file->events & POLLOUT) return type == FILE_TYPE_PIPE ? POLLERR : POLLOUT; /* asked after a failure */
   if (type == FILE_TYPE_PIPE) return !PeekNamedPipe(handle, NULL, 0, NULL, &there, NULL) || there ? POLLIN : 0;
-  if (type == FILE_TYPE_CHAR) return WaitForSingleObject(handle, 0) == WAIT_OBJECT_0 ? POLLIN : 0;
-  return POLLIN;
+  return type != FILE_TYPE_CHAR || typed(handle, at_once) ? POLLIN : 0;
 }
 
 int poll(struct pollfd *files, unsigned long count, int milliseconds) {
@@ -115,7 +131,7 @@ int poll(struct pollfd *files, unsigned long count, int milliseconds) {
   fflush(stderr); /* a prompt */
   for (;;) {
     int found = 0;
-    for (unsigned long i = 0; i < count; i++) found += (files[i].revents = ready(&files[i])) != 0;
+    for (unsigned long i = 0; i < count; i++) found += (files[i].revents = ready(&files[i], !milliseconds)) != 0;
     if (found || (milliseconds >= 0 && GetTickCount64() - begin >= (uint64_t)milliseconds)) return found;
     Sleep(PAUSE);
   }
@@ -133,6 +149,7 @@ static int64_t read_console(HANDLE console, void *bytes, size_t size) {
   if (!ReadConsoleW(console, line, room, &got, NULL)) return windows_failed();
   if (!got && GetLastError() == ERROR_OPERATION_ABORTED) return errno = EINTR, -1; /* Ctrl-C */
   if (!got || line[0] == CTRL_Z) return 0;
+  unfinished = line[got - 1] != L'\n';
   return WideCharToMultiByte(CP_UTF8, 0, line, (int)got, bytes, (int)at_most(size), NULL, NULL);
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <psapi.h>
+#include <shellapi.h>
 
 struct timespec system_modified(const struct stat *file) {
   return file->st_mtim;
@@ -23,6 +24,13 @@ PathText system_program(void) {
   if (GetModuleFileNameW(NULL, name.text, WINDOWS_NAME)) windows_narrow(name.text, out.text, sizeof out.text);
   windows_slashes(out.text);
   return out;
+}
+
+const char *system_open_page(const char *path) {
+  enum { FAILED = 32 };
+  return (INT_PTR)ShellExecuteW(NULL, L"open", windows_path(path).text, NULL, NULL, SW_SHOWNORMAL) > FAILED
+             ? NULL
+             : "Windows found no browser";
 }
 
 /* There is neither /proc nor /sys. */

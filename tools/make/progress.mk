@@ -18,4 +18,6 @@ STEPS_ALL = $(eval STEPS_ALL := $(shell MAKEFLAGS=$(call quoted, -- $(MAKEOVERRI
 ifdef COUNTING
 run = @: step $@
 MAKE := :
+# in recipes that begin with +, which make runs in spite of -n
+SKIPPED := exit;
 endif

@@ -32,8 +32,8 @@ static: remember
 dist:
 	@scripts/release.sh check
 	@$(MAKE) --no-print-directory $(NESTED) static
-# The program for Windows, if it was built before.
-	@[ ! -e $(WINDOWS_BUILD)/inkling.exe ] || $(MAKE) --no-print-directory $(NESTED) windows
+# The program for Windows, where its compiler is found.
+	@! command -v $(WINDOWS_CC) >/dev/null || $(MAKE) --no-print-directory $(NESTED) windows
 # The man pages come from a program of this machine.
 	@$(MAKE) --no-print-directory $(call STATIC_SETTINGS,$(HOST)) $(call STATIC,$(HOST))/option_pages
 	@BUILD="$(BUILD)" MACHINES="$(MACHINES)" URL=$(call quoted,$(URL)) scripts/release.sh $(call quoted,$(DIST))

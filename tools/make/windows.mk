@@ -27,7 +27,7 @@ windows: remember
 ifneq ($(WINDOWS),)
 $(BUILD)/libcmocka.a: $(LIBRARY_SOURCES)/cmocka-source/src/cmocka.c
 	@mkdir -p $(@D)
-	$(call run,$(CC) -O2 -w -DHAVE_CONFIG_H -I$(<D)/../include -c $< -o $(BUILD)/cmocka.o && $(AR) rcsD $@ $(BUILD)/cmocka.o)
+	$(call run,$(CC) -O2 -w -I$(<D)/../include -c $< -o $(BUILD)/cmocka.o && $(AR) rcsD $@ $(BUILD)/cmocka.o)
 $(TESTS): $(BUILD)/libcmocka.a
 $(BUILD)/tests/%.o: override CPPFLAGS += -isystem $(LIBRARY_SOURCES)/cmocka-source/include
 $(TESTS): override LDFLAGS += -L$(BUILD)

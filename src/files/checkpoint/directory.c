@@ -202,15 +202,16 @@ bool checkpoint_lock(CheckpointLock *lock, const char *dir, Error *error) {
 void checkpoint_unlock(CheckpointLock *lock, const char *dir, bool keep) {
   if (lock->fd < 0) return;
   if (!keep) remove_files(dir, new_run_files, NEW_RUN_FILES);
-  if (!keep && !lock->had_run) {
+  const bool remove = !keep && !lock->had_run;
+  if (remove) {
     remove_files(dir, run_files, RUN_FILES);
     model_files_remove_source_tokenizer(dir);
     file_remove_in(dir, CHECKPOINT_LOCK);
-    if (lock->created) rmdir(dir);
-    remove_parents(dir, lock->parents);
   }
-  close(lock->fd);
+  close(lock->fd); /* before rmdir(): some file systems keep the name of an open file */
   lock->fd = -1;
+  if (remove && lock->created) rmdir(dir);
+  if (remove) remove_parents(dir, lock->parents);
 }
 
 bool checkpoint_is_locked(const char *dir) {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memmem() */
 #include "text/doctor/doctor.h"
 
+#include "base/shell.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -20,7 +21,7 @@ static const struct {
   bool replaces;
   TextFormat format; /* unless the text replaces the file */
 } kinds[FINDING_KINDS] = {[FINDING_FOREIGN] = {FINDING_REFUSED, "extract its text", false, FORMAT_TEXT},
-                          [FINDING_WIDE] = {FINDING_REFUSED, "convert it", true, FORMAT_TEXT},
+                          [FINDING_WIDE] = {FINDING_REFUSED, SHELL_FROM_UTF_16, true, FORMAT_TEXT},
                           [FINDING_BINARY] = {FINDING_WARNING, "to train on its bytes", true, FORMAT_TEXT},
                           [FINDING_ENCODING] = {FINDING_WARNING, "convert it", true, FORMAT_TEXT},
                           [FINDING_NULS] = {FINDING_WARNING, "remove them", true, FORMAT_TEXT},

@@ -54,7 +54,7 @@ static void name_run(SweepRun *run, int number, int digits) {
     text_append(run->name, sizeof run->name, "-%s=%s", name, json_string_value(value));
   }
   for (char *c = run->name; *c; c++)
-    if (strchr("/ \t", *c)) *c = '_';
+    if (strchr("/ \t\\:*?\"<>|", *c)) *c = '_'; /* also what names on Windows cannot have */
 }
 
 static PathText path_of(const Sweep *s, const SweepRun *run, const char *ending) {

@@ -1,5 +1,4 @@
-#ifndef INKLING_WINDOWS_DIRENT_H
-#define INKLING_WINDOWS_DIRENT_H
+#pragma once
 struct dirent {
   char d_name[1024];
 };
@@ -10,4 +9,3 @@ int closedir(DIR *dir);
 int alphasort(const struct dirent **, const struct dirent **); /* scandir() takes no other order */
 int scandir(const char *path, struct dirent ***out, int (*wanted)(const struct dirent *),
             int (*compare)(const struct dirent **, const struct dirent **));
-#endif

@@ -1,5 +1,4 @@
-#ifndef INKLING_WINDOWS_SPAWN_H
-#define INKLING_WINDOWS_SPAWN_H
+#pragma once
 typedef struct posix_spawn_file_actions_t {
   const char *path[3];
   int flags[3];
@@ -15,4 +14,3 @@ enum { POSIX_SPAWN_SETSIGMASK = 8 };
 #define posix_spawnattr_setflags(a, flags) ((void)(a))
 int posix_spawn(pid_t *id, const char *program, const posix_spawn_file_actions_t *files, const posix_spawnattr_t *a,
                 char *const *words, char *const *environment);
-#endif

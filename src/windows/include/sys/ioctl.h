@@ -1,8 +1,6 @@
-#ifndef INKLING_WINDOWS_IOCTL_H
-#define INKLING_WINDOWS_IOCTL_H
+#pragma once
 struct winsize {
   unsigned short ws_col;
 };
 enum { TIOCGWINSZ = 1 };
 int ioctl(int fd, int what, struct winsize *size);
-#endif

@@ -1,5 +1,4 @@
-#ifndef INKLING_WINDOWS_MMAN_H
-#define INKLING_WINDOWS_MMAN_H
+#pragma once
 enum { PROT_READ = 1, PROT_WRITE = 2, MAP_PRIVATE = 2, MAP_ANONYMOUS = 32, MADV_DONTNEED = 4 };
 enum { MADV_RANDOM = 1, MADV_WILLNEED = 3, POSIX_MADV_SEQUENTIAL = 2 };
 #define posix_madvise madvise
@@ -7,4 +6,3 @@ enum { MADV_RANDOM = 1, MADV_WILLNEED = 3, POSIX_MADV_SEQUENTIAL = 2 };
 void *mmap(void *at, size_t size, int protection, int flags, int fd, int64_t offset); /* a whole file, to read */
 int munmap(void *bytes, size_t size);
 int madvise(void *bytes, size_t size, int advice);
-#endif
