@@ -67,8 +67,8 @@ static bool check_flags(Run *r, Error *error) {
   if (s->optimizer == OPTIMIZER_ADAMW && !isnan(s->muon_lr))
     return fail(error, EXIT_USAGE, "--muon-lr is for Muon, but the optimizer is adamw%s",
                 s->resume ? ", which a resumed run keeps" : "; leave it out, or give --optimizer muon");
-  if (options_typed(&r->options, "teacher-weight") && !s->teacher)
-    return fail(error, EXIT_USAGE, "--teacher-weight needs --teacher DIR");
+  if (options_typed(&r->options, "teacher-weight") && !s->teacher && s->teacher_steps < 1)
+    return fail(error, EXIT_USAGE, "--teacher-weight needs --teacher DIR or --teacher-steps N");
   return auto_check_shape(s, run_base(r), &model, error) && (!model.layers || check_device(r, &model, error));
 }
 
@@ -80,7 +80,7 @@ static AutoInputs choice_inputs(const Run *r, ContextInfo *device) {
   return (AutoInputs){.vocab = base ? base->vocab : tokenizer_vocab(r->text.tokenizer),
                       .source_vocab = base ? base->source_vocab : tokenizer_vocab(run_source_tokenizer(&r->text)),
                       .base = base,
-                      .teacher = r->settings.teacher ? &r->teacher.config : NULL,
+                      .teacher = run_teacher(r),
                       .text_bytes = run_epoch_bytes(&r->text),
                       .train_tokens = run_in_epoch(&r->text, token_range_size(&r->text.train.range)),
                       .val_tokens = token_range_size(&r->text.val.range),
@@ -285,8 +285,9 @@ static bool interrupted(Run *r, Error *error) {
   console_end_line(&r->console);
   run_write_result(r, RUN_SIGNAL, INKLING_VERSION, error);
   if (!run_agree(r->peers, error)) return false;
-  snprintf(text, sizeof text, "stopped after step %" PRId64 " of %" PRId64 ", saved. Resume with: %s", r->progress.step,
-           r->settings.steps, run_resume_command(&r->files).text);
+  snprintf(text, sizeof text, "stopped after step %" PRId64 " of %" PRId64 ", saved", r->progress.step,
+           r->settings.steps);
+  if (!processes_have_parent()) text_append(text, sizeof text, ". Resume with: %s", run_resume_command(&r->files).text);
   if (r->session.stopping) fail(error, (ExitCode)(EXIT_SIGNALS + r->session.stopping), "%s", text);
   else console_line(&r->console, "%s", text);
   return run_agree(r->peers, error);
@@ -423,7 +424,7 @@ static bool run_mode(Run *r, Error *error) {
   r->base.files = r->teacher.files = NULL;
   if (!run_warm_up(r, error)) return false;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_alone(r, run_begin_directory, error) && train(r, error);
+  return run_alone(r, run_begin_directory, error) && run_make_teacher(r, error) && train(r, error);
 }
 
 static bool run(void *context, Error *error) {

@@ -385,6 +385,7 @@ if [ "$hurried" ]; then whole=500 more=600 early='--warmup 1 --log-every 1'; els
 survives adamw parts $whole 6 ""
 survives muon muon $whole 3 "--mixer CA --qk-norm"
 survives muon taught $whole 2 "--teacher $work/muon.run --seed 8"
+survives muon schooled $whole 2 "--teacher-steps $whole --seed 8"
 "$generate" taught.run --export card -n 5 >/dev/null 2>&1
 check "an exported run's command has a teacher" grep -q -e "^./train TEXT --teacher MODEL --tokenizer byte .*--teacher-weight 0.5" card/README.md
 rm -r card
@@ -406,6 +407,22 @@ refused "a teacher with other tokens" 2 "has other tokens than this model; give 
   --tokenizer byte --teacher words.run
 refused "a teacher with a shorter context" 2 "has a context of 32 tokens, less than --ctx 64; give --ctx 32" "$train" text.txt --layers 2 --heads 2 --dim 32 \
   --ctx 64 --batch 4 --steps 2 --teacher muon.run
+$train text.txt $long --optimizer muon --steps "$whole" --seed 9 --sample-tokens 0 --out seed9.run 2>/dev/null
+check "a teacher of its own is a run with the next seed" cmp seed9.run/model.safetensors schooled.run/teacher/model.safetensors
+$train text.txt $long --optimizer muon --steps "$whole" --seed 8 --teacher seed9.run --out pupil.run 2>/dev/null
+check "and teaches as --teacher does" cmp pupil.run/model.safetensors whole-schooled.run/model.safetensors
+"$train" --verify schooled.run >out 2>/dev/null
+check "a run with a teacher of its own is repeated" grep -q "is reproduced" out
+check "which is no run of its own in a table" test "$("$train" --runs schooled.run -O csv 2>/dev/null | grep -c schooled)" -eq 1
+check "a short text and much time: a teacher" sh -c "$train text.txt --ctx 32 --minutes 100 --preset nano --threads 1 --dry-run 2>&1 | grep -q '^teacher .*trained first'"
+check "a given length: none" sh -c "! $train text.txt --ctx 32 --epochs 10 --dry-run 2>&1 | grep -q '^teacher'"
+refused "two teachers" 2 "exclude each other" "$train" text.txt $few --teacher muon.run --teacher-steps 5
+refused "another teacher for a resumed run" 2 "keeps its teacher" "$train" --resume=schooled.run --teacher-steps 5
+cat text.txt | $train - $few --teacher-steps 2 --out fromstdin.run 2>/dev/null
+$train text.txt $few --teacher-steps 2 --out fromfile.run 2>/dev/null
+check "the teacher reads the same standard input" cmp fromstdin.run/model.safetensors fromfile.run/model.safetensors
+$train text.txt $few --overwrite --out fromfile.run 2>/dev/null
+check "a replaced run leaves no teacher" test ! -e fromfile.run/teacher
 refused "a run as its own teacher" 2 "the directory of the run itself; choose another directory with --out" "$train" text.txt $few \
   --teacher muon.run --out muon.run --overwrite
 refused "a resumed run keeps its mixers" 2 "mixer is AC, but muon.run was trained with CA" "$train" --resume=muon.run --mixer AC

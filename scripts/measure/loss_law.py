@@ -17,11 +17,12 @@ import sys
 
 RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "measurements", "learning.jsonl")
 NAMES = ("MODEL", "MODEL_POWER", "TEXT", "TEXT_POWER", "REREAD", "USEFUL", "USEFUL_POWER", "BEYOND", "TAUGHT")
-START = (0.6, 0.1, 0.45, 0.3, 2, 0.3, 0.9, 5, 0.98)
-LOW = (0.1, 0.03, 0.1, 0.1, 0.5, 0.05, 0.2, 0.1, 0.9)
-HIGH = (2, 0.6, 2, 0.8, 15, 5, 1.2, 20, 1)
+START = (0.6, 0.1, 0.45, 0.3, 2, 0.3, 0.9, 5, 0.03)
+LOW = (0.1, 0.03, 0.1, 0.1, 0.5, 0.05, 0.2, 0.1, 0)
+HIGH = (2, 0.6, 2, 0.8, 15, 5, 1.2, 20, 0.1)
 LEAST = 0.3  # the runs do not determine it
 FEWEST_STEPS = 100  # AUTO_FEWEST_STEPS of ./train
+MANY = 20  # epochs of a run with a teacher
 
 
 def worth(np, amount, useful, most):
@@ -34,7 +35,8 @@ def law(np, numbers, params, text_bytes, epochs, taught):
     megabytes = text_bytes / 1e6
     size = worth(np, params / 1e6, useful * megabytes ** useful_power, beyond)
     read = worth(np, megabytes * epochs, megabytes, reread)
-    return np.where(taught, teacher, 1) * (LEAST + model * size ** -model_power + text * read ** -text_power)
+    less = np.where(taught, teacher * np.minimum(epochs, MANY) / MANY, 0)
+    return (1 - less) * (LEAST + model * size ** -model_power + text * read ** -text_power)
 
 
 def read_runs(path):
@@ -47,7 +49,7 @@ def fit(runs, tested):
     import numpy as np
     from scipy.optimize import least_squares
     columns = {key: np.array([run[key] for run in runs], float) for key in ("params", "bytes", "epochs", "bits")}
-    taught = np.array([run["settings"].get("teacher") is not None for run in runs])
+    taught = np.array([run["settings"].get("teacher") is not None or run["settings"].get("teacher-steps") for run in runs])
     groups = collections.defaultdict(list)
     for i, run in enumerate(runs):
         groups[run["group"]].append(i)
@@ -83,7 +85,7 @@ def add(folders, text, text_bytes):
             with open(os.path.join(folder, "result.json"), encoding="utf-8") as file:
                 result = json.load(file)
             settings = {key: result["settings"].get(key) for key in (
-                "preset", "layers", "dim", "tokenizer", "vocab-size", "batch", "ctx", "wd", "muon-lr", "no-mean")}
+                "preset", "layers", "dim", "tokenizer", "vocab-size", "batch", "ctx", "wd", "muon-lr", "no-mean", "teacher-steps")}
             if "teacher" in result["settings"]:
                 settings["teacher"] = os.path.basename(os.path.normpath(result["settings"]["teacher"]))
             group = f"{text}, {round(text_bytes / 1000)} kB, {settings['tokenizer']}"

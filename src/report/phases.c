@@ -2,7 +2,8 @@
 
 #include "base/system.h"
 
-const char *const phase_names[PHASES] = {"start", "text", "plan", "steps", "evaluations", "samples", "files"};
+const char *const phase_names[PHASES] = {"start", "text",        "plan",    "teacher",
+                                         "steps", "evaluations", "samples", "files"};
 
 PhaseClock phases_begin(void) { return (PhaseClock){.now = PHASE_START, .entered = clock_seconds()}; }
 

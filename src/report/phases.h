@@ -7,6 +7,7 @@ typedef enum Phase {
   PHASE_START,       /* device, run directory, memory, initial model; on a GPU, a step to warm up */
   PHASE_TEXT,        /* reads the text, trains the tokenizer, encodes */
   PHASE_PLAN,        /* chooses settings; with --minutes, times steps */
+  PHASE_TEACHER,     /* trains that of --teacher-steps */
   PHASE_STEPS,       /* training steps and their log */
   PHASE_EVALUATIONS, /* losses, answers, choices, xz */
   PHASE_SAMPLES,     /* texts, and how much of them the training text contains */

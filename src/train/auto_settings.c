@@ -27,7 +27,7 @@ static const Preset presets[] = {MODEL_PRESETS(PRESET_ROW)};
  * means more than MOST_MINUTES, the run is cut to that. */
 static const double DEFAULT_MINUTES = 2, GPU_MINUTES = 0.5;
 static const double GPU_SHARE = 0.4, GPU_STEP_SECONDS = 1e-3 /* at least: launches of kernels */;
-static const double THREAD_FLOPS = 1e11 /* with vectors of 512 bits; twice as many in bf16 */;
+static const double THREAD_FLOPS = 1e11 /* with vectors of 512 bits... */, BF16_SPEED = 1.5 /* ...times this in bf16 */;
 static const double MOST_MINUTES = 30;
 /* Fractions of the GEMM peak that CPUs reach in training, pauses included (measured: 0.63 to 0.86; 0.5 in bf16). */
 static const double CPU_SHARE = 0.7, CPU_BF16_SHARE = 0.5;
@@ -119,7 +119,7 @@ static double usual_flops(const AutoInputs *given) {
   /* Rounded to a power of two, so that a slightly different measurement makes the same choice. */
   const double gpu = exp2(round(log2(fmax(given->peak_flops, 1)))) * GPU_SHARE;
   const double cpu = counted_threads(given) * THREAD_FLOPS * given->device->vector_bits / 512 *
-                     (given->device->dtype == DTYPE_BF16 ? 2 : 1);
+                     (given->device->dtype == DTYPE_BF16 ? BF16_SPEED : 1);
   return given->device->accelerator ? gpu : cpu;
 }
 
@@ -132,7 +132,8 @@ static int epochs_limit(const TrainSettings *s) {
 }
 
 double auto_most_steps(const TrainSettings *s, int64_t epoch_tokens) {
-  const double steps = epochs_limit(s) * (double)epoch_tokens / (double)settings_tokens_per_step(s);
+  const double epochs = epochs_limit(s) * (s->teacher_steps > 0 ? AUTO_TAUGHT : 1);
+  const double steps = epochs * (double)epoch_tokens / (double)settings_tokens_per_step(s);
   return fmax(ceil(steps), s->init ? 1 : AUTO_FEWEST_STEPS);
 }
 
@@ -206,7 +207,8 @@ static int preset_for(const TrainSettings *asked, const AutoInputs *given) {
     if (!auto_model(&s, given, &model, &unused, &misfit)) continue;
     if (asked->model.layers && asked->model.heads && asked->model.dim) return preset_like(&model);
     const double size = (double)model_parameters_without_embeddings(&model);
-    const double loss = loss_law(size, (double)given->text_bytes, auto_budget_epochs(&s, given, &model));
+    const double epochs = auto_budget_epochs(&s, given, &model);
+    const double loss = loss_law(size, (double)given->text_bytes, epochs, settings_has_teacher(&s));
     const bool fits = preset == PRESET_NANO || size <= MOST_PER_BYTE * (double)given->text_bytes;
     if (!fits || !(loss < CLEARLY * least) || size <= largest) continue;
     largest = size;
@@ -302,11 +304,12 @@ static void choose_optimizer(TrainSettings *s, const AutoInputs *given, const Mo
   else note_choice(reasons, "AdamW (in such short steps Muon would take most of the time)");
 }
 
-MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, const TrainConfig *train,
-                       const ContextInfo *device) {
+MemoryPlan auto_memory(const TrainSettings *s, const ModelConfig *model, const ModelConfig *teacher,
+                       const TrainConfig *train, const ContextInfo *device) {
   MemoryPlan plan = model_memory(model, train, device);
-  if (!teacher) return plan;
-  const MemoryPlan other = model_evaluation_memory(teacher, (int64_t)train->batch * model->ctx, device);
+  if (!settings_has_teacher(s)) return plan;
+  const MemoryPlan other =
+      model_evaluation_memory(teacher ? teacher : model, (int64_t)train->batch * model->ctx, device);
   plan.weights += other.weights;
   plan.activations += other.activations;
   plan.logits += other.logits;
@@ -314,15 +317,25 @@ MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, con
   return plan;
 }
 
+/* Returns the operations of a step without a teacher. */
+static double alone_flops(const TrainSettings *s, const ModelConfig *model, bool accelerator) {
+  return model_step_flops(model, settings_tokens_per_step(s), (OptimizerKind)s->optimizer, accelerator);
+}
+
 double auto_step_flops(const TrainSettings *s, const ModelConfig *model, const ModelConfig *teacher, bool accelerator) {
-  const int64_t tokens = settings_tokens_per_step(s);
-  double flops = model_step_flops(model, tokens, (OptimizerKind)s->optimizer, accelerator);
-  if (teacher) {
-    ModelConfig shortened = *teacher;
-    shortened.ctx = model->ctx;
-    flops += model_forward_flops(&shortened, tokens);
-  }
-  return flops;
+  ModelConfig shortened = teacher ? *teacher : *model;
+  shortened.ctx = model->ctx;
+  const double taught = settings_has_teacher(s) ? model_forward_flops(&shortened, settings_tokens_per_step(s)) : 0;
+  return alone_flops(s, model, accelerator) + taught;
+}
+
+double auto_teacher_flops(const TrainSettings *s, const ModelConfig *model, bool accelerator) {
+  return s->teacher_steps > 0 ? (double)s->teacher_steps * alone_flops(s, model, accelerator) : 0;
+}
+
+double auto_steps_within(double flops, const TrainSettings *s, const ModelConfig *model, const ModelConfig *teacher,
+                         bool accelerator) {
+  return (flops - auto_teacher_flops(s, model, accelerator)) / auto_step_flops(s, model, teacher, accelerator);
 }
 
 /* Halves the micro-batch until a step fits the memory, and raises the number of micro-batches instead. */
@@ -331,7 +344,7 @@ static void fit_batch(TrainSettings *s, const AutoInputs *given, const ModelConf
   TrainConfig train = settings_train_config(s);
   train.dropout.branch = 0.1f;
   const size_t limit = given->device->free_bytes / 10 * 9;
-  while (s->batch % 2 == 0 && auto_memory(model, given->teacher, &train, given->device).total > limit)
+  while (s->batch % 2 == 0 && auto_memory(s, model, given->teacher, &train, given->device).total > limit)
     train.batch = s->batch /= 2;
   if (s->batch < whole && !s->grad_accum && !s->batch_tokens) s->grad_accum = whole / s->batch;
   if (s->batch < whole) note_choice(reasons, "batch %d instead of %d (memory)", s->batch, whole);
@@ -376,6 +389,23 @@ double auto_muon_rate(const TrainSettings *s, const ModelConfig *model) {
   return tuning_share(s, model) * AUTO_MUON_LR;
 }
 
+/* A run learns from a teacher of its own if the time is better spent on one than on more epochs (docs/learning.md). */
+static void choose_teacher(TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
+  const double CLEARLY = 0.995, LEAST_MINUTES = 1 /* the teacher is trained by another process, which has to start */;
+  const double minutes = auto_budget_minutes(s, given), parameters = (double)model_parameters_without_embeddings(model);
+  const double bytes = (double)given->text_bytes;
+  const TrainConfig train = settings_train_config(s);
+  const bool new = !s->resume && !s->bench && !s->init && !s->teacher && !s->steps &&isnan(s->epochs);
+  s->teacher_steps = 0;
+  if (!new || model->encoder_layers || given->processes > 1 || minutes < LEAST_MINUTES) return;
+  const double alone = loss_law(parameters, bytes, auto_budget_epochs(s, given, model), false);
+  s->teacher_steps = (int64_t)auto_most_steps(s, given->train_tokens);
+  const double epochs = auto_budget_epochs(s, given, model);
+  const bool fits = auto_memory(s, model, NULL, &train, given->device).total <= given->device->free_bytes / 10 * 9;
+  const bool better = epochs >= epochs_limit(s) && loss_law(parameters, bytes, epochs, true) < CLEARLY * alone;
+  if (!fits || !better) s->teacher_steps = 0;
+}
+
 bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, AutoReasons *reasons, Error *error) {
   fill_preset(s, given, reasons);
   if (!shape(s, given->vocab, given->source_vocab, given->base, model, error)) return false;
@@ -384,6 +414,9 @@ bool auto_model(TrainSettings *s, const AutoInputs *given, ModelConfig *model, A
   const bool muon = s->optimizer == OPTIMIZER_MUON, chosen = isnan(s->lr) || (muon && isnan(s->muon_lr));
   if (isnan(s->lr)) s->lr = (float)auto_learning_rate(s, model);
   if (isnan(s->muon_lr) && muon) s->muon_lr = (float)auto_muon_rate(s, model);
+  if (s->teacher_steps < 0) choose_teacher(s, given, model);
+  if (settings_has_teacher(s) && isnan(s->teacher_weight))
+    s->teacher_weight = s->teacher ? AUTO_TEACHER_WEIGHT : AUTO_FIRST_TEACHER_WEIGHT;
   if (s->init && chosen)
     note_choice(reasons, "learning rates: %g of those of a new model (fine-tuning)", tuning_share(s, model));
   return model_counts_ok(error);
@@ -413,10 +446,10 @@ static void note_time(const TrainSettings *s, const AutoInputs *given, const cha
 
 /* Returns the steps that the time buys at the usual speed, at most those that are given or good for the text. */
 static double budget_steps(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
-  const double step = auto_step_flops(s, model, given->teacher, given->device->accelerator);
+  const double bought = auto_steps_within(budget_flops(s, given), s, model, given->teacher, given->device->accelerator);
   const double given_steps = text_tokens(s, given) / (double)settings_tokens_per_step(s);
   const double most = isnan(s->epochs) ? auto_most_steps(s, given->train_tokens) : given_steps;
-  return fmin(budget_flops(s, given) / step, most);
+  return fmin(bought, most);
 }
 
 double auto_budget_epochs(const TrainSettings *s, const AutoInputs *given, const ModelConfig *model) {
@@ -460,11 +493,12 @@ static int64_t evaluation_interval(const TrainSettings *s, int64_t val_tokens) {
 }
 
 /* Weight decay of Muon for a new model. In an epoch, the weights forget about EPOCH_DECAY (the sum of rate times decay
- * over its steps), or less where a text is read only a few times. */
+ * over its steps), or less where a text is read only a few times, or many times with a teacher. */
 static float muon_decay(const TrainSettings *s, double epochs) {
   const double EPOCH_DECAY = 1, MANY = 5;
   const double steps = (double)s->steps / epochs, wd = EPOCH_DECAY / (double)s->muon_lr / steps;
-  return (float)(round(10 * fmin(fmax(wd * fmin(1, epochs / MANY), AUTO_WD), AUTO_WD_MOST)) / 10);
+  const double share = fmin(epochs / MANY, settings_has_teacher(s) ? AUTO_MUON_EPOCHS / epochs : 1);
+  return (float)(round(10 * fmin(fmax(wd * fmin(1, share), AUTO_WD), AUTO_WD_MOST)) / 10);
 }
 
 static void choose_regularization(TrainSettings *s, double epochs, AutoReasons *reasons) {

@@ -44,6 +44,9 @@ typedef struct AutoReasons {
 #define AUTO_EPOCHS_WORDS                                                                                              \
   SHOWN(AUTO_MUON_EPOCHS)                                                                                              \
   " epochs (" SHOWN(AUTO_ADAMW_EPOCHS) " with AdamW, " SHOWN(AUTO_TUNING_EPOCHS) " in fine-tuning)"
+#define AUTO_TAUGHT 2 /* after --teacher-steps, so many times these epochs at most */
+#define AUTO_TEACHER_WEIGHT 0.5f
+#define AUTO_FIRST_TEACHER_WEIGHT 0.8f
 #define AUTO_FEWEST_STEPS 100 /* of a new model */
 #define AUTO_VAL_MTOKENS 1    /* millions of tokens to validate on, at most */
 #define AUTO_VAL_MB 4         /* megabytes of the text to hold out for validation, at most */
@@ -85,7 +88,7 @@ typedef struct AutoInputs {
   int64_t val_tokens;
   DocumentLengths lengths;    /* of packed documents; none: a stream, or unknown */
   const ModelConfig *base;    /* NULL, or the initial model, whose shape the settings have */
-  const ModelConfig *teacher; /* NULL: none */
+  const ModelConfig *teacher; /* NULL, or the shape of --teacher */
   const ContextInfo *device;
   int processes;     /* that train; a step has at least one sequence for each */
   bool pairs;        /* the text has prompts and responses */
@@ -115,11 +118,17 @@ double auto_learning_rate(const TrainSettings *settings, const ModelConfig *mode
 /* Returns Muon's default learning rate. */
 double auto_muon_rate(const TrainSettings *settings, const ModelConfig *model);
 
-/* The memory of training, and the operations of a step, with those of a teacher (NULL: none). */
-MemoryPlan auto_memory(const ModelConfig *model, const ModelConfig *teacher, const TrainConfig *train,
-                       const ContextInfo *device);
+/* The memory of training, and the operations of a step, with those of a teacher. `teacher`: the shape of --teacher; NULL:
+ * it is that of the model. */
+MemoryPlan auto_memory(const TrainSettings *settings, const ModelConfig *model, const ModelConfig *teacher,
+                       const TrainConfig *train, const ContextInfo *device);
 double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, const ModelConfig *teacher,
                        bool accelerator);
+/* Returns the operations of the training of --teacher-steps. */
+double auto_teacher_flops(const TrainSettings *settings, const ModelConfig *model, bool accelerator);
+/* Returns the number of steps for which so many operations suffice after the training of the teacher. */
+double auto_steps_within(double flops, const TrainSettings *settings, const ModelConfig *model,
+                         const ModelConfig *teacher, bool accelerator);
 
 /* Returns the expected seconds of a training step of `flops` operations, pauses included. */
 double auto_step_seconds(double flops, const ContextInfo *device, double peak_flops);

@@ -29,6 +29,8 @@ static bool check_resume_flags(const Run *r, Error *error) {
                 typed);
   typed = options_typed(&r->options, "init init-like init-std");
   if (typed) return fail(error, EXIT_USAGE, "a resumed run has its weights; leave out --%s", typed);
+  if (options_typed(&r->options, "teacher-steps"))
+    return fail(error, EXIT_USAGE, "a resumed run keeps its teacher; leave out --teacher-steps");
   return true;
 }
 

@@ -18,7 +18,8 @@ static bool plan(const TrainSettings *asked, const AutoInputs *given, double min
   out->without_embeddings = (double)model_parameters_without_embeddings(&model);
   const double fewest = AUTO_FEWEST_STEPS * (double)settings_tokens_per_step(&s) / (double)given->train_tokens;
   out->epochs = fmax(auto_budget_epochs(&s, given, &model), fewest);
-  out->loss = loss_law(out->without_embeddings, (double)given->text_bytes, out->epochs);
+  out->loss = loss_law(out->without_embeddings, (double)given->text_bytes, out->epochs, settings_has_teacher(&s));
+  out->taught = settings_has_teacher(&s);
   return true;
 }
 
@@ -37,7 +38,8 @@ Outlooks outlooks_plan(const TrainSettings *s, const AutoInputs *given) {
 
 double outlooks_planned_bits(const Outlooks *all, double text_bytes, double epochs, double bits) {
   const Outlook *own = &all->items[0];
-  return all->count ? bits * own->loss / loss_law(own->without_embeddings, text_bytes, epochs) : (double)NAN;
+  return all->count ? bits * own->loss / loss_law(own->without_embeddings, text_bytes, epochs, own->taught)
+                    : (double)NAN;
 }
 
 void outlooks_say(const Outlooks *all, double bits, bool whole, char *text, size_t size) {
@@ -63,10 +65,10 @@ json_t *outlooks_json(const Outlooks *all, double bits) {
   for (int i = 0; i < all->count; i++) {
     const Outlook *o = &all->items[i];
     const double ratio = o->loss / all->items[0].loss;
-    json_array_append_new(list,
-                          json_pack("{s:f,s:s,s:f,s:f,s:f,s:o}", "minutes", o->minutes, "preset",
-                                    preset_names[o->preset], "params", o->parameters, "epochs", o->epochs, "loss_ratio",
-                                    ratio, "bits_per_byte", isfinite(bits) ? json_real(bits * ratio) : json_null()));
+    json_array_append_new(list, json_pack("{s:f,s:s,s:f,s:f,s:b,s:f,s:o}", "minutes", o->minutes, "preset",
+                                          preset_names[o->preset], "params", o->parameters, "epochs", o->epochs,
+                                          "teacher", o->taught, "loss_ratio", ratio, "bits_per_byte",
+                                          isfinite(bits) ? json_real(bits * ratio) : json_null()));
   }
   return list;
 }

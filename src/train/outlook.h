@@ -10,6 +10,7 @@ typedef struct Outlook {
   double minutes;
   int preset;
   double parameters, without_embeddings, epochs;
+  bool taught; /* by a teacher */
   double loss; /* loss_law() */
 } Outlook;
 

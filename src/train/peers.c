@@ -193,7 +193,7 @@ TrainConfig run_train_config(const Run *r) {
 }
 
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train) {
-  return auto_memory(&r->model.config, r->settings.teacher ? &r->teacher.config : NULL, train, &r->device.info);
+  return auto_memory(&r->settings, &r->model.config, run_teacher(r), train, &r->device.info);
 }
 
 MemoryPlan run_memory(const Run *r) {

@@ -1,4 +1,5 @@
 /* The plan of a run, printed before it starts: a table for people, or JSON. */
+#include "cli/processes.h"
 #include "train/run.h"
 
 #include "files/formats/model_files.h"
@@ -132,10 +133,14 @@ static void print_processes(Run *r) {
 
 static void print_teacher(Run *r) {
   const TrainSettings *s = &r->settings;
-  if (!s->teacher) return;
-  console_row(&r->console, "teacher", "%s: %s parameters; %g of the targets are its probabilities",
-              text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text,
-              (double)s->teacher_weight);
+  if (s->teacher)
+    console_row(&r->console, "teacher", "%s: %s parameters; %g of the targets are its probabilities",
+                text_one_line(s->teacher, 250).text, text_count((double)model_parameters(&r->teacher.config)).text,
+                (double)s->teacher_weight);
+  else if (s->teacher_steps > 0)
+    console_row(&r->console, "teacher",
+                "trained first, %s with seed %" PRIu64 "; %g of the targets are its probabilities",
+                text_plural((double)s->teacher_steps, "step").text, s->seed + 1, (double)s->teacher_weight);
 }
 
 static void print_length(Run *r) {
@@ -158,10 +163,10 @@ static void print_outlooks(Run *r) {
   for (int i = 0; i < all->count; i++) {
     const Outlook *o = &all->items[i];
     char loss[24] = "-";
-    if (!i) console_row(&r->console, "budgets", "%s", "minutes  model   parameters  epochs    loss");
+    if (!i) console_row(&r->console, "budgets", "%s", "minutes  model   parameters  epochs  teacher    loss");
     else snprintf(loss, sizeof loss, "%+.1f %%", 100 * (o->loss / all->items[0].loss - 1));
-    console_row(&r->console, "", "%7g  %-6s  %10s  %6.1f  %6s", o->minutes, preset_names[o->preset],
-                text_count(o->parameters).text, o->epochs, loss);
+    console_row(&r->console, "", "%7g  %-6s  %10s  %6.1f  %7s  %6s", o->minutes, preset_names[o->preset],
+                text_count(o->parameters).text, o->epochs, o->taught ? "yes" : "no", loss);
   }
 }
 
@@ -170,7 +175,9 @@ static double estimated_seconds(const Run *r) {
   const double left = (double)(r->settings.steps - r->progress.step);
   if (!isnan(r->budget.minutes))
     return fmin(r->budget.deadline - clock_seconds(), left * r->budget.recent_seconds / r->budget.recent_steps);
-  return auto_step_seconds(run_step_flops(r) * left, &r->device.info, r->device.peak_flops);
+  const double first = auto_teacher_flops(&r->settings, &r->model.config, r->device.info.accelerator);
+  const double flops = run_step_flops(r) * left + (r->progress.step ? 0 : first);
+  return auto_step_seconds(flops, &r->device.info, r->device.peak_flops);
 }
 
 /* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */
@@ -195,7 +202,7 @@ void run_print_plan(Run *r) {
   const TrainSettings *s = &r->settings;
   Console *c = &r->console;
   Error refused = {0};
-  if (c->quiet) return;
+  if (c->quiet || (processes_have_parent() && !s->dry_run)) return;
   const MemoryPlan memory = run_memory(r);
   print_text(&r->console, &r->settings, &r->text);
   print_shares(r);

@@ -100,12 +100,13 @@ typedef struct RunBase {
   OneLine license;       /* in its model card; settings.license may point to it */
 } RunBase;
 
-/* The model of --teacher (teacher.c). */
+/* The model of --teacher, or of --teacher-steps (teacher.c). */
 typedef struct RunTeacher {
-  ModelFiles *files; /* on rank 0 until the weights are on the device; else NULL */
-  uint64_t tokens;   /* on rank 0: tokenizer_fingerprint() */
-  uint64_t weights;  /* on rank 0, once they are loaded: checksum_xxh64() */
-  ModelConfig config;
+  ModelFiles *files;  /* --teacher: on rank 0 until the weights are on the device; else NULL */
+  uint64_t tokens;    /* --teacher: on rank 0, tokenizer_fingerprint() */
+  uint64_t weights;   /* on rank 0, once they are loaded: checksum_xxh64() */
+  uint64_t expected;  /* on rank 0: the same in the state of a resumed run; 0: unknown */
+  ModelConfig config; /* of --teacher */
 } RunTeacher;
 
 /* The model that is trained (setup.c). */
@@ -203,9 +204,11 @@ static inline PathText run_data_path(const Run *r, const char *name) {
 /* Returns the seconds of this run, including those before it was resumed. */
 static inline double run_seconds(const Run *r) { return r->progress.seconds + clock_seconds() - r->session.started; }
 
+/* Returns the shape of --teacher; NULL: there is none. */
+static inline const ModelConfig *run_teacher(const Run *r) { return r->settings.teacher ? &r->teacher.config : NULL; }
+
 static inline double run_step_flops(const Run *r) {
-  const ModelConfig *teacher = r->settings.teacher ? &r->teacher.config : NULL;
-  return auto_step_flops(&r->settings, &r->model.config, teacher, r->device.info.accelerator);
+  return auto_step_flops(&r->settings, &r->model.config, run_teacher(r), r->device.info.accelerator);
 }
 
 static inline Tokenizer *run_source_tokenizer(const RunText *text) {
@@ -264,14 +267,17 @@ TrainConfig run_train_config(const Run *r);                       /* for this pr
 MemoryPlan run_memory(const Run *r);                              /* likewise */
 MemoryPlan run_memory_of(const Run *r, const TrainConfig *train); /* with other micro-batches */
 
-/* ---- teacher.c: nothing without --teacher ---- */
+/* ---- teacher.c: nothing without --teacher or --teacher-steps ---- */
 /* On rank 0: reads its configuration, and makes its tokenizer the default of --tokenizer. EXIT_USAGE, EXIT_INPUT,
  * EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool run_open_teacher(Run *r, Error *error);
 /* On rank 0: refuses a teacher of other tokens than the model's. EXIT_USAGE. */
 bool run_check_teacher(const Run *r, Error *error);
-/* On all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */
+/* Loads the weights of --teacher, on all ranks, when the model has been allocated. EXIT_CHECKPOINT, EXIT_MEMORY. */
 bool run_load_teacher(Run *r, Error *error);
+/* Before the first step of this start: trains the model of --teacher-steps, if it is not trained yet, and loads it.
+ * EXIT_CHECKPOINT, EXIT_MEMORY, EXIT_SIGNALS, and the status of its run. */
+bool run_make_teacher(Run *r, Error *error);
 
 /* ---- sources.c: the texts and their tokenizers; on rank 0 ---- */
 /* Opens text, tokenizer and tokens, and chooses how texts become windows; may take long. */

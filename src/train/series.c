@@ -42,7 +42,7 @@ static bool add_number(Series *series, const char *text, size_t length, Error *e
 
 bool run_read_series(const TrainSettings *s, Series *series, Error *error) {
   *series = (Series){.words_per_token = NAN};
-  if (!s->keep_at) return true;
+  if (!s->keep_at || strcmp(s->keep_at, "none") == 0) return true;
   if (strcmp(s->keep_at, "log") == 0) {
     add_point(series, 0, error);
     for (double at = 1; at <= (double)SETTINGS_MAX_STEPS; at *= 2) add_point(series, at, error);

@@ -29,6 +29,7 @@ static const TrainSettings defaults = {.val_frac = 0.1,
                                        .beta2 = 0.95f,
                                        .eps = 1e-8f,
                                        .wd = NAN,
+                                       .teacher_steps = -1,
                                        .teacher_weight = NAN,
                                        .clip = 1.0f,
                                        .epochs = NAN,
@@ -284,8 +285,12 @@ static void add_training_options(Options *options, TrainSettings *s) {
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
            "model with the same tokenizer, which is then the default of --tokenizer",
            .setting = SETTING_PATH),
-      FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "0.5",
-            "with --teacher, the fraction of the targets that is the teacher's probabilities", .above = true),
+      INT64(
+          "teacher-steps", &s->teacher_steps, 0, SETTINGS_MAX_STEPS, "auto: if there is much time for the text; else 0",
+          "first trains a model with another seed for so many steps, in DIR/teacher, and uses it as --teacher; 0: does "
+          "not"),
+      FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "auto: 0.5, with --teacher-steps 0.8",
+            "with a teacher, the fraction of the targets that is its probabilities", .above = true),
 
       GROUP("Length", .setting = SETTING_OF_MODEL),
       INT64("steps", &s->steps, 1, SETTINGS_MAX_STEPS, "auto: from the text and the device",

@@ -60,6 +60,7 @@ typedef struct TrainSettings {
   int optimizer; /* OptimizerKind */
   float lr, min_lr_frac, beta1, beta2, eps, wd, clip, label_smoothing;
   const char *teacher;     /* directory of a trained model to learn from in addition to the text; NULL: none */
+  int64_t teacher_steps;   /* of a teacher that is trained first; -1: chosen by auto_model() */
   float teacher_weight;    /* NAN: the default, or no teacher */
   float muon_lr, momentum; /* for OPTIMIZER_MUON */
   int64_t warmup;
@@ -133,6 +134,8 @@ bool settings_read_shares(const TrainSettings *settings, Mixture *out, Error *er
 bool settings_read_minutes(TrainSettings *settings, Error *error);
 
 /* Returns whether the tokenizer setting is the path of a file. */
+static inline bool settings_has_teacher(const TrainSettings *s) { return s->teacher || s->teacher_steps > 0; }
+
 bool settings_tokenizer_is_path(const char *tokenizer);
 
 /* Returns the settings as the model takes them, for one process that trains alone. */

@@ -188,15 +188,16 @@ bool run_check_memory(Run *r, Error *error) {
   if (total <= now.free_bytes) return true;
   fail(error, EXIT_MEMORY, "not enough memory: the run needs %s, and %s is free%s%s; use a smaller batch%s or model",
        text_bytes((double)total).text, text_bytes((double)now.free_bytes).text, now.limit[0] ? "; " : "", now.limit,
-       r->settings.teacher ? ", teacher" : "");
+       settings_has_teacher(&r->settings) ? ", teacher" : "");
   return append_fitting_batch(r, error);
 }
 
 static bool allocate_model(Run *r, Error *error) {
   enum { ANSWERS = 32 };
   TrainConfig train = run_train_config(r);
-  if (r->settings.teacher &&
-      !model_open(&r->model.teacher, r->device.backend, r->device.context, &r->teacher.config, error))
+  const ModelConfig *teacher = run_teacher(r) ? run_teacher(r) : &r->model.config;
+  if (settings_has_teacher(&r->settings) &&
+      !model_open(&r->model.teacher, r->device.backend, r->device.context, teacher, error))
     return false;
   train.teacher = r->model.teacher;
   if (!model_open(&r->model.on_device, r->device.backend, r->device.context, &r->model.config, error) ||

@@ -109,7 +109,7 @@ static void make_notes(const Run *r, Notes *n) {
   if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val.file.info.bytes);
   note(n, "shares", "%016" PRIx64, sum_of_shares(&r->text.mixture));
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
-  if (r->model.teacher) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
+  if (r->teacher.weights) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
 }
 
@@ -175,11 +175,6 @@ static void compare_texts(Console *console, const RunText *text, RunProgress *pr
   progress->eval_windows = 0;
 }
 
-static void compare_teachers(Run *r, const CheckpointState *state) {
-  if (r->model.teacher && !same_sum(state, "teacher", r->teacher.weights))
-    console_warning(&r->console, "the teacher has changed: the run will not continue exactly");
-}
-
 static void compare_machines(Run *r, const CheckpointState *state) {
   char now_on[NOTE_BYTES];
   const char *before = checkpoint_state_text(state, "machine");
@@ -223,7 +218,8 @@ static bool read_notes(Run *r, const CheckpointState *state, Error *error) {
   r->progress.seconds = fmax(0, r->progress.seconds);
   if (state->warning[0]) console_warning(&r->console, "%s", state->warning);
   compare_texts(&r->console, &r->text, &r->progress, state);
-  compare_teachers(r, state);
+  const char *teachers = checkpoint_state_text(state, "teacher");
+  r->teacher.expected = teachers ? strtoull(teachers, NULL, 16) : 0;
   compare_machines(r, state);
   find_finished(r, state);
   return true;

@@ -124,6 +124,27 @@ static const double CHECK_EVERY = 0.02; /* the part of --minutes between two che
 /* Returns the estimated seconds of a step, without pauses. */
 static double step_seconds(const TimeBudget *p) { return p->recent_seconds / p->recent_steps; }
 
+/* Returns the steps for which so many seconds suffice, with the training of the teacher. */
+static double steps_within(const Run *r, double seconds) {
+  const double flops = seconds / step_seconds(&r->budget) * run_step_flops(r);
+  return auto_steps_within(flops, &r->settings, &r->model.config, run_teacher(r), r->device.info.accelerator);
+}
+
+/* On a machine that is slower than usual, epochs count more than a teacher that was not asked for. The teacher trains
+ * without a clock: RESERVE of the time is for a machine that becomes slower meanwhile. */
+static void drop_teacher(Run *r, double seconds) {
+  TrainSettings *s = &r->settings;
+  TimeBudget *p = &r->budget;
+  const double RESERVE = 0.1, step = run_step_flops(r);
+  const bool chosen = !s->resume && s->teacher_steps > 0 && !options_typed(&r->options, "teacher-steps");
+  if (!chosen || steps_within(r, (1 - RESERVE) * seconds) >= p->most / AUTO_TAUGHT) return;
+  s->teacher_steps = 0;
+  s->teacher_weight = NAN;
+  p->recent_seconds *= run_step_flops(r) / step;
+  p->most /= AUTO_TAUGHT;
+  console_note(&r->console, "without a teacher, because this machine is slower now than such machines usually are");
+}
+
 /* Sets the number of steps that fit into the rest of the minutes after the text was read, but at least into half of
  * them, so that the model learns something. A resumed run gets the same number of minutes again. */
 bool run_fit_minutes(Run *r, Error *error) {
@@ -146,11 +167,12 @@ bool run_fit_minutes(Run *r, Error *error) {
   if (!measure_step(r, 3 * minutes, &measured, error)) return false;
   p->recent_seconds = CHECK_EVERY * 60 * minutes;
   p->recent_steps = p->recent_seconds / run_broadcast_number(r->peers, measured);
-  const double steps = (done > 0 ? done : 0) + fmax(1, (end - clock_seconds()) * (1 - PAUSES) / step_seconds(p));
+  const double left = (end - clock_seconds()) * (1 - PAUSES);
+  p->most = s->resume ? SETTINGS_MAX_STEPS : fmin(SETTINGS_MAX_STEPS, auto_most_steps(s, run_epoch_tokens(r)));
+  drop_teacher(r, left);
+  const double steps = (done > 0 ? done : 0) + fmax(1, done > 0 ? left / step_seconds(p) : steps_within(r, left));
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
-  p->most = SETTINGS_MAX_STEPS;
-  if (!s->resume) p->most = fmin(p->most, auto_most_steps(s, run_epoch_tokens(r)));
   if (steps > p->most)
     console_note(
         &r->console,

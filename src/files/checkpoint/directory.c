@@ -45,9 +45,10 @@ static void remove_files(const char *dir, const char *const *names, int count) {
 }
 
 void checkpoint_remove_old(const char *dir) {
-  const PathText series = path_in(dir, CHECKPOINT_SERIES);
+  const PathText series = path_in(dir, CHECKPOINT_SERIES), teacher = path_in(dir, CHECKPOINT_TEACHER);
   remove_files(dir, old_run_files, OLD_RUN_FILES);
   if (access(path_in(series.text, CHECKPOINT_MANIFEST).text, F_OK) == 0) file_remove_tree(series.text);
+  if (checkpoint_is_run(teacher.text)) file_remove_tree(teacher.text);
 }
 
 bool checkpoint_is_run(const char *dir) { return access(path_in(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }

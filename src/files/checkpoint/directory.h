@@ -31,6 +31,7 @@
 #define CHECKPOINT_LOCK ".lock"
 #define CHECKPOINT_RESULT "result.json"     /* written when the run ends */
 #define CHECKPOINT_SERIES "series"          /* models kept on the way */
+#define CHECKPOINT_TEACHER "teacher"        /* the run of --teacher-steps */
 #define CHECKPOINT_MANIFEST "manifest.json" /* the list of them, in that directory */
 
 /* ---- files ---- */
