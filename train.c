@@ -315,7 +315,7 @@ static bool finish(Run *r, Error *error) {
                  text_plural((double)r->progress.step, "step").text, text_duration(run_seconds(r)).text);
     return true;
   }
-  run_tell_outlook(r);
+  if (!processes_have_parent()) run_tell_outlook(r);
   char next[sizeof(OneLine) + sizeof(PathText) + 64] = "."; /* a run of --verify will be deleted */
   const bool asks = r->model.config.encoder_layers, talks = !asks && tokenizer_chat_template(r->text.tokenizer);
   if (!processes_have_parent())
@@ -330,6 +330,14 @@ static bool finish(Run *r, Error *error) {
   console_line(&r->console, "trained %s in %s%s", text_plural((double)r->progress.step, "step").text,
                text_duration(run_seconds(r)).text, next);
   return true;
+}
+
+static bool make_teacher(Run *r, Error *error) {
+  Error second = {0};
+  if (run_make_teacher(r, error)) return true;
+  if (error->code > EXIT_SIGNALS || error->code == EXIT_NONFINITE)
+    run_write_result(r, error->code == EXIT_NONFINITE ? RUN_NONFINITE : RUN_SIGNAL, INKLING_VERSION, &second);
+  return false;
 }
 
 static bool train(Run *r, Error *error) {
@@ -424,7 +432,7 @@ static bool run_mode(Run *r, Error *error) {
   r->base.files = r->teacher.files = NULL;
   if (!run_warm_up(r, error)) return false;
   if (s->bench) return run_bench(r, INKLING_VERSION, error);
-  return run_alone(r, run_begin_directory, error) && run_make_teacher(r, error) && train(r, error);
+  return run_alone(r, run_begin_directory, error) && make_teacher(r, error) && train(r, error);
 }
 
 static bool run(void *context, Error *error) {

@@ -38,7 +38,7 @@ check "of no text: the token that starts a document" test -s docs.safetensors
 
 refused "another ending" 2 "must end in .safetensors" "$generate" lfm2.run -p x --dump x.txt
 cp read.txt read.safetensors
-refused "in place of the text" 2 "would replace the text" "$generate" lfm2.run -f read.safetensors --dump read.safetensors
+refused "in place of the text" 2 "would replace a file that is read" "$generate" lfm2.run -f read.safetensors --dump read.safetensors
 refused "in place of the model" 2 "directory of a model" "$generate" lfm2.run -p x --dump lfm2.run/model.safetensors
 refused "no place to write" 7 "nowhere" "$generate" lfm2.run -p x --dump nowhere/x.safetensors
 refused "a full disk" 7 "cannot write" sh -c 'ulimit -f 64; exec "$1" lfm2.run -f text.txt --dump new.safetensors' - "$generate"

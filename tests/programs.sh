@@ -409,13 +409,24 @@ refused "a teacher with a shorter context" 2 "has a context of 32 tokens, less t
   --ctx 64 --batch 4 --steps 2 --teacher muon.run
 $train text.txt $long --optimizer muon --steps "$whole" --seed 9 --sample-tokens 0 --out seed9.run 2>/dev/null
 check "a teacher of its own is a run with the next seed" cmp seed9.run/model.safetensors schooled.run/teacher/model.safetensors
-$train text.txt $long --optimizer muon --steps "$whole" --seed 8 --teacher seed9.run --out pupil.run 2>/dev/null
+$train text.txt $long --optimizer muon --steps "$whole" --seed 8 --teacher seed9.run --teacher-weight 0.8 --out pupil.run 2>/dev/null
 check "and teaches as --teacher does" cmp pupil.run/model.safetensors whole-schooled.run/model.safetensors
 "$train" --verify schooled.run >out 2>/dev/null
 check "a run with a teacher of its own is repeated" grep -q "is reproduced" out
 check "which is no run of its own in a table" test "$("$train" --runs schooled.run -O csv 2>/dev/null | grep -c schooled)" -eq 1
 check "a short text and much time: a teacher" sh -c "$train text.txt --ctx 32 --minutes 100 --preset nano --threads 1 --dry-run 2>&1 | grep -q '^teacher .*trained first'"
 check "a given length: none" sh -c "! $train text.txt --ctx 32 --epochs 10 --dry-run 2>&1 | grep -q '^teacher'"
+stopped_in unschooled.run $train text.txt $long --steps 30 --teacher-steps 5000 --out unschooled.run
+check "Ctrl-C while the teacher is trained: status 130" test $? -eq 130
+check "which the result says" grep -q '"end": *"signal"' unschooled.run/result.json
+$train text.txt $few --teacher-steps 2 --out owner.run 2>/dev/null
+refused "the teacher of the run that would be replaced" 2 "a part of the run" "$train" text.txt $few --teacher owner.run/teacher \
+  --overwrite --out owner.run
+$train text.txt $few --out stranger.run/teacher 2>/dev/null
+refused "a folder named teacher that is not of the run" 2 "not of this run" "$train" text.txt $few --teacher-steps 2 --out stranger.run
+$train text.txt $few --out stranger.run 2>/dev/null
+check "a run leaves it alone" test -e stranger.run/teacher/model.safetensors
+refused "a teacher that takes too long" 2 "longer than --minutes" "$train" text.txt $long --minutes 0.02 --teacher-steps 1000000
 refused "two teachers" 2 "exclude each other" "$train" text.txt $few --teacher muon.run --teacher-steps 5
 refused "another teacher for a resumed run" 2 "keeps its teacher" "$train" --resume=schooled.run --teacher-steps 5
 cat text.txt | $train - $few --teacher-steps 2 --out fromstdin.run 2>/dev/null

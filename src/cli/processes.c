@@ -112,11 +112,14 @@ static bool run_all(Running *running, Process *processes, int count, ProcessEnde
 bool processes_run(Process *processes, int count, int at_once, ProcessEnded *ended, void *context, Error *error) {
   Running running = {calloc((size_t)at_once, sizeof *running.ids), calloc((size_t)at_once, sizeof *running.of), 0,
                      at_once};
-  char parent[24];
+  char parent[24], *own = getenv(PROCESSES_PARENT) ? strdup(getenv(PROCESSES_PARENT)) : NULL;
   snprintf(parent, sizeof parent, "%ld", (long)getpid());
   const bool ok =
       (running.ids && running.of && setenv(PROCESSES_PARENT, parent, 1) == 0) || error_memory(error, "processes");
   if (ok) run_all(&running, processes, count, ended, context, error);
+  if (own) setenv(PROCESSES_PARENT, own, 1);
+  else unsetenv(PROCESSES_PARENT);
+  free(own);
   free(running.ids);
   free(running.of);
   return ok && !error->code;

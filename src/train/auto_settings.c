@@ -401,7 +401,9 @@ static void choose_teacher(TrainSettings *s, const AutoInputs *given, const Mode
   const double alone = loss_law(parameters, bytes, auto_budget_epochs(s, given, model), false);
   s->teacher_steps = (int64_t)auto_most_steps(s, given->train_tokens);
   const double epochs = auto_budget_epochs(s, given, model);
-  const bool fits = auto_memory(s, model, NULL, &train, given->device).total <= given->device->free_bytes / 10 * 9;
+  const size_t memory = auto_memory(s, model, NULL, &train, given->device).total, /* and the teacher's training: */
+      needed = memory + model_memory(model, &train, given->device).total;
+  const bool fits = needed <= given->device->free_bytes / 10 * 9;
   const bool better = epochs >= epochs_limit(s) && loss_law(parameters, bytes, epochs, true) < CLEARLY * alone;
   if (!fits || !better) s->teacher_steps = 0;
 }

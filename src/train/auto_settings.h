@@ -118,8 +118,8 @@ double auto_learning_rate(const TrainSettings *settings, const ModelConfig *mode
 /* Returns Muon's default learning rate. */
 double auto_muon_rate(const TrainSettings *settings, const ModelConfig *model);
 
-/* The memory of training, and the operations of a step, with those of a teacher. `teacher`: the shape of --teacher; NULL:
- * it is that of the model. */
+/* The memory of training, and the operations of a step, with those of a teacher. `teacher`: the shape of --teacher;
+ * NULL: that of the model. */
 MemoryPlan auto_memory(const TrainSettings *settings, const ModelConfig *model, const ModelConfig *teacher,
                        const TrainConfig *train, const ContextInfo *device);
 double auto_step_flops(const TrainSettings *settings, const ModelConfig *model, const ModelConfig *teacher,

@@ -42,6 +42,10 @@ static bool lock(const TrainSettings *s, RunFiles *files, Error *error) {
     return fail(error, EXIT_USAGE, "--init %s is the directory that the run would replace", s->init);
   if (s->teacher && file_is_same(s->teacher, files->dir))
     return fail(error, EXIT_USAGE, "--teacher %s is the directory of the run itself", s->teacher);
+  const PathText own = path_in(files->dir, CHECKPOINT_TEACHER);
+  if (!s->resume &&
+      ((s->teacher && file_is_same(s->teacher, own.text)) || (s->init && file_is_same(s->init, own.text))))
+    return fail(error, EXIT_USAGE, "%s is a part of the run that would be replaced", own.text);
   for (int i = 0; i < s->data.count; i++)
     if (!checkpoint_check_input(files->dir, settings_text(s->data.items[i]).path.text, error)) return false;
   return checkpoint_lock(&files->lock, files->dir, error);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* Returns the relative loss of a model with so many parameters, without embeddings, after `epochs` passes over a text
- * of so many bytes, without or with a teacher, if tokenizer, rates and weight decay suit them. Only ratios of losses of the same text have a
- * meaning. */
+ * of so many bytes, without or with a teacher, if tokenizer, rates and weight decay suit them. Only ratios of losses of
+ * the same text have a meaning. */
 double loss_law(double parameters, double text_bytes, double epochs, bool taught);
 
 #endif

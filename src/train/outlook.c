@@ -42,6 +42,13 @@ double outlooks_planned_bits(const Outlooks *all, double text_bytes, double epoc
                     : (double)NAN;
 }
 
+void outlooks_drop_teacher(Outlooks *all, double text_bytes, double epochs) {
+  Outlook *own = &all->items[0];
+  own->taught = false;
+  own->epochs = fmin(own->epochs, epochs);
+  own->loss = loss_law(own->without_embeddings, text_bytes, own->epochs, false);
+}
+
 void outlooks_say(const Outlooks *all, double bits, bool whole, char *text, size_t size) {
   const double WORTH = 0.01;
   double said = all->items[0].loss;

@@ -28,6 +28,9 @@ Outlooks outlooks_plan(const TrainSettings *asked, const AutoInputs *given);
  * epochs of a text of so many bytes. NaN: unknown. */
 double outlooks_planned_bits(const Outlooks *all, double text_bytes, double epochs, double bits);
 
+/* Makes the run's own budget one without a teacher, of at most so many epochs. */
+void outlooks_drop_teacher(Outlooks *all, double text_bytes, double epochs);
+
 /* Writes what longer budgets should reach, for people. bits: of the run's own budget; whole: the run has read the text
  * as often as is good for it. Leaves `text` empty if there is nothing to say. */
 void outlooks_say(const Outlooks *all, double bits, bool whole, char *text, size_t size);

@@ -173,17 +173,20 @@ static void print_outlooks(Run *r) {
 /* Returns the seconds that the rest of the run will take. */
 static double estimated_seconds(const Run *r) {
   const double left = (double)(r->settings.steps - r->progress.step);
-  if (!isnan(r->budget.minutes))
-    return fmin(r->budget.deadline - clock_seconds(), left * r->budget.recent_seconds / r->budget.recent_steps);
   const double first = auto_teacher_flops(&r->settings, &r->model.config, r->device.info.accelerator);
   const double flops = run_step_flops(r) * left + (r->progress.step ? 0 : first);
+  if (!isnan(r->budget.minutes))
+    return fmin(r->budget.deadline - clock_seconds(),
+                flops / run_step_flops(r) * r->budget.recent_seconds / r->budget.recent_steps);
   return auto_step_seconds(flops, &r->device.info, r->device.peak_flops);
 }
 
-/* Returns the bytes on disk: the model (as large as its gradients), three states and the text. */
-static size_t disk_bytes(const RunText *text, const MemoryPlan *m) {
+/* Returns the bytes on disk: the model (as large as its gradients), three states and the text; with a teacher that is
+ * trained first twice as many. */
+static size_t disk_bytes(const Run *r, const MemoryPlan *m) {
+  const RunText *text = &r->text;
   const size_t kept = text->train.file.file.size + text->val.file.file.size + text->facts.stdin_bytes;
-  return m->gradients + 3 * m->copies + kept;
+  return (m->gradients + 3 * m->copies + kept) * (r->settings.teacher_steps > 0 ? 2 : 1);
 }
 
 static void print_memory(Run *r, const MemoryPlan *m) {
@@ -195,7 +198,7 @@ static void print_memory(Run *r, const MemoryPlan *m) {
       m->iteration ? text_bytes((double)m->iteration).text : "", m->backend ? ", workspaces " : "",
       m->backend ? text_bytes((double)m->backend).text : "", text_bytes((double)m->activations).text,
       text_bytes((double)m->logits).text, text_bytes((double)m->copies).text,
-      r->device.info.accelerator ? " on the host" : "", text_bytes((double)disk_bytes(&r->text, m)).text);
+      r->device.info.accelerator ? " on the host" : "", text_bytes((double)disk_bytes(r, m)).text);
 }
 
 void run_print_plan(Run *r) {
@@ -253,8 +256,8 @@ static json_t *plan_json(const Run *r, char *settings, Error *error) {
       model_files_class(&r->model.config, &own), "steps", (json_int_t)s->steps, "tokens_per_step", (json_int_t)per_step,
       "tokens", (json_int_t)tokens, "epochs", (double)tokens / (double)run_epoch_tokens(r), "flops_per_step",
       run_step_flops(r), "peak_flops_per_s", r->device.peak_flops, "seconds", estimated_seconds(r), "memory_bytes",
-      memory_json(&memory, r->device.info.free_bytes), "disk_bytes", (json_int_t)disk_bytes(&r->text, &memory),
-      "device", r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "budgets",
+      memory_json(&memory, r->device.info.free_bytes), "disk_bytes", (json_int_t)disk_bytes(r, &memory), "device",
+      r->device.info.device, "dtype", dtype_name(r->device.info.dtype), "chosen", r->reasons.text, "budgets",
       outlooks_json(&r->outlooks, NAN), "settings", result_settings_text(settings, error));
 }
 

@@ -285,10 +285,10 @@ static void add_training_options(Options *options, TrainSettings *s) {
            "trained model to learn from in addition to the text (distillation): a run or a Hugging Face transformers "
            "model with the same tokenizer, which is then the default of --tokenizer",
            .setting = SETTING_PATH),
-      INT64(
-          "teacher-steps", &s->teacher_steps, 0, SETTINGS_MAX_STEPS, "auto: if there is much time for the text; else 0",
-          "first trains a model with another seed for so many steps, in DIR/teacher, and uses it as --teacher; 0: does "
-          "not"),
+      INT64("teacher-steps", &s->teacher_steps, 0, SETTINGS_MAX_STEPS,
+            "auto: if there is much time for the text; else 0",
+            "first trains a model with another seed for so many steps, with warm-up and weight decay for these, in "
+            "DIR/teacher, and uses it as --teacher; 0: does not"),
       FLOAT("teacher-weight", &s->teacher_weight, 0, 1, "auto: 0.5, with --teacher-steps 0.8",
             "with a teacher, the fraction of the targets that is its probabilities", .above = true),
 

@@ -133,9 +133,10 @@ bool settings_read_shares(const TrainSettings *settings, Mixture *out, Error *er
 /* Reads minutes_text: one number, or for a dry run several with commas between them. EXIT_USAGE. */
 bool settings_read_minutes(TrainSettings *settings, Error *error);
 
-/* Returns whether the tokenizer setting is the path of a file. */
+/* Returns whether the run learns from a teacher; false if that is not chosen yet. */
 static inline bool settings_has_teacher(const TrainSettings *s) { return s->teacher || s->teacher_steps > 0; }
 
+/* Returns whether the tokenizer setting is the path of a file. */
 bool settings_tokenizer_is_path(const char *tokenizer);
 
 /* Returns the settings as the model takes them, for one process that trains alone. */

@@ -109,6 +109,7 @@ static void make_notes(const Run *r, Notes *n) {
   if (!r->text.cut_by_tokens) note(n, "val_bytes", "%" PRId64, r->text.val.file.info.bytes);
   note(n, "shares", "%016" PRIx64, sum_of_shares(&r->text.mixture));
   note(n, "val_sum", "%016" PRIx64, r->text.val_text);
+  note(n, "teacher_steps", "%" PRId64, r->settings.teacher_steps);
   if (r->teacher.weights) note(n, "teacher", "%016" PRIx64, r->teacher.weights);
   note(n, "machine", "%s", machine);
 }

@@ -31,7 +31,8 @@ bool run_open_teacher(Run *r, Error *error) {
   Tokenizer *tokenizer = NULL;
   if (!r->settings.teacher) return true;
   const OneLine name = text_one_line(r->settings.teacher, 250);
-  if (r->settings.teacher_steps > 0) return fail(error, EXIT_USAGE, "--teacher and --teacher-steps exclude each other");
+  if (r->settings.teacher_steps > 0)
+    return fail(error, EXIT_USAGE, "--teacher and --teacher-steps exclude each other; give --teacher-steps 0");
   if (!model_files_open(&t->files, r->settings.teacher, error) || !model_files_check_weights_size(t->files, error) ||
       !model_files_read_tokenizer(t->files, &tokenizer, error))
     return error_append(error, "; give the teacher with --teacher DIR");
@@ -50,6 +51,13 @@ bool run_open_teacher(Run *r, Error *error) {
 
 bool run_check_teacher(const Run *r, Error *error) {
   const ModelConfig *c = &r->model.config, *t = &r->teacher.config;
+  const PathText own = path_in(r->files.dir, CHECKPOINT_TEACHER);
+  if (r->settings.teacher_steps > 0 && !r->settings.resume && access(own.text, F_OK) == 0 &&
+      !checkpoint_has_teacher(r->files.dir))
+    return fail(error, EXIT_USAGE,
+                "%s exists and is not of this run; choose another directory with --out DIR, or give "
+                "--teacher-steps 0",
+                own.text);
   if (r->settings.teacher_steps > 0 && c->encoder_layers)
     return fail(error, EXIT_USAGE, "--teacher-steps is for models without an encoder; leave it out");
   if (r->settings.teacher_steps > 0 && r->peers->size > 1)
@@ -125,7 +133,9 @@ static bool train(Run *r, const char *dir, Error *error) {
   console_line(&r->console, "the teacher:");
   if (!processes_run(&process, 1, 1, NULL, NULL, error))
     return error_append(error, ". Resume with: %s", run_resume_command(&r->files).text);
-  if (process.status) return fail(error, (ExitCode)process.status, "the teacher in %s was not trained", dir);
+  if (process.status)
+    return fail(error, (ExitCode)process.status, "the teacher in %s was not trained. Resume with: %s", dir,
+                run_resume_command(&r->files).text);
   console_line(&r->console, "the run:");
   return true;
 }
@@ -133,6 +143,7 @@ static bool train(Run *r, const char *dir, Error *error) {
 static bool make(Run *r, Error *error) {
   ModelFiles *files = NULL;
   const PathText dir = path_in(r->files.dir, CHECKPOINT_TEACHER);
+  r->session.started = r->session.saved_at = clock_seconds();
   if (r->session.saved_step < 0 && !run_save_state(r, error)) return false; /* which --resume needs */
   const bool trained = checkpoint_find_number(dir.text, "finished") > 0;
   const bool ok = (trained || train(r, dir.text, error)) && model_files_open(&files, dir.text, error) &&

@@ -141,7 +141,10 @@ static void drop_teacher(Run *r, double seconds) {
   s->teacher_steps = 0;
   s->teacher_weight = NAN;
   p->recent_seconds *= run_step_flops(r) / step;
-  p->most /= AUTO_TAUGHT;
+  p->most = auto_most_steps(s, run_epoch_tokens(r));
+  if (r->outlooks.count)
+    outlooks_drop_teacher(&r->outlooks, (double)run_epoch_bytes(&r->text),
+                          p->most * (double)settings_tokens_per_step(s) / (double)run_epoch_tokens(r));
   console_note(&r->console, "without a teacher, because this machine is slower now than such machines usually are");
 }
 
@@ -171,6 +174,10 @@ bool run_fit_minutes(Run *r, Error *error) {
   p->most = s->resume ? SETTINGS_MAX_STEPS : fmin(SETTINGS_MAX_STEPS, auto_most_steps(s, run_epoch_tokens(r)));
   drop_teacher(r, left);
   const double steps = (done > 0 ? done : 0) + fmax(1, done > 0 ? left / step_seconds(p) : steps_within(r, left));
+  if (s->teacher_steps > 0 && !s->resume && steps_within(r, left) < 1)
+    return fail(error, EXIT_USAGE,
+                "--teacher-steps %" PRId64 " takes longer than --minutes allows; give fewer, or more minutes",
+                s->teacher_steps);
   if (steps > (double)SETTINGS_MAX_STEPS)
     return fail(error, EXIT_USAGE, "that is %.0f steps, more than %d; lower --minutes", steps, SETTINGS_MAX_STEPS);
   if (steps > p->most)

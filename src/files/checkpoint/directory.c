@@ -1,6 +1,8 @@
 #define _DEFAULT_SOURCE /* flock */
 #include "files/checkpoint/directory.h"
 
+#include "files/checkpoint/state.h"
+
 #include "text/dataset/token_file.h"
 #include "files/formats/model_files.h"
 #include "text/tokenizer/tokenizer.h"
@@ -46,10 +48,13 @@ static void remove_files(const char *dir, const char *const *names, int count) {
 
 void checkpoint_remove_old(const char *dir) {
   const PathText series = path_in(dir, CHECKPOINT_SERIES), teacher = path_in(dir, CHECKPOINT_TEACHER);
+  const bool taught = checkpoint_has_teacher(dir);
   remove_files(dir, old_run_files, OLD_RUN_FILES);
   if (access(path_in(series.text, CHECKPOINT_MANIFEST).text, F_OK) == 0) file_remove_tree(series.text);
-  if (checkpoint_is_run(teacher.text)) file_remove_tree(teacher.text);
+  if (taught) file_remove_tree(teacher.text);
 }
+
+bool checkpoint_has_teacher(const char *dir) { return checkpoint_find_number(dir, "teacher_steps") > 0; }
 
 bool checkpoint_is_run(const char *dir) { return access(path_in(dir, CHECKPOINT_SETTINGS).text, F_OK) == 0; }
 

@@ -72,4 +72,7 @@ bool checkpoint_is_locked(const char *dir);
 /* Returns whether `dir` contains the settings of a run that has begun. */
 bool checkpoint_is_run(const char *dir);
 
+/* Returns whether `dir` has the state of a run that trained a teacher first, in CHECKPOINT_TEACHER. */
+bool checkpoint_has_teacher(const char *dir);
+
 #endif

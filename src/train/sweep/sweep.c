@@ -299,6 +299,7 @@ static bool open_new(Sweep *s, Error *error) {
     if (!check_word(at, error)) ok = false;
     else if (strncmp(at, "--out=", 6) != 0 && strncmp(at, "--minutes=", 10) != 0)
       json_array_append_new(words, json_string(at));
+  if (!options_typed(s->options, "teacher-steps")) json_array_append_new(words, json_string("--teacher-steps=0"));
   free(arguments);
   json_t *absolute = absolute_words(s, runs, error);
   ok = ok && !error->code;
