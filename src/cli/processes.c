@@ -117,8 +117,7 @@ bool processes_run(Process *processes, int count, int at_once, ProcessEnded *end
   const bool ok =
       (running.ids && running.of && setenv(PROCESSES_PARENT, parent, 1) == 0) || error_memory(error, "processes");
   if (ok) run_all(&running, processes, count, ended, context, error);
-  if (own) setenv(PROCESSES_PARENT, own, 1);
-  else unsetenv(PROCESSES_PARENT);
+  setenv(PROCESSES_PARENT, own ? own : "", 1);
   free(own);
   free(running.ids);
   free(running.of);
