@@ -171,9 +171,13 @@ bool run_fit_minutes(Run *r, Error *error) {
   p->recent_seconds = CHECK_EVERY * 60 * minutes;
   p->recent_steps = p->recent_seconds / run_broadcast_number(r->peers, measured);
   const double left = (end - clock_seconds()) * (1 - PAUSES);
-  p->most = s->resume ? SETTINGS_MAX_STEPS : fmin(SETTINGS_MAX_STEPS, auto_most_steps(s, run_epoch_tokens(r)));
+  p->most = SETTINGS_MAX_STEPS;
+  if (!s->resume) p->most = fmin(p->most, auto_most_steps(s, run_epoch_tokens(r)));
   drop_teacher(r, left);
-  const double steps = (done > 0 ? done : 0) + fmax(1, done > 0 ? left / step_seconds(p) : steps_within(r, left));
+  const PathText teacher = path_in(r->files.dir, CHECKPOINT_TEACHER);
+  const bool taught = s->resume && checkpoint_find_number(teacher.text, "finished") > 0;
+  const double more = taught || done > 0 ? left / step_seconds(p) : steps_within(r, left);
+  const double steps = (done > 0 ? done : 0) + fmax(1, more);
   if (s->teacher_steps > 0 && !s->resume && steps_within(r, left) < 1)
     return fail(error, EXIT_USAGE,
                 "--teacher-steps %" PRId64 " takes longer than --minutes allows; give fewer, or more minutes",

@@ -86,7 +86,8 @@ static bool add_message(const Reader *r, const json_t *message) {
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
     if (line_value(message, calls[i]) && json_array_size(line_value(message, calls[i])) + (i == 1) > 0)
       return refuse(r, "calls a tool, which is not supported; remove the conversation");
-  if (json_is_number(json_object_get(message, "weight")) && !json_number_value(json_object_get(message, "weight")))
+  const json_t *weight = json_object_get(message, "weight");
+  if (json_is_number(weight) && json_number_value(weight) == 0)
     return refuse(r, "has the weight 0, but every answer is learned; remove the weight or the conversation");
   if (role == CHAT_SYSTEM && record->turn_count)
     return refuse(r, "is a system prompt, which can only be the first message; move it or remove it");
