@@ -395,7 +395,7 @@ static void choose_teacher(TrainSettings *s, const AutoInputs *given, const Mode
   const double minutes = auto_budget_minutes(s, given), parameters = (double)model_parameters_without_embeddings(model);
   const double bytes = (double)given->text_bytes;
   const TrainConfig train = settings_train_config(s);
-  const bool new = !s->resume && !s->bench && !s->init && !s->teacher && !s->steps &&isnan(s->epochs);
+  const bool new = !s->resume && !s->bench && !s->init && !s->teacher && !s->steps && isnan(s->epochs);
   s->teacher_steps = 0;
   if (!new || model->encoder_layers || given->processes > 1 || minutes < LEAST_MINUTES) return;
   const double alone = loss_law(parameters, bytes, auto_budget_epochs(s, given, model), false);

@@ -130,8 +130,7 @@ static void add_text_options(Options *options, TrainSettings *s) {
       FORMAT_ROWS(s, .setting = SETTING_ASIDE),
       TEXT("speaker", &s->speaker, "NAME", NULL,
            "read .chat files, or text files if there are none, as conversations: lines that begin with a name and a "
-           "colon, "
-           "and blank lines between conversations; the model learns the lines of NAME",
+           "colon, and blank lines between conversations; the model learns the lines of NAME",
            .setting = SETTING_OF_MODEL),
       CHOICE("train-on", &s->train_on, train_on_names, NULL,
              "turns of conversations that the loss counts: those of the assistant (answers), or all"),
